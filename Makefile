@@ -1,0 +1,90 @@
+# adiabat: `make help` lists what there is. The first target that needs .venv builds it from the locked requirements.
+
+PYTHON ?= python3
+# auto: the CPU build of torch where pip's own sources hold it, else the index's build. index: always the index's (CUDA on Linux).
+TORCH ?= auto
+# make lock UPGRADE=1 takes the newest versions; without it pins move only where they must.
+UPGRADE ?=
+# Passed to pytest, such as PYTEST_ARGS="-x -k freezing".
+PYTEST_ARGS ?=
+# Where the tests marked `real` look for their data.
+REAL_DATA := ../shared/data
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+UV := $(BIN)/uv
+LOCKS := $(addprefix requirements/,uv.txt lock.txt torch-cpu.txt torch.txt)
+TYPED := src $(patsubst %/,%,$(sort $(dir $(wildcard scripts/*.py examples/*.py benchmarks/*.py))))
+
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python --no-deps
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
+
+.DEFAULT_GOAL := setup
+.DELETE_ON_ERROR:
+.PHONY: help setup demo check lint types docstrings test test-real lock dist wheel clean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## Build .venv from the locked requirements (PYTHON=..., TORCH=auto|index)
+
+$(STAMP): $(LOCKS) pyproject.toml
+	@test -x $(BIN)/python || { \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "PYTHON must be Python >= 3.11, got $(PYTHON) ($$($(PYTHON) --version 2>&1 | head -n 1)); name one with make PYTHON=python3.12" >&2; exit 1; }; \
+	  $(PYTHON) -m venv $(VENV); }
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(VENV) must hold Python >= 3.11, got $$($(BIN)/python --version); remove it and run make again" >&2; exit 1; }
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r requirements/uv.txt
+	$(INSTALL) --require-hashes -r requirements/lock.txt
+	@if [ "$(TORCH)" = auto ] && $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps \
+	    -r requirements/torch-cpu.txt >$(VENV)/torch-cpu.log 2>&1; \
+	  then echo "torch: CPU build"; \
+	  else echo "torch: the index's build (on Linux several GB of CUDA libraries come with it)"; \
+	    $(INSTALL) --require-hashes -r requirements/torch.txt; fi
+	$(INSTALL) --no-build-isolation --editable .
+	$(UV) pip check --quiet --python $(BIN)/python
+	@touch $@
+
+demo: $(STAMP)  ## Tune the embedded model on the embedded data and write a report to runs/demo
+	$(BIN)/adiabat demo --out runs/demo
+
+check: lint types docstrings  ## Lint and formatting, types, docstrings
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy $(TYPED)
+
+docstrings: $(STAMP)
+	$(BIN)/pydoclint --quiet --config=pyproject.toml src
+
+test: check  ## The checks, then the default test suite (no network, no real data)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-real: $(STAMP)  ## Tests on real data and real weights; those that miss theirs are skipped with a reason
+	@if [ ! -d $(REAL_DATA) ]; then echo "skipped: there is no $(REAL_DATA)"; else \
+	  echo "$(BIN)/python -m pytest -m real $(PYTEST_ARGS)"; \
+	  $(BIN)/python -m pytest -m real -rs $(PYTEST_ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; }; fi
+
+lock: $(STAMP)  ## Recompile requirements/*.txt (UPGRADE=1 for the newest versions)
+	$(COMPILE) pyproject.toml --extra demo --extra faiss --extra tensorboard --group dev requirements/torch.in \
+	  --excludes requirements/without-cuda.in --no-emit-package torch -o requirements/lock.txt
+	@! grep -nE '^(nvidia|cuda|triton)' requirements/lock.txt || { \
+	  echo "lock.txt must hold nothing for CUDA; add what is listed above to requirements/without-cuda.in" >&2; exit 1; }
+	$(COMPILE) requirements/torch.in --constraints requirements/lock.txt -o requirements/torch.txt
+	$(COMPILE) requirements/uv.in --constraints requirements/lock.txt -o requirements/uv.txt
+
+dist: $(STAMP)  ## Wheel and source distribution in dist/
+	$(BIN)/hatchling build
+
+wheel: $(STAMP)  ## The wheel alone
+	$(BIN)/hatchling build -t wheel
+
+clean:  ## Remove caches and built files; .venv and runs/ stay
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,53 @@
+"""Every error that is the user's to mend, in one small tree.
+
+The command line prints such an error as one line and exits with code 2; anything else is a defect of adiabat and exits with 1.
+A message reads ``<setting or file:line> must <constraint>, got <value>; <what to do>``.
+"""
+
+from collections.abc import Iterable
+
+
+class AdiabatError(Exception):
+    """Root of the tree: what a caller catches to catch all of it."""
+
+
+class ConfigError(AdiabatError, ValueError):
+    """A setting is unknown, of the wrong type or out of range."""
+
+
+class DataError(AdiabatError, ValueError):
+    """A data file is missing, malformed, or names what does not exist."""
+
+
+class StoreError(AdiabatError, ValueError):
+    """A store of vectors is damaged, unfinished, or does not belong to the encoder at hand."""
+
+
+class ModelError(AdiabatError, ValueError):
+    """A model directory cannot be loaded, or has no parameter of the name asked for."""
+
+
+class JobError(AdiabatError, RuntimeError):
+    """A job directory is taken, damaged, or cannot be resumed."""
+
+
+class MissingDependencyError(AdiabatError, ImportError):
+    """An optional package is not installed; the message holds the line that installs it."""
+
+    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the package {package}; install it with: pip install 'adiabat[{extra}]'")
+
+
+def several(faults: Iterable[str], *, shown: int = 10) -> str:
+    """Join faults into one line: how many, then the first few.
+
+    Args:
+        faults: One phrase each, best with its file and line.
+        shown: How many are spelled out, > 0.
+    """
+    every = list(faults)
+    head = "; ".join(every[:shown])
+    if len(every) == 1:
+        return head
+    more = f"; and {len(every) - shown} more" if len(every) > shown else ""
+    return f"{len(every)} faults: {head}{more}"
