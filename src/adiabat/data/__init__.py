@@ -1,0 +1,1 @@
+"""Readers of the field's data formats, and the records they yield."""

@@ -1,0 +1,63 @@
+"""What goes into one step: rows in a random order that any step can be found in again."""
+
+import numpy as np
+from jaxtyping import Int
+
+ORDER, NEGATIVES = 0, 1
+"""Streams of random numbers under one seed, told apart so that drawing from one never shifts another."""
+
+
+class ShuffledStream:
+    """An endless stream of rows: one random permutation after another.
+
+    The rows of a step follow from the seed and the step alone, so a resumed run needs no saved state and reads nothing from the start.
+    """
+
+    def __init__(self, count: int, *, seed: int) -> None:
+        """Set the stream up.
+
+        Args:
+            count: Rows there are, > 0.
+            seed: Of the permutations, >= 0.
+        """
+        self.count = count
+        self.seed = seed
+        self._pass = -1
+        self._order = np.empty(0, dtype=np.int64)
+
+    def rows(self, step: int, batch_size: int) -> Int[np.ndarray, " b"]:
+        """Rows of one step; a step at the end of a permutation goes on in the next.
+
+        Args:
+            step: From 0.
+            batch_size: Rows per step, > 0; may exceed `count`.
+
+        Returns:
+            Row numbers.
+        """
+        first = step * batch_size
+        parts = []
+        while first < (step + 1) * batch_size:
+            number, position = divmod(first, self.count)
+            taken = self._permutation(number)[position : position + (step + 1) * batch_size - first]
+            parts.append(taken)
+            first += len(taken)
+        return np.concatenate(parts)
+
+    def _permutation(self, number: int) -> Int[np.ndarray, " n"]:
+        if number != self._pass:
+            self._pass, self._order = number, np.random.default_rng([self.seed, ORDER, number]).permutation(self.count)
+        return self._order
+
+
+def step_generator(seed: int, step: int) -> np.random.Generator:
+    """Random numbers of one step, for drawing negatives.
+
+    Args:
+        seed: Of the run, >= 0.
+        step: From 0.
+
+    Returns:
+        A generator that depends on nothing else.
+    """
+    return np.random.default_rng([seed, NEGATIVES, step])

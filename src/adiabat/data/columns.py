@@ -1,0 +1,339 @@
+"""Which column of a row holds what, and what a value must be.
+
+Files of the field name the same thing differently; `COLUMN_ALIASES` lists what is understood, and a mapping from our name to the
+file's overrides it. Everything here looks at one row.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Literal, TypeVar
+
+from adiabat.data.tables import Faults, Row
+from adiabat.errors import ConfigError, DataError
+
+Layout = Literal["grid", "examples", "corpus"]
+"""What a row is: a sentence pair in several languages, a query with its documents, or one document."""
+
+COLUMN_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "doc_id": ("doc_id", "_id", "id", "docid", "pid"),
+    "text": ("text", "passage", "contents", "content", "body", "abstract"),
+    "title": ("title",),
+    "query_id": ("query_id", "query-id", "qid", "_id", "id"),
+    "query": ("query", "anchor", "question", "q", "query_text"),
+    "positive": ("positive", "pos", "positives", "passage", "positive_document_ids", "answer"),
+    "negative": ("negative", "neg", "negatives", "negative_document_ids"),
+    "premise": ("premise",),
+    "hypothesis": ("hypothesis",),
+    "label": ("label",),
+}
+"""Our name of a column to the names it may have in a file. Our own name wins; two others at once are an error that asks."""
+
+_OF_LAYOUT: Mapping[Layout, frozenset[str]] = {
+    "grid": frozenset({"premise", "hypothesis", "label"}),
+    "examples": frozenset({"query_id", "query", "positive", "negative"}),
+    "corpus": frozenset({"doc_id", "text", "title"}),
+}
+_REQUIRED: Mapping[Layout, tuple[str, ...]] = {
+    "grid": ("premise", "hypothesis"),
+    "examples": ("query", "positive"),
+    "corpus": ("doc_id", "text"),
+}
+_MEANING: Mapping[Layout, str] = {"grid": "a sentence pair", "examples": "an example", "corpus": "a document"}
+_NUMBERED_NEGATIVE = re.compile(r"negative_(\d+)")
+
+Parsed = TypeVar("Parsed")
+
+
+class RowError(Exception):
+    """One row cannot be used; the message is a phrase with its file and line."""
+
+
+class Columns:
+    """Finds the columns of a row."""
+
+    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+        """Take the mapping and check our side of it.
+
+        Args:
+            given: Our name to the file's name, for columns that are not found by their aliases.
+
+        Raises:
+            ConfigError: If `given` uses a name that is not ours, or names of two layouts.
+        """
+        self.given: Mapping[str, str] = dict(given or {})
+        for name in self.given:
+            if name not in COLUMN_ALIASES:
+                raise ConfigError(f"unknown key columns.{name}; {_near_name(name)}")
+        self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in _OF_LAYOUT.items() if names.issuperset(self.given))
+        if not self.layouts:
+            raise ConfigError(
+                f"columns must map names of one kind of row, got {', '.join(self.given)}; a row is a document (doc_id, text, title), "
+                "an example (query_id, query, positive, negative) or a sentence pair (premise, hypothesis, label)"
+            )
+
+    def find(self, name: str, row: Row) -> str | None:
+        """The file's name of our column `name`.
+
+        Args:
+            name: A key of `COLUMN_ALIASES`.
+            row: Where to look.
+
+        Returns:
+            A key of the row's values, or None where the row has no such column.
+
+        Raises:
+            DataError: If two aliases are there at once, so that a choice is needed.
+        """
+        if name in self.given:
+            return self.given[name] if self.given[name] in row.values else None
+        if name in row.values:
+            return name
+        present = [alias for alias in COLUMN_ALIASES[name] if alias in row.values]
+        if len(present) > 1:
+            raise DataError(
+                f"{row.place}: expected one column for {name}, found {_quoted(present)}; "
+                f'choose with columns.{name} = "{present[0]}" or "{present[1]}"'
+            )
+        return present[0] if present else None
+
+    def require(self, name: str, row: Row, layout: Layout) -> str:
+        """As `find`, for a column that must be there.
+
+        Args:
+            name: A key of `COLUMN_ALIASES`.
+            row: Where to look.
+            layout: What the row is taken for, for the message.
+
+        Returns:
+            A key of the row's values.
+
+        Raises:
+            RowError: If it is not there.
+            DataError: As in `find`.
+        """
+        column = self.find(name, row)
+        if column is None:
+            raise RowError(self.missing(name, row, layout))
+        return column
+
+    def find_negatives(self, row: Row) -> list[str]:
+        """The file's columns of negatives: the one of `find`, then ``negative_1``, ``negative_2`` ... by number.
+
+        Args:
+            row: Where to look.
+
+        Returns:
+            Keys of the row's values, possibly none; only the given one where `given` maps it.
+
+        Raises:
+            RowError: If `given` maps it to a column that the row lacks.
+            DataError: As in `find`.
+        """
+        if "negative" in self.given:
+            return [self.require("negative", row, "examples")]
+        first = self.find("negative", row)
+        numbered = [(int(match[1]), key) for key in row.values if (match := _NUMBERED_NEGATIVE.fullmatch(key))]
+        return [*([first] if first else []), *(key for _, key in sorted(numbered))]
+
+    def layout(self, row: Row, *, wanted: Sequence[Layout]) -> Layout:
+        """What the row is, judged by its columns.
+
+        Args:
+            row: The first row of a file.
+            wanted: The layouts that the caller can read.
+
+        Returns:
+            One of `wanted`.
+
+        Raises:
+            ConfigError: If the given columns belong to a layout that is not wanted.
+            DataError: If it is none of them; the message says what was found and how to map it.
+        """
+        possible = [layout for layout in self.layouts if layout in wanted]
+        if not possible:
+            names = " or ".join(", ".join(_REQUIRED[layout]) for layout in wanted)
+            raise ConfigError(f"columns must map {names} here, got {', '.join(self.given)}; leave these out")
+        for name, column in self.given.items():
+            if column not in row.values:
+                raise DataError(self.missing(name, row, possible[0]))
+        for layout in possible:
+            if self._is(layout, row):
+                return layout
+        raise DataError(self._misfit(row, possible))
+
+    def missing(self, name: str, row: Row, layout: Layout) -> str:
+        """The phrase for a column that is not there.
+
+        Args:
+            name: Our name of the column.
+            row: Where it is missing.
+            layout: What the row is taken for.
+
+        Returns:
+            What was expected, what was found, and what to do.
+        """
+        found = f"found {_quoted(row.values) or 'no columns'}"
+        if name in self.given:
+            return f'{row.place}: expected "{self.given[name]}" (columns.{name}), {found}; name a column that is there'
+        known = {self.find(other, row) for other in _OF_LAYOUT[layout]}
+        known.update(self.find_negatives(row) if layout == "examples" else ())
+        spare = [key for key in row.values if key not in known]
+        advice = f'map it with columns.{name} = "{spare[0]}"' if len(spare) == 1 else f"say which it is with columns.{name}"
+        return f"{row.place}: expected {_quoted(_REQUIRED[layout])}, {found}; {advice}"
+
+    def _misfit(self, row: Row, possible: Sequence[Layout]) -> str:
+        """The phrase for a row of no layout; it speaks of the layout of which the row has most."""
+        present = {layout: sum(self.find(name, row) is not None for name in _REQUIRED[layout]) for layout in possible}
+        if not any(present.values()) and len(possible) > 1:
+            wanted = ", or ".join(f"{_quoted(_REQUIRED[layout])} ({_MEANING[layout]})" for layout in reversed(possible))
+            return f"{row.place}: expected {wanted}, found {_quoted(row.values) or 'no columns'}; map them with columns.NAME"
+        closest = max(reversed(possible), key=present.__getitem__)
+        missing = next((name for name in _REQUIRED[closest] if self.find(name, row) is None), None)
+        if missing is None:
+            return f"{row.place}: expected premise and hypothesis by language, found one text each; give objects by language"
+        return self.missing(missing, row, closest)
+
+    def _is(self, layout: Layout, row: Row) -> bool:
+        columns = []
+        for name in _REQUIRED[layout]:
+            column = self.find(name, row)
+            if column is None:
+                return False
+            columns.append(column)
+        return layout != "grid" or all(isinstance(row.values[column], Mapping) for column in columns)
+
+
+def parsed_rows(rows: Iterable[Row], faults: Faults, parse: Callable[[int, Row], Parsed]) -> Iterator[Parsed]:
+    """Parse each row; a row that cannot be used is noted and left out.
+
+    Args:
+        rows: In file order.
+        faults: Where faults of single rows go.
+        parse: Takes the row's number, from 0, and the row; raises `RowError`.
+
+    Yields:
+        What `parse` returned, in order.
+    """
+    for number, row in enumerate(rows):
+        try:
+            yield parse(number, row)
+        except RowError as fault:
+            faults.add(str(fault))
+
+
+def first_of(rows: Iterator[Row], faults: Faults, source: object) -> tuple[Row, Iterator[Row]]:
+    """The first sound row, and all rows, that one included.
+
+    Args:
+        rows: Not begun.
+        faults: Those of single lines, raised where no row is sound.
+        source: For messages.
+
+    Returns:
+        The first row and the iterator to go on with.
+
+    Raises:
+        DataError: If there is none.
+    """
+    first = next(rows, None)
+    if first is None:
+        faults.raise_if_any()
+        raise DataError(f"{source} must hold at least one row, got none; check that it was written to its end")
+    return first, chain([first], rows)
+
+
+def text_value(value: object, column: str, place: str) -> str:
+    """A text that a tokenizer can take.
+
+    Args:
+        value: What stands in the row.
+        column: The file's name of the column, for messages.
+        place: ``file:line``, for messages.
+
+    Returns:
+        The text as it is, not stripped.
+
+    Raises:
+        RowError: If it is not a text, is blank, or holds half of a surrogate pair (JSON can spell one, Unicode has none).
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise RowError(f'{place}: "{column}" must not be empty')
+    if not isinstance(value, str):
+        raise RowError(f'{place}: "{column}" must be a text, got {value_kind(value)}')
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise RowError(f'{place}: "{column}" must be Unicode text, got half of a surrogate pair') from error
+    return value
+
+
+def id_value(value: object, column: str, place: str) -> str:
+    """An id; a whole number is taken as its decimal text.
+
+    Args:
+        value: What stands in the row.
+        column: The file's name of the column, for messages.
+        place: ``file:line``, for messages.
+
+    Returns:
+        The id.
+
+    Raises:
+        RowError: If it is neither a text nor a whole number, or is blank.
+    """
+    return text_value(str(value) if isinstance(value, int) and not isinstance(value, bool) else value, column, place)
+
+
+def entries_value(value: object, column: str, place: str) -> tuple[str, ...]:
+    """Document texts or ids: one, or a list of them.
+
+    Args:
+        value: What stands in the row; None is the empty list.
+        column: The file's name of the column, for messages.
+        place: ``file:line``, for messages.
+
+    Returns:
+        The entries, in order.
+
+    Raises:
+        RowError: If one of them is not usable as an id or a text.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple):
+        return tuple(id_value(entry, column, place) for entry in value)
+    return (id_value(value, column, place),)
+
+
+def value_kind(value: object) -> str:
+    """What a value is, in the words of a data file.
+
+    Args:
+        value: As parsed from JSON, Parquet or the like.
+
+    Returns:
+        For instance ``a list``.
+    """
+    if isinstance(value, bool):
+        return "true or false"
+    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
+        (str, "a string"),
+        ((int, float), "a number"),
+        ((list, tuple), "a list"),
+        (Mapping, "an object"),
+        (type(None), "null"),
+    )
+    return next((name for kind, name in kinds if isinstance(value, kind)), type(value).__name__)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    every = [f'"{name}"' for name in names]
+    return " and ".join(every) if len(every) < 3 else f"{', '.join(every[:-1])} and {every[-1]}"
+
+
+def _near_name(name: str) -> str:
+    near = difflib.get_close_matches(name, COLUMN_ALIASES, n=1, cutoff=0.6)
+    return f"did you mean columns.{near[0]}?" if near else f"the names are {', '.join(COLUMN_ALIASES)}"

@@ -1,0 +1,180 @@
+"""Documents to be embedded: corpora proper, and the documents inside example files and language grids."""
+
+from array import array
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from adiabat.data.columns import Columns, Layout, RowError, first_of, id_value, parsed_rows, text_value, value_kind
+from adiabat.data.examples import packed_path, parse_example, parse_grid_row
+from adiabat.data.hub import HUB_PREFIX
+from adiabat.data.records import Document, grid_id, text_id
+from adiabat.data.tables import Faults, Row, count_rows, read_rows
+from adiabat.errors import ConfigError
+
+_BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
+
+Placed = tuple[Document, str]
+"""A document and its ``file:line``."""
+
+
+def read_corpus(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None) -> Iterator[Document]:
+    """Iterate over the documents of a source, in order.
+
+    Understood are a BEIR folder (``corpus.jsonl``, plain or packed), rows with an id, a text and perhaps a title (the text is then
+    ``title + " " + text``, stripped, as BEIR's dense retrievers have it), example files (the unique texts of their positives and
+    negatives, in order of first appearance, addressed by `text_id`), and language grids (their hypotheses, addressed by `grid_id`).
+
+    The source and its first row are checked at the call. Memory holds eight bytes per document (an example file: about 120 per
+    unique text), to find ids given twice.
+
+    Args:
+        source: A file or folder as for `read_rows`, or a BEIR folder.
+        columns: Our name of a column to the file's, where `COLUMN_ALIASES` does not know it.
+        split: Which split, where a ``datasets`` source has several.
+
+    Returns:
+        The documents. The iterator ends with a DataError if rows were at fault or ids given twice: all are counted, the first ten
+        spelled out.
+
+    Raises:
+        ConfigError: If `columns` maps a name that is not ours, or `split` does not apply.
+        DataError: If the source is missing or of no known layout.
+    """
+    return _Corpus(source, columns, split).documents()
+
+
+def scan_corpus(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None) -> int:
+    """Read a corpus once for its faults alone, before a costly job starts.
+
+    Args:
+        source: As for `read_corpus`.
+        columns: As for `read_corpus`.
+        split: As for `read_corpus`.
+
+    Returns:
+        The number of documents.
+
+    Raises:
+        ConfigError: As `read_corpus`.
+        DataError: As `read_corpus`, and for every fault that its iterator would end with.
+    """
+    return sum(1 for _ in _Corpus(source, columns, split).documents())
+
+
+def corpus_size(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None) -> int | None:
+    """Number of documents where it can be had without parsing the rows.
+
+    Args:
+        source: As for `read_corpus`.
+        columns: As for `read_corpus`.
+        split: As for `read_corpus`.
+
+    Returns:
+        The count, or None for CSV, example files and grids, where only `scan_corpus` tells.
+
+    Raises:
+        ConfigError: As `read_corpus`.
+        DataError: As `read_corpus`.
+    """
+    corpus = _Corpus(source, columns, split)
+    return count_rows(corpus.source, split=split) if corpus.layout == "corpus" else None
+
+
+class _Corpus:
+    """A source whose layout is known."""
+
+    def __init__(self, source: str | Path, columns: Mapping[str, str] | None, split: str | None) -> None:
+        self.source = _documents_file(source)
+        self.split = split
+        in_folder = self.source != source
+        if in_folder and split is not None:
+            raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
+        self.columns = Columns(_BEIR_COLUMNS if in_folder and not columns else columns)
+        faults = Faults()
+        first, _ = first_of(read_rows(self.source, split=split, faults=faults), faults, source)
+        self.layout: Layout = self.columns.layout(first, wanted=("grid", "examples", "corpus"))
+
+    def documents(self) -> Iterator[Document]:
+        faults = Faults()
+        if self.layout == "examples":
+            yield from self._example_texts(faults)
+        else:
+            hashes = array("q")
+            for document, _ in self._placed(faults):
+                hashes.append(hash(document.doc_id))
+                yield document
+            self._note_repeated_ids(hashes, faults)
+        faults.raise_if_any()
+
+    def _rows(self, faults: Faults) -> Iterator[Row]:
+        return read_rows(self.source, split=self.split, faults=faults)
+
+    def _placed(self, faults: Faults) -> Iterator[Placed]:
+        if self.layout == "corpus":
+            yield from parsed_rows(self._rows(faults), faults, partial(_parse_document, columns=self.columns))
+            return
+        for pair in parsed_rows(self._rows(faults), faults, partial(_parse_hypotheses, columns=self.columns)):
+            yield from pair
+
+    def _example_texts(self, faults: Faults) -> Iterator[Document]:
+        seen: set[bytes] = set()
+        for example in parsed_rows(self._rows(faults), faults, partial(parse_example, columns=self.columns)):
+            for text in example.positives + example.negatives:
+                doc_id = text_id(text)
+                # The digest without its prefix, in bytes: a third of the memory of the id.
+                digest = bytes.fromhex(doc_id.removeprefix("text:"))
+                if digest not in seen:
+                    seen.add(digest)
+                    yield Document(doc_id, text)
+
+    def _note_repeated_ids(self, hashes: "array[int]", faults: Faults) -> None:
+        """Look for equal hashes, and only where there are any read again to tell equal ids from an accident."""
+        suspects = _repeated(hashes)
+        if not suspects:
+            return
+        places: dict[str, str] = {}
+        for document, place in self._placed(Faults()):
+            if hash(document.doc_id) in suspects:
+                first = places.setdefault(document.doc_id, place)
+                if first != place:
+                    faults.add(f'{place}: document id must be unique, got "{document.doc_id}" again, first at {first}')
+
+
+def _documents_file(source: str | Path) -> str | Path:
+    """``corpus.jsonl`` of a BEIR folder, anything else as it is."""
+    if str(source).startswith(HUB_PREFIX):
+        return source
+    return packed_path(Path(source) / "corpus.jsonl") or source
+
+
+def _repeated(hashes: "array[int]") -> set[int]:
+    values = np.sort(np.frombuffer(hashes, dtype=np.int64)) if hashes else np.empty(0, dtype=np.int64)
+    return set(values[1:][values[1:] == values[:-1]].tolist())
+
+
+def _parse_document(number: int, row: Row, *, columns: Columns) -> Placed:
+    del number
+    id_column = columns.require("doc_id", row, "corpus")
+    text_column = columns.require("text", row, "corpus")
+    title_column = columns.find("title", row)
+    doc_id = id_value(row.values[id_column], id_column, row.place)
+    text = _joined(row, title_column, text_column)
+    return Document(doc_id, text), row.place
+
+
+def _joined(row: Row, title_column: str | None, text_column: str) -> str:
+    """Title and text as one; either may be empty (some BEIR corpora hold titles alone), not both."""
+    title = row.values[title_column] if title_column is not None else None
+    text = row.values[text_column]
+    for value, column in ((title, title_column), (text, text_column)):
+        if not isinstance(value, str | None):
+            raise RowError(f'{row.place}: "{column}" must be a text, got {value_kind(value)}')
+    return text_value(f"{title or ''} {text or ''}", text_column, row.place).strip()
+
+
+def _parse_hypotheses(number: int, row: Row, *, columns: Columns) -> list[Placed]:
+    pair = parse_grid_row(number, row, columns=columns)
+    return [(Document(grid_id(number, language), text), row.place) for language, text in pair.hypothesis.items()]

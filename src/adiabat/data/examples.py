@@ -1,0 +1,295 @@
+"""Queries with the documents that answer them: triplet files, BEIR folders with a split, and language grids."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from adiabat.data.columns import Columns, RowError, entries_value, first_of, id_value, parsed_rows, text_value
+from adiabat.data.hub import HUB_PREFIX
+from adiabat.data.records import Example, ExampleSet, LanguageGridSet
+from adiabat.data.tables import Faults, Row, read_rows, require_path, table_name
+from adiabat.errors import ConfigError, DataError
+
+LABELS = ("entailment", "neutral", "contradiction")
+"""Of a sentence pair; a file may also give the position in this tuple, as XNLI on the hub does."""
+
+_PACKINGS = ("", ".gz", ".zst")
+_QRELS_HEADER = ("query-id", "corpus-id", "score")
+
+
+@dataclass(slots=True)
+class _Judgements:
+    """What the qrels say of one query."""
+
+    place: str
+    grades: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GridRow:
+    """One sentence pair in several languages."""
+
+    label: str
+    premise: Mapping[str, str]
+    hypothesis: Mapping[str, str]
+
+
+def read_examples(
+    source: str | Path,
+    *,
+    split: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    name: str | None = None,
+) -> ExampleSet | LanguageGridSet:
+    """Read a data set of queries with relevant and irrelevant documents, or of sentence pairs in several languages.
+
+    Understood are rows with a query, positives and negatives (MS MARCO triplets and their relatives; texts or document ids, single or
+    in lists), a BEIR folder (``queries.jsonl``, ``qrels/{split}.tsv``; scores above 0 are positives with that grade, others judged
+    negatives), and rows whose premise and hypothesis are objects by language, with a label (XNLI).
+
+    All examples are held in memory as tuples: 500,000 with one positive and 50 negative ids each take about 2 GB.
+
+    Args:
+        source: A file or folder as for `read_rows`, or a BEIR folder.
+        split: Of a BEIR folder or a ``datasets`` source. None takes the only one; of several in a BEIR folder, ``test``.
+        columns: Our name of a column to the file's, where `COLUMN_ALIASES` does not know it.
+        name: For tables and reports; None takes the file's or folder's name.
+
+    Returns:
+        The examples in file order, or the sentence pairs in the languages that all of them have, sorted.
+
+    Raises:
+        ConfigError: If `split` or `columns` does not apply to the source, or `columns` maps a name that is not ours.
+        DataError: If the source is missing or damaged, or rows are at fault: all are counted, the first ten spelled out.
+    """
+    if is_beir_examples(source):
+        if columns:
+            raise ConfigError(f"columns must be left out for the BEIR folder {source}, whose names are fixed, got {', '.join(columns)}")
+        return _read_beir(Path(source), split=split, name=name)
+    names = Columns(columns)
+    faults = Faults()
+    first, rows = first_of(read_rows(source, split=split, faults=faults), faults, source)
+    title = name or (f"{table_name(source)}/{split}" if split else table_name(source))
+    if names.layout(first, wanted=("grid", "examples")) == "grid":
+        return _read_grid(rows, faults, columns=names, name=title, source=source)
+    return _read_triplets(rows, faults, columns=names, name=title)
+
+
+def is_beir_examples(source: str | Path) -> bool:
+    """Whether `source` is a folder with BEIR's queries and judgements.
+
+    Args:
+        source: Any source.
+
+    Returns:
+        True if it has ``queries.jsonl`` (plain or packed) and ``qrels``.
+    """
+    if str(source).startswith(HUB_PREFIX):
+        return False
+    return packed_path(Path(source) / "queries.jsonl") is not None and (Path(source) / "qrels").is_dir()
+
+
+def packed_path(path: Path) -> Path | None:
+    """The file of that name, plain or packed.
+
+    Args:
+        path: Without ``.gz`` or ``.zst``.
+
+    Returns:
+        The one that exists, the plain one first, or None.
+    """
+    return next((found for packing in _PACKINGS if (found := path.with_name(path.name + packing)).is_file()), None)
+
+
+def parse_example(number: int, row: Row, *, columns: Columns) -> Example:
+    """One row of a triplet file.
+
+    Args:
+        number: Of the row, from 0; names the query where the file does not.
+        row: With a query, positives and perhaps negatives.
+        columns: Where they stand.
+
+    Returns:
+        The example; its entries are texts or ids as the file has them.
+
+    Raises:
+        RowError: If a column is missing, or a value empty or of a wrong type.
+    """
+    place = row.place
+    query_column = columns.require("query", row, "examples")
+    positive_column = columns.require("positive", row, "examples")
+    query = text_value(row.values[query_column], query_column, place)
+    positives = entries_value(row.values[positive_column], positive_column, place)
+    if not positives:
+        raise RowError(f'{place}: "{positive_column}" must name at least one document, got none')
+    negatives: tuple[str, ...] = ()
+    for column in columns.find_negatives(row):
+        negatives += entries_value(row.values[column], column, place)
+    id_column = columns.find("query_id", row)
+    query_id = f"q{number}" if id_column is None else id_value(row.values[id_column], id_column, place)
+    return Example(query_id, query, positives, negatives, (1,) * len(positives), place)
+
+
+def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
+    """One row of a language grid.
+
+    Args:
+        number: Of the row, unused; a grid's rows are known by their position alone.
+        row: With premise and hypothesis by language, and a label.
+        columns: Where they stand.
+
+    Returns:
+        The pair, languages sorted.
+
+    Raises:
+        RowError: If a column is missing, a text is empty, or the label unknown.
+    """
+    del number
+    label_column = columns.find("label", row)
+    if label_column is None:
+        raise RowError(f'{row.place}: expected "label" beside premise and hypothesis, found none; map it with columns.label')
+    label = row.values[label_column]
+    if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(LABELS):
+        label = LABELS[label]
+    if label not in LABELS:
+        raise RowError(f'{row.place}: "{label_column}" must be {", ".join(LABELS)} or 0, 1, 2, got {label!r}')
+    return GridRow(label, _by_language("premise", row, columns), _by_language("hypothesis", row, columns))
+
+
+def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
+    column = columns.require(name, row, "grid")
+    value = row.values[column]
+    if not isinstance(value, Mapping):
+        raise RowError(f'{row.place}: "{column}" must be an object by language')
+    if set(value) == {"language", "translation"}:
+        # The hub's XNLI keeps hypotheses as two parallel lists.
+        value = dict(zip(value["language"], value["translation"], strict=True))
+    present = {language: text for language, text in value.items() if text is not None}
+    if not present:
+        raise RowError(f'{row.place}: "{column}" must hold at least one language, got none')
+    return {language: text_value(present[language], f"{column}.{language}", row.place) for language in sorted(present)}
+
+
+def _read_triplets(rows: Iterator[Row], faults: Faults, *, columns: Columns, name: str) -> ExampleSet:
+    examples: list[Example] = []
+    places: dict[str, str] = {}
+    for example in parsed_rows(rows, faults, partial(parse_example, columns=columns)):
+        first = places.setdefault(example.query_id, example.where)
+        if first == example.where:
+            examples.append(example)
+        else:
+            faults.add(f'{example.where}: query id must be unique, got "{example.query_id}" again, first at {first}')
+    faults.raise_if_any()
+    return ExampleSet(name, tuple(examples), holds_texts=None)
+
+
+def _read_grid(rows: Iterator[Row], faults: Faults, *, columns: Columns, name: str, source: str | Path) -> LanguageGridSet:
+    pairs = list(parsed_rows(rows, faults, partial(parse_grid_row, columns=columns)))
+    faults.raise_if_any()
+    common = set.intersection(*(set(side) for pair in pairs for side in (pair.premise, pair.hypothesis)))
+    if not common:
+        raise DataError(f"{source} must have a language that every premise and hypothesis is in, got none; drop incomplete rows")
+    languages = tuple(sorted(common))
+    return LanguageGridSet(
+        name,
+        languages,
+        tuple(pair.label for pair in pairs),
+        tuple({language: pair.premise[language] for language in languages} for pair in pairs),
+        tuple({language: pair.hypothesis[language] for language in languages} for pair in pairs),
+    )
+
+
+def _read_beir(folder: Path, *, split: str | None, name: str | None) -> ExampleSet:
+    chosen = _choose_split(folder, split)
+    faults = Faults()
+    judged = _read_qrels(chosen[1], faults)
+    texts = _read_queries(folder, judged, faults)
+    faults.raise_if_any()
+    examples = tuple(_judged_example(query_id, text, judged[query_id]) for query_id, text in texts.items())
+    answered = tuple(example for example in examples if example.positives)
+    if not answered:
+        raise DataError(f"{chosen[1]} must hold at least one score above 0, got none; choose another split")
+    if len(answered) < len(examples):
+        lost = len(examples) - len(answered)
+        warnings.warn(f"{chosen[1]}: {lost} of {len(examples)} queries have no score above 0 and are left out", stacklevel=3)
+    return ExampleSet(name or f"{folder.resolve().name}/{chosen[0]}", answered, holds_texts=False)
+
+
+def _choose_split(folder: Path, split: str | None) -> tuple[str, Path]:
+    """Name and file of the judgements to read."""
+    endings = tuple(".tsv" + packing for packing in _PACKINGS)
+    paths = {path.name.partition(".tsv")[0]: path for path in sorted((folder / "qrels").iterdir()) if path.name.endswith(endings)}
+    if not paths:
+        raise DataError(f"{folder / 'qrels'} must hold judgements named SPLIT.tsv, got none; check the folder")
+    if split is None:
+        split = next(iter(paths)) if len(paths) == 1 else "test"
+        if split not in paths:
+            raise DataError(f"{folder} must be read with a split, got none of the splits {', '.join(paths)}; choose one of them")
+    if split not in paths:
+        raise DataError(f'{folder} must have the split "{split}", got {", ".join(paths)}; choose one of them')
+    return split, paths[split]
+
+
+def _read_qrels(path: Path, faults: Faults) -> dict[str, _Judgements]:
+    first, rows = first_of(read_rows(path, faults=faults), faults, path)
+    if tuple(first.values) != _QRELS_HEADER:
+        raise DataError(f"{path}:1 must be the header {' '.join(_QRELS_HEADER)} (by tabs), got {' '.join(first.values)}; add it")
+    judged: dict[str, _Judgements] = {}
+    for query_id, doc_id, grade, place in parsed_rows(rows, faults, _parse_judgement):
+        grades = judged.setdefault(query_id, _Judgements(place)).grades
+        if grades.setdefault(doc_id, grade) != grade:
+            faults.add(f'{place}: a document must be judged once, got "{doc_id}" for query "{query_id}" with {grades[doc_id]} and {grade}')
+    return judged
+
+
+def _parse_judgement(number: int, row: Row) -> tuple[str, str, int, str]:
+    del number
+    query_id, doc_id = (id_value(row.values[column], column, row.place) for column in _QRELS_HEADER[:2])
+    score = row.values["score"]
+    try:
+        return query_id, doc_id, int(score), row.place
+    except (TypeError, ValueError) as error:
+        raise RowError(f'{row.place}: "score" must be a whole number, got {score or "nothing"}') from error
+
+
+def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: Faults) -> dict[str, str]:
+    """Texts of the judged queries, in file order."""
+    path = packed_path(folder / "queries.jsonl")
+    if path is None:
+        require_path(folder / "queries.jsonl")
+        return {}
+    columns = Columns({"doc_id": "_id", "text": "text"})
+    texts: dict[str, str] = {}
+    seen: set[str] = set()
+    for query_id, text, place in parsed_rows(read_rows(path, faults=faults), faults, partial(_parse_query, columns=columns)):
+        if query_id in seen:
+            faults.add(f'{place}: query id must be unique, got "{query_id}" again')
+        seen.add(query_id)
+        if query_id in judged:
+            texts[query_id] = text
+    if not faults.count:  # A query whose own line is at fault would be reported twice.
+        for query_id in (query_id for query_id in judged if query_id not in seen):
+            faults.add(f'{judged[query_id].place}: query must be one of {path.name}, got unknown id "{query_id}"')
+    return texts
+
+
+def _parse_query(number: int, row: Row, *, columns: Columns) -> tuple[str, str, str]:
+    del number
+    id_column, text_column = columns.require("doc_id", row, "corpus"), columns.require("text", row, "corpus")
+    query_id = id_value(row.values[id_column], id_column, row.place)
+    return query_id, text_value(row.values[text_column], text_column, row.place), row.place
+
+
+def _judged_example(query_id: str, text: str, judgements: _Judgements) -> Example:
+    positives = [(doc_id, grade) for doc_id, grade in judgements.grades.items() if grade > 0]
+    negatives = tuple(doc_id for doc_id, grade in judgements.grades.items() if grade <= 0)
+    return Example(
+        query_id,
+        text,
+        tuple(doc_id for doc_id, _ in positives),
+        negatives,
+        tuple(grade for _, grade in positives),
+        judgements.place,
+    )

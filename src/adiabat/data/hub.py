@@ -1,0 +1,80 @@
+"""Data sets of the ``datasets`` library: directories it saved, and names of the Hugging Face hub."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from adiabat.errors import DataError
+
+HUB_PREFIX = "hf:"
+"""Before a name of the hub."""
+
+
+def dataset_rows(source: str, *, split: str | None) -> Iterator[Mapping[str, Any]]:
+    """Iterate over the rows of a data set, read from its memory-mapped files.
+
+    Args:
+        source: A folder of ``save_to_disk``, ``hf:NAME``, ``hf:NAME:SPLIT`` or ``hf:NAME:CONFIG:SPLIT``.
+        split: Which split; None takes the one in `source`, or the only one.
+
+    Returns:
+        Column name to value, row by row.
+
+    Raises:
+        DataError: If it cannot be loaded, or the split is not there or not named.
+    """
+    return iter(_load(source, split))
+
+
+def dataset_size(source: str, *, split: str | None) -> int:
+    """Number of rows of a data set.
+
+    Args:
+        source: As for `dataset_rows`.
+        split: As for `dataset_rows`.
+
+    Returns:
+        The count, which the data set's own description holds.
+
+    Raises:
+        DataError: As `dataset_rows`.
+    """
+    return len(_load(source, split))
+
+
+def _load(source: str, split: str | None) -> Any:
+    # Imported here: it takes a second, and most sources are plain files.
+    import datasets
+
+    try:
+        if source.startswith(HUB_PREFIX):
+            name, config, named_split = _parts(source)
+            data, split = datasets.load_dataset(name, config, keep_in_memory=False), split or named_split
+        else:
+            data = datasets.load_from_disk(source, keep_in_memory=False)
+    except DataError:
+        raise
+    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+        raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
+    return data if isinstance(data, datasets.Dataset) and split is None else _one_split(data, source, split)
+
+
+def _parts(source: str) -> tuple[str, str | None, str | None]:
+    """Name, configuration and split."""
+    parts = source.removeprefix(HUB_PREFIX).split(":")
+    if not all(parts) or len(parts) > 3:
+        raise DataError(f"{source} must read hf:NAME, hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT, got {len(parts)} parts; correct it")
+    return parts[0], parts[1] if len(parts) == 3 else None, parts[-1] if len(parts) > 1 else None
+
+
+def _one_split(data: Any, source: str, split: str | None) -> Any:
+    if not isinstance(data, dict):
+        raise DataError(f'{source} must have the split "{split}", got a single data set without splits; leave the split out')
+    names = sorted(data)
+    if split is None and len(names) == 1:
+        return data[names[0]]
+    if split not in names:
+        wanted = "must be read with a split" if split is None else f'must have the split "{split}"'
+        raise DataError(f"{source} {wanted}, got the splits {', '.join(names)}; choose one of them")
+    return data[split]

@@ -1,0 +1,97 @@
+"""The records that travel between rooms, and the legend of dimensions.
+
+Dimensions, one letter each, the same everywhere (lower case in shape annotations):
+``B`` queries of a step, ``N`` documents scored, ``H`` hard negatives per query, ``L`` tokens, ``D`` hidden width, ``E`` embedding width.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Side = Literal["query", "document"]
+"""Which tower a text goes through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text of a corpus.
+
+    Attributes:
+        doc_id: Its address, unique in the corpus.
+        text: What is encoded; a title, where there is one, comes first, followed by one space.
+    """
+
+    doc_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A query with the documents that answer it and some that do not.
+
+    Attributes:
+        query_id: Its address, unique in the data set.
+        query: The text.
+        positives: Relevant documents, at least one: document ids, or texts, which `text_id` turns into ids.
+        negatives: Irrelevant documents, possibly none; ids or texts likewise.
+        grades: Relevance of each positive, same length as `positives`; 1 where the data does not grade.
+        where: ``file:line`` it came from, for messages.
+    """
+
+    query_id: str
+    query: str
+    positives: tuple[str, ...]
+    negatives: tuple[str, ...] = ()
+    grades: tuple[int, ...] = ()
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleSet:
+    """A data set of (query, positives, negatives).
+
+    Attributes:
+        name: For tables and reports.
+        examples: In file order.
+        holds_texts: True where documents are given by their text, False where by id, None where it takes a store to tell.
+    """
+
+    name: str
+    examples: Sequence[Example]
+    holds_texts: bool | None = None
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageGridSet:
+    """Sentence pairs in several languages with a three-way label (the layout of XNLI; mission A9).
+
+    Attributes:
+        name: For tables and reports.
+        languages: Codes, in the order of every inner mapping.
+        labels: ``entailment``, ``neutral`` or ``contradiction`` for each pair.
+        premises: For each pair, its premise in every language.
+        hypotheses: For each pair, its hypothesis in every language; `grid_id` names them as documents.
+    """
+
+    name: str
+    languages: tuple[str, ...]
+    labels: Sequence[str]
+    premises: Sequence[Mapping[str, str]] = field(repr=False)
+    hypotheses: Sequence[Mapping[str, str]] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def text_id(text: str) -> str:
+    """Address of a document that has no id of its own: ``text:`` and 128 bits of SHA-256 of its UTF-8 bytes, in hexadecimal."""
+    return "text:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def grid_id(pair: int, language: str) -> str:
+    """Document id of the hypothesis of sentence pair `pair` (its position in the file, from 0) in `language`."""
+    return f"{pair}:{language}"

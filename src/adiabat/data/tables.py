@@ -1,0 +1,367 @@
+"""Rows of a data file, one at a time, each with its place.
+
+Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet (a file or a folder), data sets saved by ``datasets`` and data
+sets of the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: faults are counted,
+the first ten are kept in words, and one error at the end tells all.
+"""
+
+import csv
+import difflib
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from adiabat.data.hub import HUB_PREFIX, dataset_rows, dataset_size
+from adiabat.errors import ConfigError, DataError, several
+
+Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
+"""How a source is stored: text lines, Parquet, ``Dataset.save_to_disk``, or a name of the hub."""
+
+_CODECS: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
+_FORMS: Mapping[str, Form] = {
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+_READ_BYTES = 1 << 20
+_PARQUET_ROWS = 1024
+_SHOWN = 10
+_SNIPPET_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table.
+
+    Attributes:
+        place: ``path:line``, lines counted from 1; in Parquet and ``datasets`` sources the row number, from 1.
+        values: Column name to value. An empty cell of CSV or TSV is None, since these formats cannot tell the two apart.
+    """
+
+    place: str
+    values: Mapping[str, Any]
+
+
+class Faults:
+    """What is wrong with a file: a count, and the first ten in words, so that a file full of faults costs no memory."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[str] = []
+
+    def add(self, fault: str) -> None:
+        """Note one fault.
+
+        Args:
+            fault: One phrase with its file and line.
+        """
+        self.count += 1
+        if len(self._first) < _SHOWN:
+            self._first.append(fault)
+
+    def raise_if_any(self) -> None:
+        """End the reading.
+
+        Raises:
+            DataError: If any fault was noted; the message counts them and spells out the first ten.
+        """
+        if self.count:
+            raise DataError(several(chain(self._first, repeat("", self.count - len(self._first))), shown=_SHOWN))
+
+
+def read_rows(source: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Iterator[Row]:
+    """Iterate over the rows of a table in order, in constant memory.
+
+    The source is checked at the call, its rows as they are asked for. Blank lines are skipped. In TSV a quote is a character like any
+    other and a field holds neither tab nor line end; CSV is quoted as RFC 4180 says.
+
+    Args:
+        source: A file, a folder of Parquet files, a folder of ``Dataset.save_to_disk``, or ``hf:NAME[:SPLIT]``,
+            ``hf:NAME:CONFIG:SPLIT`` for a data set of the hub.
+        split: Which split, where a ``datasets`` source has several; None takes the only one.
+        faults: Where faults of single rows go; then the caller raises them. None raises them after the last row.
+
+    Returns:
+        The rows without faults.
+
+    Raises:
+        ConfigError: If `split` is given and the source has no splits.
+        DataError: If the source is missing, of an unknown form, or damaged; after the last row, if lines were at fault.
+    """
+    form = table_form(source)
+    if split is not None and form not in ("saved", "hub"):
+        raise ConfigError(f'split must be left out for {source}, which has no splits, got "{split}"; leave it out')
+    if faults is not None:
+        return _rows(source, form, split, faults)
+    return _rows_then_raise(source, form, split)
+
+
+def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
+    """Number of rows where it can be had without parsing them.
+
+    Parquet and ``datasets`` sources say it themselves; JSON lines and TSV are scanned for lines that are not blank; CSV, whose
+    fields may hold line ends, is not counted.
+
+    Args:
+        source: As for `read_rows`.
+        split: As for `read_rows`.
+
+    Returns:
+        The count, faulty rows included, or None where it takes a full read.
+
+    Raises:
+        DataError: If the source is missing, of an unknown form, or damaged.
+    """
+    form = table_form(source)
+    if form == "parquet":
+        return sum(int(_open_parquet(path).metadata.num_rows) for path in _parquet_paths(Path(source)))
+    if form in ("saved", "hub"):
+        return dataset_size(str(source), split=split)
+    if form == "csv":
+        return None
+    lines = sum(1 for _, line in _byte_lines(Path(source)) if line.strip())
+    return max(0, lines - 1) if form == "tsv" else lines
+
+
+def table_form(source: str | Path) -> Form:
+    """How `source` is stored, from its name and, for a folder, what lies in it.
+
+    Args:
+        source: As for `read_rows`.
+
+    Returns:
+        The form.
+
+    Raises:
+        DataError: If it is missing or of an unknown form.
+    """
+    if str(source).startswith(HUB_PREFIX):
+        return "hub"
+    path = Path(source)
+    require_path(path)
+    if path.is_dir():
+        return _folder_form(path)
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = bool(suffixes) and suffixes[-1] in _CODECS
+    form = _FORMS.get(suffixes[-2 if packed else -1]) if len(suffixes) > packed else None
+    if form is None or (packed and form == "parquet"):
+        found = f'"{"".join(suffixes[-2:])}"' if suffixes else "no ending"
+        raise DataError(
+            f"{source} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {found}; rename it to what it holds"
+        )
+    return form
+
+
+def require_path(path: Path) -> None:
+    """Check that a file or folder is there.
+
+    Args:
+        path: The file or folder.
+
+    Raises:
+        DataError: If it is not; the message offers near names of the same folder.
+    """
+    if path.exists():
+        return
+    names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
+    advice = f"did you mean {' or '.join(str(path.parent / name) for name in near)}?" if near else "check the path"
+    raise DataError(f"{path} must exist, got no such file; {advice}")
+
+
+def table_name(source: str | Path) -> str:
+    """Name for tables and reports: the file name without its endings, or the hub's name.
+
+    Args:
+        source: As for `read_rows`.
+
+    Returns:
+        The name.
+    """
+    if str(source).startswith(HUB_PREFIX):
+        return str(source).removeprefix(HUB_PREFIX)
+    path = Path(source).resolve()
+    name = path.name.removesuffix(path.suffix) if path.suffix.lower() in _CODECS else path.name
+    stem, dot, ending = name.rpartition(".")
+    return stem if dot and f".{ending.lower()}" in _FORMS else name
+
+
+def _folder_form(path: Path) -> Form:
+    if (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
+        return "saved"
+    if _parquet_paths(path):
+        return "parquet"
+    raise DataError(
+        f"{path} must hold Parquet files, a saved data set (dataset_info.json or dataset_dict.json) or a BEIR layout "
+        f"(corpus.jsonl, queries.jsonl, qrels/), got {_listing(path)}; name the file itself or another folder"
+    )
+
+
+def _listing(folder: Path) -> str:
+    names = sorted(os.listdir(folder))
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}" if names else "an empty folder"
+
+
+def _rows_then_raise(source: str | Path, form: Form, split: str | None) -> Iterator[Row]:
+    faults = Faults()
+    yield from _rows(source, form, split, faults)
+    faults.raise_if_any()
+
+
+def _rows(source: str | Path, form: Form, split: str | None, faults: Faults) -> Iterator[Row]:
+    if form == "json":
+        return _json_rows(Path(source), faults)
+    if form in ("csv", "tsv"):
+        return _delimited_rows(Path(source), faults, form=form)
+    if form == "parquet":
+        return _parquet_rows(Path(source))
+    return (Row(f"{source}:{number}", values) for number, values in enumerate(dataset_rows(str(source), split=split), 1))
+
+
+def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    codec = _CODECS.get(path.suffix.lower())
+    number = 0
+    try:
+        # pyarrow's stubs do not say that its files are raw streams; they are (readable, readinto, closed).
+        stream: Any = pa.input_stream(str(path), compression=codec)
+        with stream, io.BufferedReader(stream, _READ_BYTES) as lines:
+            for number, line in enumerate(lines, 1):
+                yield number, line
+    except OSError as error:
+        raise DataError(_stream_fault(path, codec, number, str(error))) from error
+
+
+def _stream_fault(path: Path, codec: str | None, number: int, reason: str) -> str:
+    if codec is None:
+        return f"{path} must be readable, got: {reason}"
+    if "truncated" in reason.lower():
+        return f"{path} must be a whole {codec} file, got one that is cut short after line {number}; copy or download it again"
+    return f"{path} must be a {codec} file, got bytes that are not after line {number} ({reason}); rename it or download it again"
+
+
+def _text_lines(path: Path, faults: Faults) -> Iterator[tuple[int, str, bool]]:
+    """(line number, text, sound) of each line; an unsound one has been noted and holds replacement characters."""
+    for number, line in _byte_lines(path):
+        if number == 1:
+            if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise DataError(f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8")
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        try:
+            yield number, line.decode("utf-8"), True
+        except UnicodeDecodeError as error:
+            faults.add(f"{path}:{number} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
+            yield number, line.decode("utf-8", "replace"), False
+
+
+def _json_rows(path: Path, faults: Faults) -> Iterator[Row]:
+    for number, line, sound in _text_lines(path, faults):
+        if not sound or not line.strip():
+            continue
+        try:
+            values = json.loads(line.rstrip())  # or a missing value would be reported on the next line
+            reason = f"a JSON {_json_kind(values)}"
+        except (ValueError, RecursionError) as error:
+            values, reason = None, _json_reason(error, line)
+        if isinstance(values, dict):
+            yield Row(f"{path}:{number}", values)
+        elif number == 1 and line.lstrip().startswith("["):
+            raise DataError(f"{path} must hold one JSON object per line, got a JSON array; write each element on its own line")
+        else:
+            faults.add(f"{path}:{number} must be one JSON object, got {reason}")
+
+
+def _json_kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = ((str, "string"), ((int, float), "number"), (list, "array"))
+    return next((name for kind, name in kinds if isinstance(value, kind)), "null")
+
+
+def _json_reason(error: Exception, line: str) -> str:
+    text = line.strip()
+    snippet = text if len(text) <= _SNIPPET_CHARACTERS else text[:_SNIPPET_CHARACTERS] + "..."
+    detail = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+    return f"{snippet} ({detail})"
+
+
+def _delimited_rows(path: Path, faults: Faults, *, form: Form) -> Iterator[Row]:
+    # The csv module refuses fields above 131,072 characters unless told otherwise, and it can be told only for the whole process.
+    csv.field_size_limit(max(csv.field_size_limit(), 1 << 30))
+    unsound: set[int] = set()
+    tabs = form == "tsv"
+    lines = _sound_lines(path, faults, unsound, whole_lines=tabs)
+    reader = csv.reader(lines, delimiter="\t" if tabs else ",", quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL, strict=True)
+    header: list[str] | None = None
+    while True:
+        first = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {error}")
+            continue
+        if cells is None:
+            return
+        spoilt = not unsound.isdisjoint(range(first, reader.line_num + 1))
+        unsound.clear()
+        if spoilt and header is None:
+            faults.raise_if_any()
+        if spoilt or (len(cells) < 2 and not "".join(cells).strip()):
+            continue
+        if header is None:
+            header = _header(cells, f"{path}:{first}")
+        elif len(cells) != len(header):
+            faults.add(f"{path}:{first} must have {len(header)} fields as the header has, got {len(cells)}")
+        else:
+            yield Row(f"{path}:{first}", {name: cell or None for name, cell in zip(header, cells, strict=True)})
+
+
+def _sound_lines(path: Path, faults: Faults, unsound: set[int], *, whole_lines: bool) -> Iterator[str]:
+    """Lines for the csv module; the numbers of unsound ones go into `unsound`, since a quoted row may span several lines."""
+    for number, line, sound in _text_lines(path, faults):
+        if not sound:
+            unsound.add(number)
+        # Without quoting, a stray carriage return inside a line is text, yet the csv module would end the row there.
+        yield line.rstrip("\r\n").replace("\r", " ") if whole_lines else line
+
+
+def _header(cells: list[str], place: str) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    if "" in names or len(set(names)) < len(names):
+        raise DataError(f"{place} must name every column once, got {', '.join(repr(name) for name in names)}; correct the header")
+    return names
+
+
+def _parquet_paths(path: Path) -> list[Path]:
+    return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+
+
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} must be a whole Parquet file, got: {error}; write or download it again") from error
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    for part in _parquet_paths(path):
+        number = 0
+        with _open_parquet(part) as table:
+            try:
+                for batch in table.iter_batches(batch_size=_PARQUET_ROWS):
+                    for values in batch.to_pylist():
+                        number += 1
+                        yield Row(f"{part}:{number}", values)
+            except (OSError, pa.ArrowException) as error:
+                raise DataError(f"{part} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error

@@ -1,0 +1,171 @@
+import gzip
+import json
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat.data import corpora
+from adiabat.data.corpora import corpus_size, read_corpus, scan_corpus
+from adiabat.data.records import Document, text_id
+from adiabat.errors import ConfigError, DataError
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    if path.suffix == ".zst":
+        data = pa.Codec("zstd").compress(data, asbytes=True)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def pairs(source: str | Path, **options: object) -> list[tuple[str, str]]:
+    return [(document.doc_id, document.text) for document in read_corpus(source, **options)]
+
+
+def fault(source: str | Path, **options: object) -> str:
+    with pytest.raises(DataError) as caught:
+        scan_corpus(source, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_a_beir_folder_joins_title_and_text(tmp_path, ending):
+    write(
+        tmp_path / f"corpus.jsonl{ending}",
+        {"_id": "1", "title": "Tides", "text": " rise. ", "metadata": {}},
+        {"_id": 2, "title": "", "text": "no title"},
+        {"_id": "3", "title": "no text", "text": ""},
+        {"_id": "4", "text": "neither key"},
+        {"_id": "5", "title": None, "text": "null"},
+    )
+    wanted = [("1", "Tides  rise."), ("2", "no title"), ("3", "no text"), ("4", "neither key"), ("5", "null")]
+    assert pairs(tmp_path) == pairs(tmp_path / f"corpus.jsonl{ending}") == wanted
+    assert corpus_size(tmp_path) == scan_corpus(tmp_path) == 5
+
+
+def test_a_beir_folder_keeps_to_its_own_names(tmp_path):
+    write(tmp_path / "corpus.jsonl", {"_id": "1", "id": "x", "text": "a", "abstract": "b"})
+    assert pairs(tmp_path) == [("1", "a")]
+
+
+@pytest.mark.parametrize("columns", [("doc_id", "text"), ("docid", "passage"), ("pid", "contents"), ("id", "body"), ("_id", "abstract")])
+def test_corpora_of_every_form_read_the_same(tmp_path, columns):
+    wanted = [("a", "one"), ("b", "שתיים"), ("c", "三")]
+    rows = [dict(zip(columns, pair, strict=True)) for pair in wanted]
+    sources = [write(tmp_path / "c.jsonl", *rows)]
+    for ending, separator in (("csv", ","), ("tsv", "\t")):
+        sources.append(tmp_path / f"c.{ending}")
+        sources[-1].write_text("\n".join(separator.join(cells) for cells in [columns, *wanted]), encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
+    datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"))
+    for source in [*sources, tmp_path / "c.parquet", tmp_path / "saved"]:
+        assert pairs(source) == wanted
+        assert corpus_size(source) == (None if source.suffix == ".csv" else 3)
+
+
+def test_what_is_written_comes_back(tmp_path):
+    wanted = [(f"{n}", f"text {n} \u2028 \x85 {'é' * (n % 7)} \U0001f30a".strip()) for n in range(3000)]
+    path = write(tmp_path / "c.jsonl.zst", *({"doc_id": doc_id, "text": text} for doc_id, text in wanted))
+    assert pairs(path) == wanted
+
+
+def test_columns_are_mapped(tmp_path):
+    path = write(tmp_path / "c.jsonl", {"key": 1, "id": "no", "words": "yes", "head": "Oh"})
+    assert pairs(path, columns={"doc_id": "key", "text": "words", "title": "head"}) == [("1", "Oh yes")]
+    with pytest.raises(DataError, match=r'c\.jsonl:1: expected "wrods" \(columns\.text\), found "key", "id", "words" and "head"; '):
+        read_corpus(path, columns={"text": "wrods"})
+
+
+def test_a_source_is_checked_at_the_call(tmp_path):
+    with pytest.raises(DataError, match=r"must exist, got no such file"):
+        read_corpus(tmp_path / "none.jsonl")
+    with pytest.raises(DataError, match='expected "doc_id" and "text" .* found "a"'):
+        read_corpus(write(tmp_path / "c.jsonl", {"a": 1}))
+    with pytest.raises(ConfigError, match=r"unknown key columns\.txt; did you mean columns\.text\?"):
+        read_corpus(write(tmp_path / "c.jsonl", {"a": 1}), columns={"txt": "a"})
+    write(tmp_path / "beir" / "corpus.jsonl", {"_id": "1", "text": "a"})
+    with pytest.raises(ConfigError, match="split must be left out for the corpus of the BEIR folder"):
+        read_corpus(tmp_path / "beir", split="test")
+
+
+def test_an_empty_file_holds_no_corpus(tmp_path):
+    path = write(tmp_path / "c.jsonl")
+    assert fault(path) == f"{path} must hold at least one row, got none; check that it was written to its end"
+
+
+def test_faults_of_every_kind_are_counted_together(tmp_path):
+    path = write(
+        tmp_path / "c.jsonl",
+        {"doc_id": "a", "text": "x"},
+        {"doc_id": "b", "text": " "},
+        {"doc_id": "", "text": "x"},
+        {"doc_id": "c", "title": "x"},
+        {"doc_id": "d", "text": 3},
+        [],
+        {"doc_id": "a", "text": "again"},
+        {"doc_id": "e", "text": "fine"},
+        {"doc_id": "a", "text": "and again"},
+    )
+    assert fault(path) == (
+        f'7 faults: {path}:2: "text" must not be empty; {path}:3: "doc_id" must not be empty'
+        f'; {path}:4: expected "doc_id" and "text", found "doc_id" and "title"; say which it is with columns.text'
+        f'; {path}:5: "text" must be a text, got a number; {path}:6 must be one JSON object, got a JSON array'
+        f'; {path}:7: document id must be unique, got "a" again, first at {path}:1'
+        f'; {path}:9: document id must be unique, got "a" again, first at {path}:1'
+    )
+
+
+def test_documents_before_a_fault_are_handed_out(tmp_path):
+    documents = read_corpus(write(tmp_path / "c.jsonl", {"id": 1, "text": "x"}, {"id": 2}))
+    assert next(documents) == Document("1", "x")
+    with pytest.raises(DataError, match=r"c\.jsonl:2: expected"):
+        next(documents)
+
+
+def test_twelve_empty_texts_show_ten(tmp_path):
+    path = write(tmp_path / "c.jsonl", {"id": 0, "text": "x"}, *({"id": n, "text": ""} for n in range(1, 13)))
+    message = fault(path)
+    assert message.startswith(f'12 faults: {path}:2: "text" must not be empty; ')
+    assert message.endswith(f'{path}:11: "text" must not be empty; and 2 more')
+
+
+def test_equal_hashes_of_different_ids_are_no_duplicates(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "hash", lambda _: 7, raising=False)
+    path = write(tmp_path / "c.jsonl", *({"id": f"d{n}", "text": "x"} for n in range(5)))
+    assert scan_corpus(path) == 5
+    path = write(tmp_path / "c.jsonl", *({"id": f"d{n % 4}", "text": "x"} for n in range(5)))
+    assert fault(path) == f'{path}:5: document id must be unique, got "d0" again, first at {path}:1'
+
+
+def test_an_id_given_as_number_and_as_text_is_the_same_id(tmp_path):
+    path = write(tmp_path / "c.jsonl", {"id": 7, "text": "x"}, {"id": "7", "text": "y"})
+    assert 'document id must be unique, got "7" again' in fault(path)
+
+
+def test_a_triplet_file_gives_its_unique_texts_in_order(tmp_path):
+    path = write(
+        tmp_path / "t.jsonl.gz",
+        {"query": "q1", "pos": ["b", "a"], "neg": ["c", "b"]},
+        {"query": "q2", "pos": "a ", "neg": ["d"]},
+        {"query": "q3", "pos": ["d"]},
+    )
+    # "a " is another text than "a": tuning looks texts up as they stand in the file.
+    assert pairs(path) == [(text_id(text), text) for text in ("b", "a", "c", "a ", "d")]
+    assert corpus_size(path) is None
+    assert scan_corpus(path) == 5
+
+
+def test_a_triplet_file_is_mapped_and_checked_as_examples_are(tmp_path):
+    path = write(tmp_path / "t.jsonl", {"query": "q", "reply": "yes"}, {"query": "q", "reply": ""})
+    assert fault(path, columns={"positive": "reply"}) == f'{path}:2: "reply" must not be empty'
+
+
+def test_a_language_grid_gives_its_hypotheses(tmp_path):
+    rows = [{"label": "neutral", "premise": {"en": "p"}, "hypothesis": {"fr": f"non {n}", "en": f"no {n}"}} for n in range(2)]
+    path = write(tmp_path / "g.jsonl", *rows)
+    assert pairs(path) == [("0:en", "no 0"), ("0:fr", "non 0"), ("1:en", "no 1"), ("1:fr", "non 1")]
+    assert corpus_size(path) is None

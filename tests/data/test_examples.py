@@ -1,0 +1,264 @@
+import gzip
+import json
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat.data.examples import read_examples
+from adiabat.data.records import Example, ExampleSet, LanguageGridSet
+from adiabat.errors import ConfigError, DataError
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    if path.suffix == ".zst":
+        data = pa.Codec("zstd").compress(data, asbytes=True)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def beir(folder: Path, *, ending: str = "", **splits: str) -> Path:
+    queries = [{"_id": 1, "text": "one"}, {"_id": "2", "text": "two"}, {"_id": "3", "text": "ثلاثة"}]
+    write(folder / f"queries.jsonl{ending}", *queries)
+    (folder / "qrels").mkdir(exist_ok=True)
+    for split, lines in splits.items():
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+    return folder
+
+
+def fault(source: str | Path, **options: object) -> str:
+    with pytest.raises(DataError) as caught:
+        read_examples(source, **options)
+    return str(caught.value)
+
+
+def bare(data: ExampleSet | LanguageGridSet) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    assert isinstance(data, ExampleSet)
+    return [(example.query_id, example.query, example.positives, example.negatives) for example in data.examples]
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_triplets_are_read_as_they_stand(tmp_path, ending):
+    path = write(
+        tmp_path / f"train.jsonl{ending}",
+        {"query": "who?", "pos": ["she", "he"], "neg": ["it"]},
+        {"query": "מי? ", "pos": "d17", "neg": 3},
+        {"query": "why?", "pos": [4]},
+    )
+    assert read_examples(path) == ExampleSet(
+        "train",
+        (
+            Example("q0", "who?", ("she", "he"), ("it",), (1, 1), f"{path}:1"),
+            Example("q1", "מי? ", ("d17",), ("3",), (1,), f"{path}:2"),
+            Example("q2", "why?", ("4",), (), (1,), f"{path}:3"),
+        ),
+        holds_texts=None,
+    )
+
+
+def test_a_file_of_one_row_is_a_data_set(tmp_path):
+    data = read_examples(write(tmp_path / "one.jsonl", {"query": "q", "pos": ["p"]}), name="mine")
+    assert (data.name, len(data)) == ("mine", 1)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"query_id": "7", "query": "q", "positive": "p", "negative": "n"},
+        {"qid": 7, "anchor": "q", "positives": ["p"], "negatives": ["n"]},
+        {"_id": "7", "question": "q", "passage": "p", "negative_1": "n"},
+        {"id": "7", "q": "q", "answer": "p", "neg": ["n"]},
+        {"query_id": 7, "query_text": "q", "positive_document_ids": ["p"], "negative_document_ids": ["n"]},
+    ],
+)
+def test_every_name_of_a_column_reads_the_same(tmp_path, row):
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "e.parquet")
+    datasets.DatasetDict({"dev": datasets.Dataset.from_list([row])}).save_to_disk(str(tmp_path / "saved"))
+    for source in (write(tmp_path / "e.jsonl", row), tmp_path / "e.parquet", tmp_path / "saved"):
+        assert bare(read_examples(source)) == [("7", "q", ("p",), ("n",))]
+    assert read_examples(tmp_path / "saved", split="dev").name == "saved/dev"
+
+
+def test_csv_leaves_out_negatives_whose_cell_is_empty(tmp_path):
+    path = tmp_path / "e.csv"
+    path.write_text('anchor,positive,negative_2,negative_1\r\n"a, b",p,n2,n1\r\nc,p,,n1\r\nd,p,,\r\n')
+    assert bare(read_examples(path)) == [("q0", "a, b", ("p",), ("n1", "n2")), ("q1", "c", ("p",), ("n1",)), ("q2", "d", ("p",), ())]
+
+
+def test_rows_may_differ_in_what_is_optional(tmp_path):
+    path = write(tmp_path / "e.jsonl", {"query": "a", "pos": ["p"]}, {"id": "x", "query": "b", "pos": ["p"], "neg": ["n"]})
+    assert bare(read_examples(path)) == [("q0", "a", ("p",), ()), ("x", "b", ("p",), ("n",))]
+
+
+def test_columns_are_mapped(tmp_path):
+    path = write(tmp_path / "e.jsonl", {"query": "q", "reply": "p", "wrong": ["n"]})
+    assert bare(read_examples(path, columns={"positive": "reply", "negative": "wrong"})) == [("q0", "q", ("p",), ("n",))]
+    assert fault(path) == f'{path}:1: expected "query" and "positive", found "query", "reply" and "wrong"; say which it is with columns.positive'
+
+
+def test_faults_are_all_counted_with_their_lines(tmp_path):
+    path = write(
+        tmp_path / "e.jsonl",
+        {"id": "a", "query": "x", "pos": ["p"]},
+        {"id": "b", "query": " ", "pos": ["p"]},
+        {"id": "c", "query": "x", "pos": []},
+        {"id": "d", "query": "x", "pos": [""]},
+        {"id": "e", "query": "x", "pos": ["p"], "neg": ["n", ""]},
+        {"id": "f", "query": "x", "answers": "p"},
+        "text",
+        {"id": "a", "query": "x", "pos": ["p"]},
+        {"id": "g", "query": "x", "pos": ["p"]},
+    )
+    assert fault(path) == (
+        f'7 faults: {path}:2: "query" must not be empty; {path}:3: "pos" must name at least one document, got none'
+        f'; {path}:4: "pos" must not be empty; {path}:5: "neg" must not be empty'
+        f'; {path}:6: expected "query" and "positive", found "id", "query" and "answers"; map it with columns.positive = "answers"'
+        f'; {path}:7 must be one JSON object, got a JSON string; {path}:8: query id must be unique, got "a" again, first at {path}:1'
+    )
+
+
+def test_a_corpus_is_no_data_set_of_examples(tmp_path):
+    path = write(tmp_path / "c.jsonl", {"doc_id": "1", "text": "a"})
+    assert fault(path).startswith(f'{path}:1: expected "query" and "positive" (an example), or "premise" and "hypothesis" ')
+    with pytest.raises(ConfigError, match="got text; leave these out"):
+        read_examples(path, columns={"text": "text"})
+
+
+def test_a_file_has_no_splits(tmp_path):
+    with pytest.raises(ConfigError, match='split must be left out for .*, which has no splits, got "dev"'):
+        read_examples(write(tmp_path / "e.jsonl", {"query": "q", "pos": "p"}), split="dev")
+
+
+def test_a_cut_file_is_one_error(tmp_path):
+    whole = write(tmp_path / "e.jsonl.gz", *({"query": f"{n * n}", "pos": f"{n**3}"} for n in range(20_000)))
+    whole.write_bytes(whole.read_bytes()[:-1000])
+    assert "must be a whole gzip file, got one that is cut short after line" in fault(whole)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_beir_scores_above_zero_are_graded_positives(tmp_path, ending):
+    folder = beir(tmp_path / "set", ending=ending, dev="2\td1\t1\n1\td2\t3\n1\td3\t0\n1\td4\t-1\n1\td5\t1\n1\td5\t1\n")
+    where = folder / "qrels" / "dev.tsv"
+    assert read_examples(folder) == ExampleSet(
+        "set/dev",
+        (
+            Example("1", "one", ("d2", "d5"), ("d3", "d4"), (3, 1), f"{where}:3"),
+            Example("2", "two", ("d1",), (), (1,), f"{where}:2"),
+        ),
+        holds_texts=False,
+    )
+
+
+def test_the_split_of_a_beir_folder_is_chosen(tmp_path):
+    folder = beir(tmp_path / "set", test="1\ta\t1\n", train="2\ta\t1\n3\tb\t2\n")
+    assert [example.query_id for example in read_examples(folder).examples] == ["1"]
+    assert [example.query_id for example in read_examples(folder, split="train").examples] == ["2", "3"]
+    assert read_examples(folder, split="train").name == "set/train"
+    assert fault(folder, split="dev") == f'{folder} must have the split "dev", got test, train; choose one of them'
+    folder = beir(tmp_path / "other", dev="1\ta\t1\n", train="2\ta\t1\n")
+    assert fault(folder) == f"{folder} must be read with a split, got none of the splits dev, train; choose one of them"
+
+
+def test_qrels_must_name_known_queries_and_whole_scores(tmp_path):
+    folder = beir(tmp_path / "set", test="1\ta\t1\n9\ta\t1\n9\tb\t1\n")
+    where = folder / "qrels" / "test.tsv"
+    assert fault(folder) == f'{where}:3: query must be one of queries.jsonl, got unknown id "9"'
+    beir(folder, test="1\ta\thigh\n1\tb\n2\t\t1\n3\ta\t1\n3\ta\t2\n")
+    assert fault(folder) == (
+        f'4 faults: {where}:2: "score" must be a whole number, got high; {where}:3 must have 3 fields as the header has, got 2'
+        f'; {where}:4: "corpus-id" must not be empty; {where}:6: a document must be judged once, got "a" for query "3" with 1 and 2'
+    )
+
+
+def test_qrels_without_a_header_are_refused(tmp_path):
+    folder = beir(tmp_path / "set")
+    where = folder / "qrels" / "test.tsv"
+    where.write_text("1\td1\t2\n1\td2\t1\n")
+    assert fault(folder) == f"{where}:1 must be the header query-id corpus-id score (by tabs), got 1 d1 2; add it"
+    where.write_text("1\td1\t1\n1\td2\t1\n")
+    assert fault(folder) == f"{where}:1 must name every column once, got '1', 'd1', '1'; correct the header"
+
+
+def test_beir_queries_must_be_unique_and_not_empty(tmp_path):
+    folder = beir(tmp_path / "set", test="1\ta\t1\n")
+    path = write(folder / "queries.jsonl", {"_id": "1", "text": "a"}, {"_id": "2", "text": ""}, {"_id": "1", "text": "b"}, {"_id": "4"})
+    assert fault(folder) == (
+        f'3 faults: {path}:2: "text" must not be empty; {path}:3: query id must be unique, got "1" again'
+        f'; {path}:4: expected "text" (columns.text), found "_id"; name a column that is there'
+    )
+
+
+def test_queries_without_a_relevant_document_are_left_out_with_a_warning(tmp_path):
+    folder = beir(tmp_path / "set", test="1\ta\t0\n2\ta\t1\n")
+    with pytest.warns(UserWarning, match=r"test\.tsv: 1 of 2 queries have no score above 0 and are left out"):
+        data = read_examples(folder)
+    assert bare(data) == [("2", "two", ("a",), ())]
+    assert fault(beir(tmp_path / "none", test="1\ta\t0\n")).endswith("must hold at least one score above 0, got none; choose another split")
+
+
+def test_a_beir_folder_takes_no_columns(tmp_path):
+    with pytest.raises(ConfigError, match="columns must be left out for the BEIR folder .*, whose names are fixed, got query"):
+        read_examples(beir(tmp_path / "set", test="1\ta\t1\n"), columns={"query": "text"})
+
+
+def test_a_language_grid_keeps_the_languages_of_every_row(tmp_path):
+    path = write(
+        tmp_path / "xnli.jsonl.gz",
+        {"label": "neutral", "premise": {"fr": "f1", "en": "e1", "ar": "a1"}, "hypothesis": {"en": "E1", "fr": "F1", "ar": "A1"}},
+        {"label": 0, "premise": {"en": "e2", "fr": "f2"}, "hypothesis": {"fr": "F2", "en": "E2", "ar": None}},
+    )
+    data = read_examples(path)
+    assert data == LanguageGridSet(
+        "xnli",
+        ("en", "fr"),
+        ("neutral", "entailment"),
+        ({"en": "e1", "fr": "f1"}, {"en": "e2", "fr": "f2"}),
+        ({"en": "E1", "fr": "F1"}, {"en": "E2", "fr": "F2"}),
+    )
+    assert [list(sides) for sides in data.premises] == [["en", "fr"]] * 2
+
+
+def test_a_language_grid_in_the_layout_of_the_hub_is_read(tmp_path):
+    hypothesis = {"language": ["en", "fr"], "translation": ["E", "F"]}
+    data = read_examples(write(tmp_path / "g.jsonl", {"label": 2, "premise": {"en": "e", "fr": "f"}, "hypothesis": hypothesis}))
+    assert isinstance(data, LanguageGridSet)
+    assert (data.labels, data.hypotheses) == (("contradiction",), ({"en": "E", "fr": "F"},))
+
+
+def test_faults_of_a_language_grid_are_collected(tmp_path):
+    sides = {"premise": {"en": "e"}, "hypothesis": {"en": "E"}}
+    path = write(
+        tmp_path / "g.jsonl",
+        {**sides, "label": "neutral"},
+        {**sides, "label": "maybe"},
+        {**sides, "label": 3},
+        {**sides, "label": True},
+        sides,
+        {**sides, "label": 0, "premise": {"en": " "}},
+        {**sides, "label": 0, "hypothesis": {}},
+        {**sides, "label": 0, "hypothesis": "E"},
+    )
+    wanted = "must be entailment, neutral, contradiction or 0, 1, 2, got"
+    assert fault(path) == (
+        f"7 faults: {path}:2: \"label\" {wanted} 'maybe'; {path}:3: \"label\" {wanted} 3; {path}:4: \"label\" {wanted} True"
+        f'; {path}:5: expected "label" beside premise and hypothesis, found none; map it with columns.label'
+        f'; {path}:6: "premise.en" must not be empty; {path}:7: "hypothesis" must hold at least one language, got none'
+        f'; {path}:8: "hypothesis" must be an object by language'
+    )
+
+
+def test_a_language_grid_needs_a_common_language(tmp_path):
+    path = write(tmp_path / "g.jsonl", {"label": 0, "premise": {"en": "e"}, "hypothesis": {"fr": "F"}})
+    assert fault(path) == f"{path} must have a language that every premise and hypothesis is in, got none; drop incomplete rows"
+
+
+def test_what_is_written_comes_back(tmp_path):
+    rows = [{"query_id": f"{n}", "query": f"? {n} \u2029", "pos": [f"p{n}", "é" * (n % 5 + 1)], "neg": ["n\n"] * (n % 3)} for n in range(2000)]
+    data = read_examples(write(tmp_path / "e.jsonl.zst", *rows))
+    assert isinstance(data, ExampleSet)
+    again = [{"query_id": e.query_id, "query": e.query, "pos": list(e.positives), "neg": list(e.negatives)} for e in data.examples]
+    assert again == rows
