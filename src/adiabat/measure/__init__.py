@@ -1,0 +1,1 @@
+"""Metrics, statistics and the tasks they are measured on."""

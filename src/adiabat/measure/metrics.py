@@ -1,0 +1,320 @@
+"""Retrieval measures: the positive-negative discrepancy, and the field's ranking measures through ir-measures.
+
+Scores are always "higher is closer": cosine, or minus the Euclidean distance. Ties count against the positive everywhere.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from adiabat.errors import ConfigError, several
+
+if TYPE_CHECKING:
+    from ir_measures import Measure, Provider
+
+
+def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> Int[np.ndarray, " p"]:
+    """For each positive, how many negatives are not strictly farther from the query.
+
+    ``count_i = #{j : negative_j >= positive_i}``, by sorting, in ``O((p + n) ln n)``.
+
+    Args:
+        positive: Scores of the relevant documents, higher is closer.
+        negative: Scores of the others, computed the same way, so that equal vectors tie exactly.
+
+    Returns:
+        One count per positive, in the order given; a tie is an error.
+
+    Raises:
+        ValueError: If a score is NaN.
+
+    Reference:
+        Mission A6.
+    """
+    _refuse_nan(positive, "positive")
+    _refuse_nan(negative, "negative")
+    ascending = np.sort(negative)
+    return np.asarray(negative.size - np.searchsorted(ascending, positive, side="left"), dtype=np.int64)
+
+
+def pnd_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> tuple[int, int]:
+    """Errors and pairs of one query: what the positive-negative discrepancy is a share of.
+
+    Args:
+        positive: Scores of the relevant documents, higher is closer.
+        negative: Scores of the others.
+
+    Returns:
+        How many (positive, negative) pairs have the positive not strictly closer, and how many pairs there are.
+
+    Raises:
+        ValueError: If a score is NaN.
+    """
+    return int(discordant_counts(positive, negative).sum()), positive.size * negative.size
+
+
+def pnd_shares(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> Float[np.ndarray, " q"]:
+    """Each query's discrepancy, ``errors / pairs``; 0 for a query that has no pairs (which no mean may count).
+
+    Args:
+        errors: Pairs whose positive is not strictly closer, per query.
+        pairs: Pairs compared, per query.
+
+    Returns:
+        One share per query, in [0, 1].
+
+    Raises:
+        ValueError: If a query has fewer pairs than errors.
+    """
+    _check_counts(errors, pairs)
+    return np.asarray(np.divide(errors, pairs, out=np.zeros(errors.shape), where=pairs > 0))
+
+
+def pnd_mean(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> float:
+    """Positive-negative discrepancy as the mean over queries of each query's share of errors.
+
+    Args:
+        errors: Pairs whose positive is not strictly closer, per query.
+        pairs: Pairs compared, per query; a query with none is left out of the mean.
+
+    Returns:
+        The mean, in [0, 1], lower is better.
+
+    Raises:
+        ValueError: If no query has pairs, or one has fewer pairs than errors.
+
+    Reference:
+        Mission A6.
+    """
+    shares = pnd_shares(errors, pairs)
+    compared = pairs > 0
+    if not compared.any():
+        raise ValueError("pairs must be above 0 for at least one query, got none")
+    return float(shares[compared].mean())
+
+
+def pnd_pooled(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> float:
+    """Positive-negative discrepancy over all pairs together, ``sum(errors) / sum(pairs)``.
+
+    Args:
+        errors: Pairs whose positive is not strictly closer, per query.
+        pairs: Pairs compared, per query; a query with many counts for more.
+
+    Returns:
+        The share, in [0, 1], lower is better.
+
+    Raises:
+        ValueError: If no query has pairs, or one has fewer pairs than errors.
+
+    Reference:
+        Mission A6.
+    """
+    _check_counts(errors, pairs)
+    total = int(pairs.sum())
+    if total == 0:
+        raise ValueError("pairs must be above 0 for at least one query, got none")
+    return int(errors.sum()) / total
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """Errors and pairs of every query, filled in as scores stream by.
+
+    Counts add up over blocks of documents: a query compared with the store block by block ends with the same counts.
+
+    Attributes:
+        errors: Pairs whose positive is not strictly closer, per query.
+        pairs: Pairs compared, per query.
+    """
+
+    errors: Int[np.ndarray, " q"]
+    pairs: Int[np.ndarray, " q"]
+
+    @classmethod
+    def zeros(cls, queries: int) -> "PairCounts":
+        """Nothing compared yet.
+
+        Args:
+            queries: How many queries there will be.
+
+        Returns:
+            Counts to be filled with `compare` or `add`.
+        """
+        return cls(errors=np.zeros(queries, dtype=np.int64), pairs=np.zeros(queries, dtype=np.int64))
+
+    def compare(self, query: int, positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> None:
+        """Count every pair of these positives and negatives towards one query.
+
+        Args:
+            query: Its row, from 0.
+            positive: Scores of its relevant documents, higher is closer.
+            negative: Scores of the others, or of one block of them.
+
+        Raises:
+            ValueError: If a score is NaN.
+        """
+        errors, pairs = pnd_counts(positive, negative)
+        self.errors[query] += errors
+        self.pairs[query] += pairs
+
+    def add(self, queries: Int[np.ndarray, " r"], errors: Int[np.ndarray, " r"], pairs: Int[np.ndarray, " r"]) -> None:
+        """Add counts made elsewhere.
+
+        Args:
+            queries: Rows, from 0; a row may come more than once.
+            errors: To add to each of them.
+            pairs: To add to each of them.
+
+        Raises:
+            ValueError: If a row has fewer pairs than errors.
+        """
+        _check_counts(errors, pairs)
+        np.add.at(self.errors, queries, errors)
+        np.add.at(self.pairs, queries, pairs)
+
+    def mean(self) -> float:
+        """The discrepancy as `pnd_mean` defines it."""
+        return pnd_mean(self.errors, self.pairs)
+
+    def pooled(self) -> float:
+        """The discrepancy as `pnd_pooled` defines it."""
+        return pnd_pooled(self.errors, self.pairs)
+
+
+def improvement(before: float, after: float, *, lower_is_better: bool) -> float | None:
+    """Relative improvement in percent, ``100 s (after - before) / before`` with s = -1 where lower is better, else +1.
+
+    Args:
+        before: Value of the baseline.
+        after: Value of the model under test.
+        lower_is_better: True for the positive-negative discrepancy.
+
+    Returns:
+        Percent, above 0 where the model under test is better; None where `before` is 0.
+
+    Reference:
+        Mission A7.
+    """
+    if before == 0:
+        return None
+    sign = -1 if lower_is_better else 1
+    return 100 * sign * (after - before) / before
+
+
+def pessimistic_run(run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float]]:
+    """Replace scores by strictly decreasing ones in which tied documents stand from the least to the most relevant.
+
+    Evaluation programs break ties by document id and compare in 32-bit floats; after this they have nothing left to decide.
+
+    Args:
+        run: Score of each retrieved document, per query id; higher is closer.
+        qrels: Grade of each judged document, per query id; an unjudged document has grade 0.
+
+    Returns:
+        For each query of `run`, the same documents, best first, scored ``n, n - 1, ..., 1``.
+
+    Raises:
+        ValueError: If a score is NaN.
+
+    Reference:
+        Mission A6 (ties are errors).
+    """
+    ranked: dict[str, dict[str, float]] = {}
+    for query_id, scores in run.items():
+        if any(map(math.isnan, scores.values())):
+            raise ValueError(f"scores of query {query_id!r} must be numbers, got NaN")
+        grades = qrels.get(query_id, {})
+        order = sorted((-score, grades.get(doc_id, 0), doc_id) for doc_id, score in scores.items())
+        ranked[query_id] = {doc_id: float(len(order) - rank) for rank, (_, _, doc_id) in enumerate(order)}
+    return ranked
+
+
+def ranking_measures(
+    run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]
+) -> dict[str, Float[np.ndarray, " q"]]:
+    """Ranking measures of every query, ties broken against the relevant document.
+
+    Args:
+        run: Score of each retrieved document, per query id; higher is closer. Queries that `qrels` lacks are ignored.
+        qrels: Grade of each judged document, per query id; above 0 is relevant.
+        measures: Names of the ir-measures grammar, such as ``nDCG@10``, ``RR``, ``AP``, ``P@1``, ``R@100``.
+
+    Returns:
+        For each name, one value per query in the order of `qrels`; 0 for a query that retrieved nothing.
+
+    Raises:
+        ConfigError: If a name is unknown or incomplete; all such names are listed.
+        ValueError: If a score is NaN.
+
+    Reference:
+        MacAvaney et al. 2022 (ir-measures); mission A6, C5.
+    """
+    provider = _provider()
+    wanted = _parsed(measures, provider)
+    row_of = {query_id: row for row, query_id in enumerate(qrels)}
+    judged = {query_id: {doc_id: int(grade) for doc_id, grade in grades.items()} for query_id, grades in qrels.items()}
+    retrieved = pessimistic_run({query_id: scores for query_id, scores in run.items() if query_id in row_of and scores}, judged)
+    values = {measure: np.zeros(len(row_of)) for measure in wanted.values()}
+    if retrieved and values:
+        # Queries without results are left at 0 here, so that a provider's own default never stands in for them.
+        for metric in provider.iter_calc(list(values), judged, retrieved):
+            if metric.query_id in retrieved:
+                values[metric.measure][row_of[metric.query_id]] = metric.value
+    return {name: values[measure].copy() for name, measure in wanted.items()}
+
+
+def _provider() -> "Provider":
+    """The programs of ir-measures that compute in this process, in a fixed order, whatever else is installed."""
+    import ir_measures
+
+    in_process = [ir_measures.pytrec_eval, ir_measures.msmarco, ir_measures.judged]
+    return ir_measures.providers.FallbackProvider(in_process)  # type: ignore[no-untyped-call]
+
+
+def _parsed(names: Sequence[str], provider: "Provider") -> "dict[str, Measure]":
+    """Every name with its ir-measures object, or one `ConfigError` for all that have none."""
+    import ir_measures
+
+    known: dict[str, Measure] = {}
+    faults: list[str] = []
+    for name in dict.fromkeys(names):
+        try:
+            with warnings.catch_warnings():
+                # Its parser uses names that Python's ast module deprecated in 3.12.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                measure = ir_measures.parse_measure(name)
+            supported = _has_whole_cutoff(measure) and provider.supports(measure)
+        except (ValueError, NameError, TypeError, KeyError, AssertionError):
+            supported = False
+        if supported:
+            known[name] = measure
+        else:
+            faults.append(f"measure must be a complete name that ir-measures can compute, got {name!r}; write one like nDCG@10, RR or P@1")
+    if faults:
+        raise ConfigError(several(faults))
+    return known
+
+
+def _has_whole_cutoff(measure: "Measure") -> bool:
+    """Whether the cutoff, if given, is a whole number from 1 on; trec_eval aborts the process over any other."""
+    cutoff = measure.params.get("cutoff", 1)
+    return isinstance(cutoff, int) and not isinstance(cutoff, bool) and cutoff >= 1
+
+
+def _refuse_nan(scores: Float[np.ndarray, " n"], side: str) -> None:
+    """NaN sorts last and would pass for the closest document."""
+    if np.isnan(scores).any():
+        raise ValueError(f"{side} scores must be numbers, got {int(np.isnan(scores).sum())} NaN of {scores.size}")
+
+
+def _check_counts(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> None:
+    """A share outside [0, 1] means that the two arrays do not belong together."""
+    wrong = np.flatnonzero((errors < 0) | (errors > pairs))
+    if wrong.size:
+        row = int(wrong[0])
+        raise ValueError(f"errors must lie between 0 and pairs, got {int(errors[row])} of {int(pairs[row])} at query {row}")

@@ -1,0 +1,224 @@
+"""What a measurement leaves behind: plain data that goes into ``result.json`` and comes back from it.
+
+Plots and pages are made from these records, never from live models.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Verdict = Literal["better", "worse", "no evidence"]
+"""What the paired 95 % interval allows to say: wholly on the good side of zero, wholly on the bad side, or neither."""
+
+RESULT_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One measure on one data set, before and after.
+
+    Attributes:
+        measure: ``PND`` (mean over queries), ``PND pooled``, or a name of the ir-measures grammar such as ``nDCG@10``.
+        similarity: ``cosine`` or ``distance``: what ranked the documents.
+        lower_is_better: True for the PND pair.
+        before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
+        after: Value of the model under test.
+        after_interval: 95 % bootstrap interval of `after` alone.
+        improvement: Percent, ``s (after - before) / before`` (mission A7); None where `before` is 0.
+        difference: ``after - before``.
+        difference_interval: Paired 95 % bootstrap interval of the difference, over queries.
+        improvement_interval: The same for `improvement`, percent.
+        p_paired: Two-sided p-value of the paired bootstrap.
+        z: The source's two-proportion statistic, only for the PND pair.
+        verdict: From the paired interval.
+    """
+
+    measure: str
+    similarity: str
+    lower_is_better: bool
+    after: float
+    after_interval: tuple[float, float]
+    before: float | None = None
+    improvement: float | None = None
+    difference: float | None = None
+    difference_interval: tuple[float, float] | None = None
+    improvement_interval: tuple[float, float] | None = None
+    p_paired: float | None = None
+    z: float | None = None
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GridComparison:
+    """The language grid for one comparison (mission A9).
+
+    Attributes:
+        comparison: ``entailment-neutral`` or ``entailment-contradiction``.
+        similarity: ``cosine`` or ``distance``.
+        after: PND, one row per query language, one column per document language.
+        before: The same for the baseline, or None.
+        improvement: Percent, or None; None in a cell whose `before` is 0.
+        verdicts: Per cell from the paired bootstrap after Benjamini-Hochberg over all cells, or None.
+        improved: How many cells are better, paired.
+        worsened: How many cells are worse, paired.
+        improved_z: The source's count by the z-test.
+        worsened_z: The source's count by the z-test.
+    """
+
+    comparison: str
+    similarity: str
+    after: list[list[float]]
+    before: list[list[float]] | None = None
+    improvement: list[list[float | None]] | None = None
+    verdicts: list[list[Verdict]] | None = None
+    improved: int | None = None
+    worsened: int | None = None
+    improved_z: int | None = None
+    worsened_z: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetResult:
+    """Everything measured on one data set.
+
+    Attributes:
+        name: Of the data set.
+        role: ``target`` for what was tuned on or is to be improved, ``retain`` for what must not get worse.
+        kind: ``ranking`` (whole store ranked), ``pairs`` (listed candidates) or ``grid`` (languages).
+        queries: How many.
+        documents: How many the store holds.
+        pairs: (positive, negative) pairs compared.
+        main: `Change.measure` that carries the verdict of the data set.
+        changes: One per measure and similarity.
+        languages: Codes, only for a grid.
+        grid: Only for a grid.
+        notes: Plain sentences: what was left out, or needs saying.
+    """
+
+    name: str
+    role: Literal["target", "retain"]
+    kind: Literal["ranking", "pairs", "grid"]
+    queries: int
+    documents: int
+    pairs: int
+    main: str
+    changes: list[Change]
+    languages: list[str] = field(default_factory=list)
+    grid: list[GridComparison] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def main_change(self) -> Change:
+        """The change that carries the verdict: `main`, by cosine."""
+        return next(change for change in self.changes if change.measure == self.main and change.similarity == "cosine")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One retrieved document: its id, its text (or "" where the store keeps none), its score, and whether it is a known positive."""
+
+    doc_id: str
+    text: str
+    score: float
+    relevant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedQuery:
+    """A query whose top results changed, side by side."""
+
+    dataset: str
+    query: str
+    before: list[Hit]
+    after: list[Hit]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerChange:
+    """How much one parameter tensor moved (mission A11).
+
+    Attributes:
+        name: Parameter name inside the backbone.
+        relative: ``||after - before|| / ||before||``, Frobenius norm; None where the tensor was zero before.
+        largest_before: Largest absolute weight before.
+        largest_after: Largest absolute weight after.
+        largest_change: ``(Wt - Wo) / (Wt + Wo)`` of the two; 0 where both are 0.
+    """
+
+    name: str
+    relative: float | None
+    largest_before: float
+    largest_after: float
+    largest_change: float
+
+
+@dataclass(frozen=True, slots=True)
+class TuningRecord:
+    """What a tuning run did.
+
+    Attributes:
+        settings: The resolved configuration, as it stands in ``config.toml``.
+        trained_on: One line: data set, split, counts.
+        parameters: All parameters of the query tower.
+        trainable: Those that were updated.
+        steps: Optimiser steps taken.
+        epochs: Epochs finished.
+        best_epoch: The epoch whose weights were kept, 0 for the start (nothing improved).
+        stop_reason: Why it ended, in words.
+        seconds: Time spent in training steps and validation, over all resumed parts.
+        loss: (step, training loss) points.
+        validation_loss: (epoch, loss) points, epoch 0 first.
+        validation_errors: (epoch, number of errors) points, epoch 0 first.
+        validation_pairs: How many validation pairs the errors are counted over.
+        layers: Per parameter tensor that was updated.
+    """
+
+    settings: dict[str, Any]
+    trained_on: str
+    parameters: int
+    trainable: int
+    steps: int
+    epochs: int
+    best_epoch: int
+    stop_reason: str
+    seconds: float
+    loss: list[tuple[int, float]]
+    validation_loss: list[tuple[int, float]]
+    validation_errors: list[tuple[int, int]]
+    validation_pairs: int
+    layers: list[LayerChange]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The whole of a ``result.json``.
+
+    Attributes:
+        title: One line for the head of the report.
+        command: The command line that made it.
+        created: ISO 8601, UTC.
+        seconds: Duration of the measurement.
+        seed: Of every random choice in it.
+        versions: Package name to version, ``python`` and ``device`` among them.
+        model: One line naming the model under test.
+        baseline: One line naming what it is compared with, or None.
+        tuning: Of the job the model came from, where it did.
+        datasets: Target first, then the retention sets.
+        examples: Queries whose top results changed.
+        format: Version of this layout.
+    """
+
+    title: str
+    command: str
+    created: str
+    seconds: float
+    seed: int
+    versions: dict[str, str]
+    model: str
+    baseline: str | None = None
+    tuning: TuningRecord | None = None
+    datasets: list[DatasetResult] = field(default_factory=list)
+    examples: list[ChangedQuery] = field(default_factory=list)
+    format: int = RESULT_FORMAT
+
+    def to_json(self) -> dict[str, Any]:
+        """Nested plain data, ready for `json.dump`."""
+        return asdict(self)
