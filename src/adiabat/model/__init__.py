@@ -1,0 +1,1 @@
+"""Encoders: backbone, pooling, projection, normalisation; freezing by name; loading and saving."""

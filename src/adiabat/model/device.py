@@ -1,0 +1,46 @@
+"""Which device a job runs on, by the name a user gives."""
+
+import platform
+
+import torch
+
+from adiabat.errors import ConfigError
+
+
+def device_of(name: str) -> torch.device:
+    """Turn a setting into a device that is there.
+
+    Args:
+        name: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``.
+
+    Returns:
+        The device.
+
+    Raises:
+        ConfigError: If the name is none of these, or there is no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"run.device must be a device of this machine, got {name!r} where there are {torch.cuda.device_count()} GPUs")
+    return device
+
+
+def device_name(device: torch.device) -> str:
+    """What to call a device in a result.
+
+    Args:
+        device: CPU or GPU.
+
+    Returns:
+        The GPU's product name, or the processor's architecture with its thread count.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU {platform.machine()}, {torch.get_num_threads()} threads"

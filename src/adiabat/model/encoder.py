@@ -1,0 +1,369 @@
+"""One tower: backbone, pooling, projections, normalisation, and the encoding of texts in bulk."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from adiabat.data.records import Side
+from adiabat.errors import ConfigError
+from adiabat.model.batches import TokenBatch, pad, token_budget_batches
+from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.pooling import POOLINGS, Pooling, pool
+from adiabat.model.precision import Precision, autocast, settled_precision
+from adiabat.model.workers import MOST_WORKERS, side_by_side, working_copies
+
+TOKENIZE_BLOCK = 4096
+"""Texts tokenised at a time: bounds the Python lists in flight, and is far above what a batch needs."""
+
+PreparedBatch = tuple[Int[np.ndarray, " b"], TokenBatch]
+"""Row numbers of the texts, and their tokens."""
+
+EmbeddedBatch = tuple[Int[np.ndarray, " b"], Float[np.ndarray, "b e"]]
+"""Row numbers of the texts, and their embeddings."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSettings:
+    """What turns token states into an embedding, and texts into tokens.
+
+    Attributes:
+        pooling: See `adiabat.model.pooling`.
+        normalize: Whether embeddings get unit length.
+        max_tokens: Where texts are cut, in tokens, prompt and special tokens included; >= 3.
+        query_prompt: Put before every query.
+        document_prompt: Put before every document.
+        pool_prompt: False leaves the tokens of the prompt out of the pooling.
+    """
+
+    pooling: Pooling = "mean"
+    normalize: bool = True
+    max_tokens: int = 512
+    query_prompt: str = ""
+    document_prompt: str = ""
+    pool_prompt: bool = True
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise ConfigError(f"encoder.pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
+        if self.max_tokens < 3:
+            raise ConfigError(f"encoder.max_tokens must be >= 3 (one token between two special ones), got {self.max_tokens}")
+
+    def prompt(self, side: Side) -> str:
+        """The prompt of one side.
+
+        Args:
+            side: ``query`` or ``document``.
+
+        Returns:
+            The text put before; "" for none.
+        """
+        return self.query_prompt if side == "query" else self.document_prompt
+
+
+class Projection(nn.Module):
+    """A linear layer on the pooled vector, with its activation."""
+
+    def __init__(self, linear: nn.Linear, activation: nn.Module) -> None:
+        super().__init__()
+        self.linear = linear
+        self.activation = activation
+
+    def forward(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
+        """Project.
+
+        Args:
+            pooled: Pooled states.
+
+        Returns:
+            Projected vectors.
+        """
+        projected: Tensor = self.activation(self.linear(pooled))
+        return projected
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What `Encoder.encode` reports after each batch: texts done so far and in all."""
+
+    done: int
+    total: int
+
+
+@dataclass
+class _Precisions:
+    """The precision `auto` settled on, per device; found out once because finding out costs two forward passes."""
+
+    found: dict[str, Precision] = field(default_factory=dict)
+
+
+class Encoder(nn.Module):
+    """A text encoder: backbone -> pooling -> projections -> normalisation."""
+
+    def __init__(
+        self,
+        backbone: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: EncoderSettings,
+        projections: Sequence[Projection] = (),
+    ) -> None:
+        """Put the parts together.
+
+        Args:
+            backbone: Gives ``last_hidden_state`` for ``input_ids`` and ``attention_mask``.
+            tokenizer: A fast tokenizer of the backbone.
+            settings: Pooling, prompts and limits.
+            projections: Applied in order to the pooled vector.
+        """
+        super().__init__()
+        self.backbone = backbone
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.projections = nn.ModuleList(projections)
+        self._precisions = _Precisions()
+
+    @property
+    def width(self) -> int:
+        """Numbers per embedding (E)."""
+        if len(self.projections):
+            return int(self.projections[-1].get_submodule("linear").out_features)  # type: ignore[arg-type]
+        return int(self.backbone.config.hidden_size)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def with_settings(self, settings: EncoderSettings) -> "Encoder":
+        """The same weights under other settings.
+
+        Args:
+            settings: What the new encoder goes by.
+
+        Returns:
+            A new encoder that shares backbone, projections and tokenizer with this one.
+        """
+        return Encoder(self.backbone, self.tokenizer, settings, [one for one in self.projections if isinstance(one, Projection)])
+
+    def forward(self, batch: TokenBatch) -> Float[Tensor, "b e"]:
+        """Embed one padded batch.
+
+        Args:
+            batch: Token ids and masks on the encoder's device.
+
+        Returns:
+            Embeddings, float32, of unit length where the settings say so.
+        """
+        hidden = self.backbone(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+        pooled = pool(hidden, batch.pooling_mask, pooling=self.settings.pooling)
+        for projection in self.projections:
+            pooled = projection(pooled)
+        pooled = pooled.float()
+        return nn.functional.normalize(pooled, dim=-1) if self.settings.normalize else pooled
+
+    def tokenize(self, texts: Sequence[str], *, side: Side) -> list[list[int]]:
+        """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.max_tokens`.
+
+        Args:
+            texts: Any number, in any script.
+            side: Whose prompt is put before.
+
+        Returns:
+            One list of ids per text, never empty.
+        """
+        if not len(texts):
+            return []
+        prompt = self.settings.prompt(side)
+        encoded = self.tokenizer(
+            [prompt + text for text in texts] if prompt else list(texts),
+            truncation=True,
+            max_length=self.settings.max_tokens,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )["input_ids"]
+        # A tokenizer without special tokens gives nothing for an empty text; one padding token keeps the row alive.
+        return [ids or [self.pad_token_id] for ids in encoded]
+
+    @property
+    def pad_token_id(self) -> int:
+        """Id that fills rows; masked, so any id of the vocabulary would do."""
+        return self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else 0
+
+    def collate(self, token_ids: Sequence[Sequence[int]], *, side: Side) -> TokenBatch:
+        """Pad token ids to one batch on the encoder's device.
+
+        Args:
+            token_ids: As `tokenize` gives them.
+            side: Decides how many prompt tokens are left out of pooling, where the settings ask for it.
+
+        Returns:
+            The batch.
+        """
+        return pad(token_ids, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side)).to(self.device)
+
+    def _unpooled_tokens(self, side: Side) -> int:
+        prompt = self.settings.prompt(side)
+        if self.settings.pool_prompt or not prompt:
+            return 0
+        with_special = self.tokenizer(prompt)["input_ids"]
+        closing = self.tokenizer("")["input_ids"]
+        # The prompt alone ends in the closing special token, which is not part of it.
+        return len(with_special) - (1 if closing and with_special[-1] == closing[-1] else 0)
+
+    @torch.inference_mode()
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        side: Side,
+        precision: Precision = "auto",
+        token_budget: int | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Float[np.ndarray, "n e"]:
+        """Embed texts, in their order, without gradients and with dropout off.
+
+        Texts are sorted by length and packed into batches of about `token_budget` tokens, padding counted: nearly nothing is padding.
+
+        Args:
+            texts: Any number.
+            side: Whose prompt is put before.
+            precision: ``fp32``, ``bf16`` (autocast), or ``auto``: bf16 where the device computes in it natively and this encoder's vectors
+                stay at cosine >= 0.9999 to its float32 vectors on a fixed probe of texts.
+            token_budget: Tokens per forward pass; None chooses by device.
+            on_progress: Called after each batch.
+
+        Returns:
+            Embeddings, float32.
+        """
+        # Each module gets its own mode back: a tower may train with dropout off in a part of it.
+        training = [module for module in self.modules() if module.training]
+        self.eval()
+        try:
+            return self._encode(texts, side, self.settle(precision), token_budget or _default_budget(self.device), on_progress)
+        finally:
+            for module in training:
+                module.training = True
+
+    def _encode(
+        self, texts: Sequence[str], side: Side, precision: Precision, budget: int, on_progress: Callable[[Progress], None] | None
+    ) -> Float[np.ndarray, "n e"]:
+        vectors = np.empty((len(texts), self.width), dtype=np.float32)
+        done = 0
+        with ExitStack() as stack:
+            # Tokenising runs ahead of computing, in a thread of its own.
+            prepare = stack.enter_context(side_by_side([partial(self._prepared, texts, side, budget)]))
+            batches = chain.from_iterable(prepare(range(0, len(texts), TOKENIZE_BLOCK)))
+            first = list(islice(batches, MOST_WORKERS))
+            embed = stack.enter_context(side_by_side(self._embedders(precision, len(first))))
+            for rows, embeddings in embed(chain(first, batches)):
+                vectors[rows] = embeddings
+                done += len(rows)
+                if on_progress:
+                    on_progress(Progress(done, len(texts)))
+        return vectors
+
+    def _prepared(self, texts: Sequence[str], side: Side, budget: int, start: int) -> list[PreparedBatch]:
+        """The batches of one block of texts, on the CPU."""
+        token_ids = self.tokenize(texts[start : start + TOKENIZE_BLOCK], side=side)
+        fill = partial(pad, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side))
+        grouped = token_budget_batches([len(ids) for ids in token_ids], budget)
+        return [(start + rows, fill([token_ids[row] for row in rows])) for rows in grouped]
+
+    def _embedders(self, precision: Precision, batches: int) -> list[Callable[[PreparedBatch], EmbeddedBatch]]:
+        """What embeds batches: on a CPU a copy of this encoder per core (no more than batches), elsewhere this encoder alone."""
+        count = min(torch.get_num_threads(), batches) if self.device.type == "cpu" else 1
+        encoders = [self] if count <= 1 else working_copies(self, count, precision=precision, shared=[self.tokenizer])
+        return [partial(_embedded, encoder, precision) for encoder in encoders]
+
+    @torch.inference_mode()
+    def settle(self, precision: Precision) -> Precision:
+        """Turn ``auto`` into what this encoder runs in on its device.
+
+        Args:
+            precision: ``auto``, ``fp32`` or ``bf16``; the latter two come back as they are.
+
+        Returns:
+            ``fp32`` or ``bf16``.
+        """
+        if precision != "auto":
+            return precision
+        key = str(self.device)
+        if key not in self._precisions.found:
+            self._precisions.found[key] = settled_precision(
+                lambda texts, one: self._encode(texts, "document", one, _default_budget(self.device), None), self.device
+            )
+        return self._precisions.found[key]
+
+    def fingerprint(self, side: Side = "document") -> Fingerprint:
+        """What decides the vectors of one side.
+
+        Args:
+            side: Whose prompt counts.
+
+        Returns:
+            The fingerprint; equal for encoders that give equal vectors.
+        """
+        settings = self.settings
+        return Fingerprint(
+            backbone=self.backbone.config.model_type,
+            weights=self.weights_digest(),
+            tokenizer=hashlib.sha256(self._tokenizer_definition().encode()).hexdigest(),
+            pooling=settings.pooling if settings.pool_prompt else f"{settings.pooling} without prompt",
+            normalize=settings.normalize,
+            prompt=settings.prompt(side),
+            max_tokens=settings.max_tokens,
+            width=self.width,
+        )
+
+    def _tokenizer_definition(self) -> str:
+        """The tokenizer without its padding and truncation, which `tokenize` sets anew at every call."""
+        backend = type(self.tokenizer.backend_tokenizer).from_str(self.tokenizer.backend_tokenizer.to_str())
+        backend.no_padding()
+        backend.no_truncation()
+        definition: str = backend.to_str()
+        return definition
+
+    def used_parameters(self) -> dict[str, nn.Parameter]:
+        """Parameters that the embedding depends on, by name: all but a pooler head, which the pooled vector never passes through.
+
+        Returns:
+            Backbone parameters by their name inside the backbone, then ``projections.N.linear.*``.
+        """
+        used = {name: weights for name, weights in self.backbone.named_parameters() if not name.startswith("pooler.")}
+        return used | {f"projections.{name}": weights for name, weights in self.projections.named_parameters()}
+
+    def weights_digest(self) -> str:
+        """SHA-256 over names, shapes and float32 bytes of `used_parameters`, in name order, and the names of the projections' activations.
+
+        Returns:
+            64 hexadecimal digits.
+        """
+        digest = hashlib.sha256()
+        for name, weights in sorted(self.used_parameters().items()):
+            digest.update(f"{name} {tuple(weights.shape)}".encode())
+            digest.update(weights.detach().float().contiguous().cpu().numpy().data)
+        for projection in self.projections:
+            digest.update(type(projection.get_submodule("activation")).__name__.encode())
+        return digest.hexdigest()
+
+
+def _embedded(encoder: Encoder, precision: Precision, batch: PreparedBatch) -> EmbeddedBatch:
+    """Embed one batch; the contexts are entered here because each thread has its own."""
+    rows, tokens = batch
+    with torch.inference_mode(), autocast(encoder.device, precision):
+        embeddings: Tensor = encoder(tokens.to(encoder.device))
+    return rows, embeddings.cpu().numpy()
+
+
+def _default_budget(device: torch.device) -> int:
+    """Tokens per forward pass: on a CPU what stays in the caches (measured in benchmarks/encode.py), on a GPU what keeps it busy."""
+    return 2_048 if device.type == "cpu" else 65_536

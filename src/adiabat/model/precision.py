@@ -1,0 +1,87 @@
+"""Which number format an encoder may run in: bfloat16 only where the device has it and the vectors stay what they were."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+MINIMUM_COSINE = 0.9999
+"""What bfloat16 vectors must keep to their float32 twins."""
+
+_SENTENCE = "The committee met on 3 March 2019 to weigh costs, risks and benefits of the new railway line between both cities. "
+PROBE: tuple[str, ...] = (
+    "a",
+    "railway",
+    "Where does the river rise?",
+    "x = (a + b)^2 / 2 - sqrt(c)",
+    "Le comité s'est réuni pour examiner les coûts.",
+    "Комитет собрался, чтобы взвесить риски.",
+    "اجتمعت اللجنة لدراسة تكاليف خط السكة الحديدية الجديد.",
+    "委员会开会讨论新铁路线的成本和效益。",
+    _SENTENCE,
+    _SENTENCE * 4,
+    _SENTENCE * 40,
+)
+"""Texts from one letter to past any usual token limit, in several scripts; fixed, so that a resumed job settles as it did at first."""
+
+
+def native_bf16(device: torch.device) -> bool:
+    """Whether a device multiplies in bfloat16 in hardware (an emulated format would be slower than float32).
+
+    Args:
+        device: CPU or GPU.
+
+    Returns:
+        True where it does.
+    """
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """Context in which a forward pass runs in `precision`.
+
+    Args:
+        device: Where the pass runs.
+        precision: ``bf16`` switches autocast on; ``fp32`` leaves everything as it is.
+
+    Returns:
+        A context manager.
+    """
+    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
+
+
+def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndarray, "n e"]], device: torch.device) -> Precision:
+    """Choose bf16 where it is native and harmless for this encoder, else fp32.
+
+    Args:
+        encode: Embeds texts in the precision given.
+        device: Where it runs.
+
+    Returns:
+        ``bf16`` or ``fp32``.
+    """
+    if not native_bf16(device):
+        return "fp32"
+    return "bf16" if minimum_cosine(encode(PROBE, "fp32"), encode(PROBE, "bf16")) >= MINIMUM_COSINE else "fp32"
+
+
+def minimum_cosine(one: Float[np.ndarray, "n e"], other: Float[np.ndarray, "n e"]) -> float:
+    """Smallest cosine between rows of the same number.
+
+    Args:
+        one: Vectors without a zero row.
+        other: Vectors to compare, row by row.
+
+    Returns:
+        The cosine of the worst row, computed in float64; NaN where a row holds NaN or is zero.
+    """
+    a, b = one.astype(np.float64), other.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.min(np.sum(a * b, axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))))

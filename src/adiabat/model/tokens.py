@@ -1,0 +1,101 @@
+"""Texts tokenised once and kept as flat arrays, for jobs that encode the same texts many times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Self
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from adiabat.data.records import Side
+from adiabat.model.batches import token_budget_batches
+from adiabat.model.encoder import TOKENIZE_BLOCK, Encoder
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTable:
+    """Token ids of many texts: 4 bytes a token and 8 a text, however many texts there are.
+
+    Attributes:
+        ids: All token ids, one text after another.
+        offsets: Where each text starts in `ids`; one more entry than texts.
+        side: The tower they are for.
+    """
+
+    ids: Int[np.ndarray, " tokens"]
+    offsets: Int[np.ndarray, " texts_and_one"]
+    side: Side
+
+    @classmethod
+    def of(cls, encoder: Encoder, texts: Sequence[str], *, side: Side) -> Self:
+        """Tokenise texts.
+
+        Args:
+            encoder: Whose tokenizer, prompts and limit apply.
+            texts: Any number.
+            side: Whose prompt is put before.
+
+        Returns:
+            The table.
+        """
+        parts, lengths = [np.empty(0, dtype=np.int32)], [0]
+        for start in range(0, len(texts), TOKENIZE_BLOCK):
+            rows = encoder.tokenize(texts[start : start + TOKENIZE_BLOCK], side=side)
+            lengths += map(len, rows)
+            parts.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
+        return cls(np.concatenate(parts), np.cumsum(lengths), side)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " texts"]:
+        """Tokens of each text."""
+        return np.diff(self.offsets)
+
+    def lists(self, rows: Int[np.ndarray, " b"]) -> list[list[int]]:
+        """Token ids of some texts.
+
+        Args:
+            rows: Which.
+
+        Returns:
+            One list per row.
+        """
+        return [self.ids[self.offsets[row] : self.offsets[row + 1]].tolist() for row in rows]
+
+
+def embed_rows(encoder: Encoder, table: TokenTable, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
+    """Embed some texts of a table with gradients, as one batch.
+
+    Args:
+        encoder: The tower.
+        table: Tokenised by it.
+        rows: Which texts.
+
+    Returns:
+        Embeddings on the encoder's device.
+    """
+    embeddings: Tensor = encoder(encoder.collate(table.lists(rows), side=table.side))
+    return embeddings
+
+
+@torch.no_grad()
+def embed_all(encoder: Encoder, table: TokenTable, *, token_budget: int) -> Float[Tensor, "n e"]:
+    """Embed every text of a table without gradients, in float32, sorted by length.
+
+    Args:
+        encoder: The tower, in evaluation mode.
+        table: Tokenised by it.
+        token_budget: Tokens per forward pass.
+
+    Returns:
+        Embeddings in the table's order, on the encoder's device.
+    """
+    embeddings = torch.empty(len(table), encoder.width, device=encoder.device)
+    for rows in token_budget_batches(table.lengths, token_budget):
+        embeddings[torch.from_numpy(rows).to(encoder.device)] = embed_rows(encoder, table, rows)
+    return embeddings

@@ -1,0 +1,99 @@
+"""Two towers that share an embedding space: one for queries, one for documents."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from adiabat.data.records import Side
+from adiabat.errors import ModelError
+from adiabat.model.encoder import Encoder, Progress
+from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.precision import Precision
+
+
+@dataclass(frozen=True, slots=True)
+class DualEncoder:
+    """A query tower and a document tower.
+
+    Attributes:
+        query: Encodes queries.
+        document: Encodes documents; the same object as `query` where the towers are shared (SDE), another where they are not (ADE).
+        name: What the user called it.
+    """
+
+    query: Encoder
+    document: Encoder
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.query.width != self.document.width:
+            raise ModelError(f"{self.name or 'model'}: both towers must have one width, got {self.query.width} and {self.document.width}")
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides are one set of weights."""
+        return self.query is self.document
+
+    @property
+    def width(self) -> int:
+        """Numbers per embedding (E)."""
+        return self.query.width
+
+    def tower(self, side: Side) -> Encoder:
+        """The tower of one side.
+
+        Args:
+            side: ``query`` or ``document``.
+
+        Returns:
+            The encoder.
+        """
+        return self.query if side == "query" else self.document
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        side: Side,
+        precision: Precision = "auto",
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Float[np.ndarray, "n e"]:
+        """Embed texts through the tower of their side; see `Encoder.encode`.
+
+        Args:
+            texts: Any number.
+            side: Which tower, and whose prompt.
+            precision: See `Encoder.encode`.
+            on_progress: Called after each batch.
+
+        Returns:
+            Embeddings, float32.
+        """
+        return self.tower(side).encode(texts, side=side, precision=precision, on_progress=on_progress)
+
+    def fingerprint(self, side: Side = "document") -> Fingerprint:
+        """What decides the vectors of one side.
+
+        Args:
+            side: Which tower.
+
+        Returns:
+            Its fingerprint.
+        """
+        return self.tower(side).fingerprint(side)
+
+    def to(self, device: torch.device | str) -> "DualEncoder":
+        """Move both towers.
+
+        Args:
+            device: Where to.
+
+        Returns:
+            This pair.
+        """
+        self.query.to(device)
+        self.document.to(device)
+        return self

@@ -1,0 +1,219 @@
+"""Tiny random encoders made in memory, so that tests need no network and no saved weights."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.processors import TemplateProcessing
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPTNeoXConfig,
+    GPTNeoXModel,
+    LlamaConfig,
+    LlamaModel,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5EncoderModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
+
+from adiabat.model.directory import save
+from adiabat.model.encoder import Encoder, EncoderSettings, Projection
+from adiabat.model.towers import DualEncoder
+
+Kind = Literal["bert", "xlm-roberta", "t5", "gpt-neox", "llama"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+# The order of XLM-R, whose position ids depend on the padding id.
+SPECIAL = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
+CLS, PAD, SEP = range(3)
+POSITIONS = 600
+SPREAD = 0.2
+"""Standard deviation of the weights: ten times the usual, so that different texts get clearly different vectors."""
+
+# What each family puts around a text, as its real tokenizers do.
+TEMPLATES: Mapping[Kind, str] = {
+    "bert": "[CLS] $A [SEP]",
+    "xlm-roberta": "[CLS] $A [SEP]",
+    "t5": "$A [SEP]",
+    "gpt-neox": "$A",
+    "llama": "[CLS] $A",
+}
+
+
+def tiny_tokenizer(kind: Kind = "bert") -> PreTrainedTokenizerFast:
+    """Byte-level tokenizer: one token per UTF-8 byte, so that different texts get different ids in any script.
+
+    The decoders (``gpt-neox``, ``llama``) pad with their end-of-text token, as is usual for them.
+    """
+    letters = sorted(ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate([*SPECIAL, *letters])}
+    backend = Tokenizer(BPE(vocab=vocabulary, merges=[], unk_token="[UNK]"))
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = ByteLevelDecoder()
+    backend.post_processor = TemplateProcessing(single=TEMPLATES[kind], special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
+    decoder = kind in ("gpt-neox", "llama")
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=backend,
+        model_max_length=512,
+        cls_token="[CLS]",
+        bos_token="[CLS]",
+        sep_token="[SEP]",
+        eos_token="[SEP]",
+        pad_token="[SEP]" if decoder else "[PAD]",
+        unk_token="[UNK]",
+        mask_token="[MASK]",
+    )
+
+
+VOCABULARY = 256 + len(SPECIAL)
+
+
+def tiny_backbone(kind: Kind = "bert", *, seed: int = 0, width: int = 32, layers: int = 2) -> PreTrainedModel:
+    """Random transformer of one family; the same seed gives the same weights, and the global random state is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        backbone = _built(kind, width, layers)
+    backbone.train(False)
+    return backbone
+
+
+def _built(kind: Kind, width: int, layers: int) -> PreTrainedModel:
+    heads, inner = 4, 2 * width
+    match kind:
+        case "bert":
+            return BertModel(
+                BertConfig(
+                    vocab_size=VOCABULARY,
+                    hidden_size=width,
+                    num_hidden_layers=layers,
+                    num_attention_heads=heads,
+                    intermediate_size=inner,
+                    max_position_embeddings=POSITIONS,
+                    initializer_range=SPREAD,
+                    pad_token_id=PAD,
+                )
+            )
+        case "xlm-roberta":
+            return XLMRobertaModel(
+                XLMRobertaConfig(
+                    vocab_size=VOCABULARY,
+                    hidden_size=width,
+                    num_hidden_layers=layers,
+                    num_attention_heads=heads,
+                    intermediate_size=inner,
+                    max_position_embeddings=POSITIONS,
+                    initializer_range=SPREAD,
+                    pad_token_id=PAD,
+                    bos_token_id=CLS,
+                    eos_token_id=SEP,
+                )
+            )
+        case "t5":
+            return T5EncoderModel(
+                T5Config(
+                    vocab_size=VOCABULARY,
+                    d_model=width,
+                    d_kv=width // heads,
+                    d_ff=inner,
+                    num_layers=layers,
+                    num_heads=heads,
+                    pad_token_id=PAD,
+                    eos_token_id=SEP,
+                )
+            )
+        case "gpt-neox":
+            return GPTNeoXModel(
+                GPTNeoXConfig(
+                    vocab_size=VOCABULARY,
+                    hidden_size=width,
+                    num_hidden_layers=layers,
+                    num_attention_heads=heads,
+                    intermediate_size=inner,
+                    max_position_embeddings=POSITIONS,
+                    initializer_range=SPREAD,
+                    bos_token_id=CLS,
+                    eos_token_id=SEP,
+                )
+            )
+        case "llama":
+            return LlamaModel(
+                LlamaConfig(
+                    vocab_size=VOCABULARY,
+                    hidden_size=width,
+                    num_hidden_layers=layers,
+                    num_attention_heads=heads,
+                    num_key_value_heads=heads // 2,
+                    intermediate_size=inner,
+                    max_position_embeddings=POSITIONS,
+                    initializer_range=SPREAD,
+                    bos_token_id=CLS,
+                    eos_token_id=SEP,
+                )
+            )
+
+
+def tiny_encoder(
+    kind: Kind = "bert",
+    *,
+    seed: int = 0,
+    width: int = 32,
+    layers: int = 2,
+    settings: EncoderSettings | None = None,
+    projection: int | None = None,
+) -> Encoder:
+    """Random encoder of one family, in evaluation mode; `projection` adds a linear layer with tanh to that width."""
+    settings = settings or EncoderSettings(max_tokens=128)
+    projections = [_projection(width, projection, seed)] if projection else []
+    return Encoder(tiny_backbone(kind, seed=seed, width=width, layers=layers), tiny_tokenizer(kind), settings, projections).eval()
+
+
+def _projection(width: int, out: int, seed: int) -> Projection:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed + 1)
+        return Projection(nn.Linear(width, out), nn.Tanh())
+
+
+def tiny_dual(
+    kind: Kind = "bert",
+    *,
+    seed: int = 0,
+    width: int = 32,
+    layers: int = 2,
+    settings: EncoderSettings | None = None,
+    projection: int | None = None,
+    shared: bool = True,
+) -> DualEncoder:
+    """Two towers: one encoder for both sides, or, where not `shared`, a query tower of the next seed beside the document tower."""
+    document = tiny_encoder(kind, seed=seed, width=width, layers=layers, settings=settings, projection=projection)
+    if shared:
+        return DualEncoder(document, document, "tiny")
+    query = tiny_encoder(kind, seed=seed + 1, width=width, layers=layers, settings=settings, projection=projection)
+    return DualEncoder(query, document, "tiny")
+
+
+def save_tiny(
+    folder: Path,
+    kind: Kind = "bert",
+    *,
+    seed: int = 0,
+    width: int = 32,
+    layers: int = 2,
+    settings: EncoderSettings | None = None,
+    projection: int | None = None,
+    shared: bool = True,
+) -> Path:
+    """Write the model of `tiny_dual` to a directory that `adiabat.model.directory.load` loads; returns the directory."""
+    model = tiny_dual(kind, seed=seed, width=width, layers=layers, settings=settings, projection=projection, shared=shared)
+    save(model, folder)
+    return folder
