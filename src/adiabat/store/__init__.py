@@ -1,0 +1,1 @@
+"""Stored document vectors: building, importing, opening and searching them."""

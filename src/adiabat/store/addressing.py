@@ -1,0 +1,190 @@
+"""From examples to rows of a store: which stored vector each positive and negative is, and which are not there."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal, Self
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from adiabat.data.records import Example, ExampleSet, text_id
+from adiabat.errors import DataError, several
+from adiabat.store.embeddings import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Lists of unequal length as two flat arrays.
+
+    Attributes:
+        values: All entries, one list after another.
+        offsets: Where each list starts; one more entry than lists.
+    """
+
+    values: Int[np.ndarray, " entries"]
+    offsets: Int[np.ndarray, " lists_and_one"]
+
+    @classmethod
+    def of(cls, lists: Iterable[Sequence[int] | Int[np.ndarray, " n"]]) -> Self:
+        """Pack lists.
+
+        Args:
+            lists: Any number, some of them perhaps empty.
+
+        Returns:
+            The packed form.
+        """
+        kept = [np.asarray(one, dtype=np.int64) for one in lists]
+        return cls(np.concatenate([np.empty(0, dtype=np.int64), *kept]), np.cumsum([0, *map(len, kept)]))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> Int[np.ndarray, " n"]:
+        return self.values[self.offsets[index] : self.offsets[index + 1]]
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " lists"]:
+        """Entries of each list."""
+        return np.diff(self.offsets)
+
+    def take(self, kept: Int[np.ndarray, " n"]) -> "Ragged":
+        """Some of the lists.
+
+        Args:
+            kept: Which, in the order wanted.
+
+        Returns:
+            They alone.
+        """
+        return Ragged.of(self[int(index)] for index in kept)
+
+
+@dataclass(frozen=True, slots=True)
+class AddressedSet:
+    """Examples whose documents are rows of a store.
+
+    Attributes:
+        name: Of the data set.
+        query_ids: One per query.
+        queries: Texts.
+        positives: Rows of relevant documents, at least one per query.
+        grades: Relevance of each of them, in step with `positives`.
+        negatives: Rows of irrelevant documents, perhaps none.
+        notes: Sentences on what was left out; empty where nothing was.
+    """
+
+    name: str
+    query_ids: list[str]
+    queries: list[str]
+    positives: Ragged
+    grades: Ragged
+    negatives: Ragged
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def take(self, kept: Int[np.ndarray, " n"]) -> "AddressedSet":
+        """Some of the queries.
+
+        Args:
+            kept: Which, in the order wanted.
+
+        Returns:
+            They alone, under the same name and notes.
+        """
+        return AddressedSet(
+            self.name,
+            [self.query_ids[index] for index in kept],
+            [self.queries[index] for index in kept],
+            self.positives.take(kept),
+            self.grades.take(kept),
+            self.negatives.take(kept),
+            self.notes,
+        )
+
+
+def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "drop"] = "error") -> AddressedSet:
+    """Find every document of a data set in a store, by its id, or else by the hash of its text.
+
+    Args:
+        examples: The data set.
+        store: Holds the vectors.
+        missing: What to do with documents that are not in the store: ``error`` names them; ``drop`` leaves them out, and with them every
+            query that has no positive left.
+
+    Returns:
+        The examples by rows, with a note on what was dropped.
+
+    Raises:
+        DataError: If documents are missing and not to be dropped, or no query is left.
+    """
+    rows = _rows_of(examples.examples, store)
+    absent = _absent(examples, rows)
+    if absent and missing == "error":
+        raise DataError(
+            f"{examples.name}: every document must be in the store {store.path}, {len(absent)} are not: {several(absent)}; "
+            "embed them (adiabat embed, or --append to the store), or set data.missing = drop"
+        )
+    addressed = _pack(examples, rows, absent)
+    if not len(addressed):
+        raise DataError(f"{examples.name}: at least one query must have a positive document in the store {store.path}, got none")
+    return addressed
+
+
+def _rows_of(examples: Sequence[Example], store: Store) -> Int[np.ndarray, " documents"]:
+    """Rows of all positives and negatives, example by example; -1 where the store has none."""
+    entries = list(chain.from_iterable((*example.positives, *example.negatives) for example in examples))
+    distinct = list(dict.fromkeys(entries))
+    rows = store.rows(distinct)
+    unknown = np.flatnonzero(rows < 0)
+    if len(unknown):
+        rows[unknown] = store.rows([text_id(distinct[index]) for index in unknown])
+    row_of = dict(zip(distinct, rows.tolist(), strict=True))
+    return np.fromiter((row_of[entry] for entry in entries), dtype=np.int64, count=len(entries))
+
+
+def _absent(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> list[str]:
+    """Each missing document once, with the place that first names it."""
+    found: dict[str, str] = {}
+    position = 0
+    for example in examples.examples:
+        for entry in (*example.positives, *example.negatives):
+            if rows[position] < 0 and entry not in found:
+                found[entry] = f"{example.where or examples.name}: {_shortened(entry)!r}"
+            position += 1
+    return list(found.values())
+
+
+def _shortened(entry: str, limit: int = 60) -> str:
+    return entry if len(entry) <= limit else entry[: limit - 3] + "..."
+
+
+def _pack(examples: ExampleSet, rows: Int[np.ndarray, " documents"], absent: Sequence[str]) -> AddressedSet:
+    """Cut the flat rows into positives and negatives per query, without what is missing."""
+    ids, queries, positives, grades, negatives = [], [], [], [], []
+    position = 0
+    for example in examples.examples:
+        middle, end = position + len(example.positives), position + len(example.positives) + len(example.negatives)
+        near, far = rows[position:middle], rows[middle:end]
+        position = end
+        present = near >= 0
+        if not present.any():
+            continue
+        graded = np.asarray(example.grades or (1,) * len(near), dtype=np.int64)
+        ids.append(example.query_id)
+        queries.append(example.query)
+        positives.append(near[present])
+        grades.append(graded[present])
+        negatives.append(_without(far[far >= 0], near))
+    dropped = len(examples) - len(queries)
+    notes = (f"{len(absent)} documents are not in the store and were left out, and with them {dropped} queries",) if absent else ()
+    return AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
+
+
+def _without(rows: Int[np.ndarray, " n"], known: Int[np.ndarray, " p"]) -> Int[np.ndarray, " kept"]:
+    """Negatives that are not among the query's positives: two ids of one text fall on one row in a store keyed by text."""
+    kept: Bool[np.ndarray, " n"] = ~np.isin(rows, known)
+    return rows[kept]

@@ -1,0 +1,226 @@
+"""Adding documents to a store: staged beside it, then moved in by a commit that can be repeated until it is through."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from adiabat.data.records import Document
+from adiabat.errors import StoreError, several
+from adiabat.store.build import CHUNK_SIZE, DocumentEncoder
+from adiabat.store.embeddings import Store
+from adiabat.store.ids import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, hash_ids
+from adiabat.store.manifest import (
+    APPENDING,
+    COMMIT_FILE,
+    COPY_BYTES,
+    HEADER_BYTES,
+    ID_FILE,
+    INDEX_FILE,
+    MANIFEST_FILE,
+    STATE_FILE,
+    TEXT_FILE,
+    VECTOR_FILE,
+    Manifest,
+    VectorFile,
+    disk_full_is_plain,
+    hash_vectors,
+    read_json,
+    sole_writer,
+    sync_folder,
+    write_json,
+)
+from adiabat.store.staging import Plan, Progress, Staging, digest_documents
+
+MERGED = "merged"
+"""Inside the staging folder: the files that take the place of the store's own."""
+
+Existing = Literal["refuse", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """What a call of `append_documents` did.
+
+    Attributes:
+        store: Opened, with the new documents at its end.
+        appended: Documents added.
+        skipped: Documents that it held already.
+        completed: Whether an earlier append, cut short within its commit, was completed first.
+    """
+
+    store: Store
+    appended: int
+    skipped: int
+    completed: bool
+
+
+def append_documents(
+    encoder: DocumentEncoder,
+    documents: Callable[[], Iterator[Document]],
+    path: str | os.PathLike[str],
+    *,
+    existing: Existing = "refuse",
+    chunk_size: int = CHUNK_SIZE,
+    on_progress: Progress | None = None,
+    source: str,
+) -> AppendResult:
+    """Encode new documents and add them at the end of a store; rows of old documents stay.
+
+    Cut short while encoding, the store is as it was and the same call goes on; cut short within the commit, `Store.open` refuses until this
+    function or `finish_append` has completed it.
+
+    Args:
+        encoder: The document tower that built the store.
+        documents: Gives the new documents; called once.
+        path: Directory of the store.
+        existing: What to do about a document whose id is in the store: refuse the call, or leave the document out.
+        chunk_size: Documents encoded between two commits, > 0.
+        on_progress: Called with documents done and in all.
+        source: Name of the new documents, for messages.
+
+    Returns:
+        The longer store, and what was done.
+
+    Raises:
+        StoreError: If the encoder is not the store's or the store does not know its encoder, ids are taken, or the disk is full.
+    """
+    folder = Path(path)
+    if chunk_size < 1:
+        raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
+    completed = finish_append(folder)
+    store = Store.open(folder)
+    if store.fingerprint is None:
+        raise StoreError(f"{folder} holds imported vectors whose encoder is unknown; import them again with encoder and texts, then append")
+    store.require_encoder(encoder.fingerprint("document"))
+    staging_folder = folder / APPENDING
+    staging_folder.mkdir(exist_ok=True)
+    with disk_full_is_plain(folder), sole_writer(staging_folder):
+        _clear_leftovers(staging_folder)
+        staging = Staging.prepare(staging_folder, Plan(store.fingerprint, store.dtype), chunk_size=chunk_size)
+        skipped: list[str] = []
+        staging.take_corpus(_new_documents(documents(), store, existing, skipped, source), source=source)
+        appended = staging.count
+        if not appended:
+            staging.discard()
+            return AppendResult(store, 0, len(skipped), completed)
+        staging.encode(encoder, on_progress)
+        _merge(store, staging, source)
+        write_json(staging_folder / COMMIT_FILE, {"old_count": store.count})
+        _redo(folder)
+    return AppendResult(Store.open(folder), appended, len(skipped), completed)
+
+
+def finish_append(path: str | os.PathLike[str]) -> bool:
+    """Complete an append that was cut short within its commit.
+
+    Args:
+        path: Directory of the store.
+
+    Returns:
+        Whether there was one.
+    """
+    folder = Path(path)
+    if not (folder / APPENDING / COMMIT_FILE).exists():
+        return False
+    with disk_full_is_plain(folder), sole_writer(folder / APPENDING):
+        _redo(folder)
+    return True
+
+
+def _clear_leftovers(staging_folder: Path) -> None:
+    """Remove a merge that did not reach its commit, or, where no state is left, what a finished commit had no time to remove."""
+    shutil.rmtree(staging_folder / MERGED, ignore_errors=True)
+    if not (staging_folder / STATE_FILE).exists():
+        for child in staging_folder.iterdir():
+            child.unlink()
+
+
+def _new_documents(documents: Iterator[Document], store: Store, existing: Existing, skipped: list[str], source: str) -> Iterator[Document]:
+    taken = []
+    while part := list(islice(documents, ID_BATCH)):
+        known = store.rows([document.doc_id for document in part]) >= 0
+        taken += [f'"{document.doc_id}"' for document, old in zip(part, known, strict=True) if old]
+        yield from (document for document, old in zip(part, known, strict=True) if not old)
+    if taken and existing == "refuse":
+        raise StoreError(
+            f'{source}: document ids must be new to {store.path}, it holds {several(taken)}; remove them, or set existing="skip"'
+        )
+    skipped += taken
+
+
+def _merge(store: Store, staging: Staging, source: str) -> None:
+    """Write the longer ids, texts, index and manifest into the staging folder."""
+    merged = staging.folder / MERGED
+    merged.mkdir()
+    hashes = _merge_column(store.path, staging.folder, merged, ID_FILE, "doc_id", ID_BATCH)
+    IdIndex.write(merged / INDEX_FILE, hashes)
+    if store.has_texts:
+        _merge_column(store.path, staging.folder, merged, TEXT_FILE, "text", TEXT_BATCH)
+    before, after = hash_vectors(store.path / VECTOR_FILE, staging.folder / VECTOR_FILE)
+    if before != store.manifest.sha256:
+        raise StoreError(f"{store.path / VECTOR_FILE} is damaged: its SHA-256 is not the manifest's; rebuild the store")
+    replace(
+        store.manifest,
+        count=store.count + staging.count,
+        sha256=after,
+        corpus=_digest_columns(merged) if store.has_texts else None,
+        source=store.manifest.source if source == store.manifest.source else f"{store.manifest.source} + {source}",
+    ).write(merged)
+
+
+def _merge_column(store: Path, staging: Path, merged: Path, file: str, name: str, batch_rows: int) -> np.ndarray:
+    """Old strings, then new ones; returns their hashes (of use for ids only)."""
+    hashes = []
+    with StringColumnWriter(merged / file, name=name, batch_rows=batch_rows) as writer:
+        for folder in (store, staging):
+            for part in StringColumn(folder / file).slices():
+                writer.extend(part)
+                hashes.append(hash_ids(part))
+    return np.concatenate(hashes)
+
+
+def _digest_columns(folder: Path) -> str:
+    ids, texts = (_strings(folder / file) for file in (ID_FILE, TEXT_FILE))
+    return digest_documents(Document(doc_id, text) for doc_id, text in zip(ids, texts, strict=True))
+
+
+def _strings(path: Path) -> Iterable[str]:
+    return (string for part in StringColumn(path).slices() for string in part)
+
+
+def _redo(folder: Path) -> None:
+    """Carry out a commit, from its beginning; every step gives the same result when it is done again."""
+    staging = folder / APPENDING
+    old_count = int(read_json(staging / COMMIT_FILE)["old_count"])
+    if (staging / MERGED / MANIFEST_FILE).exists():
+        manifest = Manifest.read(staging / MERGED)
+        _extend_vectors(folder / VECTOR_FILE, staging / VECTOR_FILE, manifest, old_count)
+        for name in (ID_FILE, TEXT_FILE, INDEX_FILE, MANIFEST_FILE):
+            _move(staging / MERGED / name, folder / name)
+    # State first, marker second: without both, the folder is leftovers, which the next call clears.
+    (staging / STATE_FILE).unlink(missing_ok=True)
+    (staging / COMMIT_FILE).unlink()
+    sync_folder(staging)
+    shutil.rmtree(staging)
+
+
+def _extend_vectors(target: Path, addition: Path, manifest: Manifest, old_count: int) -> None:
+    with VectorFile(target, dtype=manifest.dtype, width=manifest.width, rows=old_count) as vectors:
+        with addition.open("rb") as file:
+            file.seek(HEADER_BYTES)
+            while block := file.read(manifest.row_bytes * max(1, COPY_BYTES // manifest.row_bytes)):
+                vectors.append(np.frombuffer(block, dtype=manifest.dtype).reshape(-1, manifest.width))
+        vectors.commit()
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename, unless an earlier try did."""
+    if source.exists():
+        source.replace(target)
+        sync_folder(target.parent)

@@ -1,0 +1,200 @@
+"""Building a store from a corpus: begun in a folder beside the store, resumable at any moment, moved into place in one rename."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from adiabat.data.records import Document
+from adiabat.errors import StoreError
+from adiabat.store.embeddings import Store
+from adiabat.store.manifest import (
+    BUILDING_SUFFIX,
+    DTYPES,
+    MANIFEST_FILE,
+    STATE_FILE,
+    TEXT_FILE,
+    VECTOR_FILE,
+    Manifest,
+    StoreDtype,
+    disk_full_is_plain,
+    hash_vectors,
+    sole_writer,
+    sync_folder,
+)
+from adiabat.store.staging import DocumentEncoder, Plan, Progress, Staging, digest_documents
+
+__all__ = ["BuildResult", "DocumentEncoder", "build_store"]
+
+CHUNK_SIZE = 2048
+"""Documents between two commits: enough to sort by length within, few enough to lose little."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """What a call of `build_store` did.
+
+    Attributes:
+        store: Finished and opened.
+        encoded: Documents encoded by this call; 0 where the store was finished before.
+        resumed: Documents that an earlier, cut-short call had encoded.
+        note: One line for people, "" where there is nothing to say.
+    """
+
+    store: Store
+    encoded: int
+    resumed: int
+    note: str = ""
+
+
+def build_store(
+    encoder: DocumentEncoder,
+    documents: Callable[[], Iterator[Document]],
+    out: str | os.PathLike[str],
+    *,
+    dtype: StoreDtype = "float16",
+    keep_texts: bool = True,
+    chunk_size: int = CHUNK_SIZE,
+    on_progress: Progress | None = None,
+    source: str,
+    encoder_name: str,
+) -> BuildResult:
+    """Encode a corpus and keep its vectors.
+
+    A call that is cut short, in whatever way, leaves ``<out>.building``; the same call goes on from its last whole chunk, and the vectors
+    are byte for byte those of a call that was not cut short. A finished store of the same encoder and corpus is returned as it is.
+
+    Args:
+        encoder: The document tower.
+        documents: Gives the corpus from its beginning; called once.
+        out: Directory of the store; must not exist, be empty, or be the store of an earlier call.
+        dtype: Of the stored vectors.
+        keep_texts: Whether texts stay beside the vectors, for showing results.
+        chunk_size: Documents encoded between two commits, > 0; a resumed build keeps the size it began with.
+        on_progress: Called with documents done and in all, at the start and after each chunk.
+        source: Name of the corpus, for messages and the manifest.
+        encoder_name: Name of the encoder, for the manifest.
+
+    Returns:
+        The store, and what was done.
+
+    Raises:
+        StoreError: If `out` holds something else, the build was begun otherwise, the corpus or a vector is unusable, or the disk is full.
+    """
+    if dtype not in DTYPES:
+        raise StoreError(f"dtype must be float16 or float32, got {dtype}")
+    if chunk_size < 1:
+        raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
+    target = Path(out)
+    plan = Plan(encoder.fingerprint("document"), dtype)
+    if is_store(target):
+        return _finished(target, plan, documents, keep_texts, source)
+    building = begin(target)
+    with disk_full_is_plain(building), sole_writer(building):
+        staging = Staging.prepare(building, plan, chunk_size=chunk_size)
+        resumed = staging.encoded
+        staging.take_corpus(documents(), source=source)
+        if not staging.count:
+            staging.discard()
+            raise StoreError(f"{source} must hold at least one document, got none")
+        encoded = staging.encode(encoder, on_progress)
+        manifest = _manifest(staging, encoder.width, keep_texts=keep_texts, encoder=encoder_name, source=source)
+        note = f"went on from {resumed} documents" if resumed else ""
+        return BuildResult(finish(building, target, manifest), encoded, resumed, note)
+
+
+def is_store(target: Path) -> bool:
+    """Whether a finished store lies there.
+
+    Args:
+        target: A directory that may not exist.
+
+    Returns:
+        True where its manifest exists.
+    """
+    return (target / MANIFEST_FILE).exists()
+
+
+def begin(target: Path) -> Path:
+    """Prepare the folder in which the store for `target` is made.
+
+    Args:
+        target: Directory that the store will have.
+
+    Returns:
+        The folder beside it, which exists.
+
+    Raises:
+        StoreError: If `target` is taken by something else.
+    """
+    if target.exists() and not target.is_dir():
+        raise StoreError(f"{target} must be a directory, it is a file; choose another --out")
+    if target.exists() and any(target.iterdir()):
+        held = ", ".join(sorted(child.name for child in target.iterdir())[:5])
+        raise StoreError(f"{target} must be empty or a store, it holds {held}; choose another --out")
+    building = target.absolute().with_name(target.absolute().name + BUILDING_SUFFIX)
+    building.mkdir(parents=True, exist_ok=True)
+    return building
+
+
+def finish(building: Path, target: Path, manifest: Manifest) -> Store:
+    """Write the manifest and move the folder to where the store belongs.
+
+    Args:
+        building: Holds every file of the store but the manifest.
+        target: Missing or an empty directory.
+        manifest: What the files hold.
+
+    Returns:
+        The store.
+    """
+    if not manifest.has_texts:
+        (building / TEXT_FILE).unlink(missing_ok=True)
+    manifest.write(building)
+    building.replace(target)
+    sync_folder(target.absolute().parent)
+    (target / STATE_FILE).unlink(missing_ok=True)
+    return Store.open(target)
+
+
+def now() -> str:
+    """The time, for a manifest.
+
+    Returns:
+        ISO 8601, UTC, whole seconds.
+    """
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _manifest(staging: Staging, width: int, *, keep_texts: bool, encoder: str, source: str) -> Manifest:
+    return Manifest(
+        fingerprint=staging.plan.fingerprint,
+        dtype=staging.plan.dtype,
+        width=width,
+        count=staging.count,
+        sha256=hash_vectors(staging.folder / VECTOR_FILE)[-1],
+        corpus=staging.corpus,
+        encoder=encoder,
+        source=source,
+        created=now(),
+        has_texts=keep_texts,
+    )
+
+
+def _finished(target: Path, plan: Plan, documents: Callable[[], Iterator[Document]], keep_texts: bool, source: str) -> BuildResult:
+    """The store that is there already, if it is the one asked for."""
+    store = Store.open(target)
+    if store.fingerprint is None:
+        raise StoreError(f"{target} holds imported vectors whose encoder is unknown; choose another --out")
+    differences = Plan(store.fingerprint, store.dtype).differences(plan)
+    if keep_texts and not store.has_texts:
+        differences.append("texts kept: no in the store, yes asked for")
+    if differences:
+        raise StoreError(f"{target} is a store made otherwise: {'; '.join(differences)}; remove it, or choose another --out")
+    if store.manifest.corpus != digest_documents(documents()):
+        raise StoreError(f"{target} is a store of another corpus than {source}; append to it, remove it, or choose another --out")
+    (target / STATE_FILE).unlink(missing_ok=True)
+    return BuildResult(
+        store, encoded=0, resumed=0, note=f"{target} was finished before: the same encoder and corpus, {store.count} documents"
+    )

@@ -1,0 +1,277 @@
+"""Stored document vectors: found by document id, read from disk piece by piece, bound to the encoder that made them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Float32, Int64, Integer
+
+from adiabat.errors import StoreError
+from adiabat.model.fingerprint import Fingerprint
+from adiabat.store.ids import IdIndex, StringColumn
+from adiabat.store.manifest import (
+    APPENDING,
+    BUILDING_SUFFIX,
+    COMMIT_FILE,
+    HEADER_BYTES,
+    ID_FILE,
+    INDEX_FILE,
+    MANIFEST_FILE,
+    TEXT_FILE,
+    VECTOR_FILE,
+    Manifest,
+    StoreDtype,
+    hash_vectors,
+)
+
+
+class Store:
+    """A finished store. Everything it reads goes through buffers of the caller's size, so its memory does not grow with the corpus."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        """Open the files of a store whose manifest has been read; `Store.open` is the way in.
+
+        Args:
+            path: The directory.
+            manifest: What it must hold.
+
+        Raises:
+            StoreError: If a file is missing or not as long as the manifest says.
+        """
+        self.path = path
+        self.manifest = manifest
+        self._handle = -1
+        vectors = path / VECTOR_FILE
+        size = vectors.stat().st_size if vectors.exists() else 0
+        if size != manifest.file_bytes:
+            raise StoreError(f"{vectors} must have {manifest.file_bytes} bytes, got {size}; it was cut short or changed: rebuild the store")
+        self._ids = _column(path / ID_FILE, manifest.count)
+        self._texts = _column(path / TEXT_FILE, manifest.count) if manifest.has_texts else None
+        self._index = IdIndex(path / INDEX_FILE, self._ids)
+        self._handle = os.open(vectors, os.O_RDONLY)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "Store":
+        """Open a finished store.
+
+        Args:
+            path: Its directory.
+
+        Returns:
+            The store.
+
+        Raises:
+            StoreError: If there is none, it is unfinished or damaged, or of a format version unknown here.
+        """
+        folder = Path(path)
+        if not (folder / MANIFEST_FILE).exists():
+            raise StoreError(_why_no_store(folder))
+        if (folder / APPENDING / COMMIT_FILE).exists():
+            raise StoreError(
+                f"{folder} must not be read while an append is half done; append to it again, or call finish_append, to complete it"
+            )
+        return cls(folder, Manifest.read(folder))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", -1) >= 0:
+            os.close(self._handle)
+
+    def __len__(self) -> int:
+        return self.manifest.count
+
+    @property
+    def count(self) -> int:
+        """Documents."""
+        return self.manifest.count
+
+    @property
+    def width(self) -> int:
+        """Numbers per vector (E)."""
+        return self.manifest.width
+
+    @property
+    def dtype(self) -> StoreDtype:
+        """Of the stored vectors."""
+        return self.manifest.dtype
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """Of the encoder that made the vectors; None where they were imported without it."""
+        return self.manifest.fingerprint
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether `texts` can answer."""
+        return self.manifest.has_texts
+
+    @cached_property
+    def vectors(self) -> np.memmap:
+        """All vectors as a read-only memory map, for looking at; what is touched of it counts as this process's memory."""
+        return np.memmap(self.path / VECTOR_FILE, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=(self.count, self.width))
+
+    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        """Rows of documents.
+
+        Args:
+            doc_ids: Any ids.
+
+        Returns:
+            One row per id, -1 for an id that is not in the store.
+        """
+        return self._index.rows(doc_ids)
+
+    def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """Ids of documents.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One id per row.
+
+        Raises:
+            StoreError: If a row lies outside of the store.
+        """
+        return self._ids.take(self._checked(rows))
+
+    def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """Texts of documents.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One text per row.
+
+        Raises:
+            StoreError: If a row lies outside of the store, or it keeps no texts.
+        """
+        if self._texts is None:
+            raise StoreError(f"{self.path} must keep texts to show them, it holds vectors only; rebuild the store with texts")
+        return self._texts.take(self._checked(rows))
+
+    def gather(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Float32[np.ndarray, "n e"]:
+        """Vectors of some documents.
+
+        Args:
+            rows: From 0, any order, repeats allowed.
+
+        Returns:
+            One vector per row, as stored (not normalised).
+
+        Raises:
+            StoreError: If a row lies outside of the store.
+        """
+        wanted = self._checked(rows)
+        out = np.empty((len(wanted), self.width), dtype=self.dtype)
+        row_bytes = self.manifest.row_bytes
+        for place, offset in enumerate((HEADER_BYTES + wanted * row_bytes).tolist()):
+            if os.preadv(self._handle, [out[place]], offset) != row_bytes:
+                raise StoreError(f"{self.path / VECTOR_FILE} must stay as it was while it is read, it became shorter; rebuild the store")
+        return out.astype(np.float32, copy=False)
+
+    def read_into(self, start: int, buffer: Float[np.ndarray, "b e"]) -> int:
+        """Read consecutive vectors into a buffer.
+
+        Args:
+            start: First row.
+            buffer: Of the store's dtype and width, contiguous; filled from its first row on.
+
+        Returns:
+            Rows read: fewer than the buffer holds only at the end of the store.
+
+        Raises:
+            StoreError: If the buffer is of another dtype or width, or the file became shorter.
+        """
+        if buffer.dtype != self.dtype or buffer.shape[1] != self.width or not buffer.flags.c_contiguous:
+            raise StoreError(f"buffer must be contiguous {self.dtype} of width {self.width}, got {buffer.dtype} of shape {buffer.shape}")
+        rows = max(0, min(len(buffer), self.count - start))
+        left = buffer[:rows].data.cast("B") if rows else memoryview(b"")
+        offset = HEADER_BYTES + start * self.manifest.row_bytes
+        while left:
+            got = os.preadv(self._handle, [left], offset)
+            if not got:
+                raise StoreError(f"{self.path / VECTOR_FILE} must stay as it was while it is read, it became shorter; rebuild the store")
+            left, offset = left[got:], offset + got
+        return rows
+
+    def blocks(self, block_rows: int) -> Iterator[tuple[int, Float[np.ndarray, "b e"]]]:
+        """All vectors, a block at a time.
+
+        Args:
+            block_rows: Rows per block, > 0; the last block may be shorter.
+
+        Yields:
+            First row of the block, and its vectors in the store's dtype.
+
+        Raises:
+            StoreError: If `block_rows` is not positive.
+        """
+        if block_rows < 1:
+            raise StoreError(f"block_rows must be at least 1, got {block_rows}")
+        for start in range(0, self.count, block_rows):
+            block = np.empty((min(block_rows, self.count - start), self.width), dtype=self.dtype)
+            self.read_into(start, block)
+            yield start, block
+
+    def require_encoder(self, fingerprint: Fingerprint) -> None:
+        """Refuse an encoder whose vectors could not be compared with the stored ones.
+
+        Args:
+            fingerprint: Of the document side of the encoder at hand. A store imported without an encoder can check its width only.
+
+        Raises:
+            StoreError: Naming each part that differs.
+        """
+        if self.fingerprint is None:
+            if fingerprint.width != self.width:
+                raise StoreError(
+                    f"{self.path} holds vectors of width {self.width}, this encoder gives {fingerprint.width}; choose its own encoder"
+                )
+            return
+        differences = self.fingerprint.differences(fingerprint)
+        if differences:
+            remedy = (
+                "rebuild the store or set document_prompt"
+                if differences[0].startswith("prompt")
+                else "rebuild the store or choose its encoder"
+            )
+            raise StoreError(f"{self.path} was built by another encoder: {'; '.join(differences)}; {remedy}")
+
+    def verify(self) -> None:
+        """Read the whole vector file and compare its checksum with the manifest's.
+
+        Raises:
+            StoreError: If they differ.
+        """
+        (found,) = hash_vectors(self.path / VECTOR_FILE)
+        if found != self.manifest.sha256:
+            raise StoreError(
+                f"{self.path / VECTOR_FILE} must have SHA-256 {self.manifest.sha256[:12]}..., got {found[:12]}...; "
+                "it is damaged: rebuild the store"
+            )
+
+    def _checked(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+        wanted = np.asarray(rows, dtype=np.int64)
+        outside = wanted[(wanted < 0) | (wanted >= self.count)]
+        if len(outside):
+            raise StoreError(f"rows must lie in 0..{self.count - 1}, got {outside[0]}; ask `rows` for a document's row")
+        return wanted
+
+
+def _column(path: Path, count: int) -> StringColumn:
+    column = StringColumn(path)
+    if len(column) != count:
+        raise StoreError(f"{path} must hold {count} rows, got {len(column)}; rebuild the store")
+    return column
+
+
+def _why_no_store(folder: Path) -> str:
+    building = folder.with_name(folder.name + BUILDING_SUFFIX)
+    if building.exists():
+        return f"{folder} must be a finished store, its building was cut short ({building.name}); run the same command again to go on"
+    if folder.exists():
+        return f"{folder} must be a store, it holds no {MANIFEST_FILE}; choose the directory of a store"
+    return f"{folder} must be a store, there is no such directory; build it with: adiabat embed MODEL CORPUS --out {folder}"

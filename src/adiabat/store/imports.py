@@ -1,0 +1,249 @@
+"""Stores from vectors that exist already, of whatever program."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.data.records import Document
+from adiabat.errors import StoreError, several
+from adiabat.model.fingerprint import Fingerprint
+from adiabat.store.build import begin, finish, is_store, now
+from adiabat.store.embeddings import Store
+from adiabat.store.ids import ID_BATCH, StringColumn, StringColumnWriter, unwritable
+from adiabat.store.manifest import (
+    DTYPES,
+    ID_FILE,
+    STATE_FILE,
+    TEXT_FILE,
+    VECTOR_FILE,
+    Manifest,
+    StoreDtype,
+    VectorFile,
+    disk_full_is_plain,
+    hash_vectors,
+    sole_writer,
+    write_json,
+)
+from adiabat.store.staging import DocumentEncoder, narrowed, unusable, write_corpus
+from adiabat.store.vector_sources import VectorSource, next_ids, open_vectors, read_ids
+
+BLOCK_ROWS = 4096
+NEEDED_COSINE = 0.999
+"""Between an imported vector and the encoder's own: float16 and bfloat16 stay above it, another prompt or pooling does not."""
+TEXT_TABLE = "texts.sqlite"
+
+
+def import_vectors(
+    vectors: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    ids: str | os.PathLike[str] | Sequence[str] | None = None,
+    documents: Iterable[Document] | None = None,
+    encoder: DocumentEncoder | None = None,
+    dtype: StoreDtype = "float16",
+    sample: int = 16,
+    seed: int = 0,
+    source: str | None = None,
+    encoder_name: str = "unknown",
+) -> Store:
+    """Make a store of vectors from a numpy, Parquet or faiss file.
+
+    With texts and an encoder, `sample` random documents are encoded again; where all agree with their vectors, the store takes on the
+    encoder's fingerprint. Without, its fingerprint stays unknown, and an encoder can be checked against it by width only.
+
+    Args:
+        vectors: ``.npy``, ``.parquet``, ``.faiss`` or ``.index``.
+        out: Directory of the store; must not exist or be empty.
+        ids: One per vector: a list, or a file (text with one per line, ``.json``, ``.npy``, ``.arrow``, ``.parquet``); None takes
+            those of the Parquet file or faiss index itself.
+        documents: Texts by id, in any order; texts of other ids are left out. None for a store without texts.
+        encoder: The document tower that is said to have made the vectors.
+        dtype: Of the stored vectors.
+        sample: Documents encoded again, > 0.
+        seed: Of their choice.
+        source: Name of the corpus, for the manifest; None takes the file's.
+        encoder_name: Name of the encoder, for the manifest.
+
+    Returns:
+        The store.
+
+    Raises:
+        StoreError: If the file, ids, texts or vectors are faulty or do not belong together, or the encoder gives other vectors.
+    """
+    target = Path(out)
+    if dtype not in DTYPES:
+        raise StoreError(f"dtype must be float16 or float32, got {dtype}")
+    if sample < 1:
+        raise StoreError(f"sample must be at least 1, got {sample}")
+    if is_store(target):
+        raise StoreError(f"{target} must be empty, it is a store; choose another --out")
+    opened = open_vectors(Path(vectors), block_rows=BLOCK_ROWS)
+    if encoder and encoder.width != opened.width:
+        raise StoreError(f"{vectors} must have the encoder's width {encoder.width}, got {opened.width}; choose the encoder that made them")
+    building = begin(target)
+    with disk_full_is_plain(building), sole_writer(building):
+        _refuse_strangers(building)
+        try:
+            write_json(building / STATE_FILE, {"import": str(vectors)})
+            corpus = _copy(opened, building, ids, documents, dtype, str(vectors))
+            fingerprint = _verified(encoder, building, opened.width, dtype, sample, seed) if encoder and documents is not None else None
+            manifest = _manifest(building, opened.width, dtype, fingerprint, corpus, encoder_name, source or Path(vectors).name)
+            return finish(building, target, manifest)
+        except BaseException:
+            # An import is quick beside an encoding: it starts anew rather than resuming.
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+
+
+def _refuse_strangers(building: Path) -> None:
+    strangers = [child.name for child in building.iterdir()]
+    if strangers:
+        raise StoreError(f"{building} must be empty, it holds {', '.join(sorted(strangers)[:5])}; remove it, or choose another --out")
+
+
+def _copy(
+    opened: VectorSource,
+    building: Path,
+    ids: str | os.PathLike[str] | Sequence[str] | None,
+    documents: Iterable[Document] | None,
+    dtype: StoreDtype,
+    name: str,
+) -> str | None:
+    """Write vectors, ids and texts; the digest of the corpus, where texts are known."""
+    given = None if ids is None else read_ids(Path(ids)) if isinstance(ids, str | os.PathLike) else iter(ids)
+    count = _copy_vectors(opened, building, given, dtype, name)
+    if not count:
+        raise StoreError(f"{name}: must hold at least one vector, got none")
+    written = chain.from_iterable(StringColumn(_moved(building / ID_FILE)).slices())
+    if documents is None:
+        write_corpus((Document(doc_id, "") for doc_id in written), building, source=name)
+        return None
+    with _TextTable(building / TEXT_TABLE) as table:
+        table.fill(documents)
+        digest, _ = write_corpus(table.documents(written), building, source=name)
+    return digest
+
+
+def _moved(path: Path) -> Path:
+    """The ids were first written as they came; they are read from under another name while they are written again, checked and indexed."""
+    return path.replace(path.with_suffix(".incoming"))
+
+
+def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | None, dtype: StoreDtype, name: str) -> int:
+    faults: list[str] = []
+    with (
+        VectorFile(building / VECTOR_FILE, dtype=dtype, width=opened.width) as file,
+        StringColumnWriter(building / ID_FILE, name="doc_id", batch_rows=ID_BATCH) as column,
+    ):
+        for own, block in opened.blocks:
+            ids = own if given is None else next_ids(given, len(block))
+            if ids is None:
+                raise StoreError(f"{name}: vectors must come with ids, it has none; give ids")
+            if len(ids) < len(block):
+                raise StoreError(f"{name}: ids and vectors must be equally many, got {file.rows + len(ids)} ids for more vectors")
+            faults += [f"id {ids[place]!r} is not valid Unicode" for place in unwritable(ids)]
+            stored = narrowed(block, dtype)
+            rows, kinds = unusable(stored)
+            faults += [f'"{ids[row]}" {kind}' for row, kind in zip(rows, kinds, strict=True)]
+            if not faults:
+                column.extend(ids)
+            file.append(stored)
+        surplus = sum(1 for _ in given) if given is not None else 0
+        if surplus:
+            raise StoreError(f"{name}: ids and vectors must be equally many, got {file.rows + surplus} ids for {file.rows} vectors")
+        if faults:
+            raise StoreError(
+                f"{name}: vectors must be finite and of a length other than zero, got {several(faults)}; mend or leave them out"
+            )
+        file.commit()
+        return file.rows
+
+
+class _TextTable:
+    """Texts by id, on disk: documents may come in another order than vectors, and need not fit into memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> "_TextTable":
+        self._path.unlink(missing_ok=True)
+        self._base = sqlite3.connect(self._path)
+        self._base.execute("PRAGMA journal_mode = OFF")
+        self._base.execute("CREATE TABLE texts (doc_id BLOB PRIMARY KEY, text BLOB) WITHOUT ROWID")
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._base.close()
+        self._path.unlink(missing_ok=True)
+
+    def fill(self, documents: Iterable[Document]) -> None:
+        rows = ((_bytes(document.doc_id), _bytes(document.text)) for document in documents)
+        try:
+            self._base.executemany("INSERT INTO texts VALUES (?, ?)", rows)
+        except sqlite3.IntegrityError as error:
+            raise StoreError("documents: ids must be unique, one of them repeats; remove the repeats") from error
+
+    def documents(self, ids: Iterator[str]) -> Iterator[Document]:
+        missing: list[str] = []
+        while part := list(islice(ids, ID_BATCH)):
+            for doc_id in part:
+                row = self._base.execute("SELECT text FROM texts WHERE doc_id = ?", (_bytes(doc_id),)).fetchone()
+                if row is None:
+                    missing.append(f'"{doc_id}"')
+                else:
+                    yield Document(doc_id, row[0].decode("utf-8", "surrogatepass"))
+        if missing:
+            raise StoreError(
+                f"documents must hold the text of every vector, got none for {several(missing)}; add them, or import without texts"
+            )
+
+
+def _bytes(string: str) -> bytes:
+    return string.encode("utf-8", "surrogatepass")
+
+
+def _verified(encoder: DocumentEncoder, building: Path, width: int, dtype: StoreDtype, sample: int, seed: int) -> Fingerprint:
+    """The encoder's fingerprint, if it gives the imported vectors for a sample of documents."""
+    ids, texts = StringColumn(building / ID_FILE), StringColumn(building / TEXT_FILE)
+    rows = np.sort(np.random.default_rng(seed).choice(len(ids), size=min(sample, len(ids)), replace=False))
+    stored = np.load(building / VECTOR_FILE, mmap_mode="r")[rows].astype(np.float64)
+    cosines = _cosines(stored, encoder.encode(texts.take(rows), side="document").astype(np.float64))
+    worst = int(np.argmin(cosines))
+    # "Not at least" also catches NaN.
+    if not cosines[worst] >= NEEDED_COSINE:
+        raise StoreError(
+            f"imported vectors must agree with the encoder's at cosine >= {NEEDED_COSINE}, got {cosines[worst]:.4f} for "
+            f'"{ids.take(rows[worst : worst + 1])[0]}" (the worst of {len(rows)}); choose the encoder and document_prompt that made them'
+        )
+    return encoder.fingerprint("document")
+
+
+def _cosines(one: Float[np.ndarray, "n e"], other: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " n"]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+        cosines: Float[np.ndarray, " n"] = np.einsum("ne,ne->n", one, other) / lengths
+    return cosines
+
+
+def _manifest(
+    building: Path, width: int, dtype: StoreDtype, fingerprint: Fingerprint | None, corpus: str | None, encoder: str, source: str
+) -> Manifest:
+    (building / ID_FILE).with_suffix(".incoming").unlink()
+    return Manifest(
+        fingerprint=fingerprint,
+        dtype=dtype,
+        width=width,
+        count=len(StringColumn(building / ID_FILE)),
+        sha256=hash_vectors(building / VECTOR_FILE)[-1],
+        corpus=corpus,
+        encoder=encoder,
+        source=source,
+        created=now(),
+        has_texts=corpus is not None,
+    )

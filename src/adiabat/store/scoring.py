@@ -1,0 +1,283 @@
+"""Similarity scores that do not depend on how they were computed.
+
+A matrix product in floating point depends on the order of its additions, and so on block sizes, batch sizes and the machine: a document
+would not always tie with its own copy, nor with itself scored elsewhere. Here the score of a query and a row is *defined* through integers
+instead. Each vector is scaled by a power of two and rounded to integers of at most ``g`` bits, with ``2 g + log2(E) <= 53``; every product
+and every sum of products is then an integer that float64 holds exactly, so any order of addition gives the same result, bit for bit. For
+E = 384, g is 22: a component is rounded by at most 2^-23 of its vector's largest one, and the score of unit vectors is off by about 2e-8,
+less than the rounding of the float32 that comes out (6e-8).
+
+The exact score is computed only where it matters. An ordinary float32 product comes first, with a bound on how far it can be from the exact
+score; whoever searches or counts asks for the exact score of the pairs that the bound leaves undecided.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, log2
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Float64, Int64
+from torch import Tensor
+
+from adiabat.errors import StoreError, several
+from adiabat.store.manifest import LONGEST, SHORTEST
+
+Similarity = Literal["cosine", "distance", "dot"]
+"""``distance`` scores by minus the Euclidean distance, so that more is closer throughout."""
+SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance", "dot")
+
+PAIR_CHUNK = 2048
+"""Pairs scored at once: bounds the memory of the gathered vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPoint:
+    """Vectors as integers times a power of two each.
+
+    Attributes:
+        units: The integers, in float64.
+        exponents: The vector is ``units * 2 ** exponents``.
+        squares: Sum of the squared units, exact.
+    """
+
+    units: Float64[np.ndarray, "n e"]
+    exponents: Int64[np.ndarray, " n"]
+    squares: Float64[np.ndarray, " n"]
+
+    @classmethod
+    def of(cls, vectors: Float[np.ndarray, "n e"]) -> "FixedPoint":
+        """Round vectors to integers.
+
+        Args:
+            vectors: Finite.
+
+        Returns:
+            The integers, of at most ``(53 - log2 E) / 2`` bits.
+        """
+        wide = vectors.astype(np.float64)
+        bits = (53 - ceil(log2(max(1, wide.shape[1])))) // 2
+        # max is the one reduction that no order of evaluation changes, so equal vectors get equal exponents.
+        exponents = np.frexp(np.abs(wide).max(axis=1, initial=0.0))[1].astype(np.int64) - bits
+        units = np.rint(np.ldexp(wide, -exponents[:, None]))
+        return cls(units, exponents, np.einsum("ne,ne->n", units, units))
+
+    def take(self, rows: Int64[np.ndarray, " p"]) -> "FixedPoint":
+        """Some of the vectors.
+
+        Args:
+            rows: Which.
+
+        Returns:
+            They alone.
+        """
+        return FixedPoint(self.units[rows], self.exponents[rows], self.squares[rows])
+
+
+def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, " p"]:
+    """Scores of query ``i`` and document ``i``.
+
+    Args:
+        query: As many as documents.
+        document: As many as queries.
+        similarity: What the score is.
+
+    Returns:
+        One score per pair.
+    """
+    products = np.einsum("pe,pe->p", query.units, document.units)
+    return _scores(products, query.squares, document.squares, query.exponents, document.exponents, similarity)
+
+
+def exact_table(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, "q n"]:
+    """Scores of every query with every document, equal to those of `exact_pairs`.
+
+    Args:
+        query: The rows of the table.
+        document: The columns of the table.
+        similarity: What the score is.
+
+    Returns:
+        The table.
+    """
+    with plain_arithmetic():
+        products = (torch.from_numpy(query.units) @ torch.from_numpy(document.units).T).numpy()
+    one, other = query.exponents[:, None], document.exponents[None]
+    return _scores(products, query.squares[:, None], document.squares[None], one, other, similarity)
+
+
+def _scores(
+    products: Float64[np.ndarray, "..."],
+    query_squares: Float64[np.ndarray, "..."],
+    document_squares: Float64[np.ndarray, "..."],
+    query_exponents: Int64[np.ndarray, "..."],
+    document_exponents: Int64[np.ndarray, "..."],
+    similarity: Similarity,
+) -> Float32[np.ndarray, "..."]:
+    """From exact sums to scores, element by element: no step here depends on a neighbour. A zero vector has cosine 0 with everything."""
+    if similarity == "cosine":
+        lengths = np.sqrt(query_squares) * np.sqrt(document_squares)
+        scores = products / np.where(lengths == 0, 1.0, lengths)
+    elif similarity == "dot":
+        scores = np.ldexp(products, query_exponents + document_exponents)
+    else:
+        squared = np.ldexp(query_squares, 2 * query_exponents) + np.ldexp(document_squares, 2 * document_exponents)
+        squared = squared - np.ldexp(products, query_exponents + document_exponents + 1)
+        scores = -np.sqrt(np.maximum(squared, 0.0))
+    # Adding zero turns -0.0 into 0.0.
+    return (scores + 0.0).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Queries of one search, in the forms that scoring needs.
+
+    Attributes:
+        vectors: As given.
+        similarity: What the score is.
+    """
+
+    vectors: Float32[np.ndarray, "q e"]
+    similarity: Similarity
+
+    @cached_property
+    def exact(self) -> FixedPoint:
+        """The integers."""
+        return FixedPoint.of(self.vectors)
+
+    @cached_property
+    def lengths(self) -> Float64[np.ndarray, " q"]:
+        """Euclidean norms."""
+        lengths: Float64[np.ndarray, " q"] = np.sqrt(np.einsum("qe,qe->q", self.vectors, self.vectors, dtype=np.float64))
+        return lengths
+
+    @cached_property
+    def operand(self) -> Float32[Tensor, "q e"]:
+        """What the float32 product multiplies the documents with: unit vectors for the cosine."""
+        if self.similarity != "cosine":
+            return torch.from_numpy(np.ascontiguousarray(self.vectors))
+        lengths = np.where(self.lengths == 0, 1.0, self.lengths)
+        return torch.from_numpy((self.vectors / lengths[:, None]).astype(np.float32))
+
+    def take(self, rows: slice) -> "Queries":
+        """Some of the queries.
+
+        Args:
+            rows: Which.
+
+        Returns:
+            They alone.
+        """
+        return Queries(self.vectors[rows], self.similarity)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive documents, in the forms that scoring needs.
+
+    Attributes:
+        start: Row of the first.
+        vectors: As stored, in float32.
+        lengths: Euclidean norms, to float32 accuracy.
+    """
+
+    start: int
+    vectors: Float32[Tensor, "b e"]
+    lengths: Float32[Tensor, " b"]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def approximate(self, queries: Queries) -> tuple[Float32[np.ndarray, "q b"], Float64[np.ndarray, " q"]]:
+        """Quick scores, and how far from the exact ones they can be.
+
+        Args:
+            queries: Against which.
+
+        Returns:
+            Scores (for ``distance`` minus its square), and per query a bound on their error.
+        """
+        width = self.vectors.shape[1]
+        # A float32 product errs by at most E 2^-24 |q| |d|; norms and the integers' rounding add as much again. Twice that, for safety.
+        relative = (2 * width + 64) * 2.0**-23
+        with plain_arithmetic():
+            scores = queries.operand @ self.vectors.T
+            if queries.similarity == "cosine":
+                return (scores / torch.where(self.lengths == 0, 1.0, self.lengths)).numpy(), np.full(len(scores), relative)
+            longest = float(self.lengths.max())
+            if queries.similarity == "dot":
+                return scores.numpy(), relative * queries.lengths * longest
+            lengths = torch.from_numpy(queries.lengths.astype(np.float32))
+            squared = scores.mul_(2).sub_(self.lengths.square()).sub_(lengths.square()[:, None])
+            return squared.numpy(), relative * (queries.lengths + longest) ** 2
+
+    def exact(self, queries: Queries, query: Int64[np.ndarray, " p"], place: Int64[np.ndarray, " p"]) -> Float32[np.ndarray, " p"]:
+        """Exact scores of chosen pairs.
+
+        Args:
+            queries: Against which.
+            query: Which query, per pair.
+            place: Which document of the block, per pair.
+
+        Returns:
+            One score per pair.
+        """
+        places, column = np.unique(place, return_inverse=True)
+        document = FixedPoint.of(self.vectors.numpy()[places])
+        asked, row = np.unique(query, return_inverse=True)
+        if len(asked) * len(places) < 8 * len(query):
+            return exact_table(queries.exact.take(asked), document, queries.similarity)[row, column]
+        scores = np.empty(len(query), dtype=np.float32)
+        for start in range(0, len(query), PAIR_CHUNK):
+            part = slice(start, start + PAIR_CHUNK)
+            scores[part] = exact_pairs(queries.exact.take(query[part]), document.take(column[part]), queries.similarity)
+        return scores
+
+
+def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: Similarity) -> Queries:
+    """Check queries before they meet a store.
+
+    Args:
+        vectors: One row per query.
+        width: Of the store.
+        similarity: What the score is.
+
+    Returns:
+        The queries.
+
+    Raises:
+        StoreError: If they are of another width, hold NaN or infinity, are absurdly long or short, or `similarity` is unknown.
+    """
+    if similarity not in SIMILARITIES:
+        raise StoreError(f"similarity must be cosine, distance or dot, got {similarity}")
+    if vectors.ndim != 2 or vectors.shape[1] != width:
+        raise StoreError(f"queries must be rows of width {width}, as the store's vectors, got shape {vectors.shape}")
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(broken):
+        raise StoreError(f"queries must be finite, got NaN or infinity in {several(f'row {row}' for row in broken)}")
+    queries = Queries(vectors.astype(np.float32, copy=False), similarity)
+    extreme = np.flatnonzero((queries.lengths != 0) & ~((queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST)))
+    if len(extreme):
+        raise StoreError(
+            f"queries must be of length {SHORTEST:g} to {LONGEST:g}, got another in {several(f'row {row}' for row in extreme)}"
+        )
+    return queries
+
+
+@contextmanager
+def plain_arithmetic() -> Iterator[None]:
+    """Float32 products in float32: without autocast, and whatever precision the process chose for its training.
+
+    Yields:
+        Nothing.
+    """
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast("cpu", enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

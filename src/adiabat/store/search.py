@@ -1,0 +1,279 @@
+"""Exact search over a whole store, streamed in blocks: the nearest documents, how many score as high, and the scores of given rows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Float64, Int64, Integer
+
+from adiabat.errors import StoreError
+from adiabat.store.embeddings import Store
+from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, Similarity, checked_queries, exact_pairs
+
+BLOCK_ROWS = 4096
+TILE_SCORES = 1 << 20
+"""Scores held at once, per block and tile of queries: bounds the memory whatever the number of queries."""
+WAITING_PAIRS = 64
+
+SearchProgress = Callable[[int, int], None]
+"""Called with (rows searched, rows in all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """The nearest documents of each query, best first.
+
+    Attributes:
+        rows: Of the store; -1 where exclusions left fewer than asked for. Of equal scores the lower row comes first.
+        scores: More is closer; minus infinity beside a row of -1.
+    """
+
+    rows: Int64[np.ndarray, "q k"]
+    scores: Float32[np.ndarray, "q k"]
+
+
+def search(
+    store: Store,
+    queries: Float[np.ndarray, "q e"],
+    k: int,
+    *,
+    similarity: Similarity = "cosine",
+    block_rows: int = BLOCK_ROWS,
+    excluded: Sequence[Integer[np.ndarray, " x"]] | None = None,
+    on_progress: SearchProgress | None = None,
+) -> Hits:
+    """Find the nearest documents of each query among all of the store.
+
+    The result is exact (`adiabat.store.scoring` says in which sense) and the same for any `block_rows` and any company of other queries.
+
+    Args:
+        store: The documents.
+        queries: One row per query; for ``cosine`` of any length but, to be meaningful, not zero.
+        k: How many, > 0; a store of fewer documents gives fewer columns.
+        similarity: ``cosine``, ``distance`` (minus the Euclidean distance) or ``dot``.
+        block_rows: Documents read at once, > 0.
+        excluded: Per query, rows never returned; None for no exclusions.
+        on_progress: Called after each block.
+
+    Returns:
+        Rows and scores.
+
+    Raises:
+        StoreError: If queries do not fit the store or a setting is out of range.
+    """
+    checked = checked_queries(queries, store.width, similarity)
+    if k < 1:
+        raise StoreError(f"k must be at least 1, got {k}")
+    exclusions = _Exclusions.of(excluded, len(queries))
+    tiles = [_Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile)) for tile in _tiles(len(queries), block_rows)]
+    for block in _blocks(store, block_rows, on_progress):
+        for tile in tiles:
+            tile.see(block)
+    hits = [tile.hits() for tile in tiles]
+    return Hits(np.concatenate([one.rows for one in hits]), np.concatenate([one.scores for one in hits]))
+
+
+def count_at_least(
+    store: Store,
+    queries: Float[np.ndarray, "q e"],
+    thresholds: Float[np.ndarray, "q p"],
+    *,
+    similarity: Similarity = "cosine",
+    block_rows: int = BLOCK_ROWS,
+    on_progress: SearchProgress | None = None,
+) -> Int64[np.ndarray, "q p"]:
+    """Count, for each query and threshold, the documents of the store that score at least as high.
+
+    With the scores of a query's positives (`score_rows`) as thresholds this gives the errors of PND over the full store: a count holds the
+    positive itself, every document that ties with it, and every other positive that scores as high; the caller subtracts positives.
+
+    Args:
+        store: The documents.
+        queries: One row per query.
+        thresholds: Scores; plus infinity for "none", where queries have unequally many.
+        similarity: ``cosine``, ``distance`` or ``dot``, as for the thresholds.
+        block_rows: Documents read at once, > 0.
+        on_progress: Called after each block.
+
+    Returns:
+        Counts, ties included.
+
+    Raises:
+        StoreError: If queries do not fit the store, or thresholds hold NaN.
+    """
+    checked = checked_queries(queries, store.width, similarity)
+    if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
+        raise StoreError(f"thresholds must be one row per query without NaN, got shape {thresholds.shape} for {len(queries)} queries")
+    counts = np.zeros(thresholds.shape, dtype=np.int64)
+    tiles = [(tile, checked.take(tile)) for tile in _tiles(len(queries), block_rows)]
+    for block in _blocks(store, block_rows, on_progress):
+        for tile, part in tiles:
+            counts[tile] += _count_block(block, part, thresholds[tile])
+    return counts
+
+
+def score_rows(
+    store: Store, queries: Float[np.ndarray, "q e"], rows: Integer[np.ndarray, "q r"], *, similarity: Similarity = "cosine"
+) -> Float32[np.ndarray, "q r"]:
+    """Scores of given documents, bit for bit those that `search` and `count_at_least` use.
+
+    Args:
+        store: The documents.
+        queries: One row per query.
+        rows: Documents to score with each query; -1 for "none".
+        similarity: ``cosine``, ``distance`` or ``dot``.
+
+    Returns:
+        Scores; minus infinity at a row of -1.
+
+    Raises:
+        StoreError: If queries or rows do not fit the store.
+    """
+    checked = checked_queries(queries, store.width, similarity)
+    if rows.ndim != 2 or len(rows) != len(queries):
+        raise StoreError(f"rows must be one list per query, got shape {rows.shape} for {len(queries)} queries")
+    scores = np.full(rows.shape, -np.inf, dtype=np.float32)
+    query, column = np.nonzero(rows != -1)
+    for start in range(0, len(query), PAIR_CHUNK):
+        part = (query[start : start + PAIR_CHUNK], column[start : start + PAIR_CHUNK])
+        scores[part] = exact_pairs(checked.exact.take(part[0]), FixedPoint.of(store.gather(rows[part])), similarity)
+    return scores
+
+
+def _tiles(queries: int, block_rows: int) -> list[slice]:
+    size = max(1, TILE_SCORES // block_rows)
+    return [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)]
+
+
+def _blocks(store: Store, block_rows: int, on_progress: SearchProgress | None) -> Iterator[Block]:
+    """The store, block by block, in one pair of buffers."""
+    if block_rows < 1:
+        raise StoreError(f"block_rows must be at least 1, got {block_rows}")
+    buffer = np.empty((min(block_rows, store.count), store.width), dtype=store.dtype)
+    stored, wide = torch.from_numpy(buffer), torch.empty(buffer.shape, dtype=torch.float32)
+    for start in range(0, store.count, block_rows):
+        rows = store.read_into(start, buffer)
+        vectors = wide[:rows].copy_(stored[:rows])
+        yield Block(start, vectors, torch.linalg.vector_norm(vectors, dim=1))
+        if on_progress:
+            on_progress(start + rows, store.count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exclusions:
+    """Pairs that must not be returned, by row."""
+
+    rows: Int64[np.ndarray, " x"]
+    queries: Int64[np.ndarray, " x"]
+
+    @classmethod
+    def of(cls, excluded: Sequence[Integer[np.ndarray, " x"]] | None, queries: int) -> "_Exclusions":
+        if excluded is None:
+            return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        if len(excluded) != queries:
+            raise StoreError(f"excluded must hold one list of rows per query, got {len(excluded)} lists for {queries} queries")
+        rows = np.concatenate([np.empty(0, dtype=np.int64), *(np.asarray(one, dtype=np.int64) for one in excluded)])
+        owners = np.repeat(np.arange(queries), [len(one) for one in excluded])
+        order = np.argsort(rows, kind="stable")
+        return cls(rows[order], owners[order])
+
+    def take(self, queries: slice) -> "_Exclusions":
+        inside = (self.queries >= queries.start) & (self.queries < queries.stop)
+        return _Exclusions(self.rows[inside], self.queries[inside] - queries.start)
+
+    def within(self, block: Block) -> tuple[Int64[np.ndarray, " x"], Int64[np.ndarray, " x"]]:
+        """(query, place in the block) of the pairs that fall into a block."""
+        first, last = np.searchsorted(self.rows, [block.start, block.start + len(block)])
+        return self.queries[first:last], self.rows[first:last] - block.start
+
+
+@dataclass
+class _Nearest:
+    """The best documents so far of some queries. New pairs wait until there are enough to be worth sorting in."""
+
+    queries: Queries
+    k: int
+    exclusions: _Exclusions
+    found: list[tuple[Int64[np.ndarray, " p"], Int64[np.ndarray, " p"], Float32[np.ndarray, " p"]]] = field(default_factory=list)
+    waiting: int = 0
+
+    def __post_init__(self) -> None:
+        shape = (len(self.queries.vectors), self.k)
+        self.best = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
+
+    def see(self, block: Block) -> None:
+        """Take in what a block has to offer."""
+        approximate, error = block.approximate(self.queries)
+        barred = self.exclusions.within(block)
+        approximate[barred] = -np.inf
+        hopeful = self._hopeful(approximate, error)
+        hopeful[barred] = False
+        query, place = np.nonzero(hopeful)
+        if not len(query):
+            return
+        self.found.append((query, place + block.start, block.exact(self.queries, query, place)))
+        self.waiting += len(query)
+        if self.waiting >= max(WAITING_PAIRS, self.best.rows.size):
+            self._sort_in()
+
+    def _hopeful(self, approximate: Float32[np.ndarray, "q b"], error: Float64[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
+        """Pairs that can be among the k best: all but those surely below the k-th so far, or below the k-th of the block itself."""
+        # Rounding the floor to float32 is far within the bound on the error; comparing in float64 would widen every score.
+        floor = (_domain(self.best.scores[:, -1], self.queries.similarity) - error).astype(np.float32)
+        hopeful: Bool[np.ndarray, "q b"] = approximate >= floor[:, None]
+        crowded = np.flatnonzero(np.count_nonzero(hopeful, axis=1) > 2 * self.k)
+        if len(crowded):
+            kth = torch.topk(torch.from_numpy(approximate[crowded]), self.k, dim=1).values[:, -1].numpy()
+            floor[crowded] = np.maximum(floor[crowded], (kth - 2 * error[crowded]).astype(np.float32))
+            hopeful[crowded] = approximate[crowded] >= floor[crowded, None]
+        return hopeful
+
+    def _sort_in(self) -> None:
+        kept_query, kept_column = np.nonzero(self.best.rows >= 0)
+        kept = (kept_query, self.best.rows[kept_query, kept_column], self.best.scores[kept_query, kept_column])
+        query, rows, scores = (np.concatenate(parts) for parts in zip(kept, *self.found, strict=True))
+        order = np.lexsort((rows, -scores, query))
+        query, rows, scores = query[order], rows[order], scores[order]
+        rank = np.arange(len(query)) - np.searchsorted(query, query)
+        best = rank < self.k
+        self.best.rows[query[best], rank[best]] = rows[best]
+        self.best.scores[query[best], rank[best]] = scores[best]
+        self.found, self.waiting = [], 0
+
+    def hits(self) -> Hits:
+        """The result."""
+        if self.waiting:
+            self._sort_in()
+        return self.best
+
+
+def _domain(scores: Float32[np.ndarray, "..."], similarity: Similarity) -> Float64[np.ndarray, "..."]:
+    """Scores as `Block.approximate` gives them: minus the square, for a distance; no distance is above zero."""
+    wide = scores.astype(np.float64)
+    if similarity == "distance":
+        wide = np.where(wide > 0, np.inf, -np.square(wide))
+    return wide
+
+
+def _count_block(block: Block, queries: Queries, thresholds: Float[np.ndarray, "q p"]) -> Int64[np.ndarray, "q p"]:
+    """Count by the quick score where it is surely above or below, by the exact one in between."""
+    approximate, error = block.approximate(queries)
+    levels = _domain(thresholds, queries.similarity)
+    with np.errstate(over="ignore"):
+        low, high = (levels - error[:, None]).astype(np.float32), (levels + error[:, None]).astype(np.float32)
+    counts = np.zeros(thresholds.shape, dtype=np.int64)
+    undecided = np.zeros(approximate.shape, dtype=bool)
+    for column in np.flatnonzero((thresholds < np.inf).any(axis=0)):
+        surely = approximate >= high[:, column, None]
+        counts[:, column] = np.count_nonzero(surely, axis=1)
+        undecided |= surely ^ (approximate >= low[:, column, None])
+    query, place = np.nonzero(undecided)
+    if not len(query):
+        return counts
+    scores, quick = block.exact(queries, query, place), approximate[query, place]
+    for level in range(thresholds.shape[1]):
+        close = (quick >= low[query, level]) & (quick < high[query, level])
+        reached = close & (scores >= thresholds[query, level])
+        counts[:, level] += np.bincount(query[reached], minlength=len(counts))
+    return counts

@@ -1,0 +1,256 @@
+"""Where imported vectors come from: numpy, Parquet and faiss files, read a block at a time."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import Float
+
+from adiabat.errors import MissingDependencyError, StoreError, several
+
+ID_NAMES = ("doc_id", "_id", "id")
+VECTOR_NAMES = ("vector", "embedding", "embeddings", "vec")
+SUFFIXES = ".npy, .parquet, .faiss or .index"
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSource:
+    """Vectors of a file.
+
+    Attributes:
+        width: Numbers per vector.
+        blocks: (own ids or None, vectors) of consecutive rows; read once.
+    """
+
+    width: int
+    blocks: Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]
+
+
+def open_vectors(path: Path, *, block_rows: int) -> VectorSource:
+    """Open a file of vectors by its suffix.
+
+    Args:
+        path: ``.npy`` (a two-dimensional float array), ``.parquet`` (a column of ids, a column of vectors), ``.faiss`` or ``.index``.
+        block_rows: Rows read at once.
+
+    Returns:
+        The vectors.
+
+    Raises:
+        StoreError: If the file is missing, damaged or of another kind.
+        MissingDependencyError: If it takes faiss, which is not installed.
+    """
+    readers = {".npy": _open_numpy, ".parquet": _open_parquet, ".faiss": _open_faiss, ".index": _open_faiss}
+    if not path.exists():
+        raise StoreError(f"{path}: vectors must be a file, there is none")
+    if path.suffix not in readers:
+        raise StoreError(f"{path}: vectors must end in {SUFFIXES}, got {path.suffix or 'no suffix'}")
+    return readers[path.suffix](path, block_rows)
+
+
+def _open_numpy(path: Path, block_rows: int) -> VectorSource:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise StoreError(f"{path}: must be a whole npy file, got: {error}") from error
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
+        shape = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
+        raise StoreError(f"{path}: vectors must be a float array of two dimensions, got {shape}")
+
+    def blocks() -> Iterator[tuple[None, Float[np.ndarray, "b e"]]]:
+        for start in range(0, len(array), block_rows):
+            # Mapped anew for each block: pages of the old map would stay counted as this process's memory.
+            part = np.load(path, mmap_mode="r", allow_pickle=False)[start : start + block_rows]
+            yield None, np.array(part)
+
+    return VectorSource(array.shape[1], blocks())
+
+
+def _open_parquet(path: Path, block_rows: int) -> VectorSource:
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StoreError(f"{path}: must be a whole Parquet file, got: {error}") from error
+    names = file.schema_arrow.names
+    id_name, vector_name = (next((name for name in wanted if name in names), None) for wanted in (ID_NAMES, VECTOR_NAMES))
+    if vector_name is None:
+        raise StoreError(f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got {', '.join(names)}")
+    first = next(file.iter_batches(batch_size=1, columns=[vector_name]), None)
+    if first is None:
+        raise StoreError(f"{path}: must hold at least one vector, got none")
+    width = _list_array(path, first.column(0), 0, None).shape[1]
+
+    def blocks() -> Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]:
+        start = 0
+        for batch in file.iter_batches(batch_size=block_rows, columns=[vector_name] + ([id_name] if id_name else [])):
+            ids = None if id_name is None else _plain_ids(path, batch.column(id_name).to_pylist())
+            yield ids, _list_array(path, batch.column(vector_name), start, width)
+            start += len(batch)
+
+    return VectorSource(width, blocks())
+
+
+def _list_array(path: Path, column: Any, start: int, width: int | None) -> Float[np.ndarray, "b e"]:
+    """A column of lists as an array; every list must be there, whole and of one length."""
+    kind = column.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not is_list or not pa.types.is_floating(kind.value_type):
+        raise StoreError(f"{path}: vectors must be lists of floats, got a column of {kind}")
+    lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
+    width = int(lengths[0]) if width is None else width
+    odd = np.flatnonzero(lengths != width)
+    if len(odd) or width < 1:
+        faults = [f"row {start + row} {'is null' if lengths[row] < 0 else f'has {lengths[row]} numbers'}" for row in odd]
+        raise StoreError(f"{path}: vectors must all have {width} numbers, got {several(faults or ['none'])}")
+    flat = column.flatten()
+    # A null within a list becomes NaN, which the import reports with the document's id.
+    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(-1, width)
+
+
+def _open_faiss(path: Path, block_rows: int) -> VectorSource:
+    faiss = import_faiss("reading a faiss index")
+    try:
+        index = faiss.read_index(str(path))
+    except RuntimeError as error:
+        raise StoreError(f"{path}: must be a faiss index, got: {str(error).splitlines()[0]}") from error
+    labels, inner = _faiss_labels(faiss, index)
+
+    def blocks() -> Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]:
+        for start in range(0, index.ntotal, block_rows):
+            rows = min(block_rows, index.ntotal - start)
+            ids = None if labels is None else [str(label) for label in labels[start : start + rows]]
+            try:
+                keys = np.arange(start, start + rows) if inner is not index or labels is None else labels[start : start + rows]
+                yield ids, inner.reconstruct_batch(keys)
+            except RuntimeError as error:
+                raise StoreError(
+                    f"{path}: {type(inner).__name__} must be able to give its vectors back, it cannot; import the original vectors"
+                ) from error
+
+    return VectorSource(index.d, blocks())
+
+
+def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
+    """The index's own ids, where it has some, and the index that reconstructs."""
+    if isinstance(index, faiss.IndexIDMap):
+        inner = faiss.downcast_index(index.index)
+        if isinstance(inner, faiss.IndexIVF):
+            inner.set_direct_map_type(faiss.DirectMap.Hashtable)
+        return faiss.vector_to_array(index.id_map), inner
+    if isinstance(index, faiss.IndexIVF):
+        # Inverted lists hold ids given at will: a hash table finds each, whatever it is.
+        index.set_direct_map_type(faiss.DirectMap.Hashtable)
+        lists = index.invlists
+        parts = [
+            faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)).copy()
+            for number in range(lists.nlist)
+            if lists.list_size(number)
+        ]
+        labels = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+        return labels, index
+    return None, index
+
+
+def import_faiss(purpose: str) -> Any:
+    """Import faiss.
+
+    Args:
+        purpose: What needs it, for the message.
+
+    Returns:
+        The module.
+
+    Raises:
+        MissingDependencyError: If it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependencyError("faiss-cpu", extra="faiss", purpose=purpose) from error
+    return faiss
+
+
+def read_ids(path: Path) -> Iterator[str]:
+    """Read document ids from a file.
+
+    Args:
+        path: ``.json`` (a list), ``.npy``, ``.arrow`` or ``.parquet`` (a column named doc_id, _id or id), or text, one id per line.
+
+    Returns:
+        The ids in order.
+
+    Raises:
+        StoreError: If the file is missing or damaged.
+    """
+    if not path.exists():
+        raise StoreError(f"{path}: ids must be a file, there is none")
+    if path.suffix in (".arrow", ".parquet"):
+        return _column_ids(path)
+    try:
+        if path.suffix == ".json":
+            return iter(_json_ids(path))
+        if path.suffix == ".npy":
+            return iter(_plain_ids(path, np.load(path, allow_pickle=False).ravel().tolist()))
+    except StoreError:
+        raise
+    except (ValueError, OSError, EOFError) as error:
+        raise StoreError(f"{path}: ids must be a whole {path.suffix} file, got: {error}") from error
+    return _text_ids(path)
+
+
+def _json_ids(path: Path) -> list[str]:
+    ids = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(ids, list):
+        raise StoreError(f"{path}: ids must be a JSON list, got {type(ids).__name__}")
+    return _plain_ids(path, ids)
+
+
+def _text_ids(path: Path) -> Iterator[str]:
+    # Only line feeds end a line: an id may hold any other character that Unicode counts as a break.
+    with path.open(encoding="utf-8", newline="\n") as file:
+        try:
+            for line in file:
+                yield line.removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise StoreError(f"{path}: ids must be UTF-8 text, got: {error}") from error
+
+
+def _column_ids(path: Path) -> Iterator[str]:
+    try:
+        reader = pq.ParquetFile(path) if path.suffix == ".parquet" else pa.ipc.open_file(pa.OSFile(str(path)))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StoreError(f"{path}: ids must be a whole {path.suffix} file, got: {error}") from error
+    names = (reader.schema_arrow if path.suffix == ".parquet" else reader.schema).names
+    name = next((name for name in ID_NAMES if name in names), None)
+    if name is None:
+        raise StoreError(f"{path}: must have a column named {' or '.join(ID_NAMES)}, got {', '.join(names)}")
+    batches = reader.iter_batches() if path.suffix == ".parquet" else map(reader.get_batch, range(reader.num_record_batches))
+    return (doc_id for batch in batches for doc_id in _plain_ids(path, batch.column(name).to_pylist()))
+
+
+def _plain_ids(path: Path, ids: Iterable[object]) -> list[str]:
+    """Ids as text: strings and whole numbers are ids, anything else is a mistake."""
+    kept = list(ids)
+    odd = [f"entry {place} is {value!r}" for place, value in enumerate(kept) if not isinstance(value, str | int) or isinstance(value, bool)]
+    if odd:
+        raise StoreError(f"{path}: ids must be strings or whole numbers, got {several(odd)}")
+    return [str(value) for value in kept]
+
+
+def next_ids(ids: Iterator[str], count: int) -> list[str]:
+    """Take the next ids.
+
+    Args:
+        ids: The rest of them.
+        count: How many are wanted.
+
+    Returns:
+        As many, or fewer at the end.
+    """
+    return list(islice(ids, count))

@@ -1,0 +1,230 @@
+"""Adding documents to a store, and that no moment of a crash loses or doubles any."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.data.records import Document
+from adiabat.errors import StoreError
+from adiabat.store import append as append_module
+from adiabat.store.append import AppendResult, Existing, append_documents, finish_append
+from adiabat.store.build import build_store
+from adiabat.store.embeddings import Store
+from adiabat.store.manifest import HEADER_BYTES
+from tests.fake_encoder import FakeEncoder
+
+OLD = [Document(f"d{number}", f"text {number}") for number in range(7)]
+NEW = [Document(f"n{number}", f"new {number}") for number in range(10)]
+
+
+def build(out: Path, documents: list[Document] = OLD, *, keep_texts: bool = True) -> Store:
+    return build_store(
+        FakeEncoder(), lambda: iter(documents), out, keep_texts=keep_texts, chunk_size=4, source="old", encoder_name="f"
+    ).store
+
+
+def append(
+    path: Path, documents: list[Document] = NEW, *, existing: Existing = "refuse", encoder: FakeEncoder | None = None
+) -> AppendResult:
+    return append_documents(encoder or FakeEncoder(), lambda: iter(documents), path, existing=existing, chunk_size=4, source="new")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != "manifest.json"}
+
+
+def test_an_appended_store_is_the_one_built_at_once(tmp_path: Path) -> None:
+    build(tmp_path / "s")
+    done = append(tmp_path / "s")
+    together = build(tmp_path / "together", OLD + NEW)
+    assert (done.appended, done.skipped, done.completed) == (10, 0, False)
+    assert content(done.store.path) == content(together.path)
+    assert done.store.manifest.sha256 == together.manifest.sha256
+    assert done.store.manifest.corpus == together.manifest.corpus
+    assert done.store.manifest.source == "old + new"
+    assert done.store.rows(["d0", "n0", "n9"]).tolist() == [0, 7, 16]
+    assert np.load(tmp_path / "s" / "vectors.npy", mmap_mode="r").shape == (17, 8)
+    assert not (tmp_path / "s" / "appending").exists()
+
+
+def test_a_second_append_works_like_the_first(tmp_path: Path) -> None:
+    build(tmp_path / "s")
+    append(tmp_path / "s", NEW[:3])
+    done = append(tmp_path / "s", NEW[3:])
+    assert content(done.store.path) == content(build(tmp_path / "together", OLD + NEW).path)
+
+
+def test_a_store_without_texts_can_grow(tmp_path: Path) -> None:
+    build(tmp_path / "s", keep_texts=False)
+    store = append(tmp_path / "s").store
+    assert not store.has_texts
+    assert store.manifest.corpus is None
+    assert store.doc_ids([6, 7]) == ["d6", "n0"]
+    store.verify()
+
+
+def test_ids_already_there_are_refused_by_name_or_skipped(tmp_path: Path) -> None:
+    before = content(build(tmp_path / "s").path)
+    mixed = [NEW[0], OLD[2], NEW[1], OLD[5]]
+    with pytest.raises(StoreError, match=r'it holds 2 faults: "d2"; "d5"; remove them, or set existing="skip"'):
+        append(tmp_path / "s", mixed)
+    assert content(tmp_path / "s") == before
+    assert Store.open(tmp_path / "s").count == 7
+    done = append(tmp_path / "s", mixed, existing="skip")
+    assert (done.appended, done.skipped) == (2, 2)
+    assert done.store.doc_ids(range(7, 9)) == ["n0", "n1"]
+
+
+def test_nothing_new_changes_nothing(tmp_path: Path) -> None:
+    before = content(build(tmp_path / "s").path)
+    done = append(tmp_path / "s", OLD, existing="skip")
+    assert (done.appended, done.skipped) == (0, 7)
+    assert content(tmp_path / "s") == before
+    assert not (tmp_path / "s" / "appending").exists()
+
+
+def test_new_documents_that_repeat_an_id_are_refused(tmp_path: Path) -> None:
+    build(tmp_path / "s")
+    with pytest.raises(StoreError, match='"n1" 2 times'):
+        append(tmp_path / "s", [*NEW, NEW[1]])
+    assert Store.open(tmp_path / "s").count == 7
+    assert append(tmp_path / "s").appended == 10
+
+
+def test_another_encoder_is_refused(tmp_path: Path) -> None:
+    build(tmp_path / "s")
+    with pytest.raises(StoreError, match='prompt "" in the store, "passage: " in the encoder'):
+        append(tmp_path / "s", encoder=FakeEncoder(prompt="passage: "))
+
+
+def test_a_damaged_store_is_not_appended_to(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path / "vectors.npy"
+    damaged = bytearray(path.read_bytes())
+    damaged[HEADER_BYTES] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(StoreError, match="is damaged"):
+        append(tmp_path / "s")
+
+
+def test_an_append_cut_while_encoding_leaves_the_store_usable_and_goes_on(tmp_path: Path) -> None:
+    build(tmp_path / "s")
+
+    class Cut(FakeEncoder):
+        def encode(self, texts: Any, *, side: Any) -> Any:
+            if len(self.calls) == 2:
+                raise KeyboardInterrupt
+            return super().encode(texts, side=side)
+
+    with pytest.raises(KeyboardInterrupt):
+        append(tmp_path / "s", encoder=Cut())
+    assert Store.open(tmp_path / "s").count == 7
+    encoder = FakeEncoder()
+    done = append(tmp_path / "s", encoder=encoder)
+    assert encoder.calls == [2]
+    assert content(done.store.path) == content(build(tmp_path / "together", OLD + NEW).path)
+
+
+def test_other_documents_than_the_cut_short_append_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(tmp_path / "s")
+    monkeypatch.setattr(append_module, "_merge", _raising)
+    with pytest.raises(_CutError):
+        append(tmp_path / "s")
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="begun with another corpus than new; remove it"):
+        append(tmp_path / "s", NEW[:4])
+
+
+class _CutError(Exception):
+    """Stands for a crash."""
+
+
+def _raising(*unused: object) -> None:
+    raise _CutError
+
+
+def _count_steps(folder: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> bool:
+    """Run an append that crashes before its step of that number; whether it came so far.
+
+    Steps are all the calls by which a merge and a commit change what is on disk.
+    """
+    steps = 0
+
+    def stepping(function: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **named: Any) -> Any:
+            nonlocal steps
+            if steps == stop_at:
+                raise _CutError
+            steps += 1
+            return function(*arguments, **named)
+
+        return step
+
+    # Replacing within a context: the test that follows runs with the true functions.
+    with monkeypatch.context() as patch:
+        for name in ("_merge", "_extend_vectors", "_move", "write_json", "sync_folder"):
+            patch.setattr(append_module, name, stepping(getattr(append_module, name)))
+        patch.setattr(append_module.shutil, "rmtree", stepping(shutil.rmtree))
+        patch.setattr(append_module.IdIndex, "write", staticmethod(stepping(append_module.IdIndex.write)))
+        patch.setattr(append_module.VectorFile, "append", stepping(append_module.VectorFile.append))
+        patch.setattr(append_module.VectorFile, "commit", stepping(append_module.VectorFile.commit))
+        patch.setattr(Path, "unlink", stepping(Path.unlink))
+        patch.setattr(Path, "replace", stepping(Path.replace))
+        try:
+            append(folder)
+        except _CutError:
+            return True
+    return False
+
+
+def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = build(tmp_path / "original").path
+    wanted = content(build(tmp_path / "together", OLD + NEW).path)
+    halves = 0
+    for step in range(200):
+        folder = tmp_path / f"s{step}"
+        shutil.copytree(original, folder)
+        if not _count_steps(folder, monkeypatch, step):
+            break
+        if (folder / "appending" / "commit.json").exists():
+            halves += 1
+            with pytest.raises(StoreError, match="append is half done; append to it again, or call finish_append"):
+                Store.open(folder)
+            assert finish_append(folder)
+            assert not finish_append(folder)
+        elif Store.open(folder).count == 7:
+            assert content(folder) == content(original)
+            append(folder)
+        # Leftovers of a crash after the commit do not stand in the way of the next append.
+        assert content(folder) == wanted
+        assert append(folder, [Document("later", "later")]).store.count == 18
+        shutil.rmtree(folder)
+    assert halves >= 8
+    assert 20 < step < 199
+
+
+def test_append_completes_what_was_cut_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(tmp_path / "s")
+    with monkeypatch.context() as patch:
+        patch.setattr(append_module, "_extend_vectors", _raising)
+        with pytest.raises(_CutError):
+            append(tmp_path / "s")
+    done = append(tmp_path / "s", [Document("later", "later")])
+    assert done.completed
+    assert done.store.count == 18
+
+
+def test_a_torn_write_into_the_vectors_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(tmp_path / "s")
+    with monkeypatch.context() as patch:
+        patch.setattr(append_module, "_move", _raising)
+        with pytest.raises(_CutError):
+            append(tmp_path / "s")
+    os.truncate(tmp_path / "s" / "vectors.npy", HEADER_BYTES + 7 * 16 + 5)
+    assert finish_append(tmp_path / "s")
+    Store.open(tmp_path / "s").verify()
+    assert content(tmp_path / "s") == content(build(tmp_path / "together", OLD + NEW).path)

@@ -1,0 +1,224 @@
+"""Opening and reading a store."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adiabat.data.records import Document
+from adiabat.errors import StoreError
+from adiabat.store.build import build_store
+from adiabat.store.embeddings import Store
+from adiabat.store.manifest import HEADER_BYTES, Manifest
+from tests.fake_encoder import FakeEncoder
+
+DOCUMENTS = [Document(doc_id, f"text of {doc_id}") for doc_id in ("a", "ב", "ج", "d e", "é", "🧭", "g")]
+
+
+@pytest.fixture(params=["float16", "float32"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return build_store(
+        FakeEncoder(), lambda: iter(DOCUMENTS), tmp_path / "stored", dtype=request.param, source="seven", encoder_name="fake"
+    ).store
+
+
+def expected(store: Store) -> np.ndarray:
+    return FakeEncoder().encode([document.text for document in DOCUMENTS], side="document").astype(store.dtype)
+
+
+def test_properties_tell_what_is_stored(store: Store) -> None:
+    assert (store.count, len(store), store.width, store.has_texts) == (7, 7, 8, True)
+    assert store.fingerprint == FakeEncoder().fingerprint("document")
+    assert store.manifest.source == "seven"
+    assert store.manifest.encoder == "fake"
+
+
+def test_documents_are_found_by_id(store: Store) -> None:
+    rows = store.rows(["g", "ב", "unknown", "a"])
+    assert rows.tolist() == [6, 1, -1, 0]
+    assert store.doc_ids([6, 1]) == ["g", "ב"]
+    assert store.texts(np.array([2, 2])) == ["text of ج"] * 2
+
+
+def test_gather_gives_the_vectors_in_the_order_asked(store: Store) -> None:
+    rows = [3, 0, 6, 3]
+    gathered = store.gather(rows)
+    assert gathered.dtype == np.float32
+    assert np.array_equal(gathered, expected(store)[rows].astype(np.float32))
+    assert store.gather([]).shape == (0, 8)
+
+
+@pytest.mark.parametrize("block_rows", [1, 2, 3, 7, 100])
+def test_blocks_together_are_the_store(store: Store, block_rows: int) -> None:
+    parts = list(store.blocks(block_rows))
+    assert [start for start, _ in parts] == list(range(0, 7, block_rows))
+    assert np.array_equal(np.concatenate([block for _, block in parts]), expected(store))
+
+
+def test_blocks_of_no_rows_are_refused(store: Store) -> None:
+    with pytest.raises(StoreError, match="block_rows must be at least 1, got 0"):
+        next(store.blocks(0))
+
+
+def test_the_memory_map_and_numpy_see_the_same_vectors(store: Store) -> None:
+    assert np.array_equal(store.vectors, expected(store))
+    assert np.array_equal(np.load(store.path / "vectors.npy", mmap_mode="r"), expected(store))
+    with pytest.raises(ValueError, match="read-only"):
+        store.vectors[0, 0] = 1
+
+
+@pytest.mark.parametrize("row", [-1, 7])
+def test_rows_outside_are_refused(store: Store, row: int) -> None:
+    for read in (store.gather, store.doc_ids, store.texts):
+        with pytest.raises(StoreError, match=rf"rows must lie in 0\.\.6, got {row}"):
+            read([0, row])
+
+
+def test_read_into_refuses_a_buffer_of_another_kind(store: Store) -> None:
+    for buffer in (np.empty((2, 8), dtype=np.float64), np.empty((2, 7), dtype=store.dtype), np.empty((4, 8), dtype=store.dtype)[::2]):
+        with pytest.raises(StoreError, match="buffer must be contiguous"):
+            store.read_into(0, buffer)
+
+
+def test_verify_finds_one_changed_bit(store: Store) -> None:
+    store.verify()
+    path = store.path / "vectors.npy"
+    content = bytearray(path.read_bytes())
+    content[HEADER_BYTES + 5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="it is damaged"):
+        Store.open(store.path).verify()
+
+
+def test_a_truncated_vector_file_is_refused_at_opening(store: Store) -> None:
+    path = store.path / "vectors.npy"
+    whole = path.stat().st_size
+    os.truncate(path, whole - 3)
+    with pytest.raises(StoreError, match=rf"vectors.npy must have {whole} bytes, got {whole - 3}"):
+        Store.open(store.path)
+
+
+def test_a_vector_file_cut_while_open_is_an_error_not_garbage(store: Store) -> None:
+    os.truncate(store.path / "vectors.npy", HEADER_BYTES + 20)
+    with pytest.raises(StoreError, match="became shorter"):
+        store.gather([6])
+    with pytest.raises(StoreError, match="became shorter"):
+        list(store.blocks(3))
+
+
+@pytest.mark.parametrize("name", ["ids.arrow", "texts.arrow", "id_index.npy", "vectors.npy"])
+def test_a_missing_file_is_named(store: Store, name: str) -> None:
+    (store.path / name).unlink()
+    with pytest.raises(StoreError, match=name):
+        Store.open(store.path)
+
+
+def test_ids_of_another_count_are_refused(store: Store, tmp_path: Path) -> None:
+    other = build_store(FakeEncoder(), lambda: iter(DOCUMENTS[:3]), tmp_path / "other", source="x", encoder_name="x").store
+    (other.path / "ids.arrow").replace(store.path / "ids.arrow")
+    with pytest.raises(StoreError, match="must hold 7 rows, got 3"):
+        Store.open(store.path)
+
+
+def test_a_missing_store_is_an_error_that_says_how_to_build_it(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"there is no such directory; build it with: adiabat embed MODEL CORPUS --out"):
+        Store.open(tmp_path / "nowhere")
+    with pytest.raises(StoreError, match=r"holds no manifest\.json"):
+        Store.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "format version must be 1, got 2"),
+        ({"format": "other"}, 'format must be "adiabat-store"'),
+        ({"dtype": "int8"}, "dtype must be float16 or float32, got int8"),
+        ({"surprise": 1}, "got a difference in surprise"),
+    ],
+)
+def test_an_unknown_manifest_is_refused(store: Store, change: dict[str, object], message: str) -> None:
+    path = store.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(StoreError, match=message):
+        Store.open(store.path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "\xff"])
+def test_a_manifest_that_is_no_json_object_is_refused(store: Store, content: str) -> None:
+    (store.path / "manifest.json").write_text(content, encoding="latin-1")
+    with pytest.raises(StoreError, match=r"manifest\.json"):
+        Store.open(store.path)
+
+
+def test_another_prompt_is_named_with_both_values(store: Store) -> None:
+    store.require_encoder(FakeEncoder().fingerprint("document"))
+    with pytest.raises(StoreError, match=r'prompt "" in the store, "passage: " in the encoder; rebuild the store or set document_prompt'):
+        store.require_encoder(FakeEncoder(prompt="passage: ").fingerprint("document"))
+
+
+def test_every_differing_part_is_named(store: Store) -> None:
+    other = replace(FakeEncoder().fingerprint("document"), pooling="cls", max_tokens=128)
+    with pytest.raises(StoreError, match=r'pooling "mean" in the store, "cls" in the encoder; max_tokens 512 in the store, 128'):
+        store.require_encoder(other)
+
+
+def test_an_imported_store_checks_the_width_only(store: Store) -> None:
+    unknown = Store(store.path, replace(store.manifest, fingerprint=None))
+    unknown.require_encoder(FakeEncoder(prompt="passage: ").fingerprint("document"))
+    with pytest.raises(StoreError, match="holds vectors of width 8, this encoder gives 9"):
+        unknown.require_encoder(FakeEncoder(width=9).fingerprint("document"))
+
+
+def test_texts_of_a_store_without_texts_are_an_error(tmp_path: Path) -> None:
+    bare = build_store(FakeEncoder(), lambda: iter(DOCUMENTS), tmp_path / "s", keep_texts=False, source="x", encoder_name="x").store
+    assert not bare.has_texts
+    assert not (bare.path / "texts.arrow").exists()
+    with pytest.raises(StoreError, match="must keep texts"):
+        bare.texts([0])
+
+
+def test_the_manifest_comes_back_as_it_was_written(store: Store) -> None:
+    assert Manifest.read(store.path) == store.manifest
+
+
+def test_reading_a_store_does_not_import_torch(store: Store) -> None:
+    code = f"import sys\nfrom adiabat.store.embeddings import Store\nStore.open({str(store.path)!r}).gather([0])\n"
+    code += "assert 'torch' not in sys.modules"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_memory_does_not_grow_with_the_rows_read(tmp_path: Path) -> None:
+    folder, count = tmp_path / "big", 100_000
+    small = build_store(FakeEncoder(240), lambda: iter(DOCUMENTS[:1]), folder, source="x", encoder_name="x").store
+    manifest = replace(small.manifest, count=count)
+    # Ids play no part, so one document is opened and its vector file then grows, sparsely, to 48 MB.
+    code = f"""
+import os, resource
+from dataclasses import replace
+import numpy as np
+from adiabat.store.embeddings import Store
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+store = Store.open({str(folder)!r})
+os.truncate(store.path / "vectors.npy", {manifest.file_bytes})
+store.manifest = replace(store.manifest, count={count})
+before, read = peak(), 0
+for _, block in store.blocks(2048):
+    read += len(block)
+for start in range(0, {count}, 5000):
+    store.gather(np.arange(start, start + 50))
+print(read, peak() - before)
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
+    read, grown_kib = map(int, done.stdout.split())
+    assert read == count
+    assert grown_kib < 16_000
