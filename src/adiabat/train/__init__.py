@@ -1,0 +1,1 @@
+"""The training core: losses, schedules, checkpoints and the one loop."""

@@ -1,0 +1,165 @@
+"""Checkpoints that are whole or not there, and say so when they were damaged later."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn, optim
+
+from adiabat.errors import JobError
+
+TENSORS, RECORD = "state.safetensors", "state.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of a run at one step.
+
+    Attributes:
+        tensors: By name.
+        record: Everything else, as plain data.
+    """
+
+    tensors: Mapping[str, Tensor]
+    record: Mapping[str, Any]
+
+
+def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) -> Path:
+    """Write one checkpoint and remove the oldest.
+
+    The files are written beside their place, flushed to disk and then renamed, so a checkpoint that has its name is whole.
+
+    Args:
+        folder: Holds the checkpoints of one job.
+        step: Names the checkpoint.
+        snapshot: What to write.
+        keep: How many to keep, >= 2: one to fall back to.
+
+    Returns:
+        The checkpoint's directory.
+
+    Raises:
+        JobError: If the disk is full or not writable; earlier checkpoints stay.
+    """
+    target = folder / f"step-{step:09d}"
+    partial = folder / f".partial-{step:09d}"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}, partial / TENSORS)
+        record = {**snapshot.record, "sha256": _digest(partial / TENSORS)}
+        (partial / RECORD).write_text(json.dumps(record), encoding="utf-8")
+        for name in (TENSORS, RECORD):
+            _flush(partial / name)
+        shutil.rmtree(target, ignore_errors=True)
+        partial.rename(target)
+        _flush(folder)
+    except (OSError, SafetensorError) as fault:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise JobError(f"{target} could not be written: {fault}; free some space and run the same command with --resume") from fault
+    for old in _checkpoints(folder)[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
+    """Read the newest checkpoint that is whole.
+
+    Args:
+        folder: Holds the checkpoints of one job; may be missing.
+
+    Returns:
+        The snapshot, None where there is none; and one sentence for each damaged checkpoint that was passed over.
+
+    Raises:
+        JobError: If there are checkpoints and none is whole.
+    """
+    damaged: list[str] = []
+    for path in _checkpoints(folder):
+        try:
+            return _read(path), damaged
+        except (OSError, ValueError, KeyError, SafetensorError) as fault:
+            damaged.append(f"checkpoint {path.name} is damaged ({fault}); falling back to the one before")
+    if damaged:
+        raise JobError(f"{folder} holds no whole checkpoint: {'; '.join(damaged)}; start anew in another directory")
+    return None, []
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Newest first."""
+    return sorted(folder.glob("step-*"), reverse=True)
+
+
+def _read(path: Path) -> Snapshot:
+    record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+    if _digest(path / TENSORS) != record["sha256"]:
+        raise ValueError(f"{TENSORS} does not match its checksum")
+    return Snapshot(load_file(path / TENSORS), record)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def optimizer_snapshot(optimizer: optim.Optimizer) -> Snapshot:
+    """An optimizer's state as tensors and plain data.
+
+    Args:
+        optimizer: Any of torch's.
+
+    Returns:
+        Tensors named ``optimizer/INDEX/NAME``; what is no tensor, and the parameter groups, in the record.
+    """
+    state = optimizer.state_dict()
+    tensors: dict[str, Tensor] = {}
+    scalars: dict[str, Any] = {}
+    for index, slots in state["state"].items():
+        for name, value in slots.items():
+            (tensors if isinstance(value, Tensor) else scalars)[f"optimizer/{index}/{name}"] = value
+    return Snapshot(tensors, {"scalars": scalars, "groups": state["param_groups"]})
+
+
+def restore_optimizer(optimizer: optim.Optimizer, snapshot: Snapshot) -> None:
+    """Give an optimizer the state that `optimizer_snapshot` took.
+
+    Args:
+        optimizer: Made over the same parameters in the same order.
+        snapshot: Its tensors may hold others beside the optimizer's.
+    """
+    state: dict[int, dict[str, Any]] = {}
+    for key, value in {**snapshot.tensors, **snapshot.record["scalars"]}.items():
+        kind, _, rest = key.partition("/")
+        if kind == "optimizer":
+            index, _, name = rest.partition("/")
+            state.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": snapshot.record["groups"]})
+
+
+def restore_weights(module: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str) -> None:
+    """Copy saved weights into a module's parameters.
+
+    Args:
+        module: Whose parameters are overwritten in place.
+        tensors: May hold others beside the module's.
+        prefix: Of the names, such as ``weights/``.
+    """
+    parameters = dict(module.named_parameters())
+    for name, saved in tensors.items():
+        if name.startswith(prefix):
+            parameters[name.removeprefix(prefix)].data.copy_(saved)

@@ -1,0 +1,163 @@
+import copy
+import inspect
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from adiabat.errors import ConfigError
+from adiabat.train.optimizers import make_optimizer
+
+START = [0.5, -2.0, 0.0, 3e-3]
+GRADIENTS = [[0.1, -1.0, 0.0, 2e-8], [0.3, 0.2, 0.0, -1e-8], [-0.2, 0.4, 1.0, 0.0]]
+NAMES = ["adamw", "adamax", "adamax-no-momentum", "adadelta", "sgd"]
+
+
+def adamw(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    mean = square = 0.0
+    for t, gradient in enumerate(gradients, start=1):
+        weight -= rate * decay * weight
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        weight -= rate * (mean / (1 - 0.9**t)) / (math.sqrt(square / (1 - 0.999**t)) + 1e-8)
+    return weight
+
+
+def adamax(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    mean = largest = 0.0
+    for t, plain in enumerate(gradients, start=1):
+        gradient = plain + decay * weight
+        mean = 0.9 * mean + 0.1 * gradient
+        largest = max(0.999 * largest, abs(gradient) + 1e-8)
+        weight -= rate / (1 - 0.9**t) * mean / largest
+    return weight
+
+
+def adamax_no_momentum(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    for plain in gradients:
+        gradient = plain + decay * weight
+        weight -= rate * gradient / (abs(gradient) + 1e-8)
+    return weight
+
+
+def adadelta(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    square = moved = 0.0
+    for plain in gradients:
+        gradient = plain + decay * weight
+        square = 0.9 * square + 0.1 * gradient**2
+        delta = math.sqrt(moved + 1e-6) / math.sqrt(square + 1e-6) * gradient
+        moved = 0.9 * moved + 0.1 * delta**2
+        weight -= rate * delta
+    return weight
+
+
+def sgd(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    for plain in gradients:
+        weight -= rate * (plain + decay * weight)
+    return weight
+
+
+UPDATES: dict[str, Callable[[float, list[float], float, float], float]] = dict(
+    zip(NAMES, (adamw, adamax, adamax_no_momentum, adadelta, sgd), strict=True)
+)
+
+
+def after_steps(name: str, *, rate: float, decay: float, dtype: torch.dtype = torch.float64) -> Tensor:
+    weights = nn.Parameter(torch.tensor(START, dtype=dtype))
+    optimizer = make_optimizer(name, [weights], learning_rate=rate, weight_decay=decay)
+    for gradient in GRADIENTS:
+        weights.grad = torch.tensor(gradient, dtype=dtype)
+        optimizer.step()
+    return weights.detach()
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("name", NAMES)
+def test_three_steps_equal_the_update_written_by_hand(name: str, decay: float) -> None:
+    expected = [UPDATES[name](weight, [step[i] for step in GRADIENTS], 0.01, decay) for i, weight in enumerate(START)]
+    assert after_steps(name, rate=0.01, decay=decay).tolist() == pytest.approx(expected, rel=1e-9, abs=1e-14)
+
+
+def test_adamax_without_momentum_moves_by_the_sign_of_the_gradient() -> None:
+    weights = nn.Parameter(torch.zeros(4, dtype=torch.float64))
+    weights.grad = torch.tensor([3.0, -0.001, 1e-8, 0.0], dtype=torch.float64)
+    make_optimizer("adamax-no-momentum", [weights], learning_rate=0.1, weight_decay=0.0).step()
+    assert weights.tolist() == pytest.approx([-0.1, 0.1, -0.05, 0.0], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["adamax-no-momentum", "sgd"])
+def test_without_momentum_a_step_does_not_remember_the_one_before(name: str) -> None:
+    fresh, used = (nn.Parameter(torch.zeros(3, dtype=torch.float64)) for _ in range(2))
+    ours = make_optimizer(name, [used], learning_rate=0.1, weight_decay=0.0)
+    used.grad = torch.tensor([5.0, -7.0, 9.0], dtype=torch.float64)
+    ours.step()
+    before = used.detach().clone()
+    used.grad = fresh.grad = torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64)
+    ours.step()
+    make_optimizer(name, [fresh], learning_rate=0.1, weight_decay=0.0).step()
+    torch.testing.assert_close(used - before, fresh.detach())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_steps_give_the_same_bits(name: str) -> None:
+    first, second = (after_steps(name, rate=0.01, decay=0.1, dtype=torch.float32) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_restored_optimizer_goes_on_bit_for_bit(name: str) -> None:
+    expected = after_steps(name, rate=0.01, decay=0.1, dtype=torch.float32)
+    weights = nn.Parameter(torch.tensor(START))
+    optimizer = make_optimizer(name, [weights], learning_rate=0.01, weight_decay=0.1)
+    for gradient in GRADIENTS:
+        weights.grad = torch.tensor(gradient)
+        optimizer.step()
+        state = copy.deepcopy(optimizer.state_dict())
+        weights = nn.Parameter(weights.detach().clone())
+        optimizer = make_optimizer(name, [weights], learning_rate=0.01, weight_decay=0.1)
+        optimizer.load_state_dict(state)
+    assert torch.equal(weights.detach(), expected)
+
+
+def test_adamw_on_a_cpu_is_fused_and_agrees_with_the_plain_loop() -> None:
+    generator = torch.Generator().manual_seed(0)
+    start, gradient = torch.randn(1000, generator=generator), torch.randn(1000, generator=generator)
+    ours, plain = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    fused = make_optimizer("adamw", [ours], learning_rate=1e-3, weight_decay=0.01)
+    loop = torch.optim.AdamW([plain], lr=1e-3, weight_decay=0.01, foreach=False, fused=False)
+    assert fused.defaults["fused"] is True
+    for _ in range(3):
+        ours.grad, plain.grad = gradient.clone(), gradient.clone()
+        fused.step()
+        loop.step()
+    torch.testing.assert_close(ours, plain)
+
+
+def test_frozen_parameters_are_left_out_so_that_no_decay_touches_them() -> None:
+    frozen, free = nn.Parameter(torch.ones(2), requires_grad=False), nn.Parameter(torch.ones(2))
+    optimizer = make_optimizer("adamw", iter([frozen, free]), learning_rate=0.1, weight_decay=0.5)
+    free.grad = torch.zeros(2)
+    optimizer.step()
+    assert [len(group["params"]) for group in optimizer.param_groups] == [1]
+    assert torch.equal(frozen, torch.ones(2))
+    torch.testing.assert_close(free.detach(), torch.full((2,), 0.95))
+
+
+def test_every_fault_is_reported_at_once() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^3 faults: .*learning_rate must be above 0, got -1.*weight_decay.*must leave something to train"
+    ):
+        make_optimizer("sgd", [], learning_rate=-1.0, weight_decay=-0.1)
+
+
+@pytest.mark.parametrize("rate", [0.0, math.nan, math.inf])
+def test_a_rate_that_is_no_positive_number_is_refused(rate: float) -> None:
+    with pytest.raises(ConfigError, match=r"tune\.learning_rate must be above 0"):
+        make_optimizer("sgd", [nn.Parameter(torch.ones(1))], learning_rate=rate, weight_decay=0.0)
+
+
+def test_an_unknown_optimizer_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match='one of adamw, adamax, adamax-no-momentum, adadelta, sgd, got "lion"'):
+        inspect.unwrap(make_optimizer)("lion", [nn.Parameter(torch.ones(1))], learning_rate=1.0, weight_decay=0.0)
