@@ -1,0 +1,138 @@
+"""``result.json`` on disk: written whole or not at all, and checked when it is read."""
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import TypeAdapter, ValidationError
+
+from adiabat.errors import DataError, several
+from adiabat.measure.results import RESULT_FORMAT, Result
+from adiabat.report.wording import printable
+
+
+def write_result(result: Result, path: Path) -> None:
+    """Write a result as JSON, keys sorted, so that equal results are equal files.
+
+    Characters that are no text (lone surrogates, controls) are stored as U+FFFD.
+
+    Args:
+        result: The result.
+        path: Where to; an existing file is replaced only once the new one is complete.
+
+    Raises:
+        DataError: If a number is not finite, or the file cannot be written.
+    """
+    plain = result.to_json()
+    faults = [f"{where} must be finite, got {value}" for where, value in _numbers(plain, "result") if not math.isfinite(value)]
+    if faults:
+        raise DataError(f"{path}: {several(faults)}; leave out what could not be measured")
+    write_text(json.dumps(_clean(plain), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n", path)
+
+
+def read_result(path: Path) -> Result:
+    """Read what `write_result` wrote.
+
+    Args:
+        path: A ``result.json``.
+
+    Returns:
+        The result, equal to the one written.
+
+    Raises:
+        DataError: If the file is missing, is not JSON, is of another format version, or lacks a part.
+    """
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise DataError(f"{path} must be a readable result.json, got {error.strerror}; run adiabat evaluate first") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} must be JSON, got {error}; make it anew with adiabat evaluate") from error
+    if not isinstance(plain, dict) or plain.get("format") != RESULT_FORMAT:
+        found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
+        raise DataError(f"{path}: format must be {RESULT_FORMAT}, got {found}; read it with the version of adiabat that wrote it")
+    try:
+        result = TypeAdapter(Result).validate_json(json.dumps(plain), strict=True)
+    except ValidationError as error:
+        raise DataError(f"{path}: {several(_faults(error))}; make it anew with adiabat evaluate") from error
+    _check_sense(result, path)
+    return result
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a UTF-8 text file in one move, so that no reader sees half of it.
+
+    Args:
+        text: The whole content.
+        path: Where to; its folder must exist.
+
+    Raises:
+        DataError: If the file cannot be written; what stood there before stays.
+    """
+    part: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", newline="\n", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            part = Path(file.name)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(0o644)
+        part.replace(path)
+    except OSError as error:
+        raise DataError(f"{path} must be writable, got {error.strerror}; free space there or name another folder") from error
+    finally:
+        if part is not None:
+            part.unlink(missing_ok=True)
+
+
+def _numbers(plain: Any, where: str) -> Iterator[tuple[str, float]]:
+    """Every float with the place it stands at."""
+    if isinstance(plain, float):
+        yield where, plain
+    elif isinstance(plain, dict):
+        for key, value in plain.items():
+            yield from _numbers(value, f"{where}.{key}")
+    elif isinstance(plain, list | tuple):
+        for position, value in enumerate(plain):
+            yield from _numbers(value, f"{where}[{position}]")
+
+
+def _clean(plain: Any) -> Any:
+    if isinstance(plain, str):
+        return printable(plain)
+    if isinstance(plain, dict):
+        return {printable(str(key)): _clean(value) for key, value in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [_clean(value) for value in plain]
+    return plain
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"the number {name}, which JSON does not have")
+
+
+def _faults(error: ValidationError) -> list[str]:
+    return [
+        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors(include_url=False, include_input=False)
+    ]
+
+
+def _check_sense(result: Result, path: Path) -> None:
+    """What types cannot say: finite numbers (``1e999`` reads as infinity), a main measure that exists, square grids."""
+    faults = [f"{where} must be finite, got {value}" for where, value in _numbers(result.to_json(), "result") if not math.isfinite(value)]
+    for dataset in result.datasets:
+        if not any(change.measure == dataset.main and change.similarity == "cosine" for change in dataset.changes):
+            faults.append(f"data set {dataset.name}: main must be one of its measures by cosine, got {dataset.main}")
+        side = len(dataset.languages)
+        for grid in dataset.grid:
+            tables = [table for table in (grid.after, grid.before, grid.improvement, grid.verdicts) if table is not None]
+            if any(len(table) != side or any(len(row) != side for row in table) for table in tables):
+                faults.append(f"data set {dataset.name}: the {grid.comparison} grid must have {side} rows and columns, one per language")
+    if faults:
+        raise DataError(f"{path}: {several(faults)}; make it anew with adiabat evaluate")

@@ -1,0 +1,169 @@
+"""What a result says, in sentences: the head line and the reservations under it, computed and never more than the numbers allow."""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+from adiabat.measure.results import Change, DatasetResult, Result, TuningRecord
+from adiabat.report.wording import NO_BREAK, counted, cut, improvement, integer, number, signed
+
+NAME_LENGTH = 60
+"""Characters of a data set's name that a sentence shows."""
+
+_ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
+
+Tone = Literal["good", "bad", "plain"]
+
+
+def headline(result: Result) -> str:
+    """The verdict in one sentence.
+
+    Args:
+        result: Of a tuning run or an evaluation.
+
+    Returns:
+        For instance ``The target cs got better: nDCG@10 0.612 → 0.661, +8.2 % [+5.1, +11.0]; none of the 3 retention sets got
+        measurably worse.``
+    """
+    if not result.datasets:
+        return "Nothing was measured." if result.tuning is None else tuning_sentence(result.tuning)
+    compared = [dataset for dataset in result.datasets if dataset.main_change().verdict is not None]
+    if not compared:
+        return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so this says nothing about change."
+    targets = [dataset for dataset in compared if dataset.role == "target"]
+    head = "; ".join(_target_clause(dataset) for dataset in targets) or "No target was measured"
+    return f"{head}; {_retention_clause([dataset for dataset in compared if dataset.role == 'retain'])}."
+
+
+def tone(result: Result) -> Tone:
+    """Whether the head line is good news.
+
+    Args:
+        result: Of a tuning run or an evaluation.
+
+    Returns:
+        ``good`` only where every target is better and nothing kept is worse, ``bad`` where anything is worse, else ``plain``.
+    """
+    verdicts = {(dataset.role, dataset.main_change().verdict) for dataset in result.datasets}
+    if any(verdict == "worse" for _, verdict in verdicts):
+        return "bad"
+    targets = [verdict for role, verdict in verdicts if role == "target"]
+    return "good" if targets and all(verdict == "better" for verdict in targets) else "plain"
+
+
+def reservations(result: Result) -> list[str]:
+    """What the head line leaves out and an honest reader should know.
+
+    Args:
+        result: Of a tuning run or an evaluation.
+
+    Returns:
+        Plain sentences, possibly none.
+    """
+    if not result.datasets:
+        caution = "These are figures of the validation set that chose the epoch; only an evaluation on held-out data is proof."
+        return [] if result.tuning is None else [caution]
+    found = [_room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
+    found += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
+    return [sentence for sentence in found if sentence]
+
+
+def tuning_sentence(tuning: TuningRecord) -> str:
+    """What a tuning run reached on its validation set.
+
+    Args:
+        tuning: The record of the run.
+
+    Returns:
+        One sentence.
+    """
+    ran = f"{counted(tuning.epochs, 'epoch')} ({counted(tuning.steps, 'step')})"
+    if tuning.best_epoch == 0:
+        return f"Tuning did not improve on the start in {ran}; the starting weights were kept."
+    parts = []
+    losses = dict(tuning.validation_loss)
+    if 0 in losses and tuning.best_epoch in losses:
+        parts.append(f"loss {number(losses[0])}{_ARROW}{number(losses[tuning.best_epoch])}")
+    errors = dict(tuning.validation_errors)
+    if 0 in errors and tuning.best_epoch in errors:
+        of = f" of {integer(tuning.validation_pairs)}" if tuning.validation_pairs else ""
+        fall = f" ({signed(100 * (errors[tuning.best_epoch] / errors[0] - 1), decimals=1)}{NO_BREAK}%)" if errors[0] else ""
+        parts.append(f"errors {integer(errors[0])}{_ARROW}{integer(errors[tuning.best_epoch])}{of}{fall}")
+    reached = f"; on its validation set: {', '.join(parts)}" if parts else ""
+    return f"Tuning ran {ran} and kept epoch {tuning.best_epoch}{reached}."
+
+
+def _level(dataset: DatasetResult) -> str:
+    change = dataset.main_change()
+    low, high = (number(bound, digits=3) for bound in change.after_interval)
+    return f"{_name(dataset)}: {change.measure} {number(change.after, digits=3)} [{low},{NO_BREAK}{high}]"
+
+
+def _target_clause(dataset: DatasetResult) -> str:
+    change = dataset.main_change()
+    says = {"better": "got better", "worse": "got worse"}.get(change.verdict or "", "shows no evidence of change")
+    return f"The target {_name(dataset)} {says}: {change.measure} {_from_to(change)}, {improvement(change)}"
+
+
+def _from_to(change: Change) -> str:
+    before = number(change.before, digits=3) if change.before is not None else "?"
+    return f"{before}{_ARROW}{number(change.after, digits=3)}"
+
+
+def _retention_clause(kept: Sequence[DatasetResult]) -> str:
+    worse = [dataset for dataset in kept if dataset.main_change().verdict == "worse"]
+    named = ", ".join(f"{_name(dataset)} ({dataset.main_change().measure} {improvement(dataset.main_change())})" for dataset in worse)
+    if not kept:
+        return "no retention set was measured, so what else changed is not known"
+    if len(kept) == 1:
+        return f"the retention set got worse: {named}" if worse else f"the retention set {_name(kept[0])} did not get measurably worse"
+    if worse:
+        return f"{len(worse)} of the {len(kept)} retention sets got worse: {named}"
+    return f"none of the {len(kept)} retention sets got measurably worse"
+
+
+def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
+    """How large a loss the intervals leave open where none was found: absence of evidence is not evidence of absence."""
+    open_ends = [
+        (change.improvement_interval[0], dataset)
+        for dataset in datasets
+        if dataset.role == "retain"
+        and (change := dataset.main_change()).verdict == "no evidence"
+        and change.improvement_interval is not None
+        and change.improvement_interval[0] < 0
+    ]
+    if not open_ends:
+        return ""
+    lowest, dataset = min(open_ends, key=lambda end: end[0])
+    if lowest > -0.05:
+        return ""
+    return (
+        f"\u201cNo evidence\u201d is not proof of no change: on the retention sets that show none, the intervals leave room for a loss of "
+        f"at most {abs(lowest):.1f}{NO_BREAK}% ({_name(dataset)}, {dataset.main_change().measure})."
+    )
+
+
+def _other_measures_worse(dataset: DatasetResult) -> str:
+    worse = [change for change in dataset.changes if change.verdict == "worse" and change is not dataset.main_change()]
+    if not worse or dataset.main_change().verdict == "worse":
+        return ""
+    named = ", ".join(f"{change.measure} by {change.similarity} ({improvement(change)})" for change in worse)
+    return f"On {_name(dataset)} other measures got worse: {named}."
+
+
+def _worsened_languages(dataset: DatasetResult) -> list[str]:
+    cells = len(dataset.languages) ** 2
+    return [
+        f"On {_name(dataset)}, {integer(grid.worsened)} of {counted(cells, 'language pair')} got worse, "
+        f"{integer(grid.improved or 0)} better ({grid.comparison} by {grid.similarity})."
+        for grid in dataset.grid
+        if grid.worsened
+    ]
+
+
+def _name(dataset: DatasetResult) -> str:
+    """The name, set apart by isolating marks where it runs right to left, so that the sentence around it keeps its order."""
+    name = cut(dataset.name, limit=NAME_LENGTH)
+    if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in name):
+        return f"\N{FIRST STRONG ISOLATE}{name}\N{POP DIRECTIONAL ISOLATE}"
+    return name

@@ -1,0 +1,287 @@
+"""The report: one HTML page that needs nothing but itself.
+
+The page is made from a `Result` alone. It holds no script and no address of another resource, every text in it is escaped, and parts that
+have no data are left out. Equal results give equal bytes.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TuningRecord
+from adiabat.report import headline as sentences
+from adiabat.report import plots, wording
+from adiabat.report.files import write_text
+
+EXAMPLES_SHOWN = 10
+HITS_SHOWN = 5
+"""Of each list of hits; relevant ones further down are shown as well."""
+LAYERS_SHOWN = 15
+QUERY_LENGTH = 400
+DOCUMENT_LENGTH = 180
+TELL_LENGTH = 2000
+"""Characters of a text from which a cut also says how long the whole is."""
+
+_ROLES = {"target": "target", "retain": "retention"}
+_KINDS = {"ranking": "whole store ranked", "pairs": "listed candidates", "grid": "language grid"}
+
+
+def render_page(result: Result) -> str:
+    """The report of a result.
+
+    Args:
+        result: Of a tuning run, an evaluation, or both.
+
+    Returns:
+        A complete HTML document, self-contained.
+    """
+    measured = [dataset.main_change() for dataset in result.datasets]
+    return _template().render(
+        result=result,
+        tone=sentences.tone(result),
+        headline=sentences.headline(result),
+        reservations=sentences.reservations(result),
+        compared=any(change.before is not None for change in measured),
+        any_z=any(change.z is not None for change in measured),
+        rows=[_row(dataset) for dataset in result.datasets],
+        forest=_picture(plots.forest(result.datasets)),
+        forest_narrow=_picture(plots.forest(result.datasets, name="forest-narrow", narrow=True)),
+        details=[{**_row(dataset), "changes": [_change(change) for change in dataset.changes]} for dataset in result.datasets],
+        language_sets=[
+            _languages(dataset, position) for position, dataset in enumerate(result.datasets) if dataset.grid and dataset.languages
+        ],
+        tuning=None if result.tuning is None else _tuning(result.tuning),
+        examples=[_example(example) for example in result.examples[:EXAMPLES_SHOWN]],
+        examples_left_out=max(0, len(result.examples) - EXAMPLES_SHOWN),
+        limits={"hits": HITS_SHOWN, "query": QUERY_LENGTH, "document": DOCUMENT_LENGTH},
+        layers=None if result.tuning is None or not result.tuning.layers else _layers(result.tuning.layers),
+        facts=_facts(result),
+        settings=[] if result.tuning is None else _flat(result.tuning.settings),
+        versions=sorted(result.versions.items()),
+    )
+
+
+def write_page(result: Result, path: Path) -> None:
+    """Write the report of a result, whole or not at all.
+
+    Args:
+        result: Of a tuning run, an evaluation, or both.
+        path: Where to; its folder must exist.
+
+    Raises:
+        DataError: If the file cannot be written.
+    """
+    write_text(render_page(result), path)
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_finalised, auto_reload=False
+    )
+    environment.globals.update(cut=wording.cut)
+    source = resources.files("adiabat.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(source)
+
+
+def _finalised(value: Any) -> Any:
+    """What goes into the page, rid of characters that no page can hold."""
+    return wording.printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _picture(svg: str | None) -> Markup | None:
+    # The plots module escapes the texts it is given; this is the one place where markup enters the page as such.
+    return None if svg is None else Markup(svg)
+
+
+def _row(dataset: DatasetResult) -> dict[str, Any]:
+    counts = [wording.counted(dataset.queries, "query"), wording.counted(dataset.documents, "document")]
+    if dataset.pairs:
+        counts.append(wording.counted(dataset.pairs, "pair"))
+    return {
+        "name": dataset.name,
+        "role": _ROLES[dataset.role],
+        "about": ", ".join(counts),
+        "kind": _KINDS[dataset.kind],
+        "main": _change(dataset.main_change()),
+        "notes": dataset.notes,
+    }
+
+
+def _change(change: Change) -> dict[str, str]:
+    low, high = change.after_interval
+    return {
+        "measure": change.measure,
+        "similarity": change.similarity,
+        "direction": "lower is better" if change.lower_is_better else "higher is better",
+        "before": wording.DASH if change.before is None else wording.score(change.before),
+        "after": wording.score(change.after),
+        "after_interval": f"[{wording.score(low)},{wording.NO_BREAK}{wording.score(high)}]",
+        "improvement": wording.improvement(change, with_interval=False) if change.improvement is not None else wording.DASH,
+        "improvement_interval": wording.improvement_interval(change),
+        "difference": wording.difference(change, with_interval=False),
+        "difference_interval": wording.difference_interval(change),
+        "z": wording.z_value(change),
+        "p": wording.p_value(change),
+        "verdict": change.verdict or "",
+        "badge": wording.verdict(change),
+    }
+
+
+def _languages(dataset: DatasetResult, position: int) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "count": wording.counted(len(dataset.languages), "language"),
+        "grids": [
+            {
+                "title": f"{grid.comparison}, {grid.similarity}",
+                "picture": _picture(plots.heatmap(dataset.languages, grid, name=f"grid-{position}-{number}")),
+                "wide": len(dataset.languages) > 6,
+                **_grid_counts(grid, cells=len(dataset.languages) ** 2),
+            }
+            for number, grid in enumerate(dataset.grid)
+        ],
+    }
+
+
+def _grid_counts(grid: GridComparison, *, cells: int) -> dict[str, Any]:
+    marked = grid.verdicts is not None
+    if grid.improved is None or grid.worsened is None:
+        return {"counts": None, "marked": marked}
+    by_z = None
+    if grid.improved_z is not None and grid.worsened_z is not None:
+        by_z = {"improved": wording.integer(grid.improved_z), "worsened": wording.integer(grid.worsened_z)}
+    paired = {
+        "improved": wording.integer(grid.improved),
+        "worsened": wording.integer(grid.worsened),
+        "neither": wording.integer(cells - grid.improved - grid.worsened),
+        "cells": wording.integer(cells),
+    }
+    return {"counts": paired, "by_z": by_z, "marked": marked}
+
+
+def _tuning(tuning: TuningRecord) -> dict[str, Any]:
+    share = 100 * tuning.trainable / tuning.parameters if tuning.parameters else 0.0
+    facts = [
+        ("trained on", tuning.trained_on),
+        (
+            "parameters updated",
+            f"{wording.integer(tuning.trainable)} of {wording.integer(tuning.parameters)} ({share:.1f}{wording.NO_BREAK}%)",
+        ),
+        ("length", f"{wording.counted(tuning.steps, 'step')}, {wording.counted(tuning.epochs, 'epoch')}"),
+        ("kept", "the start: no epoch improved on it" if tuning.best_epoch == 0 else f"epoch {tuning.best_epoch}"),
+        ("ended because", tuning.stop_reason),
+        ("time", wording.duration(tuning.seconds)),
+    ]
+    return {
+        "facts": [fact for fact in facts if fact[1]],
+        "sentence": sentences.tuning_sentence(tuning),
+        "curves": [_picture(picture) for picture in plots.curves(tuning)],
+    }
+
+
+def _example(example: ChangedQuery) -> dict[str, Any]:
+    before, after = example.before, example.after
+    return {
+        "dataset": example.dataset,
+        "query": _text(example.query, limit=QUERY_LENGTH),
+        "first_relevant": f"{_first_relevant(before)} \N{RIGHTWARDS ARROW} {_first_relevant(after)}",
+        "sides": [
+            {"title": "Before", "hits": _hits(before, other=after, is_after=False)},
+            {"title": "After", "hits": _hits(after, other=before, is_after=True)},
+        ],
+    }
+
+
+def _first_relevant(hits: Sequence[Hit]) -> str:
+    rank = next((rank for rank, hit in enumerate(hits, start=1) if hit.relevant), None)
+    return f"none in top {len(hits)}" if rank is None else f"rank {rank}"
+
+
+def _hits(hits: Sequence[Hit], *, other: Sequence[Hit], is_after: bool) -> list[dict[str, Any]]:
+    ranks = {hit.doc_id: rank for rank, hit in enumerate(other, start=1)}
+    shown = []
+    for rank, hit in enumerate(hits, start=1):
+        if rank > HITS_SHOWN and not hit.relevant:
+            continue
+        kind, words = _movement(rank, ranks.get(hit.doc_id), is_after=is_after)
+        text = _text(hit.text, limit=DOCUMENT_LENGTH)
+        shown.append(
+            {
+                "rank": rank,
+                "doc_id": hit.doc_id,
+                "text": text,
+                "score": f"{hit.score:.3f}",
+                "relevant": hit.relevant,
+                "kind": kind,
+                "moved": words,
+            }
+        )
+    return shown
+
+
+def _movement(rank: int, other_rank: int | None, *, is_after: bool) -> tuple[str, str]:
+    """How a document moved between the two lists: a word for the style sheet, and words with a sign for people."""
+    if other_rank is None:
+        return ("in", "+ moved in") if is_after else ("out", "\N{MULTIPLICATION SIGN} moved out")
+    if other_rank == rank:
+        return "same", "= same rank"
+    if not is_after:
+        return "same", f"\N{RIGHTWARDS ARROW} now {other_rank}"
+    return ("up", f"\N{UPWARDS ARROW} from {other_rank}") if rank < other_rank else ("down", f"\N{DOWNWARDS ARROW} from {other_rank}")
+
+
+def _text(text: str, *, limit: int) -> dict[str, Any]:
+    shown = wording.cut(text, limit=limit)
+    return {"shown": shown, "length": wording.integer(len(text)) if len(text) >= TELL_LENGTH else None}
+
+
+def _layers(layers: Sequence[LayerChange]) -> dict[str, Any]:
+    by_relative = sorted(
+        (layer for layer in layers if layer.relative is not None), key=lambda layer: (-(layer.relative or 0.0), layer.name)
+    )
+    by_largest = sorted(layers, key=lambda layer: (-abs(layer.largest_change), layer.name))[:LAYERS_SHOWN]
+    top = by_relative[:LAYERS_SHOWN]
+    return {
+        "count": wording.counted(len(layers), "parameter tensor"),
+        "shown": max(len(top), len(by_largest)),
+        "bars": _picture(plots.layer_bars(top)),
+        "tables": [
+            {"title": "By relative change", "rows": [_layer(layer) for layer in top]},
+            {"title": "By change of the largest weight", "rows": [_layer(layer) for layer in by_largest]},
+        ],
+        "zero_before": wording.counted(len(layers) - len(by_relative), "tensor") if len(by_relative) < len(layers) else None,
+    }
+
+
+def _layer(layer: LayerChange) -> dict[str, str]:
+    largest = [100 * layer.largest_change]
+    return {
+        "name": layer.name,
+        "relative": wording.DASH if layer.relative is None else f"{wording.number(100 * layer.relative, digits=3)}{wording.NO_BREAK}%",
+        "largest": f"{wording.number(layer.largest_before)} \N{RIGHTWARDS ARROW} {wording.number(layer.largest_after)}",
+        "largest_change": wording.signed(largest[0], decimals=wording.decimals_for(largest, least=2, most=5)) + f"{wording.NO_BREAK}%",
+    }
+
+
+def _facts(result: Result) -> list[tuple[str, str]]:
+    facts = [("model", result.model), ("baseline", result.baseline or ""), ("made", result.created), ("seed", str(result.seed))]
+    facts.append(("time for measuring" if result.datasets else "time", wording.duration(result.seconds)))
+    return [fact for fact in facts if fact[1]]
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Settings by dotted key, as they are written after ``--set``."""
+    rows: list[tuple[str, str]] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            rows += _flat(value, f"{prefix}{key}.")
+        else:
+            rows.append((f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)))
+    return sorted(rows)

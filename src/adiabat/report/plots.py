@@ -1,0 +1,332 @@
+"""The pictures of a report, each a figure of its own, as SVG for inlining (see `svg`).
+
+Every function gives the same bytes for the same data.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from adiabat.measure.results import DatasetResult, GridComparison, LayerChange, TuningRecord, Verdict
+from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
+from adiabat.report.wording import cut, cut_middle, improvement, integer, number, signed
+
+_VERDICT_COLOURS: Mapping[Verdict | None, str] = {"better": GOOD, "worse": BAD, "no evidence": MUTED, None: MUTED}
+_DIVERGING = LinearSegmentedColormap.from_list(
+    "worse-better", ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"], N=61
+)
+
+_WIDTH = 7.4
+"""Inches: of a picture that takes the whole column."""
+
+_NARROW = 4.0
+"""Inches: of a picture that takes half of it, or a telephone."""
+
+LARGEST_LABELLED_GRID = 20
+"""Languages up to which a heat map prints the value in each cell."""
+
+_LEAST_REACH = 1.0
+"""Percent at which a heat map's colours are full, at least, so that changes of nearly nothing look like nothing."""
+
+_MOST_POINTS = 300
+"""Points of the training loss that a curve draws; more are averaged in runs of equal length."""
+
+
+def forest(datasets: Sequence[DatasetResult], *, name: str = "forest", narrow: bool = False) -> str | None:
+    """Improvement of each data set's main measure with its paired 95 % interval, one row each.
+
+    Args:
+        datasets: In the order of the rows, top to bottom.
+        name: Prefix of the ids inside the picture, unique in a page.
+        narrow: Names stand above the rows and numbers are left out, for a telephone.
+
+    Returns:
+        SVG, or None where no data set has an improvement with an interval.
+    """
+    rows = [
+        dataset
+        for dataset in datasets
+        if dataset.main_change().improvement_interval is not None and dataset.main_change().improvement is not None
+    ]
+    if not rows:
+        return None
+    with drawing():
+        width, height = (_NARROW, 0.48) if narrow else (_WIDTH, 0.36)
+        figure = Figure(figsize=(width, 0.75 + height * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        for row, dataset in enumerate(rows):
+            _forest_row(axes, row, dataset, narrow=narrow)
+        axes.axvline(0, color=MUTED, linewidth=1, zorder=1)
+        _forest_frame(axes, rows, narrow=narrow)
+        return inline_svg(figure, name=name)
+
+
+def _forest_row(axes: Axes, row: int, dataset: DatasetResult, *, narrow: bool) -> None:
+    change = dataset.main_change()
+    assert change.improvement is not None
+    assert change.improvement_interval is not None
+    colour = _VERDICT_COLOURS[change.verdict]
+    axes.plot(change.improvement_interval, [row, row], color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
+    axes.plot(
+        change.improvement,
+        row,
+        marker="D" if dataset.role == "target" else "o",
+        markersize=7 if dataset.role == "target" else 7.5,
+        markerfacecolor=PAPER if change.verdict == "no evidence" else colour,
+        markeredgecolor=colour,
+        markeredgewidth=1.8,
+        zorder=3,
+    )
+    if not narrow:
+        axes.text(1.02, row, improvement(change), transform=axes.get_yaxis_transform(), va="center", ha="left", color=colour, fontsize=8.5)
+
+
+def _forest_frame(axes: Axes, rows: Sequence[DatasetResult], *, narrow: bool) -> None:
+    labels = [cut(f"{row.name} \N{MIDDLE DOT} {row.main}", limit=44) for row in rows]
+    axes.set_ylim(len(rows) - 0.4, -0.8 if narrow else -0.6)
+    axes.set_yticks(range(len(rows)), [""] * len(rows) if narrow else labels)
+    axes.tick_params(axis="y", length=0)
+    for row, (dataset, label) in enumerate(zip(rows, labels, strict=True)):
+        weight = "bold" if dataset.role == "target" else "normal"
+        if narrow:
+            axes.text(
+                0,
+                row - 0.36,
+                label,
+                transform=axes.get_yaxis_transform(),
+                va="center",
+                ha="left",
+                color=INK,
+                fontweight=weight,
+                fontsize=8.5,
+            )
+        else:
+            axes.get_yticklabels()[row].set(color=INK, fontweight=weight)
+    axes.set_xlabel("improvement, % (right is better)" if narrow else "improvement of the main measure, % (right of zero is better)")
+    axes.xaxis.set_major_formatter(FuncFormatter(_percent_tick))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=4 if narrow else 6, steps=[1, 2, 5, 10]))
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x", color=RULE, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.06)
+
+
+def curves(tuning: TuningRecord, *, name: str = "curves") -> list[str]:
+    """Training and validation loss, then validation errors, by epoch, with the kept epoch marked: one picture each.
+
+    Args:
+        tuning: The record; training steps are placed on the epoch axis by ``steps / epochs``.
+        name: Prefix of the ids inside the pictures, unique in a page.
+
+    Returns:
+        SVGs; fewer than two where something was not logged.
+    """
+    by_epoch = tuning.epochs > 0 and tuning.steps > 0
+    pictures = []
+    with drawing():
+        for panel, there in (("loss", tuning.loss or tuning.validation_loss), ("errors", tuning.validation_errors)):
+            if not there:
+                continue
+            figure = Figure(figsize=(_NARROW, 2.7), layout="constrained")
+            axes = figure.add_subplot()
+            if panel == "loss":
+                _draw_losses(axes, tuning, steps_per_epoch=tuning.steps / tuning.epochs if by_epoch else 1.0)
+            else:
+                _draw_errors(axes, tuning)
+            _mark_best(axes, tuning, by_epoch=by_epoch or panel == "errors")
+            pictures.append(inline_svg(figure, name=f"{name}-{panel}"))
+    return pictures
+
+
+def _draw_losses(axes: Axes, tuning: TuningRecord, *, steps_per_epoch: float) -> None:
+    if tuning.loss:
+        steps, losses = _thinned(np.array(tuning.loss, dtype=float))
+        axes.plot(steps / steps_per_epoch, losses, color=MUTED, linewidth=1, alpha=0.75, label="training")
+    if tuning.validation_loss:
+        axes.plot(*zip(*tuning.validation_loss, strict=True), color=GOOD, linewidth=1.6, marker="o", markersize=4, label="validation")
+    axes.set_title("Loss", color=INK)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, digits=3)))
+    legend = axes.legend(frameon=False, fontsize=8, loc="upper right")
+    for text in legend.get_texts():
+        text.set_color(MUTED)
+
+
+def _thinned(points: Float[np.ndarray, "p 2"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """At most `_MOST_POINTS` points: means over runs of neighbours."""
+    runs = np.array_split(points, min(len(points), _MOST_POINTS))
+    means = np.array([run.mean(axis=0) for run in runs])
+    return means[:, 0], means[:, 1]
+
+
+def _draw_errors(axes: Axes, tuning: TuningRecord) -> None:
+    epochs, errors = zip(*tuning.validation_errors, strict=True)
+    axes.plot(epochs, errors, color=BAD, linewidth=1.6, marker="s", markersize=4)
+    of = f" of {integer(tuning.validation_pairs)} pairs" if tuning.validation_pairs else ""
+    axes.set_title(f"Validation errors{of}", color=INK)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: integer(round(value))))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+
+
+def _mark_best(axes: Axes, tuning: TuningRecord, *, by_epoch: bool) -> None:
+    axes.set_xlabel("epoch" if by_epoch else "step")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axes.grid(axis="y", color=RULE, linewidth=0.7)
+    axes.set_axisbelow(True)
+    if not by_epoch:
+        return
+    axes.axvline(tuning.best_epoch, color=ACCENT, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+    label = "start kept" if tuning.best_epoch == 0 else f"kept: epoch {tuning.best_epoch}"
+    right_half = tuning.best_epoch > tuning.epochs / 2
+    axes.annotate(
+        label,
+        (tuning.best_epoch, 0.03),
+        xycoords=axes.get_xaxis_transform(),
+        xytext=(-4 if right_half else 4, 0),
+        textcoords="offset points",
+        ha="right" if right_half else "left",
+        fontsize=8,
+        color=ACCENT,
+    )
+
+
+def heatmap(languages: Sequence[str], grid: GridComparison, *, name: str) -> str:
+    """One cell per (query language, document language): improvement in percent, or PND where there is no baseline.
+
+    A dot marks cells whose paired verdict, corrected over all cells, is better or worse; a cell without a value is grey with a dash.
+
+    Args:
+        languages: Codes of rows and columns, at least one.
+        grid: One comparison on one similarity.
+        name: Prefix of the ids inside the picture, unique in a page.
+
+    Returns:
+        SVG.
+    """
+    compared = grid.improvement is not None
+    cells = np.array(grid.improvement if grid.improvement is not None else grid.after, dtype=float)
+    side = len(languages)
+    with drawing():
+        width = 1.7 + max(1.2, 0.4 * side)
+        figure = Figure(figsize=(width, width - 0.75), layout="constrained")
+        axes = figure.add_subplot()
+        colours, scale = _heat_colours(cells, compared=compared)
+        axes.set_facecolor(RULE)
+        mesh = axes.pcolormesh(np.ma.masked_invalid(cells), cmap=colours, norm=scale, edgecolors=PAPER, linewidth=0.8)
+        if side <= LARGEST_LABELLED_GRID:
+            _write_cells(axes, cells, colours=colours, scale=scale, compared=compared)
+        if grid.verdicts is not None:
+            _dot_cells(axes, grid.verdicts, cells, colours=colours, scale=scale)
+        _heat_frame(axes, languages)
+        bar = figure.colorbar(mesh, ax=axes, fraction=0.04, pad=0.02, aspect=24)
+        if bar.solids is not None:
+            # Viewers leave hairlines between the colours of a bar without edges.
+            bar.solids.set_edgecolor("face")
+            bar.solids.set_rasterized(False)
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(length=0, labelsize=7.5)
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(_percent_tick if compared else lambda value, _: number(value, digits=2)))
+        bar.set_label("improvement of PND, %" if compared else "PND (lower is better)", color=MUTED, fontsize=8)
+        return inline_svg(figure, name=name)
+
+
+def _heat_colours(cells: Float[np.ndarray, "q d"], *, compared: bool) -> tuple[Colormap, Normalize]:
+    finite = cells[np.isfinite(cells)]
+    if compared:
+        reach = max(float(np.abs(finite).max(initial=0.0)), _LEAST_REACH)
+        return _DIVERGING, TwoSlopeNorm(0, -reach, reach)
+    low, high = float(finite.min(initial=1.0)), float(finite.max(initial=0.0))
+    return matplotlib.colormaps["cividis"].resampled(61), Normalize(low, high if high > low else low + 0.01)
+
+
+def _write_cells(axes: Axes, cells: Float[np.ndarray, "q d"], *, colours: Colormap, scale: Normalize, compared: bool) -> None:
+    shown = cells[np.isfinite(cells)]
+    decimals = 0 if compared and np.abs(shown).max(initial=0.0) >= 100 else 1
+    for (row, column), value in np.ndenumerate(cells):
+        if not np.isfinite(value):
+            text = "\N{EN DASH}"
+        elif compared:
+            text = signed(float(value), decimals=decimals)
+        else:
+            text = f"{value:.3f}".removeprefix("0") if value < 1 else "1"
+        axes.text(column + 0.5, row + 0.54, text, ha="center", va="center", fontsize=6.6, color=_legible(value, colours, scale))
+
+
+def _dot_cells(
+    axes: Axes, verdicts: Sequence[Sequence[Verdict]], cells: Float[np.ndarray, "q d"], *, colours: Colormap, scale: Normalize
+) -> None:
+    marked = [(row, column) for row, line in enumerate(verdicts) for column, verdict in enumerate(line) if verdict != "no evidence"]
+    for row, column in marked:
+        axes.plot(column + 0.86, row + 0.16, "o", markersize=2.5, markeredgewidth=0, color=_legible(cells[row, column], colours, scale))
+
+
+def _legible(value: float, colours: Colormap, scale: Normalize) -> str:
+    """Near-black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
+    if not np.isfinite(value):
+        return MUTED
+    red, green, blue, _ = (
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in colours(scale(value))
+    )
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    # Where (1 + 0.05) / (luminance + 0.05) and (luminance + 0.05) / (0.007 + 0.05), the two contrast ratios, are equal.
+    return "#ffffff" if luminance < 0.195 else "#101418"
+
+
+def _heat_frame(axes: Axes, languages: Sequence[str]) -> None:
+    places = [place + 0.5 for place in range(len(languages))]
+    names = [cut(language, limit=8) for language in languages]
+    axes.set_xticks(places, names, rotation=90 if max(map(len, names)) > 3 else 0)
+    axes.set_yticks(places, names)
+    axes.set_aspect("equal")
+    axes.invert_yaxis()
+    axes.tick_params(length=0, labelsize=8, labelcolor=INK)
+    axes.set_xlabel("document language")
+    axes.set_ylabel("query language")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def layer_bars(layers: Sequence[LayerChange], *, name: str = "layers") -> str | None:
+    """Relative change of parameter tensors as bars.
+
+    Args:
+        layers: In the order of the bars, top to bottom; those without a relative change are left out.
+        name: Prefix of the ids inside the picture, unique in a page.
+
+    Returns:
+        SVG, or None where no bar is left.
+    """
+    values = [(layer.name, 100 * layer.relative) for layer in layers if layer.relative is not None]
+    if not values:
+        return None
+    with drawing():
+        figure = Figure(figsize=(_WIDTH, 0.7 + 0.25 * len(values)), layout="constrained")
+        axes = figure.add_subplot()
+        widths = [value for _, value in values]
+        axes.barh(range(len(values)), widths, height=0.62, color=GOOD)
+        for row, value in enumerate(widths):
+            axes.annotate(
+                number(value, digits=3), (value, row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8, color=MUTED
+            )
+        axes.set_yticks(range(len(values)), [cut_middle(label, limit=46) for label, _ in values])
+        axes.set_ylim(len(values) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0, labelsize=8, labelcolor=INK)
+        axes.set_xlabel("relative change of the tensor (Frobenius norm), %")
+        axes.set_xlim(0, max(max(widths) * 1.1, 1e-12))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, digits=2)))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="x", color=RULE, linewidth=0.7)
+        axes.set_axisbelow(True)
+        return inline_svg(figure, name=name)
+
+
+def _percent_tick(value: float, _: int | None) -> str:
+    """A round number without decimals, another with as few as show all of it."""
+    decimals = next((decimals for decimals in range(3) if abs(value - round(value, decimals)) < 1e-9), 3)
+    return signed(value, decimals=decimals)

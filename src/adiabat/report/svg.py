@@ -1,0 +1,105 @@
+"""From a matplotlib figure to SVG text that stands inside a page and follows its colours.
+
+Text stays text, so that any script is drawn by the reader's fonts. Colours are drawn as fixed values and then replaced by the page's CSS
+variables with the fixed value as the fallback: the picture follows light and dark, and still stands alone. Nothing here or in the
+drawing code uses pyplot's state between calls, and the same figure gives the same bytes.
+"""
+
+import io
+import re
+import warnings
+from contextlib import AbstractContextManager
+
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from adiabat.report.wording import printable
+
+INK, MUTED, RULE, PAPER = "#1c2127", "#5d6773", "#d8dde3", "#fefefd"
+GOOD, BAD, ACCENT = "#1f6fb4", "#bd4f09", "#6a5196"
+"""Blue and vermilion differ in lightness order too, and stay apart under the common colour-vision deficiencies."""
+
+_VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "card", GOOD: "good", BAD: "bad", ACCENT: "accent"}
+
+_LARGEST_SCALE = 1.5
+"""CSS pixels per point, at most: the 9 points of most labels become 13.5 pixels."""
+
+
+def drawing() -> AbstractContextManager[None]:
+    """The project's drawing settings, for as long as the context lasts.
+
+    Returns:
+        A context to draw and save a figure in; what was set before comes back afterwards.
+    """
+    return matplotlib.rc_context(
+        {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "adiabat",
+            "text.parse_math": False,
+            "font.size": 9,
+            "font.family": "DejaVu Sans",
+            "text.color": INK,
+            "axes.edgecolor": RULE,
+            "axes.labelcolor": MUTED,
+            "xtick.color": MUTED,
+            "ytick.color": MUTED,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": 9.5,
+            "axes.titleweight": "bold",
+            "axes.titlelocation": "left",
+            "axes.unicode_minus": True,
+        }
+    )
+
+
+def inline_svg(figure: Figure, *, name: str) -> str:
+    """The figure as an SVG element for inlining: no prolog, no style sheet, ids of its own, the page's fonts and colours.
+
+    Args:
+        figure: Drawn within `drawing`, and saved within it too.
+        name: Prefix of the ids inside the picture, unique in a page.
+
+    Returns:
+        One ``svg`` element.
+    """
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        if not axes.collections:
+            axes.patch.set_visible(False)
+    buffer = io.StringIO()
+    with warnings.catch_warnings():
+        # Text stays text: the reader's fonts draw it, so a glyph that the layout's font lacks is no loss.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
+        warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively", category=UserWarning)
+        FigureCanvasSVG(figure)
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return _inlined(buffer.getvalue(), name)
+
+
+def _inlined(svg: str, name: str) -> str:
+    text = printable(svg[svg.index("<svg") :])
+    text = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', _opening, text, count=1, flags=re.DOTALL)
+    # Only inside tags, which hold no text of the user's.
+    return re.sub(r"<[^<>]*>", lambda tag: _inlined_tag(tag[0], name), text).strip()
+
+
+def _opening(tag: re.Match[str]) -> str:
+    """The outer element: as wide as its place, but never so wide that its letters outgrow the page's."""
+    widest = round(_LARGEST_SCALE * float(tag[1].split()[2]))
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{tag[1]}" style="max-width: {widest}px">'
+
+
+def _inlined_tag(tag: str, name: str) -> str:
+    if tag.startswith("<g "):
+        return re.sub(r' id="[^"]*"', "", tag)
+    tag = re.sub(r' id="', f' id="{name}-', tag)
+    tag = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', tag).replace("url(#", f"url(#{name}-")
+    tag = re.sub(r' transform="rotate\(-?0 [^"]*"', "", tag).replace("'DejaVu Sans'", "var(--sans, sans-serif)")
+    tag = re.sub(r"(\.\d\d)\d+", r"\1", tag)
+    for colour, variable in _VARIABLES.items():
+        tag = tag.replace(f": {colour}", f": var(--{variable}, {colour})")
+    return tag

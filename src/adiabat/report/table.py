@@ -1,0 +1,82 @@
+"""The same verdicts as the page, as a table for the terminal."""
+
+from rich.table import Table
+from rich.text import Text
+
+from adiabat.measure.results import Change, DatasetResult, Result, TuningRecord, Verdict
+from adiabat.report import wording
+from adiabat.report.headline import headline
+
+NAME_LENGTH = 48
+"""Characters of a data set's name that the table shows."""
+
+_STYLES: dict[Verdict, str] = {"better": "bold blue", "worse": "bold red", "no evidence": "dim"}
+
+
+def result_table(result: Result) -> Table:
+    """One row per data set by its main measure; for a result of tuning alone, one row per validation figure.
+
+    Texts of the data are shown as they are: square brackets in a name are no styling.
+
+    Args:
+        result: Of a tuning run or an evaluation.
+
+    Returns:
+        A table to print, its caption the head line of the report.
+    """
+    if not result.datasets and result.tuning is not None:
+        return _tuning_table(result, result.tuning)
+    compared = any(dataset.main_change().before is not None for dataset in result.datasets)
+    return _compared_table(result) if compared else _plain_table(result)
+
+
+def _compared_table(result: Result) -> Table:
+    with_z = any(dataset.main_change().z is not None for dataset in result.datasets)
+    table = _table(result, ["data set", "role", "measure"], ["before", "after", "change [paired 95 %]", *(["z"] if with_z else [])])
+    table.add_column("verdict", no_wrap=True)
+    for dataset in result.datasets:
+        change = dataset.main_change()
+        before = wording.DASH if change.before is None else wording.score(change.before)
+        z = [wording.z_value(change)] if with_z else []
+        table.add_row(*_heads(dataset, change), before, wording.score(change.after), wording.improvement(change), *z, _badge(change))
+    return table
+
+
+def _plain_table(result: Result) -> Table:
+    table = _table(result, ["data set", "role", "measure"], ["value", "95 % interval"])
+    for dataset in result.datasets:
+        change = dataset.main_change()
+        low, high = change.after_interval
+        table.add_row(*_heads(dataset, change), wording.score(change.after), f"[{wording.score(low)}, {wording.score(high)}]")
+    return table
+
+
+def _tuning_table(result: Result, tuning: TuningRecord) -> Table:
+    table = _table(result, ["validation"], ["start", f"kept (epoch {tuning.best_epoch})"])
+    losses, errors = dict(tuning.validation_loss), dict(tuning.validation_errors)
+    if 0 in losses and tuning.best_epoch in losses:
+        table.add_row("loss", wording.number(losses[0]), wording.number(losses[tuning.best_epoch]))
+    if 0 in errors and tuning.best_epoch in errors:
+        of = f" of {wording.integer(tuning.validation_pairs)} pairs" if tuning.validation_pairs else ""
+        table.add_row(f"errors{of}", wording.integer(errors[0]), wording.integer(errors[tuning.best_epoch]))
+    return table
+
+
+def _table(result: Result, words: list[str], numbers: list[str]) -> Table:
+    table = Table(
+        title=Text(wording.cut(result.title, limit=200)), caption=Text(headline(result)), caption_justify="left", title_justify="left"
+    )
+    for column in words:
+        table.add_column(column, overflow="fold")
+    for column in numbers:
+        table.add_column(Text(column), justify="right", no_wrap=True)
+    return table
+
+
+def _heads(dataset: DatasetResult, change: Change) -> tuple[Text, str, Text]:
+    role = "target" if dataset.role == "target" else "retention"
+    return Text(wording.cut(dataset.name, limit=NAME_LENGTH)), role, Text(change.measure)
+
+
+def _badge(change: Change) -> Text:
+    return Text(wording.verdict(change), style="" if change.verdict is None else _STYLES[change.verdict])

@@ -1,0 +1,299 @@
+"""Numbers and sentences as people read them: one place that rounds, signs and cuts, for the page and the terminal alike."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from adiabat.measure.results import Change, Verdict
+
+MINUS = "\N{MINUS SIGN}"
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+NO_BREAK = "\N{NO-BREAK SPACE}"
+DASH = "\N{EN DASH}"
+
+VERDICT_MARKS: dict[Verdict, str] = {
+    "better": "\N{BLACK UP-POINTING TRIANGLE}",
+    "worse": "\N{BLACK DOWN-POINTING TRIANGLE}",
+    "no evidence": "\N{WHITE CIRCLE}",
+}
+"""A shape beside each verdict, so that colour never carries it alone."""
+
+# Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
+def printable(text: str) -> str:
+    """The text with every character that a page cannot hold replaced by U+FFFD.
+
+    Args:
+        text: Anything.
+
+    Returns:
+        Text of the same length.
+    """
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def cut(text: str, *, limit: int) -> str:
+    """The beginning of a text, with an ellipsis where something was left out.
+
+    Args:
+        text: Anything; runs of white space become one space.
+        limit: Most characters of the answer, > 1.
+
+    Returns:
+        At most `limit` characters.
+    """
+    # A huge text is not worth normalising whole: no more than the first part can show.
+    flat = " ".join(printable(text[: 8 * limit]).split())
+    if len(flat) <= limit and len(text) <= 8 * limit:
+        return flat
+    return flat[: limit - 1].rstrip() + ELLIPSIS
+
+
+def cut_middle(text: str, *, limit: int) -> str:
+    """Both ends of a name, with an ellipsis between them: parameter names differ at either end.
+
+    Args:
+        text: Anything; runs of white space become one space.
+        limit: Most characters of the answer, > 2.
+
+    Returns:
+        At most `limit` characters.
+    """
+    flat = " ".join(printable(text).split())
+    if len(flat) <= limit:
+        return flat
+    head = (limit - 1) // 2
+    return flat[:head] + ELLIPSIS + flat[-(limit - 1 - head) :]
+
+
+def number(value: float, *, digits: int = 4) -> str:
+    """A number with a fixed count of significant digits, a real minus sign and no needless exponent.
+
+    Args:
+        value: Finite.
+        digits: Significant digits, > 0.
+
+    Returns:
+        For instance ``0.6132``, ``12.30``; below 0.0001 with an exponent, whose minus sign is a real one too.
+    """
+    size = abs(value)
+    if value == 0:
+        return "0"
+    if size >= 10**digits:
+        text = f"{value:,.0f}" if size < 1e15 else f"{value:.{digits - 1}e}"
+    elif size >= 1e-4:
+        text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}"
+    else:
+        text = f"{value:.{digits - 1}e}"
+    return text.replace("-", MINUS)
+
+
+def score(value: float) -> str:
+    """A measure between 0 and 1, as a table shows it: four decimals, more digits only where those would all be zero.
+
+    Args:
+        value: Finite.
+
+    Returns:
+        For instance ``0.6132``.
+    """
+    return f"{value:.4f}".replace("-", MINUS) if abs(value) >= 0.001 or value == 0 else number(value, digits=2)
+
+
+def integer(value: int) -> str:
+    """A count with separators between thousands.
+
+    Args:
+        value: Any count.
+
+    Returns:
+        For instance ``487,983``.
+    """
+    return f"{value:,}".replace("-", MINUS)
+
+
+def signed(value: float, *, decimals: int) -> str:
+    """A number with its sign and a fixed count of decimals.
+
+    Args:
+        value: Finite.
+        decimals: Digits after the point, >= 0.
+
+    Returns:
+        For instance ``+8.2``; what rounds to zero bears no sign.
+    """
+    rounded = f"{abs(value):,.{decimals}f}"
+    if not rounded.strip("0.,"):
+        return rounded
+    return ("+" if value > 0 else MINUS) + rounded
+
+
+def decimals_for(values: Sequence[float], *, least: int, most: int) -> int:
+    """How many decimals keep every non-zero value away from a printed zero, so that an interval's sign stays visible.
+
+    Args:
+        values: Numbers that are shown together.
+        least: The usual count of decimals.
+        most: The largest count that is still readable.
+
+    Returns:
+        Between `least` and `most`.
+    """
+    for decimals in range(least, most):
+        if all(value == 0 or round(abs(value), decimals) > 0 for value in values):
+            return decimals
+    return most
+
+
+def interval(bounds: tuple[float, float], *, decimals: int) -> str:
+    """An interval of signed numbers.
+
+    Args:
+        bounds: Low and high.
+        decimals: Digits after the point, >= 0.
+
+    Returns:
+        For instance ``[+5.1, +11.0]``, not broken over lines.
+    """
+    return f"[{signed(bounds[0], decimals=decimals)},{NO_BREAK}{signed(bounds[1], decimals=decimals)}]"
+
+
+def improvement(change: Change, *, with_interval: bool = True) -> str:
+    """The improvement of a measure in percent, or its plain difference where the baseline is zero and percent means nothing.
+
+    Args:
+        change: One that has a baseline.
+        with_interval: Whether the paired interval follows.
+
+    Returns:
+        For instance ``+8.2 % [+5.1, +11.0]``; an en dash where there is no baseline.
+    """
+    if change.improvement is None:
+        return difference(change, with_interval=with_interval)
+    decimals = _percent_decimals(change)
+    text = f"{signed(change.improvement, decimals=decimals)}{NO_BREAK}%"
+    if not with_interval or change.improvement_interval is None:
+        return text
+    return f"{text} {interval(change.improvement_interval, decimals=decimals)}"
+
+
+def improvement_interval(change: Change) -> str:
+    """The paired interval of the improvement, percent, rounded as `improvement` rounds.
+
+    Args:
+        change: Any.
+
+    Returns:
+        For instance ``[+5.1, +11.0]``; nothing where there is none.
+    """
+    return "" if change.improvement_interval is None else interval(change.improvement_interval, decimals=_percent_decimals(change))
+
+
+def difference(change: Change, *, with_interval: bool = True) -> str:
+    """The difference after minus before.
+
+    Args:
+        change: Any.
+        with_interval: Whether the paired interval follows.
+
+    Returns:
+        For instance ``+0.0502 [+0.0311, +0.0690]``; an en dash where there is no baseline.
+    """
+    if change.difference is None:
+        return DASH
+    text = signed(change.difference, decimals=_difference_decimals(change))
+    return f"{text} {difference_interval(change)}" if with_interval and change.difference_interval is not None else text
+
+
+def difference_interval(change: Change) -> str:
+    """The paired interval of the difference, rounded as `difference` rounds.
+
+    Args:
+        change: Any.
+
+    Returns:
+        For instance ``[+0.0311, +0.0690]``; nothing where there is none.
+    """
+    return "" if change.difference_interval is None else interval(change.difference_interval, decimals=_difference_decimals(change))
+
+
+def _percent_decimals(change: Change) -> int:
+    return decimals_for([change.improvement or 0.0, *(change.improvement_interval or ())], least=1, most=3)
+
+
+def _difference_decimals(change: Change) -> int:
+    return decimals_for([change.difference or 0.0, *(change.difference_interval or ())], least=4, most=6)
+
+
+def z_value(change: Change) -> str:
+    """The z statistic to two decimals.
+
+    Args:
+        change: Any.
+
+    Returns:
+        An en dash where the measure has none.
+    """
+    return DASH if change.z is None else signed(change.z, decimals=2)
+
+
+def p_value(change: Change) -> str:
+    """The paired p-value to three decimals.
+
+    Args:
+        change: Any.
+
+    Returns:
+        ``< 0.001`` below that; an en dash where there is none.
+    """
+    if change.p_paired is None:
+        return DASH
+    return f"<{NO_BREAK}0.001" if change.p_paired < 0.001 else f"{change.p_paired:.3f}"
+
+
+def verdict(change: Change) -> str:
+    """The verdict with its mark.
+
+    Args:
+        change: Any.
+
+    Returns:
+        For instance ``▲ better``; an en dash where there is no baseline.
+    """
+    return DASH if change.verdict is None else f"{VERDICT_MARKS[change.verdict]}{NO_BREAK}{change.verdict.replace(' ', NO_BREAK)}"
+
+
+def duration(seconds: float) -> str:
+    """A time span in the two largest units that say something.
+
+    Args:
+        seconds: >= 0.
+
+    Returns:
+        For instance ``1 h 12 min``.
+    """
+    if seconds < 10:
+        return f"{seconds:.1f}{NO_BREAK}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}{NO_BREAK}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}{NO_BREAK}min {rest}{NO_BREAK}s"
+    return f"{minutes // 60}{NO_BREAK}h {minutes % 60}{NO_BREAK}min"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    Args:
+        count: >= 0.
+        noun: In the singular; its plural ends in ``s``, or ``y`` becomes ``ies``.
+
+    Returns:
+        For instance ``1 query``, ``3 queries``.
+    """
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{integer(count)}{NO_BREAK}{noun if count == 1 else plural}"

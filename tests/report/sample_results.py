@@ -1,0 +1,96 @@
+"""Small results for the tests of the report room."""
+
+from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TuningRecord, Verdict
+
+
+def make_change(
+    before: float | None, after: float, *, measure: str = "nDCG@10", half_width: float = 0.02, z: float | None = None
+) -> Change:
+    """A change whose paired interval reaches `half_width` to either side; its verdict follows."""
+    lower_is_better = measure.startswith("PND")
+    if before is None:
+        return Change(measure, "cosine", lower_is_better, after, (after - 0.01, after + 0.01))
+    sign = -1 if lower_is_better else 1
+    bounds = (after - before - half_width, after - before + half_width)
+    gains = sorted(sign * bound for bound in bounds)
+    verdict: Verdict = "better" if gains[0] > 0 else "worse" if gains[1] < 0 else "no evidence"
+    percent = None if before == 0 else sign * 100 * (after - before) / before
+    percents = None if before == 0 else (100 * gains[0] / before, 100 * gains[1] / before)
+    level = (after - 0.01, after + 0.01)
+    return Change(measure, "cosine", lower_is_better, after, level, before, percent, after - before, bounds, percents, 0.0004, z, verdict)
+
+
+def make_dataset(name: str, role: str, before: float | None, after: float, **options) -> DatasetResult:
+    change = make_change(before, after, **options)
+    return DatasetResult(name, role, "ranking", 300, 5183, 0, change.measure, [change])  # type: ignore[arg-type]
+
+
+def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI") -> DatasetResult:
+    """A grid with one better cell, one worse cell where there is room, and no improvement in the last cell."""
+    side = len(languages)
+    after = [[0.2 + 0.01 * row + 0.001 * column for column in range(side)] for row in range(side)]
+    grid = GridComparison("entailment-neutral", "cosine", after)
+    if compared:
+        improvement: list[list[float | None]] = [[1.5] * side for _ in range(side)]
+        verdicts: list[list[Verdict]] = [["no evidence"] * side for _ in range(side)]
+        improvement[0][0], verdicts[0][0] = 6.25, "better"
+        if side > 1:
+            improvement[1][0], verdicts[1][0] = -4.0, "worse"
+            improvement[-1][-1] = None
+        worsened = int(side > 1)
+        grid = GridComparison("entailment-neutral", "cosine", after, after, improvement, verdicts, 1, worsened, 7, worsened)
+    change = make_change(0.25 if compared else None, 0.245, measure="PND", z=-2.5 if compared else None)
+    return DatasetResult(name, "retain", "grid", 1670, 1670 * side, 99, "PND", [change], languages, [grid])
+
+
+def make_tuning(*, best_epoch: int = 2) -> TuningRecord:
+    layers = [LayerChange(f"encoder.layer.{index}.weight", index / 1000 or None, 0.5, 0.51, (20 - index) / 10_000) for index in range(20)]
+    return TuningRecord(
+        settings={"learning_rate": 5e-8, "freeze": ["embeddings"], "schedule": {"kind": "constant"}},
+        trained_on="cs, split train: 1,000 examples",
+        parameters=1000,
+        trainable=250,
+        steps=300,
+        epochs=3,
+        best_epoch=best_epoch,
+        stop_reason="3 epochs done",
+        seconds=75.0,
+        loss=[(step, 0.1 - step / 10_000) for step in range(10, 301, 10)],
+        validation_loss=[(0, 0.09), (1, 0.08), (2, 0.07), (3, 0.075)],
+        validation_errors=[(0, 2000), (1, 1600), (2, 1500), (3, 1550)],
+        validation_pairs=4000,
+        layers=layers,
+    )
+
+
+def make_example(query: str = "what is a boson") -> ChangedQuery:
+    """Document ``c`` is relevant and rises from 3 to 1, ``a`` falls, ``b`` moves out and ``d`` moves in."""
+    before = [Hit("a", "text of a", 0.9, False), Hit("b", "", 0.8, False), Hit("c", "text of c", 0.7, True)]
+    after = [Hit("c", "text of c", 0.95, True), Hit("a", "text of a", 0.9, False), Hit("d", "text of d", 0.5, False)]
+    return ChangedQuery("cs", query, before, after)
+
+
+def make_result(*datasets: DatasetResult, baseline: str | None = "the start", **options) -> Result:
+    options = {"title": "A title", "tuning": None, "examples": [], **options}
+    return Result(
+        command="adiabat evaluate job store data --out out",
+        created="2026-01-02T03:04:05Z",
+        seconds=12.5,
+        seed=7,
+        versions={"python": "3.11.0", "adiabat": "0.1.0"},
+        model="job",
+        baseline=baseline,
+        datasets=list(datasets),
+        **options,
+    )
+
+
+def full_result() -> Result:
+    """Every part of a report has data."""
+    return make_result(
+        make_dataset("cs", "target", 0.612, 0.661),
+        make_dataset("maths", "retain", 0.57, 0.572),
+        make_grid(["en", "de", "zh"]),
+        tuning=make_tuning(),
+        examples=[make_example(f"query {number}") for number in range(12)],
+    )

@@ -1,0 +1,247 @@
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from adiabat.errors import DataError
+from adiabat.measure.results import Hit
+from adiabat.report.page import EXAMPLES_SHOWN, render_page, write_page
+from tests.report.sample_results import full_result, make_dataset, make_example, make_grid, make_result, make_tuning
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>{{ 7 * 7 }}</title></style>'
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements with their attributes, section ids, text by id of the section, and whether all tags close."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.pieces: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+        self.text = " ".join(" ".join(self.pieces).replace("\xa0", " ").split())
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.pieces.append(data)
+
+    def tags(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.elements if tag == name]
+
+    def ids(self) -> list[str]:
+        return [value for _, attributes in self.elements if (value := attributes.get("id")) is not None]
+
+    def with_class(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for _, attributes in self.elements if name in (attributes.get("class") or "").split()]
+
+
+def page(result) -> Page:
+    return Page(render_page(result))
+
+
+def test_a_full_result_has_every_part():
+    shown = page(full_result())
+    assert {"verdict", "datasets", "all-measures", "how-to-read", "examples", "tuning", "layers", "made", "settings", "versions"} <= set(
+        shown.ids()
+    )
+    assert len(shown.with_class("languages")) == 1
+    # two forest plots (wide and narrow), one heat map, two curves, the layer bars
+    assert len(shown.tags("svg")) == 6
+    assert "The target cs got better: nDCG@10 0.612 → 0.661, +8.0 % [+4.7, +11.3]" in shown.text
+
+
+def test_ids_are_unique_over_the_whole_page():
+    result = full_result()
+    ids = page(replace(result, datasets=[*result.datasets, make_grid(["en", "de"], name="second")])).ids()
+    assert len(ids) == len(set(ids))
+
+
+def test_the_page_loads_nothing_and_runs_nothing():
+    html = render_page(full_result())
+    shown = Page(html)
+    assert {tag for tag, _ in shown.elements} & {
+        "script",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "image",
+        "audio",
+        "video",
+        "form",
+        "base",
+    } == set()
+    assert [link["href"] for link in shown.tags("link")] == ["data:,"]
+    for _, attributes in shown.elements:
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("src", "href", "xlink:href", "action"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:,"))
+    assert "@import" not in html
+    assert html.replace("http://www.w3.org/2000/svg", "").count("://") == 0
+    policy = [meta["content"] for meta in shown.tags("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
+
+
+def test_markup_in_any_text_is_inert():
+    dataset = replace(make_dataset(NASTY, "target", 0.5, 0.6), notes=[NASTY])
+    change = replace(dataset.changes[0], measure=NASTY)
+    hit = Hit(NASTY, NASTY, 0.5, True)
+    example = replace(make_example(NASTY), dataset=NASTY, before=[hit], after=[hit])
+    grid = make_grid([NASTY, "de"], name=NASTY)
+    tuning = replace(make_tuning(), settings={NASTY: {NASTY: NASTY}}, trained_on=NASTY, stop_reason=NASTY)
+    tuning = replace(tuning, layers=[replace(layer, name=NASTY) for layer in tuning.layers])
+    nasty = replace(
+        make_result(replace(dataset, changes=[change], main=NASTY), grid, tuning=tuning, examples=[example], baseline=NASTY, title=NASTY),
+        **{"command": NASTY, "created": NASTY, "model": NASTY, "versions": {NASTY: NASTY}},
+    )
+    shown = page(nasty)
+    assert {tag for tag, _ in shown.elements} & {"script", "img"} == set()
+    assert shown.text.count('<script>alert("x")</script>') >= 15
+    assert len(shown.tags("title")) == 1
+    assert "{{ 7 * 7 }}" in shown.text
+
+
+def test_the_same_result_gives_the_same_bytes():
+    assert render_page(full_result()) == render_page(full_result())
+
+
+def test_a_result_of_tuning_alone_leaves_out_what_was_not_measured():
+    shown = page(make_result(tuning=make_tuning(), baseline=None))
+    assert not {"datasets", "all-measures", "how-to-read", "examples"} & set(shown.ids())
+    assert {"tuning", "layers", "made", "settings"} <= set(shown.ids())
+    assert "compared with" not in shown.text
+    assert "Tuning ran 3 epochs (300 steps) and kept epoch 2" in shown.text
+
+
+def test_an_evaluation_without_a_baseline_shows_values_only():
+    shown = page(make_result(make_dataset("cs", "target", None, 0.652), make_grid(["en", "de"], compared=False), baseline=None))
+    assert "What was measured" in shown.text
+    assert "0.6520" in shown.text
+    assert "[0.6420, 0.6620]" in shown.text
+    assert shown.with_class("badge") == []
+    assert "bootstrap, the verdict" not in shown.text
+    assert "PND (lower is better)" in shown.text
+    # the heat map alone: no forest plot, no curves
+    assert len(shown.tags("svg")) == 1
+    assert not {"tuning", "layers", "settings", "examples"} & set(shown.ids())
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_each_data_set_has_a_row_and_a_badge(kept):
+    datasets = [make_dataset(f"kept {number}", "retain", 0.5, 0.45) for number in range(kept)]
+    shown = page(make_result(make_dataset("cs", "target", 0.5, 0.6), *datasets))
+    # once in the main table, once among all measures
+    assert len([one for one in shown.with_class("badge") if "better" in (one["class"] or "").split()]) == 2
+    assert len([one for one in shown.with_class("badge") if "worse" in (one["class"] or "").split()]) == 2 * kept
+    assert "Languages" not in shown.text
+
+
+def test_the_column_of_z_stands_in_the_main_table_only_where_there_is_one():
+    without = page(make_result(make_dataset("cs", "target", 0.5, 0.6)))
+    assert not [cell for cell in without.tags("td") if cell.get("data-label") == "z"]
+    with_z = page(make_result(make_dataset("cs", "target", 0.5, 0.4, measure="PND", z=-3.214)))
+    assert len([cell for cell in with_z.tags("td") if cell.get("data-label") == "z"]) == 1
+    assert "−3.21" in with_z.text
+
+
+@pytest.mark.parametrize("side", [1, 2, 15])
+def test_grids_of_any_size_state_both_counts(side):
+    shown = page(make_result(make_grid([f"l{number}" for number in range(side)])))
+    worse = int(side > 1)
+    assert (
+        f"paired: 1 better, {worse} worse, {side**2 - 1 - worse} no evidence, of {side**2} z-test: 7 better, {worse} worse"
+        in shown.text.replace(" , ", ", ")
+    )
+
+
+def test_examples_say_in_words_what_moved_and_what_is_relevant():
+    shown = page(make_result(make_dataset("cs", "target", 0.5, 0.6), examples=[make_example()]))
+    assert "first relevant: rank 3 → rank 1" in shown.text
+    for words in ("↑ from 3", "↓ from 1", "+ moved in", "× moved out", "→ now 2", "→ now 1"):
+        assert shown.text.count(words) == 1, words
+    assert shown.text.count("✓ relevant") == 2
+    assert len(shown.with_class("relevant")) == 2
+
+
+def test_a_relevant_hit_far_down_is_shown_and_the_irrelevant_ones_before_it_are_not():
+    hits = [Hit(f"d{rank}", "", 1.0 / rank, rank == 9) for rank in range(1, 11)]
+    shown = page(make_result(examples=[replace(make_example(), before=hits, after=hits[::-1])]))
+    assert "first relevant: rank 9 → rank 2" in shown.text
+    assert "d9" in shown.text
+    # d6 is sixth before and fifth after; d7 is seventh and fourth
+    assert shown.text.count(" d6") == 1
+    assert shown.text.count(" d5") == 1
+
+
+def test_only_the_first_ten_examples_are_shown_and_the_rest_counted():
+    shown = page(full_result())
+    assert len(shown.with_class("example")) == EXAMPLES_SHOWN
+    assert "2 more are in result.json" in shown.text
+
+
+def test_huge_texts_are_cut_with_an_ellipsis_and_their_length_stated():
+    huge = "word " * 20_000
+    example = replace(make_example(huge), before=[Hit(huge, huge, 0.5, False)])
+    html = render_page(make_result(make_dataset(huge, "target", 0.5, 0.6), examples=[example], title=huge))
+    assert len(html) < 120_000
+    shown = Page(html)
+    assert "cut from 100,000 characters" in shown.text
+    assert "(100,000 characters)" in shown.text
+    assert "word word…" in shown.text
+
+
+def test_texts_choose_their_own_direction():
+    shown = page(make_result(examples=[make_example("ما هي أسباب تغير المناخ؟")]))
+    assert [one.get("dir") for one in shown.with_class("query")] == ["auto"]
+    assert "ما هي أسباب تغير المناخ؟" in shown.text
+
+
+def test_characters_that_no_page_can_hold_are_replaced():
+    html = render_page(make_result(make_dataset("a\x00b\ud800", "target", 0.5, 0.6), examples=[make_example("\x07 \udc00")]))
+    html.encode("utf-8")
+    assert not {"\x00", "\x07"} & set(html)
+
+
+def test_layers_are_ranked_by_either_figure_and_zero_tensors_counted():
+    shown = page(make_result(tuning=make_tuning()))
+    assert "1 tensor had only zeros before" in shown.text
+    by_relative, by_largest = shown.text.split("By relative change")[1].split("By change of the largest weight")
+    assert by_relative.index("layer.19.weight") < by_relative.index("layer.18.weight")
+    assert by_largest.index("layer.0.weight") < by_largest.index("layer.1.weight")
+    assert by_relative.count("encoder.layer") == by_largest.count("encoder.layer") == 15
+
+
+def test_settings_stand_under_dotted_keys_beside_seed_versions_and_command():
+    text = page(full_result()).text
+    for words in (
+        "schedule.kind constant",
+        "learning_rate 5e-08",
+        'freeze ["embeddings"]',
+        "seed 7",
+        "adiabat 0.1.0",
+        "adiabat evaluate job store",
+    ):
+        assert words in text, words
+
+
+def test_a_page_is_written_whole(tmp_path):
+    write_page(full_result(), tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == render_page(full_result())
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    with pytest.raises(DataError, match="must be writable"):
+        write_page(full_result(), tmp_path / "nowhere" / "report.html")

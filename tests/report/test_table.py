@@ -1,0 +1,51 @@
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from adiabat.report.table import result_table
+from tests.report.sample_results import make_dataset, make_grid, make_result, make_tuning
+
+
+def printed(result) -> str:
+    out = io.StringIO()
+    Console(file=out, width=200, color_system=None).print(result_table(result))
+    return out.getvalue().replace("\xa0", " ")
+
+
+def test_each_data_set_has_a_row_with_its_interval_and_verdict():
+    table = result_table(make_result(make_dataset("cs", "target", 0.612, 0.661), make_grid(["en"])))
+    assert [str(column.header) for column in table.columns] == [
+        *("data set", "role", "measure", "before", "after", "change [paired 95 %]", "z", "verdict")
+    ]
+    assert [str(next(iter(column.cells))).replace("\xa0", " ") for column in table.columns] == [
+        *("cs", "target", "nDCG@10", "0.6120", "0.6610", "+8.0 % [+4.7, +11.3]", "–", "▲ better")
+    ]
+    assert [list(column.cells)[1] for column in table.columns][6] == "−2.50"
+
+
+def test_the_column_of_z_is_left_out_where_no_main_measure_has_one():
+    assert "z" not in [str(column.header) for column in result_table(make_result(make_dataset("cs", "target", 0.5, 0.6))).columns]
+
+
+def test_the_headline_stands_below():
+    assert "The target cs got better" in printed(make_result(make_dataset("cs", "target", 0.5, 0.6)))
+
+
+def test_without_a_baseline_there_are_values_and_no_verdicts():
+    text = printed(make_result(make_dataset("cs", "target", None, 0.652), baseline=None))
+    assert "[0.6420, 0.6620]" in text
+    assert "verdict" not in text
+
+
+def test_tuning_alone_shows_its_validation_figures():
+    text = printed(make_result(tuning=make_tuning()))
+    assert "kept (epoch 2)" in text
+    assert "errors of 4,000 pairs" in text
+    assert "1,500" in text
+
+
+def test_square_brackets_in_names_are_no_styling():
+    result = make_result(make_dataset("[red]cs[/red] [/]", "target", 0.5, 0.6))
+    assert "[red]cs[/red] [/]" in printed(replace(result, title="[bold]"))
+    assert "[bold]" in printed(replace(result, title="[bold]"))
