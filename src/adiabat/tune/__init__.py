@@ -1,0 +1,1 @@
+"""Adiabatic tuning of a query tower against stored document vectors."""

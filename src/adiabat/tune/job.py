@@ -1,0 +1,136 @@
+"""The directory of a tuning job: what it was asked to do, and where its files are."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from adiabat.errors import JobError, several
+from adiabat.report.files import write_text
+
+CONFIG = "config.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Paths of one job directory."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration."""
+        return self.folder / CONFIG
+
+    @property
+    def log(self) -> Path:
+        """Losses and validations, one row each."""
+        return self.folder / "log.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the run can be taken up again."""
+        return self.folder / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The tuned model, there once the job is done."""
+        return self.folder / "model"
+
+    @property
+    def result(self) -> Path:
+        """What the run did, for programs."""
+        return self.folder / "result.json"
+
+    @property
+    def report(self) -> Path:
+        """The same for people."""
+        return self.folder / "report.html"
+
+
+def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> Job:
+    """Claim a directory for a job, or come back to one.
+
+    Args:
+        folder: Made where missing.
+        description: Everything that decides the run, as plain tables; written to ``config.toml``.
+        resume: Whether a job of the same description may stand there already.
+
+    Returns:
+        The job.
+
+    Raises:
+        JobError: If the directory holds something else, a job that is not to be resumed, or one of another description.
+    """
+    job = Job(folder)
+    if job.config.is_file():
+        if not resume:
+            raise JobError(f"--out {folder} holds a job already; go on with it by --resume, or choose another directory")
+        _require_same(job, description)
+        return job
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}") from fault
+    write_text(tomli_w.dumps(_without_none(description)), job.config)
+    return job
+
+
+def read_description(job: Job) -> dict[str, Any]:
+    """What a job was asked to do.
+
+    Args:
+        job: Whose ``config.toml`` is read.
+
+    Returns:
+        Its tables.
+
+    Raises:
+        JobError: If the file is damaged.
+    """
+    try:
+        return tomllib.loads(job.config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise JobError(f"{job.config} must be TOML: {fault}; start anew in another directory") from fault
+
+
+def is_job(folder: Path) -> bool:
+    """Whether a directory is a tuning job.
+
+    Args:
+        folder: Any path.
+
+    Returns:
+        True where it holds a ``config.toml`` that describes a job.
+    """
+    return (folder / CONFIG).is_file() and "job" in read_description(Job(folder))
+
+
+def _require_same(job: Job, description: Mapping[str, Any]) -> None:
+    before = dict(_flat(read_description(job)))
+    wanted = dict(_flat(_without_none(description)))
+    differing = [
+        f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}"
+        for key in sorted({*before, *wanted})
+        if before.get(key) != wanted.get(key)
+    ]
+    if differing:
+        raise JobError(f"--resume must go on with the same job, but in {job.folder} {several(differing)}; repeat the first command, or choose another --out")
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
+
+
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    """TOML has no null: a setting that is None is left out, which means the same."""
+    return {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in table.items() if value is not None}

@@ -1,0 +1,95 @@
+"""Where the negatives of a step come from: the examples, the store at random, or the store's hardest for the tower as it is now."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from adiabat.config import TuneSection
+from adiabat.data.batching import step_generator
+from adiabat.errors import DataError
+from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.embeddings import Store
+from adiabat.store.search import search
+
+Chooser = Callable[[Int[np.ndarray, " b"], int, Float[Tensor, "b e"]], Ragged]
+"""From the examples of a step, its number and its query embeddings to the rows of each query's negatives."""
+
+
+def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store, *, seed: int) -> Chooser:
+    """The way of choosing negatives that the settings ask for.
+
+    Args:
+        settings: `TuneSection.negatives` and `TuneSection.negatives_per_query`.
+        examples: What is trained on.
+        store: Where random and hardest negatives come from.
+        seed: Of random ones.
+
+    Returns:
+        A function that chooses for one step; it depends on its arguments alone.
+
+    Raises:
+        DataError: If negatives are to come from examples that list none, or the store holds too few documents.
+    """
+    wanted = settings.negatives_per_query
+    if settings.negatives == "examples":
+        _require_listed(examples, needed=settings.loss == "triplet")
+        return lambda picked, step, query: Ragged.of(_listed(examples.negatives[row], wanted) for row in picked)
+    most = int(examples.positives.lengths.max()) + wanted
+    if store.count < most:
+        raise DataError(f"{store.path} must hold at least {most} documents for tune.negatives_per_query = {wanted}, it holds {store.count}")
+    if settings.negatives == "random":
+        return lambda picked, step, query: _random(examples.positives.take(picked), store.count, wanted, step_generator(seed, step))
+    similarity = "distance" if settings.loss == "triplet" and settings.distance == "euclidean" else "cosine"
+    return lambda picked, step, query: _hardest(examples.positives.take(picked), store, wanted, query, similarity)
+
+
+def _require_listed(examples: AddressedSet, *, needed: bool) -> None:
+    bare = int((examples.negatives.lengths == 0).sum())
+    if needed and bare:
+        raise DataError(
+            f"{examples.name}: every query must list a negative for tune.negatives = 'examples', {bare} of {len(examples)} do not; "
+            "set tune.negatives = hardest or random"
+        )
+
+
+def _listed(rows: Int[np.ndarray, " n"], wanted: int) -> Int[np.ndarray, " h"]:
+    """The first of the list, gone through again where it is shorter than wanted, so that every query weighs the same."""
+    return np.resize(rows, wanted) if len(rows) else rows
+
+
+def _random(positives: Ragged, count: int, wanted: int, generator: np.random.Generator) -> Ragged:
+    """Rows drawn evenly from all documents but the query's positives, without repetition in one query."""
+    return Ragged.of(_draw(positives[index], count, wanted, generator) for index in range(len(positives)))
+
+
+def _draw(known: Int[np.ndarray, " p"], count: int, wanted: int, generator: np.random.Generator) -> Int[np.ndarray, " h"]:
+    rows = generator.choice(count - len(np.unique(known)), size=wanted, replace=False, shuffle=False)
+    # Numbers among the documents that are left, turned into rows by stepping over each known one below or at them.
+    for row in np.unique(known):
+        rows += rows >= row
+    return rows
+
+
+def _hardest(positives: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e"], similarity: str) -> Ragged:
+    """The nearest documents in the whole store that are not known to answer the query."""
+    embeddings = query.detach().float().cpu().numpy()
+    known = [positives[index] for index in range(len(positives))]
+    hits = search(store, embeddings, wanted, similarity=similarity, excluded=known)
+    return Ragged.of(row[row >= 0] for row in hits.rows)
+
+
+def gather_ragged(store: Store, rows: Ragged, device: torch.device) -> Float[Tensor, "n e"]:
+    """Vectors of all lists, one after another.
+
+    Args:
+        store: Holds them.
+        rows: Which.
+        device: Where to.
+
+    Returns:
+        Vectors, float32.
+    """
+    return torch.from_numpy(store.gather(rows.values)).to(device, non_blocking=True)

@@ -1,0 +1,174 @@
+"""What adiabatic tuning minimises: a query tower's loss against document vectors that are read, never computed (mission A1)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from adiabat.config import TuneSection
+from adiabat.data.batching import ShuffledStream
+from adiabat.model.encoder import Encoder
+from adiabat.model.precision import Precision, autocast
+from adiabat.model.tokens import TokenTable, embed_all, embed_rows
+from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.embeddings import Store
+from adiabat.train.loop import Validation
+from adiabat.train.losses import in_batch_softmax, triplet_errors, triplet_margin
+from adiabat.tune.negatives import Chooser, gather_ragged
+
+VALIDATION_TOKENS = 4_096
+VALIDATION_QUERIES = 256
+"""Queries whose validation pairs are compared at a time: bounds the document vectors in memory."""
+
+
+@dataclass
+class StoredDocuments:
+    """The objective: tokenised queries on one side, a store on the other.
+
+    Attributes:
+        encoder: The query tower in training.
+        store: Document vectors.
+        train: Examples to learn from.
+        tokens: Their queries.
+        validation: Examples to measure on, each with negatives.
+        validation_tokens: Their queries.
+        settings: Loss, margin, temperature, batch size.
+        choose: Negatives of a step.
+        seed: Of the order.
+        precision: Of the training pass; validation always runs in float32.
+    """
+
+    encoder: Encoder
+    store: Store
+    train: AddressedSet
+    tokens: TokenTable
+    validation: AddressedSet
+    validation_tokens: TokenTable
+    settings: TuneSection
+    choose: Chooser
+    seed: int
+    precision: Precision = "fp32"
+
+    def __post_init__(self) -> None:
+        self._stream = ShuffledStream(len(self.train), seed=self.seed)
+
+    @property
+    def module(self) -> nn.Module:
+        """The query tower."""
+        return self.encoder
+
+    def loss(self, step: int) -> Tensor:
+        """The loss of one batch of queries, each with its first positive.
+
+        Args:
+            step: From 0.
+
+        Returns:
+            A scalar.
+        """
+        picked = self._stream.rows(step, self.settings.batch_size)
+        with autocast(self.encoder.device, self.precision):
+            query = embed_rows(self.encoder, self.tokens, picked)
+        negatives = self.choose(picked, step, query)
+        return self._loss(query, self.train, picked, negatives)
+
+    def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, picked: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
+        first = examples.positives.values[examples.positives.offsets[picked]]
+        positive = torch.from_numpy(self.store.gather(first)).to(query.device)
+        negative = gather_ragged(self.store, negatives, query.device)
+        settings = self.settings
+        if settings.loss == "triplet":
+            lists = negative.view(len(picked), -1, negative.shape[-1])
+            return triplet_margin(query, positive, lists, margin=settings.margin, distance=settings.distance)
+        excluded = torch.from_numpy(known_positives(examples.positives.take(picked), np.concatenate([first, negatives.values])))
+        unit = [nn.functional.normalize(part, dim=-1) for part in (query, torch.cat([positive, negative]))]
+        return in_batch_softmax(unit[0], unit[1], temperature=settings.temperature, excluded=excluded.to(query.device))
+
+    @torch.no_grad()
+    def validate(self) -> Validation:
+        """Loss and errors on the validation examples: the training loss on their first pair, errors over all their pairs.
+
+        Returns:
+            Both signals, and the number of pairs.
+        """
+        training = self.encoder.training
+        self.encoder.eval()
+        queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
+        self.encoder.train(training)
+        return Validation(loss=self._validation_loss(queries), errors=self._validation_errors(queries), pairs=pairs_of(self.validation))
+
+    def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
+        """Mean over batches of the training size, in file order, so that in-batch negatives are as many as in training."""
+        total = 0.0
+        for start in range(0, len(queries), self.settings.batch_size):
+            picked = np.arange(start, min(start + self.settings.batch_size, len(queries)))
+            negatives = Ragged.of(self.validation.negatives[row][: self.settings.negatives_per_query] for row in picked)
+            if self.settings.loss == "triplet":
+                negatives = Ragged.of(np.resize(rows, self.settings.negatives_per_query) for rows in map(negatives.__getitem__, range(len(picked))))
+            total += float(self._loss(queries[start : start + len(picked)], self.validation, picked, negatives)) * len(picked)
+        return total / len(queries)
+
+    def _validation_errors(self, queries: Float[Tensor, "n e"]) -> int:
+        distance = self.settings.distance if self.settings.loss == "triplet" else "cosine"
+        return sum(
+            self._errors(queries, np.arange(start, min(start + VALIDATION_QUERIES, len(queries))), distance)
+            for start in range(0, len(queries), VALIDATION_QUERIES)
+        )
+
+    def _errors(self, queries: Float[Tensor, "n e"], picked: Int[np.ndarray, " b"], distance: str) -> int:
+        """Errors over all (positive, negative) pairs of some validation queries."""
+        query, near, far = pairs(self.validation.positives.take(picked), self.validation.negatives.take(picked))
+        errors = 0
+        for start in range(0, len(query), VALIDATION_TOKENS):
+            part = slice(start, start + VALIDATION_TOKENS)
+            vectors = [torch.from_numpy(self.store.gather(rows[part])).to(queries.device) for rows in (near, far)]
+            asked = queries[torch.from_numpy(picked[query[part]]).to(queries.device)]
+            errors += int(triplet_errors(asked, vectors[0], vectors[1], distance=distance))  # type: ignore[arg-type]
+        return errors
+
+
+def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Every (query, positive, negative).
+
+    Args:
+        positives: Rows per query.
+        negatives: Rows per query.
+
+    Returns:
+        Number of the query, row of the positive, row of the negative; one entry per pair.
+    """
+    counts = positives.lengths * negatives.lengths
+    query = np.repeat(np.arange(len(positives)), counts)
+    near = [np.repeat(positives[i], len(negatives[i])) for i in range(len(positives))]
+    far = [np.tile(negatives[i], len(positives[i])) for i in range(len(positives))]
+    return query, Ragged.of(near).values, Ragged.of(far).values
+
+
+def pairs_of(examples: AddressedSet) -> int:
+    """How many (positive, negative) pairs examples hold.
+
+    Args:
+        examples: Any.
+
+    Returns:
+        The count.
+    """
+    return int((examples.positives.lengths * examples.negatives.lengths).sum())
+
+
+def known_positives(positives: Ragged, documents: Int[np.ndarray, " n"]) -> Bool[np.ndarray, "b n"]:
+    """Which documents of a batch must not count as negatives, because the query is known to be answered by them.
+
+    Args:
+        positives: Rows that answer each query.
+        documents: Rows scored; document ``i`` is the positive of query ``i``.
+
+    Returns:
+        True where a document answers the query; a query's own column is left False, since it is the positive.
+    """
+    known = np.stack([np.isin(documents, positives[index]) for index in range(len(positives))])
+    own = np.arange(len(positives))
+    known[own, own] = False
+    return known

@@ -1,0 +1,28 @@
+"""What long work tells its caller: sentences worth reading, and how far it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def _ignore_note(sentence: str) -> None:
+    """Say nothing."""
+
+
+def _ignore_progress(label: str, done: int, total: int) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Two functions that long work calls; both do nothing unless given.
+
+    Attributes:
+        note: Takes one sentence.
+        progress: Takes what is being done, how much of it is done, and how much there is.
+    """
+
+    note: Callable[[str], None] = _ignore_note
+    progress: Callable[[str, int, int], None] = _ignore_progress
+
+
+SILENT = Watch()
