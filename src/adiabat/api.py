@@ -1,0 +1,302 @@
+"""adiabat from Python: the verbs of the command line as functions.
+
+A MODEL is a hub name, a directory, the directory of a tuning job, ``demo`` (the embedded model), or a `DualEncoder` already loaded.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, TuneSettings
+from adiabat.data.corpora import read_corpus
+from adiabat.data.records import Side
+from adiabat.demo.model import demo_model_folder
+from adiabat.errors import DataError, JobError
+from adiabat.measure.evaluation import evaluate_datasets, hits_of, read_dataset
+from adiabat.measure.results import Hit, Result, TuningRecord
+from adiabat.model.device import device_of
+from adiabat.model.directory import Trust
+from adiabat.model.directory import load as load_directory
+from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.precision import Precision
+from adiabat.model.towers import DualEncoder
+from adiabat.report.files import read_result, write_result
+from adiabat.report.page import write_page
+from adiabat.store.append import append_documents, finish_append
+from adiabat.store.build import build_store
+from adiabat.store.embeddings import Store
+from adiabat.store.imports import import_vectors
+from adiabat.store.search import search as search_store
+from adiabat.tune.adiabatic import tune as run_tuning
+from adiabat.tune.job import Job, is_job
+from adiabat.watch import SILENT, Watch
+
+Model = str | Path | DualEncoder
+
+
+def load(model: Model, *, settings: EncoderSection | None = None, device: str = "cpu") -> DualEncoder:
+    """Load a model.
+
+    Args:
+        model: See the module's first lines.
+        settings: Overrides of pooling, prompts and the like; None takes the model's own.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+
+    Returns:
+        Query tower and document tower.
+
+    Raises:
+        ModelError: If it cannot be loaded.
+        JobError: If it is a job that is not finished.
+    """
+    place = device_of(device)
+    if isinstance(model, DualEncoder):
+        return model.to(place)
+    section = settings or EncoderSection()
+    trust = Trust(remote_code=section.trust_remote_code, pickles=section.allow_pickles)
+    loaded = load_directory(_directory(model), settings=section.overrides(), trust=trust)
+    return replace(loaded, name=str(model)).to(place)
+
+
+def _directory(model: str | Path) -> str | Path:
+    """What the loader is to open: the embedded model's folder, a job's model, or the name as it is."""
+    if str(model) == "demo":
+        return demo_model_folder()
+    if not is_job(Path(model)):
+        return model
+    folder = Job(Path(model)).model
+    if not folder.is_dir():
+        raise JobError(f"{model} is a job that is not finished; run its adiabat tune command again with --resume")
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Documents:
+    """The document side of a model in the precision asked for, as the store's builders want it."""
+
+    model: DualEncoder
+    precision: Precision
+
+    @property
+    def width(self) -> int:
+        return self.model.width
+
+    def fingerprint(self, side: Side) -> Fingerprint:
+        return self.model.fingerprint(side)
+
+    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
+        return self.model.encode(texts, side=side, precision=self.precision)
+
+
+def embed(
+    model: Model,
+    corpus: str | Path,
+    out: str | Path,
+    *,
+    settings: EmbedSettings | None = None,
+    append: bool = False,
+    vectors: str | Path | None = None,
+    ids: str | Path | None = None,
+    watch: Watch = SILENT,
+) -> Store:
+    """Build a store of document vectors, resumably; or add to one; or take vectors that were computed elsewhere.
+
+    Args:
+        model: Its document tower encodes.
+        corpus: BEIR folder, JSONL, CSV, Parquet, ``hf:NAME``, or a file of examples whose documents are texts.
+        out: The store's directory.
+        settings: None takes the defaults.
+        append: Add the corpus to the store that stands at `out`.
+        vectors: Vectors of the corpus (``.npy``, Parquet or a faiss index), imported instead of encoded; some documents are encoded all
+            the same, to see that the vectors come from this model.
+        ids: Document ids of `vectors`, one per line, where the file itself holds none.
+        watch: Whom to tell.
+
+    Returns:
+        The finished store.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings = settings or EmbedSettings()
+    if append and vectors is not None:
+        raise DataError("append must add a corpus that is encoded, got vectors too; import them into a store of their own")
+    if ids is not None and vectors is None:
+        raise DataError("ids must name the rows of vectors, got no vectors; give both, or neither")
+    columns, name = settings.data.columns.given(), str(corpus)
+    documents = read_corpus(corpus, columns=columns)
+    encoder = _Documents(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
+    progress = _on("encoding documents", watch)
+    if vectors is not None:
+        imported = import_vectors(
+            Path(vectors), out, ids=ids, documents=documents, encoder=encoder, dtype=settings.store.dtype, seed=settings.run.seed
+        )
+        return imported
+    if append:
+        finish_append(out)
+        return append_documents(encoder, lambda: read_corpus(corpus, columns=columns), out, on_progress=progress, source=name).store
+    built = build_store(
+        encoder,
+        lambda: read_corpus(corpus, columns=columns),
+        out,
+        dtype=settings.store.dtype,
+        keep_texts=settings.store.keep_texts,
+        on_progress=progress,
+        source=name,
+        encoder_name=encoder.model.name,
+    )
+    if built.note:
+        watch.note(built.note)
+    return built.store
+
+
+def _on(label: str, watch: Watch) -> Callable[[int, int], None]:
+    return lambda done, total: watch.progress(label, done, total)
+
+
+def tune(
+    model: Model,
+    store: str | Path,
+    data: str | Path,
+    out: str | Path,
+    *,
+    settings: TuneSettings | None = None,
+    resume: bool = False,
+    command: str = "adiabat.tune(...)",
+    watch: Watch = SILENT,
+) -> Result:
+    """Tune a query tower against the stored vectors of the document tower; see `adiabat.tune.adiabatic.tune`.
+
+    Args:
+        model: Where tuning starts.
+        store: Document vectors of that model.
+        data: (query, positives, negatives).
+        out: Directory of the job, afterwards a MODEL.
+        settings: None takes the default regime.
+        resume: Go on with a job that was cut short.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What the run did, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings = settings or TuneSettings()
+    name = model.name if isinstance(model, DualEncoder) else str(model)
+    return run_tuning(
+        lambda: load(model, settings=settings.encoder),
+        Path(store),
+        str(data),
+        Path(out),
+        settings=settings,
+        model_name=name,
+        resume=resume,
+        command=command,
+        watch=watch,
+    )
+
+
+def evaluate(
+    model: Model,
+    store: str | Path,
+    data: str | Path,
+    *,
+    baseline: Model | None = None,
+    retain: Sequence[tuple[str | Path, str | Path]] = (),
+    split: str | None = None,
+    out: str | Path | None = None,
+    settings: EvaluateSettings | None = None,
+    command: str = "adiabat.evaluate(...)",
+    watch: Watch = SILENT,
+) -> Result:
+    """Measure a model on a data set, against a baseline, and on retention sets that must not get worse.
+
+    Args:
+        model: Under test.
+        store: Document vectors of its document tower.
+        data: The target data set.
+        baseline: What it is compared with.
+        retain: (store, data) of each retention set.
+        split: Of the target; None takes ``data.split`` of the settings, or the usual one.
+        out: Directory for ``result.json`` and ``report.html``; None writes nothing.
+        settings: None takes the defaults.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        The result; where `model` is a job, with the record of its tuning.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings = settings or EvaluateSettings()
+    opened: dict[str, Store] = {}
+    asked = [(store, data, "target"), *((place, what, "retain") for place, what in retain)]
+    datasets = [
+        read_dataset(
+            opened.setdefault(str(place), Store.open(place)),
+            str(what),
+            role=role,  # type: ignore[arg-type]
+            settings=settings,
+            split=split or settings.data.split if role == "target" else None,
+        )
+        for place, what, role in asked
+    ]
+    folder = _claimed(Path(out)) if out is not None else None
+    towers = [load(one, settings=settings.encoder, device=settings.run.device) if one is not None else None for one in (model, baseline)]
+    assert towers[0] is not None
+    title = f"{towers[0].name} on {datasets[0].examples.name}"
+    result = evaluate_datasets(towers[0], towers[1], datasets, settings=settings, title=title, command=command, watch=watch)
+    result = replace(result, tuning=_tuning_record(model))
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_result(result, folder / "result.json")
+        write_page(result, folder / "report.html")
+    return result
+
+
+def _claimed(folder: Path) -> Path:
+    """A directory that an evaluation may write into: new, empty, or holding an earlier evaluation and nothing of a job."""
+    if folder.is_file() or is_job(folder):
+        raise JobError(f"--out must be a directory of its own, {folder} is {'a file' if folder.is_file() else 'a job'}; choose another")
+    return folder
+
+
+def _tuning_record(model: Model) -> TuningRecord | None:
+    """What the job did that a model came from."""
+    if isinstance(model, DualEncoder) or not is_job(Path(model)):
+        return None
+    return read_result(Job(Path(model)).result).tuning
+
+
+def search(
+    store: str | Path, query: str, *, model: Model, k: int = 10, settings: SearchSettings | None = None
+) -> list[Hit]:
+    """Ask a store.
+
+    Args:
+        store: Document vectors.
+        query: One text.
+        model: Whose query tower encodes it.
+        k: Results wanted, > 0.
+        settings: None takes the defaults.
+
+    Returns:
+        Best first, by cosine.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings = settings or SearchSettings()
+    if not query.strip():
+        raise DataError("QUERY must hold text, got an empty one")
+    opened = Store.open(store)
+    towers = load(model, settings=settings.encoder, device=settings.run.device)
+    opened.require_encoder(towers.fingerprint("document"))
+    hits = search_store(opened, towers.encode([query], side="query", precision="fp32"), k, similarity="cosine")
+    return hits_of(opened, hits, 0, np.empty(0, dtype=np.int64))

@@ -1,0 +1,246 @@
+"""The command line: one function per verb, each importing what it needs when it runs, so that ``--help`` is quick."""
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adiabat import __version__
+from adiabat.config import EmbedSettings, EvaluateSettings, S, SearchSettings, TuneSettings, read_settings
+from adiabat.console import PEOPLE, complain, watching
+from adiabat.errors import AdiabatError, ConfigError
+
+if TYPE_CHECKING:
+    from adiabat.measure.results import Hit, Result
+
+app = typer.Typer(
+    name="adiabat",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Tune, train, plan, distil and measure dual-encoder text-embedding models.",
+    epilog="MODEL is a hub name, a directory, the directory of a tuning job, or `demo` (the embedded model).",
+)
+
+Config = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.", show_default=False)]
+Assignments = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as tune.margin=0.05.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Short for --set run.seed=N.", show_default=False)]
+Device = Annotated[str | None, typer.Option("--device", help="Short for --set run.device=auto|cpu|cuda|cuda:N.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+
+
+def _settings(kind: type[S], config: Path | None, assignments: list[str] | None, *, seed: int | None = None, device: str | None = None) -> S:
+    """Settings from the file, then ``--set``, then the short flags."""
+    short = [f"run.seed={seed}"] if seed is not None else []
+    short += [f"run.device={json.dumps(device)}"] if device is not None else []
+    return read_settings(kind, config, [*(assignments or ()), *short])
+
+
+@app.command()
+def embed(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Its document tower encodes.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="BEIR folder, JSONL, CSV, Parquet, hf:NAME, or a file of examples.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory of the store.")],
+    append: Annotated[bool, typer.Option("--append", help="Add the corpus to the store at --out.")] = False,
+    vectors: Annotated[Path | None, typer.Option("--import", help="Take these vectors (.npy, Parquet, faiss) instead of encoding.")] = None,
+    ids: Annotated[Path | None, typer.Option("--ids", help="Document ids of --import, one per line.")] = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Encode a corpus into a store of document vectors; cut short, the same command goes on."""
+    settings = _settings(EmbedSettings, config, assignments, device=device)
+    from adiabat import api
+
+    with watching() as watch:
+        store = api.embed(model, corpus, out, settings=settings, append=append, vectors=vectors, ids=ids, watch=watch)
+    PEOPLE.print(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}", markup=False)
+    _answer({"store": str(out), "count": store.count, "width": store.width, "dtype": store.dtype} if as_json else str(out))
+
+
+@app.command()
+def tune(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Where the query tower starts.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives and perhaps negatives.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory of the job; afterwards a MODEL.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was cut short.")] = False,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tune a query tower against stored document vectors, which stay as they are."""
+    settings = _settings(TuneSettings, config, assignments, seed=seed, device=device)
+    from adiabat import api
+
+    with watching() as watch:
+        result = api.tune(model, store, data, out, settings=settings, resume=resume, command=_command(), watch=watch)
+    assert result.tuning is not None
+    _say_tuned(result)
+    _answer(result.to_json() if as_json else str(out))
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Under test.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of its document tower.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="The target data set.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory for result.json and report.html.")],
+    split: Annotated[str | None, typer.Option("--split", help="Of the target data set.", show_default=False)] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", metavar="MODEL", help="Compare with this model.", show_default=False)] = None,
+    retain: Annotated[
+        list[str] | None,
+        typer.Option("--retain", metavar="STORE DATA", help="A data set that must not get worse; repeatable."),
+    ] = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a model, before and after, on its target and on what must not get worse."""
+    settings = _settings(EvaluateSettings, config, assignments, seed=seed, device=device)
+    from adiabat import api
+
+    with watching() as watch:
+        result = api.evaluate(
+            model, store, data, baseline=baseline, retain=_pairs(retain or ()), split=split, out=out, settings=settings, command=_command(), watch=watch
+        )
+    _show(result)
+    _answer(result.to_json() if as_json else str(out / "report.html"))
+
+
+@app.command()
+def search(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One text.")],
+    model: Annotated[str, typer.Option("--model", metavar="MODEL", help="Whose query tower encodes the query.")],
+    compare: Annotated[str | None, typer.Option("--compare", metavar="MODEL", help="Show this model's results too.", show_default=False)] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Results wanted.")] = 10,
+    config: Config = None,
+    assignments: Assignments = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a store a question, through one query tower or two."""
+    settings = _settings(SearchSettings, config, assignments, device=device)
+    from dataclasses import asdict
+
+    from adiabat import api
+
+    found = {name: api.search(store, query, model=name, k=k, settings=settings) for name in filter(None, (model, compare))}
+    if as_json:
+        _answer({name: [{key: value for key, value in asdict(hit).items() if key != "relevant"} for hit in hits] for name, hits in found.items()})
+    else:
+        _show_hits(found)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Directory for the demo's files.")] = Path("runs/demo"),
+    as_json: AsJson = False,
+) -> None:
+    """Tune the embedded model on embedded papers, and show what got better and that nothing else got worse."""
+    from adiabat.demo.job import run_demo
+
+    with watching() as watch:
+        result = run_demo(out, command=_command(), watch=watch)
+    _show(result)
+    _answer(result.to_json() if as_json else str(out / "report.html"))
+
+
+def _folded(arguments: Sequence[str]) -> list[str]:
+    """Make ``--retain STORE DATA`` one value: typer knows no repeatable option of two, and NUL can stand in no argument."""
+    folded, rest = [], list(arguments)
+    while rest:
+        if rest[0] == "--retain" and len(rest) > 2:
+            folded += ["--retain", f"{rest[1]}\0{rest[2]}"]
+            del rest[:3]
+        else:
+            folded.append(rest.pop(0))
+    return folded
+
+
+def _pairs(folded: Sequence[str]) -> list[tuple[str, str]]:
+    """What `_folded` made one, as two again."""
+    pairs = [value.partition("\0") for value in folded]
+    if not all(data for _, _, data in pairs):
+        raise ConfigError(f"--retain must be followed by STORE and DATA, got {pairs[-1][0]!r} alone")
+    return [(store, data) for store, _, data in pairs]
+
+
+def _command() -> str:
+    return shlex.join(["adiabat", *sys.argv[1:]])
+
+
+def _answer(answer: str | dict[str, Any]) -> None:
+    """What a program reads: on stdout."""
+    print(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, indent=2))
+
+
+def _say_tuned(result: "Result") -> None:
+    record = result.tuning
+    assert record is not None
+    first, best = record.validation_errors[0][1], dict(record.validation_errors)[record.best_epoch]
+    PEOPLE.print(
+        f"{record.steps:,} steps in {record.epochs} epochs, {record.seconds:.0f} s; stopped after {record.stop_reason}; best epoch {record.best_epoch}: "
+        f"{best:,} validation errors of {record.validation_pairs:,} pairs, {first:,} at the start",
+        markup=False,
+    )
+
+
+def _show(result: "Result") -> None:
+    from adiabat.report.table import result_table
+
+    PEOPLE.print(result_table(result))
+
+
+def _show_hits(found: "dict[str, list[Hit]]") -> None:
+    for name, hits in found.items():
+        print(name)
+        for place, hit in enumerate(hits, start=1):
+            print(f"{place:3d}  {hit.score:.4f}  {hit.doc_id}  {' '.join(hit.text.split())[:120]}")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    del version
+    if debug:
+        os.environ["ADIABAT_DEBUG"] = "1"
+
+
+def main() -> None:
+    """Run a verb. Exit codes: 0; 2 for the user's mistake, told in one line; 130 after Ctrl-C; 1 for ours."""
+    try:
+        app(args=_folded(sys.argv[1:]))
+    except AdiabatError as fault:
+        _end(fault, code=130 if type(fault).__name__ == "InterruptionError" else 2)
+    except KeyboardInterrupt as fault:
+        _end(fault, code=130, sentence="interrupted; long verbs go on where they were when the same command runs again")
+    except Exception as fault:
+        _end(fault, code=1, sentence=f"defect: {type(fault).__name__}: {fault}; run with --debug before the verb and report the traceback")
+
+
+def _end(fault: BaseException, *, code: int, sentence: str | None = None) -> None:
+    if os.environ.get("ADIABAT_DEBUG"):
+        raise fault
+    complain(sentence or str(fault))
+    sys.exit(code)

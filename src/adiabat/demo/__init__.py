@@ -1,0 +1,1 @@
+"""The embedded default: a real model, real data, and the job that `adiabat demo` runs on them."""

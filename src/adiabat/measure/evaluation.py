@@ -1,0 +1,169 @@
+"""One evaluation: a model, perhaps a baseline, a target data set and those that must not get worse."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from adiabat.config import EvaluateSettings
+from adiabat.data.examples import read_examples
+from adiabat.data.records import ExampleSet, LanguageGridSet
+from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
+from adiabat.measure.tasks import Role, measure_examples, measure_languages
+from adiabat.model.device import device_name
+from adiabat.model.towers import DualEncoder
+from adiabat.provenance import now, versions
+from adiabat.store.addressing import AddressedSet, address
+from adiabat.store.embeddings import Store
+from adiabat.store.search import Hits, search
+from adiabat.watch import Watch
+
+SHOWN_QUERIES = 10
+SHOWN_HITS = 5
+SEARCHED_QUERIES = 500
+"""Queries looked at, drawn at random, for those whose top results changed."""
+
+SHOWN_CHARACTERS = 500
+"""Of a document's text kept in a result file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A data set with its documents' store, read and found to fit.
+
+    Attributes:
+        store: Document vectors.
+        examples: Queries by rows, or a language grid.
+        role: ``target`` or ``retain``.
+    """
+
+    store: Store
+    examples: AddressedSet | LanguageGridSet
+    role: Role
+
+
+def read_dataset(store: Store, path: str, *, role: Role, settings: EvaluateSettings, split: str | None) -> Dataset:
+    """Read a data set and find its documents in a store.
+
+    Args:
+        store: Holds the documents.
+        path: Of the data set.
+        role: ``target`` or ``retain``.
+        settings: Columns, and what to do with missing documents.
+        split: Of the data set; None takes the usual one.
+
+    Returns:
+        The data set.
+    """
+    examples = read_examples(path, split=split, columns=settings.data.columns.given())
+    found = address(examples, store, missing=settings.data.missing) if isinstance(examples, ExampleSet) else examples
+    return Dataset(store, found, role)
+
+
+def evaluate_datasets(
+    model: DualEncoder,
+    baseline: DualEncoder | None,
+    datasets: Sequence[Dataset],
+    *,
+    settings: EvaluateSettings,
+    title: str,
+    command: str,
+    watch: Watch,
+) -> Result:
+    """Measure every data set.
+
+    Args:
+        model: Under test.
+        baseline: What it is compared with, or None.
+        datasets: The target first.
+        settings: What to measure.
+        title: Of the report.
+        command: The command line, for the report.
+        watch: Told how far it is.
+
+    Returns:
+        The result, without the record of a tuning job.
+
+    Raises:
+        StoreError: If a store was not made by the document tower of the model, or of the baseline.
+    """
+    started = time.monotonic()
+    for store in {id(one.store): one.store for one in datasets}.values():
+        for tower in filter(None, (model, baseline)):
+            store.require_encoder(tower.fingerprint("document"))
+    seed = settings.run.seed
+    measured = [_measure(model, baseline, one, settings, watch) for one in datasets]
+    examples = changed_queries(model, baseline, datasets[0], seed=seed) if baseline else []
+    return Result(
+        title=title,
+        command=command,
+        created=now(),
+        seconds=time.monotonic() - started,
+        seed=seed,
+        versions=versions(device_name(model.query.device)),
+        model=model.name,
+        baseline=baseline.name if baseline else None,
+        datasets=measured,
+        examples=examples,
+    )
+
+
+def _measure(model: DualEncoder, baseline: DualEncoder | None, one: Dataset, settings: EvaluateSettings, watch: Watch) -> DatasetResult:
+    if isinstance(one.examples, LanguageGridSet):
+        return measure_languages(
+            model, baseline, one.store, one.examples, role=one.role, settings=settings.measure, seed=settings.run.seed, watch=watch
+        )
+    return measure_examples(
+        model, baseline, one.store, one.examples, role=one.role, settings=settings.measure, seed=settings.run.seed, watch=watch
+    )
+
+
+def changed_queries(model: DualEncoder, baseline: DualEncoder, dataset: Dataset, *, seed: int) -> list[ChangedQuery]:
+    """Queries whose first results changed, drawn at random and not for effect: gains and losses as they come.
+
+    Args:
+        model: After.
+        baseline: Before.
+        dataset: Whose queries are asked; a language grid has none to show.
+        seed: Of the draw.
+
+    Returns:
+        At most `SHOWN_QUERIES`, each with its first `SHOWN_HITS` results before and after.
+    """
+    examples, store = dataset.examples, dataset.store
+    if isinstance(examples, LanguageGridSet):
+        return []
+    order = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES]
+    texts = [examples.queries[row] for row in order]
+    before, after = (search(store, tower.encode(texts, side="query", precision="fp32"), SHOWN_HITS) for tower in (baseline, model))
+    changed = [place for place in range(len(order)) if list(before.rows[place]) != list(after.rows[place])][:SHOWN_QUERIES]
+    return [
+        ChangedQuery(
+            dataset=examples.name,
+            query=texts[place],
+            before=hits_of(store, before, place, examples.positives[order[place]]),
+            after=hits_of(store, after, place, examples.positives[order[place]]),
+        )
+        for place in changed
+    ]
+
+
+def hits_of(store: Store, hits: Hits, query: int, positives: Int[np.ndarray, " p"]) -> list[Hit]:
+    """The results of one query, with ids and texts.
+
+    Args:
+        store: That was searched.
+        hits: What was found.
+        query: Which query of `hits`.
+        positives: Rows known to be relevant.
+
+    Returns:
+        Best first; texts are cut at `SHOWN_CHARACTERS`, and "" where the store keeps none.
+    """
+    rows = hits.rows[query][hits.rows[query] >= 0]
+    texts = [text[:SHOWN_CHARACTERS] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
+    relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)
+    found = zip(store.doc_ids(rows), texts, hits.scores[query], relevant, strict=False)
+    return [Hit(doc_id, text, float(score), bool(good)) for doc_id, text, score, good in found]

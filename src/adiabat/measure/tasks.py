@@ -1,0 +1,292 @@
+"""Measuring query towers on one data set against one store: listed candidates, the whole store ranked, or a language grid."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from adiabat.config import MeasureSection
+from adiabat.data.records import LanguageGridSet, grid_id
+from adiabat.errors import DataError, several
+from adiabat.measure.grid import cluster_ids, grid_scores, measure_grid
+from adiabat.measure.metrics import PairCounts, ranking_measures
+from adiabat.measure.results import DatasetResult
+from adiabat.measure.significance import PerQuery, paired_bootstrap, pnd_per_query
+from adiabat.model.towers import DualEncoder
+from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.embeddings import Store
+from adiabat.store.search import count_at_least, score_rows, search
+from adiabat.watch import Watch
+
+Role = Literal["target", "retain"]
+Similarity = Literal["cosine", "distance"]
+
+QUERIES_AT_A_TIME = 512
+"""Queries ranked in one pass over the store: bounds the scores in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What one query tower gives on one data set by one similarity.
+
+    Attributes:
+        counts: Errors and pairs per query.
+        run: Scores of documents per query, for the rank measures.
+    """
+
+    counts: PairCounts
+    run: Mapping[str, Mapping[str, float]]
+
+
+def similarities_of(model: DualEncoder) -> tuple[Similarity, ...]:
+    """What is worth ranking by: on unit vectors Euclidean distance ranks exactly as cosine does.
+
+    Args:
+        model: Whose vectors are compared.
+
+    Returns:
+        Cosine, and distance where a tower's vectors have other lengths.
+    """
+    unit = model.query.settings.normalize and model.document.settings.normalize
+    return ("cosine",) if unit else ("cosine", "distance")
+
+
+def measure_examples(
+    model: DualEncoder,
+    baseline: DualEncoder | None,
+    store: Store,
+    examples: AddressedSet,
+    *,
+    role: Role,
+    settings: MeasureSection,
+    seed: int,
+    watch: Watch,
+) -> DatasetResult:
+    """Measure on queries with known positives, before and after.
+
+    Args:
+        model: Whose query tower is under test.
+        baseline: What it is compared with, or None.
+        store: The documents of both.
+        examples: Queries and rows.
+        role: For the report.
+        settings: Measures, depth, which negatives.
+        seed: Of the bootstrap.
+        watch: Told how far it is.
+
+    Returns:
+        The result, with paired intervals where there is a baseline.
+    """
+    listed = _uses_listed(examples, settings)
+    examples = _with_pairs(examples) if listed else examples
+    score = _score_listed if listed else _score_store
+    models = [model] if baseline is None else [baseline, model]
+    queries = [tower.encode(examples.queries, side="query", precision="fp32") for tower in models]
+    measured: list[PerQuery] = []
+    pairs = 0
+    for similarity in similarities_of(model):
+        scored = [score(store, vectors, examples, similarity, settings, watch) for vectors in queries]
+        pairs = int(scored[-1].counts.pairs.sum())
+        measured += _per_query(examples, scored, similarity, settings)
+    return DatasetResult(
+        name=examples.name,
+        role=role,
+        kind="pairs" if listed else "ranking",
+        queries=len(examples),
+        documents=store.count,
+        pairs=pairs,
+        main="PND" if listed else settings.measures[0],
+        changes=paired_bootstrap(measured, seed=seed, resamples=settings.resamples),
+        notes=[*examples.notes, *_notes(model, listed, settings)],
+    )
+
+
+def _uses_listed(examples: AddressedSet, settings: MeasureSection) -> bool:
+    """Whether positives are compared with the listed negatives, by the settings and by what the data has."""
+    bare = int((examples.negatives.lengths == 0).sum())
+    if settings.negatives == "listed" and bare == len(examples):
+        raise DataError(f"{examples.name}: measure.negatives = listed needs negatives, no query lists one; set measure.negatives = store")
+    return settings.negatives == "listed" or (settings.negatives == "auto" and bare < len(examples))
+
+
+def _with_pairs(examples: AddressedSet) -> AddressedSet:
+    """Only the queries that list negatives; says how many do not."""
+    kept = np.flatnonzero(examples.negatives.lengths > 0)
+    if len(kept) == len(examples):
+        return examples
+    note = f"{len(examples) - len(kept)} of {len(examples)} queries list no negatives and were left out"
+    return replace(examples.take(kept), notes=(*examples.notes, note))
+
+
+def _notes(model: DualEncoder, listed: bool, settings: MeasureSection) -> list[str]:
+    against = "listed negatives" if listed else f"all other documents of the store; rank measures look at the first {settings.depth}"
+    notes = [f"positives are compared with {against}"]
+    if len(similarities_of(model)) == 1:
+        notes.append("vectors have unit length: Euclidean distance ranks exactly as cosine")
+    return notes
+
+
+def _score_listed(
+    store: Store, queries: Float[np.ndarray, "q e"], examples: AddressedSet, similarity: Similarity, settings: MeasureSection, watch: Watch
+) -> Scored:
+    """Score each query's own positives and negatives."""
+    counts, run = PairCounts.zeros(len(examples)), {}
+    for query, query_id in enumerate(examples.query_ids):
+        near, far = examples.positives[query], examples.negatives[query]
+        scores = score_rows(store, queries[query : query + 1], np.concatenate([near, far])[None, :], similarity=similarity)[0]
+        counts.compare(query, scores[: len(near)], scores[len(near) :])
+        run[query_id] = dict(zip(map(str, (*near, *far)), scores.tolist(), strict=True))
+        watch.progress(f"scoring {examples.name}", query + 1, len(examples))
+    return Scored(counts, run)
+
+
+def _score_store(
+    store: Store, queries: Float[np.ndarray, "q e"], examples: AddressedSet, similarity: Similarity, settings: MeasureSection, watch: Watch
+) -> Scored:
+    """Rank the whole store for each query, and count exactly how many documents each positive loses to."""
+    counts, run = PairCounts.zeros(len(examples)), {}
+    excluded = _same_id_rows(store, examples) if settings.drop_same_id else Ragged.of([[]] * len(examples))
+    for start in range(0, len(examples), QUERIES_AT_A_TIME):
+        picked = np.arange(start, min(start + QUERIES_AT_A_TIME, len(examples)))
+        left_out = excluded.take(picked)
+        hits = search(store, queries[picked], settings.depth, similarity=similarity, excluded=[left_out[i] for i in range(len(picked))])
+        for query, rows, scores in zip(picked, hits.rows, hits.scores, strict=True):
+            run[examples.query_ids[query]] = {str(row): float(score) for row, score in zip(rows, scores, strict=True) if row >= 0}
+        errors, pairs = _store_errors(store, queries[picked], examples.positives.take(picked), left_out, similarity)
+        counts.add(picked, errors, pairs)
+        watch.progress(f"ranking {examples.name}", int(picked[-1]) + 1, len(examples))
+    return Scored(counts, run)
+
+
+def _same_id_rows(store: Store, examples: AddressedSet) -> Ragged:
+    """The document that has the query's own id, where there is one and it is no positive: BEIR leaves it out."""
+    rows = store.rows(examples.query_ids)
+    return Ragged.of([row] if row >= 0 and row not in examples.positives[query] else [] for query, row in enumerate(rows.tolist()))
+
+
+def _store_errors(
+    store: Store, queries: Float[np.ndarray, "q e"], positives: Ragged, excluded: Ragged, similarity: Similarity
+) -> tuple[Int[np.ndarray, " q"], Int[np.ndarray, " q"]]:
+    """Errors and pairs of each query against every document that is neither a positive nor left out."""
+    near, inside = _padded(positives)
+    thresholds = np.where(inside, score_rows(store, queries, near, similarity=similarity), np.inf).astype(np.float32)
+    at_least = count_at_least(store, queries, thresholds, similarity=similarity)
+    at_least -= _at_least_among(thresholds, np.where(inside, thresholds, -np.inf))
+    aside, there = _padded(excluded)
+    if there.any():
+        scores = score_rows(store, queries, aside, similarity=similarity)
+        at_least -= _at_least_among(thresholds, np.where(there, scores, -np.inf))
+    errors = np.where(inside, at_least, 0).sum(axis=1)
+    distinct = np.array([len(np.unique(np.concatenate([positives[i], excluded[i]]))) for i in range(len(positives))])
+    return errors, positives.lengths * (store.count - distinct)
+
+
+def _padded(lists: Ragged) -> tuple[Int[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:
+    """Lists as a rectangle filled with row 0, and where it is filled in earnest."""
+    widest = max(1, int(lists.lengths.max()))
+    inside = np.arange(widest) < lists.lengths[:, None]
+    rows = np.zeros(inside.shape, dtype=np.int64)
+    rows[inside] = lists.values
+    return rows, inside
+
+
+def _at_least_among(thresholds: Float[np.ndarray, "q p"], scores: Float[np.ndarray, "q n"]) -> Int[np.ndarray, "q p"]:
+    counts: Int[np.ndarray, "q p"] = (scores[:, None, :] >= thresholds[:, :, None]).sum(axis=2)
+    return counts
+
+
+def _per_query(examples: AddressedSet, scored: Sequence[Scored], similarity: Similarity, settings: MeasureSection) -> list[PerQuery]:
+    """PND and the rank measures, per query, after and (where there are two) before."""
+    after = scored[-1]
+    before = scored[0] if len(scored) == 2 else None
+    qrels = {
+        query_id: dict(zip(map(str, examples.positives[query]), examples.grades[query].tolist(), strict=True))
+        for query, query_id in enumerate(examples.query_ids)
+    }
+    values = [ranking_measures(one.run, qrels, settings.measures) for one in scored]
+    ranked = [
+        PerQuery(name, similarity, False, after=values[-1][name], before=values[0][name] if before else None) for name in settings.measures
+    ]
+    return [*pnd_per_query(after.counts, before.counts if before else None, similarity=similarity), *ranked]
+
+
+def measure_languages(
+    model: DualEncoder,
+    baseline: DualEncoder | None,
+    store: Store,
+    grid: LanguageGridSet,
+    *,
+    role: Role,
+    settings: MeasureSection,
+    seed: int,
+    watch: Watch,
+) -> DatasetResult:
+    """Measure a language grid (mission A9): premises through the query tower, hypotheses from the store.
+
+    Args:
+        model: Whose query tower is under test.
+        baseline: What it is compared with, or None.
+        store: Holds the hypotheses, by `grid_id`.
+        grid: The sentence pairs.
+        role: For the report.
+        settings: Number of resamples.
+        seed: Of the bootstrap.
+        watch: Told how far it is.
+
+    Returns:
+        The result; its main change is the mean PND over all cells and both comparisons.
+
+    Raises:
+        DataError: If hypotheses are not in the store.
+    """
+    hypotheses = {language: store.gather(_hypothesis_rows(store, grid, language)) for language in grid.languages}
+    similarities = similarities_of(model)
+    scores: list[dict[str, Float[np.ndarray, "a b n"]]] = []
+    for tower in [model] if baseline is None else [baseline, model]:
+        every = grid_scores(_premises(tower, grid, watch), hypotheses)
+        scores.append({similarity: every[similarity] for similarity in similarities})
+    measured = measure_grid(
+        scores[-1],
+        grid.labels,
+        before=scores[0] if baseline else None,
+        clusters=cluster_ids([premise[grid.languages[0]] for premise in grid.premises]),
+        seed=seed,
+        resamples=settings.resamples,
+    )
+    return DatasetResult(
+        name=grid.name,
+        role=role,
+        kind="grid",
+        queries=len(grid) * len(grid.languages),
+        documents=store.count,
+        pairs=measured.pairs,
+        main="PND",
+        changes=measured.changes,
+        languages=list(grid.languages),
+        grid=measured.grid,
+        notes=["entailment pairs are compared with neutral and with contradiction pairs; the bootstrap draws premises"],
+    )
+
+
+def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Int[np.ndarray, " n"]:
+    ids = [grid_id(pair, language) for pair in range(len(grid))]
+    rows = store.rows(ids)
+    if (rows < 0).any():
+        absent = [ids[index] for index in np.flatnonzero(rows < 0)]
+        raise DataError(f"{grid.name}: every hypothesis must be in the store {store.path}, missing are {several(absent)}; embed the grid file first")
+    return rows
+
+
+def _premises(model: DualEncoder, grid: LanguageGridSet, watch: Watch) -> dict[str, Float[np.ndarray, "n e"]]:
+    """Query vectors of every premise in every language; a premise that comes several times is encoded once."""
+    vectors = {}
+    for number, language in enumerate(grid.languages):
+        texts = [premise[language] for premise in grid.premises]
+        distinct = list(dict.fromkeys(texts))
+        encoded = model.encode(distinct, side="query", precision="fp32")
+        place = {text: row for row, text in enumerate(distinct)}
+        vectors[language] = encoded[[place[text] for text in texts]]
+        watch.progress(f"encoding {grid.name}", number + 1, len(grid.languages))
+    return vectors
