@@ -36,9 +36,13 @@ FIRST_CHARACTERS = range(25, 400)
 REST_CHARACTERS = range(150, 1000)
 TICO_CHARACTERS = range(40, 300)
 
-ABBREVIATIONS = frozenset(
-    ["e.g", "i.e", "et", "al", "al.", "vs", "cf", "fig", "figs", "eq", "eqs", "sec", "ref", "refs", "no", "nos", "dr", "mr", "mrs", "prof", "st", "resp", "approx", "ca", "etc", "viz", "dept", "univ", "thm", "prop", "def"]
-)
+# fmt: off
+ABBREVIATIONS = frozenset((
+    "e.g", "i.e", "et", "al", "al.", "vs", "cf", "fig", "figs", "eq", "eqs", "sec", "ref", "refs", "no", "nos", "dr", "mr", "mrs", "prof",
+    "st", "resp", "approx", "ca", "etc", "viz", "dept", "univ", "thm", "prop", "def", "jan", "feb", "mar", "apr", "jun", "jul", "aug",
+    "sept", "oct", "nov", "dec",
+))
+# fmt: on
 BOUNDARY = re.compile(r"[.?!][\"')\]]*\s+(?=[\"'(\[$\\]*[A-Z0-9$\\])")
 EMAIL = re.compile(r"\S@\S+\.\w")
 WORD = re.compile(r"[^\W\d_]{2,}")
@@ -251,9 +255,7 @@ def questions(asked: Sequence[Item], others: Sequence[Item], *, prefix: str = ""
         One row per item, in order.
     """
     index = by_prefix([*asked, *others])
-    return [
-        {"query_id": prefix + item.key, "query": item.query, "pos": [item.key], "neg": hard_negatives(item, index)} for item in asked
-    ]
+    return [{"query_id": prefix + item.key, "query": item.query, "pos": [item.key], "neg": hard_negatives(item, index)} for item in asked]
 
 
 def documents(items: Iterable[Item]) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ LONGEST_FILE = 400
 # A module that is not listed belongs to its room; a name on the right covers everything below it.
 BELOW_TUNING = {"config", "data", "errors", "measure", "model", "provenance", "store", "watch"}
 BELOW_THE_DOOR = {*BELOW_TUNING, "api", "demo", "report", "train", "tune"}
+THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "watch": set(),
@@ -30,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data.records": {"errors"},
     "model": {"data.records", "errors", "model"},
     "store": {"data.records", "errors", "model", "store", "watch"},
-    "train": {"data", "errors", "model", "store", "train", "watch"},
+    "train": {"config", "data", "errors", "model", "store", "train", "watch"},
     "measure": BELOW_TUNING,
     "measure.results": {"errors"},
     "measure.metrics": {"errors"},
@@ -39,8 +40,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tune": {*BELOW_TUNING, "report", "train", "tune"},
     "demo": BELOW_THE_DOOR,
     "api": BELOW_THE_DOOR,
-    "__init__": {*BELOW_THE_DOOR, "cli"},
-    "cli": BELOW_THE_DOOR | {"__init__", "cli"},
+    "__init__": BELOW_THE_DOOR,
+    "console": {"errors", "watch"},
+    "cli": THE_DOOR,
     "__main__": {"cli"},
 }
 
@@ -50,6 +52,7 @@ WITHOUT_TORCH = (
     "__main__",
     "cli",
     "config",
+    "console",
     "data",
     "errors",
     "measure.metrics",

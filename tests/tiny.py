@@ -1,5 +1,6 @@
 """Tiny random encoders made in memory, so that tests need no network and no saved weights."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
@@ -217,3 +218,20 @@ def save_tiny(
     model = tiny_dual(kind, seed=seed, width=width, layers=layers, settings=settings, projection=projection, shared=shared)
     save(model, folder)
     return folder
+
+
+def save_plain(folder: Path, kind: Kind = "bert") -> Path:
+    """Write a Hugging Face directory without sentence-transformers files; returns the directory."""
+    tiny_backbone(kind).save_pretrained(folder)
+    tiny_tokenizer(kind).save_pretrained(folder)
+    return folder
+
+
+def write(folder: Path, name: str, content: object) -> None:
+    """Write a text as it is, anything else as JSON."""
+    (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+
+
+def edit(folder: Path, name: str, **changes: object) -> None:
+    """Change keys of a JSON file."""
+    write(folder, name, {**json.loads((folder / name).read_text(encoding="utf-8")), **changes})

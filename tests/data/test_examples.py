@@ -97,7 +97,10 @@ def test_rows_may_differ_in_what_is_optional(tmp_path):
 def test_columns_are_mapped(tmp_path):
     path = write(tmp_path / "e.jsonl", {"query": "q", "reply": "p", "wrong": ["n"]})
     assert bare(read_examples(path, columns={"positive": "reply", "negative": "wrong"})) == [("q0", "q", ("p",), ("n",))]
-    assert fault(path) == f'{path}:1: expected "query" and "positive", found "query", "reply" and "wrong"; say which it is with columns.positive'
+    assert (
+        fault(path)
+        == f'{path}:1: expected "query" and "positive", found "query", "reply" and "wrong"; say which it is with columns.positive'
+    )
 
 
 def test_faults_are_all_counted_with_their_lines(tmp_path):
@@ -244,7 +247,7 @@ def test_faults_of_a_language_grid_are_collected(tmp_path):
     )
     wanted = "must be entailment, neutral, contradiction or 0, 1, 2, got"
     assert fault(path) == (
-        f"7 faults: {path}:2: \"label\" {wanted} 'maybe'; {path}:3: \"label\" {wanted} 3; {path}:4: \"label\" {wanted} True"
+        f'7 faults: {path}:2: "label" {wanted} \'maybe\'; {path}:3: "label" {wanted} 3; {path}:4: "label" {wanted} True'
         f'; {path}:5: expected "label" beside premise and hypothesis, found none; map it with columns.label'
         f'; {path}:6: "premise.en" must not be empty; {path}:7: "hypothesis" must hold at least one language, got none'
         f'; {path}:8: "hypothesis" must be an object by language'
@@ -257,7 +260,9 @@ def test_a_language_grid_needs_a_common_language(tmp_path):
 
 
 def test_what_is_written_comes_back(tmp_path):
-    rows = [{"query_id": f"{n}", "query": f"? {n} \u2029", "pos": [f"p{n}", "é" * (n % 5 + 1)], "neg": ["n\n"] * (n % 3)} for n in range(2000)]
+    rows = [
+        {"query_id": f"{n}", "query": f"? {n} \u2029", "pos": [f"p{n}", "é" * (n % 5 + 1)], "neg": ["n\n"] * (n % 3)} for n in range(2000)
+    ]
     data = read_examples(write(tmp_path / "e.jsonl.zst", *rows))
     assert isinstance(data, ExampleSet)
     again = [{"query_id": e.query_id, "query": e.query, "pos": list(e.positives), "neg": list(e.negatives)} for e in data.examples]

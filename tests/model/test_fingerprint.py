@@ -57,10 +57,11 @@ def test_the_same_seed_gives_the_same_fingerprint() -> None:
 
 
 def test_encoding_does_not_change_the_fingerprint() -> None:
-    # Truncation is state of the tokenizer's backend; it must not leak into the definition.
+    # Truncation and padding are state of the tokenizer's backend; they must not leak into the definition.
     encoder = tiny_encoder()
     before = encoder.fingerprint()
     encoder.encode(["a text that is long enough to be cut " * 9, "b"], side="query")
+    assert encoder.fingerprint() == before
     encoder.tokenizer(["a", "bb"], padding=True)
     assert encoder.fingerprint() == before
 

@@ -8,7 +8,15 @@ from tests.report.sample_results import make_change
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0123456, "0.01235"), (12.3, "12.30"), (-0.5, "−0.5000"), (0.0, "0"), (0.99996, "1.0000"), (123456.0, "123,456"), (5e-8, "5.000e−08")],
+    [
+        (0.0123456, "0.01235"),
+        (12.3, "12.30"),
+        (-0.5, "−0.5000"),
+        (0.0, "0"),
+        (0.99996, "1.0000"),
+        (123456.0, "123,456"),
+        (5e-8, "5.000e−08"),
+    ],
 )
 def test_numbers_have_four_significant_digits_and_a_real_minus_sign(value, text):
     assert wording.number(value) == text

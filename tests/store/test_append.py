@@ -15,7 +15,8 @@ from adiabat.store import append as append_module
 from adiabat.store.append import AppendResult, Existing, append_documents, finish_append
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
-from adiabat.store.manifest import HEADER_BYTES
+from adiabat.store.ids import IdIndex
+from adiabat.store.manifest import HEADER_BYTES, VectorFile
 from tests.fake_encoder import FakeEncoder
 
 OLD = [Document(f"d{number}", f"text {number}") for number in range(7)]
@@ -168,10 +169,10 @@ def _count_steps(folder: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int) ->
     with monkeypatch.context() as patch:
         for name in ("_merge", "_extend_vectors", "_move", "write_json", "sync_folder"):
             patch.setattr(append_module, name, stepping(getattr(append_module, name)))
-        patch.setattr(append_module.shutil, "rmtree", stepping(shutil.rmtree))
-        patch.setattr(append_module.IdIndex, "write", staticmethod(stepping(append_module.IdIndex.write)))
-        patch.setattr(append_module.VectorFile, "append", stepping(append_module.VectorFile.append))
-        patch.setattr(append_module.VectorFile, "commit", stepping(append_module.VectorFile.commit))
+        patch.setattr(shutil, "rmtree", stepping(shutil.rmtree))
+        patch.setattr(IdIndex, "write", staticmethod(stepping(IdIndex.write)))
+        patch.setattr(VectorFile, "append", stepping(VectorFile.append))
+        patch.setattr(VectorFile, "commit", stepping(VectorFile.commit))
         patch.setattr(Path, "unlink", stepping(Path.unlink))
         patch.setattr(Path, "replace", stepping(Path.replace))
         try:
@@ -185,6 +186,8 @@ def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monke
     original = build(tmp_path / "original").path
     wanted = content(build(tmp_path / "together", OLD + NEW).path)
     halves = 0
+    # Only the order of steps is at stake here, not a loss of power; waiting for the disk would take most of the time.
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
     for step in range(200):
         folder = tmp_path / f"s{step}"
         shutil.copytree(original, folder)

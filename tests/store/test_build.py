@@ -14,7 +14,6 @@ from jaxtyping import Float
 
 from adiabat.data.records import Document, Side
 from adiabat.errors import DataError, StoreError
-from adiabat.store import manifest as manifest_module
 from adiabat.store.build import BuildResult, build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.manifest import StoreDtype, sole_writer
@@ -297,7 +296,7 @@ def test_a_full_disk_is_one_clear_line_and_the_build_goes_on_later(tmp_path: Pat
             raise OSError(errno.ENOSPC, "No space left on device")
         return pwrite(handle, part, offset)
 
-    monkeypatch.setattr(manifest_module.os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(StoreError, match="the disk must have room for the store, it is full; free some and run the same command to go on"):
         build(tmp_path / "s")
     monkeypatch.undo()

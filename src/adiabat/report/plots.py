@@ -105,6 +105,8 @@ def _forest_frame(axes: Axes, rows: Sequence[DatasetResult], *, narrow: bool) ->
                 color=INK,
                 fontweight=weight,
                 fontsize=8.5,
+                # The line at zero passes behind the name, not through it.
+                bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.0},
             )
         else:
             axes.get_yticklabels()[row].set(color=INK, fontweight=weight)
@@ -266,15 +268,15 @@ def _dot_cells(
 
 
 def _legible(value: float, colours: Colormap, scale: Normalize) -> str:
-    """Near-black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
+    """Black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
     if not np.isfinite(value):
         return MUTED
     red, green, blue, _ = (
         channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in colours(scale(value))
     )
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    # Where (1 + 0.05) / (luminance + 0.05) and (luminance + 0.05) / (0.007 + 0.05), the two contrast ratios, are equal.
-    return "#ffffff" if luminance < 0.195 else "#101418"
+    # The contrasts 1.05 / (luminance + 0.05) and (luminance + 0.05) / 0.05 meet at 0.179; both are above 4.5 there.
+    return "#ffffff" if luminance < 0.179 else "#000000"
 
 
 def _heat_frame(axes: Axes, languages: Sequence[str]) -> None:

@@ -94,9 +94,7 @@ def _opening(tag: re.Match[str]) -> str:
 
 
 def _inlined_tag(tag: str, name: str) -> str:
-    if tag.startswith("<g "):
-        return re.sub(r' id="[^"]*"', "", tag)
-    tag = re.sub(r' id="', f' id="{name}-', tag)
+    tag = re.sub(r' id="[^"]*"', "", tag) if tag.startswith("<g ") else tag.replace(' id="', f' id="{name}-')
     tag = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', tag).replace("url(#", f"url(#{name}-")
     tag = re.sub(r' transform="rotate\(-?0 [^"]*"', "", tag).replace("'DejaVu Sans'", "var(--sans, sans-serif)")
     tag = re.sub(r"(\.\d\d)\d+", r"\1", tag)

@@ -58,7 +58,7 @@ def import_vectors(
     encoder's fingerprint. Without, its fingerprint stays unknown, and an encoder can be checked against it by width only.
 
     Args:
-        vectors: ``.npy``, ``.parquet``, ``.faiss`` or ``.index``.
+        vectors: ``.npy``, ``.parquet``, ``.faiss`` or ``.index``; a compressed faiss index gives approximations, with a warning.
         out: Directory of the store; must not exist or be empty.
         ids: One per vector: a list, or a file (text with one per line, ``.json``, ``.npy``, ``.arrow``, ``.parquet``); None takes
             those of the Parquet file or faiss index itself.

@@ -40,7 +40,7 @@ def search(
     *,
     similarity: Similarity = "cosine",
     block_rows: int = BLOCK_ROWS,
-    excluded: Sequence[Integer[np.ndarray, " x"]] | None = None,
+    excluded: Sequence[Integer[np.ndarray, " _"]] | None = None,
     on_progress: SearchProgress | None = None,
 ) -> Hits:
     """Find the nearest documents of each query among all of the store.
@@ -142,14 +142,14 @@ def score_rows(
 
 
 def _tiles(queries: int, block_rows: int) -> list[slice]:
+    if block_rows < 1:
+        raise StoreError(f"block_rows must be at least 1, got {block_rows}")
     size = max(1, TILE_SCORES // block_rows)
     return [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)]
 
 
 def _blocks(store: Store, block_rows: int, on_progress: SearchProgress | None) -> Iterator[Block]:
     """The store, block by block, in one pair of buffers."""
-    if block_rows < 1:
-        raise StoreError(f"block_rows must be at least 1, got {block_rows}")
     buffer = np.empty((min(block_rows, store.count), store.width), dtype=store.dtype)
     stored, wide = torch.from_numpy(buffer), torch.empty(buffer.shape, dtype=torch.float32)
     for start in range(0, store.count, block_rows):
@@ -168,7 +168,7 @@ class _Exclusions:
     queries: Int64[np.ndarray, " x"]
 
     @classmethod
-    def of(cls, excluded: Sequence[Integer[np.ndarray, " x"]] | None, queries: int) -> "_Exclusions":
+    def of(cls, excluded: Sequence[Integer[np.ndarray, " _"]] | None, queries: int) -> "_Exclusions":
         if excluded is None:
             return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         if len(excluded) != queries:

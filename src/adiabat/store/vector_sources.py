@@ -1,6 +1,7 @@
 """Where imported vectors come from: numpy, Parquet and faiss files, read a block at a time."""
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -120,6 +121,8 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
     except RuntimeError as error:
         raise StoreError(f"{path}: must be a faiss index, got: {str(error).splitlines()[0]}") from error
     labels, inner = _faiss_labels(faiss, index)
+    if not isinstance(inner, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexIVFFlat | faiss.IndexNSGFlat):
+        warnings.warn(f"{path}: {type(inner).__name__} keeps compressed vectors; the store gets approximations", stacklevel=4)
 
     def blocks() -> Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]:
         for start in range(0, index.ntotal, block_rows):

@@ -1,0 +1,153 @@
+"""The score of a query and a document: its value, and that it depends on nothing else."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from adiabat.errors import StoreError
+from adiabat.store.scoring import (
+    SIMILARITIES,
+    Block,
+    FixedPoint,
+    Queries,
+    Similarity,
+    checked_queries,
+    exact_pairs,
+    exact_table,
+    plain_arithmetic,
+)
+
+
+def table(queries: np.ndarray, documents: np.ndarray, similarity: Similarity) -> np.ndarray:
+    return exact_table(FixedPoint.of(queries), FixedPoint.of(documents), similarity)
+
+
+def draw(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def block(documents: np.ndarray) -> Block:
+    vectors = torch.from_numpy(documents)
+    return Block(0, vectors, torch.linalg.vector_norm(vectors, dim=1))
+
+
+def test_scores_worked_by_hand() -> None:
+    query, documents = np.array([[3.0, 4.0]], dtype=np.float32), np.array([[3, 4], [6, 8], [4, -3], [0, 0]], dtype=np.float32)
+    assert table(query, documents, "cosine").tolist() == [[1, 1, 0, 0]]
+    assert table(query, documents, "dot").tolist() == [[25, 50, 0, 0]]
+    assert table(query, documents, "distance").tolist() == [[0, -5, -np.float32(np.sqrt(50)), -5]]
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("width", [1, 2, 7, 384, 1024])
+def test_scores_are_those_of_float64_to_float32_accuracy(similarity: Similarity, width: int) -> None:
+    queries, documents = draw(5, width), draw(40, width, seed=1) * np.logspace(-3, 3, 40, dtype=np.float32)[:, None]
+    one, other = queries.astype(np.float64), documents.astype(np.float64)
+    lengths = np.linalg.norm(one, axis=1)[:, None], np.linalg.norm(other, axis=1)[None]
+    if similarity == "distance":
+        plain, unit = -np.linalg.norm(one[:, None] - other[None], axis=2), lengths[0] + lengths[1]
+    else:
+        unit = lengths[0] * lengths[1]
+        plain = one @ other.T
+        plain, unit = (plain / unit, 1.0) if similarity == "cosine" else (plain, unit)
+    assert np.max(np.abs(table(queries, documents, similarity) - plain) / unit) < 1.2e-7
+
+
+@pytest.mark.parametrize("width", [1, 3, 384, 513, 4096])
+def test_sums_of_products_are_exact(width: int) -> None:
+    """Against integers of unlimited size, for the worst case too: all components at the largest integer."""
+    for vectors in (draw(2, width), np.full((2, width), 0.9999999, dtype=np.float32)):
+        one = FixedPoint.of(vectors)
+        integers = [[int(unit) for unit in row] for row in one.units]
+        assert [[float(unit) for unit in row] for row in integers] == one.units.tolist()
+        assert [sum(unit * unit for unit in row) for row in integers] == [Fraction(square) for square in one.squares.tolist()]
+        assert sum(a * b for a, b in zip(*integers, strict=True)) == Fraction(float(one.units[0] @ one.units[1]))
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_scores_do_not_depend_on_company_or_order(similarity: Similarity) -> None:
+    queries, documents = draw(7, 384), draw(50, 384, seed=1)
+    whole = table(queries, documents, similarity)
+    alone = np.array([[table(query[None], document[None], similarity)[0, 0] for document in documents] for query in queries])
+    backwards = np.random.default_rng(2).permutation(384)
+    shuffled = table(queries[:, backwards], documents[:, backwards], similarity)
+    rows, columns = np.divmod(np.arange(350), 50)
+    pairs = exact_pairs(FixedPoint.of(queries).take(rows), FixedPoint.of(documents).take(columns), similarity)
+    assert np.array_equal(whole, alone)
+    assert np.array_equal(whole, shuffled)
+    assert np.array_equal(whole.ravel(), pairs)
+
+
+def test_an_ordinary_product_does_depend_on_its_order() -> None:
+    """What the fixed point is for: the same pairs, added up in another order, differ in float32."""
+    queries, documents = draw(7, 384), draw(50, 384, seed=1)
+    assert not np.array_equal(queries @ documents.T, queries[:, ::-1] @ documents[:, ::-1].T)
+
+
+@pytest.mark.parametrize("factor", [2.0**-20, 0.5, 1024.0])
+def test_cosine_ignores_length(factor: float) -> None:
+    queries, documents = draw(3, 16), draw(9, 16, seed=1)
+    factor_ = np.float32(factor)
+    assert np.array_equal(table(queries, documents, "cosine"), table(queries * factor_, documents * factor_, "cosine"))
+
+
+def test_the_distance_of_a_vector_to_itself_is_zero_and_near_ones_are_told_apart() -> None:
+    vector = draw(1, 384)
+    near = vector.copy()
+    near[0, 5] += np.float32(1e-4)
+    assert table(vector, vector, "distance").tolist() == [[0.0]]
+    step = float(near[0, 5]) - float(vector[0, 5])
+    assert table(vector, near, "distance")[0, 0] == pytest.approx(-step, rel=1e-2)
+    assert not np.signbit(table(vector, vector, "distance"))[0, 0]
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("width", [1, 5, 384, 2048])
+def test_the_quick_score_is_within_its_bound(similarity: Similarity, width: int) -> None:
+    documents = np.concatenate(
+        [draw(60, width, seed=1) * np.logspace(-3, 3, 60, dtype=np.float32)[:, None], np.zeros((1, width), np.float32)]
+    )
+    queries = Queries(np.concatenate([draw(4, width), documents[30:34], np.zeros((1, width), np.float32)]), similarity)
+    quick, error = block(documents).approximate(queries)
+    exact = table(queries.vectors, documents, similarity).astype(np.float64)
+    if similarity == "distance":
+        exact = -(exact**2)
+    # Half the bound, so that the safety factor that the code claims is there.
+    assert (np.abs(quick - exact) <= error[:, None] / 2).all()
+
+
+@pytest.mark.parametrize("pairs", [3, 300, 5000])
+def test_chosen_pairs_score_the_same_by_either_way(pairs: int) -> None:
+    queries, documents, rng = Queries(draw(20, 32), "cosine"), draw(300, 32, seed=1), np.random.default_rng(2)
+    query, place = rng.integers(20, size=pairs), rng.integers(300, size=pairs)
+    assert np.array_equal(block(documents).exact(queries, query, place), table(queries.vectors, documents, "cosine")[query, place])
+
+
+def test_reduced_precision_elsewhere_changes_nothing() -> None:
+    queries, documents = Queries(draw(20, 64), "cosine"), block(draw(300, 64, seed=1))
+    plain, _ = documents.approximate(queries)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert np.array_equal(documents.approximate(queries)[0], plain)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert np.array_equal(documents.approximate(queries)[0], plain)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    with pytest.raises(RuntimeError), plain_arithmetic():
+        raise RuntimeError
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_unusable_queries_are_named() -> None:
+    queries = draw(4, 8)
+    with pytest.raises(StoreError, match=r"queries must be rows of width 9, as the store's vectors, got shape \(4, 8\)"):
+        checked_queries(queries, 9, "cosine")
+    queries[1, 3], queries[2] = np.nan, np.inf
+    with pytest.raises(StoreError, match="got NaN or infinity in 2 faults: row 1; row 2"):
+        checked_queries(queries, 8, "cosine")
+    with pytest.raises(StoreError, match="must be of length 1e-15 to 1e[+]15, got another in row 0"):
+        checked_queries(np.full((1, 8), 1e16, dtype=np.float32), 8, "cosine")

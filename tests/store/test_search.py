@@ -1,0 +1,167 @@
+"""Exact search and counting against plain loops, on stores full of duplicates."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adiabat.errors import StoreError
+from adiabat.store import search as search_module
+from adiabat.store.embeddings import Store
+from adiabat.store.imports import import_vectors
+from adiabat.store.manifest import StoreDtype
+from adiabat.store.scoring import SIMILARITIES, Similarity
+from adiabat.store.search import count_at_least, score_rows, search
+
+
+def store_of(vectors: np.ndarray, folder: Path, *, dtype: StoreDtype = "float32") -> Store:
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "vectors.npy", vectors)
+    return import_vectors(folder / "vectors.npy", folder / "stored", ids=[str(row) for row in range(len(vectors))], dtype=dtype)
+
+
+def duplicated(rng: np.random.Generator, count: int, width: int) -> np.ndarray:
+    """Random vectors of unequal lengths, most of them several times."""
+    distinct = rng.standard_normal((max(1, count // 4), width)) * 10.0 ** rng.uniform(-1, 1, (max(1, count // 4), 1))
+    return distinct[rng.integers(len(distinct), size=count)].astype(np.float32)
+
+
+def drawn_queries(rng: np.random.Generator, store: Store, count: int) -> np.ndarray:
+    """Half of them documents of the store."""
+    queries = rng.standard_normal((count, store.width)).astype(np.float32)
+    queries[::2] = store.gather(rng.integers(store.count, size=len(queries[::2])))
+    return queries
+
+
+def all_scores(store: Store, queries: np.ndarray, similarity: Similarity) -> np.ndarray:
+    return score_rows(store, queries, np.tile(np.arange(store.count), (len(queries), 1)), similarity=similarity)
+
+
+def searched_plainly(scores: np.ndarray, k: int, excluded: list[np.ndarray]) -> tuple[list[list[int]], list[list[float]]]:
+    rows, values = [], []
+    for line, barred in zip(scores.tolist(), excluded, strict=True):
+        order = sorted((row for row in range(len(line)) if row not in set(barred.tolist())), key=lambda row: (-line[row], row))[:k]
+        missing = min(k, len(line)) - len(order)
+        rows.append(order + [-1] * missing)
+        values.append([line[row] for row in order] + [-np.inf] * missing)
+    return rows, values
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("seed", range(12))
+def test_search_and_counts_equal_plain_loops(tmp_path: Path, seed: int, similarity: Similarity) -> None:
+    rng = np.random.default_rng(seed)
+    count, width = int(rng.integers(1, 200)), int(rng.choice([1, 2, 5, 64]))
+    store = store_of(duplicated(rng, count, width), tmp_path, dtype="float16" if seed % 2 else "float32")
+    queries = drawn_queries(rng, store, 5)
+    scores = all_scores(store, queries, similarity)
+    k, block_rows = int(rng.integers(1, count + 3)), int(rng.integers(1, count + 5))
+    excluded = [rng.choice(count, size=rng.integers(0, count + 1), replace=False) for _ in queries]
+    for barred in (None, excluded):
+        hits = search(store, queries, k, similarity=similarity, block_rows=block_rows, excluded=barred)
+        rows, values = searched_plainly(scores, k, barred or [np.empty(0, dtype=np.int64)] * 5)
+        assert hits.rows.tolist() == rows
+        assert hits.scores.tolist() == values
+    thresholds = scores[:, rng.integers(count, size=4)].copy()
+    thresholds[0, 1:] = np.inf
+    counts = count_at_least(store, queries, thresholds, similarity=similarity, block_rows=block_rows)
+    assert counts.tolist() == [
+        [sum(score >= limit for score in line) for limit in limits] for line, limits in zip(scores, thresholds, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_copies_in_different_blocks_tie_and_the_lower_row_comes_first(tmp_path: Path, similarity: Similarity) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((1000, 384)).astype(np.float32)
+    copies = [3, 64, 129, 500, 999]
+    vectors[copies] = vectors[3]
+    store = store_of(vectors, tmp_path, dtype="float16")
+    for block_rows in (1, 7, 64, 4096):
+        hits = search(store, vectors[3:4], 5, similarity=similarity, block_rows=block_rows)
+        if similarity != "dot":
+            assert hits.rows.tolist() == [copies]
+        assert count_at_least(store, vectors[3:4], hits.scores[:, :1], similarity=similarity, block_rows=block_rows).tolist() == [[5]]
+        assert len(set(score_rows(store, vectors[3:4], np.array([copies]), similarity=similarity)[0].tolist())) == 1
+
+
+def test_results_depend_neither_on_blocks_nor_on_other_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    store = store_of(duplicated(rng, 700, 48), tmp_path)
+    queries = drawn_queries(rng, store, 9)
+    whole = search(store, queries, 20)
+    monkeypatch.setattr(search_module, "TILE_SCORES", 64)
+    for block_rows in (5, 33, 700, 10_000):
+        other = search(store, queries, 20, block_rows=block_rows)
+        assert np.array_equal(whole.rows, other.rows)
+        assert np.array_equal(whole.scores, other.scores)
+    for place in range(9):
+        alone = search(store, queries[place : place + 1], 20)
+        assert np.array_equal(whole.rows[place], alone.rows[0])
+        assert np.array_equal(whole.scores[place], alone.scores[0])
+
+
+def test_a_store_of_equal_documents_ranks_them_by_row(tmp_path: Path) -> None:
+    store = store_of(np.ones((300, 4), dtype=np.float32), tmp_path)
+    hits = search(store, np.array([[1, 2, 3, 4]], dtype=np.float32), 7, block_rows=16)
+    assert hits.rows.tolist() == [list(range(7))]
+    assert count_at_least(store, np.array([[1, 2, 3, 4]], dtype=np.float32), hits.scores, block_rows=16).tolist() == [[300] * 7]
+
+
+def test_a_store_of_one_document_and_more_asked_for_than_there_are(tmp_path: Path) -> None:
+    store = store_of(np.array([[3.0, 4.0]], dtype=np.float32), tmp_path)
+    hits = search(store, np.array([[4.0, 3.0]], dtype=np.float32), 10)
+    assert hits.rows.tolist() == [[0]]
+    assert hits.scores.tolist() == [[np.float32(0.96)]]
+
+
+def test_no_queries_give_no_hits(tmp_path: Path) -> None:
+    store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
+    assert search(store, np.empty((0, 2), dtype=np.float32), 2).rows.shape == (0, 2)
+    assert count_at_least(store, np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32)).shape == (0, 3)
+
+
+def test_a_zero_query_is_equally_far_from_all_by_cosine(tmp_path: Path) -> None:
+    store = store_of(np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32), tmp_path)
+    hits = search(store, np.zeros((1, 3), dtype=np.float32), 3)
+    assert hits.rows.tolist() == [[0, 1, 2]]
+    assert hits.scores.tolist() == [[0.0] * 3]
+
+
+def test_full_store_discordance_is_a_count_less_the_positives(tmp_path: Path) -> None:
+    """PND over the whole store, worked by hand: the positive at 0.8 is beaten by 1.0 and tied by one copy; 0.6 and 0 are farther."""
+    vectors = np.array([[4, 3], [5, 0], [4, 3], [3, 4], [0, 5]], dtype=np.float32)
+    store = store_of(vectors, tmp_path)
+    query = np.array([[1.0, 0.0]], dtype=np.float32)
+    thresholds = score_rows(store, query, np.array([[0]]))
+    at_least = count_at_least(store, query, thresholds)
+    assert at_least.tolist() == [[3]]
+    assert (at_least[0, 0] - 1) / (5 - 1) == 0.5
+
+
+def test_progress_ends_with_the_whole_store(tmp_path: Path) -> None:
+    store = store_of(np.ones((10, 2), dtype=np.float32), tmp_path)
+    seen: list[tuple[int, int]] = []
+    search(store, np.ones((1, 2), dtype=np.float32), 1, block_rows=4, on_progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(4, 10), (8, 10), (10, 10)]
+
+
+def test_rows_of_minus_one_score_minus_infinity(tmp_path: Path) -> None:
+    store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
+    assert score_rows(store, np.ones((1, 2), dtype=np.float32), np.array([[-1, 2]])).tolist() == [[-np.inf, 1.0]]
+
+
+def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    store, query = store_of(np.ones((3, 2), dtype=np.float32), tmp_path), np.ones((1, 2), dtype=np.float32)
+    with pytest.raises(StoreError, match="k must be at least 1, got 0"):
+        search(store, query, 0)
+    with pytest.raises(StoreError, match="block_rows must be at least 1, got 0"):
+        search(store, query, 1, block_rows=0)
+    with pytest.raises(StoreError, match="excluded must hold one list of rows per query, got 2 lists for 1 queries"):
+        search(store, query, 1, excluded=[np.array([0]), np.array([1])])
+    with pytest.raises(StoreError, match="one row per query without NaN"):
+        count_at_least(store, query, np.array([[np.nan]], dtype=np.float32))
+    with pytest.raises(StoreError, match=r"rows must lie in 0\.\.2, got 3"):
+        score_rows(store, query, np.array([[3]]))
+    with pytest.raises(StoreError, match="queries must be rows of width 2"):
+        search(store, np.ones((1, 3), dtype=np.float32), 1)
