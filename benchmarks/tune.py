@@ -1,7 +1,7 @@
-"""Triplets per second of query-tower tuning: stored document vectors against the sentence-transformers trainer with a frozen document route.
+"""Triplets per second of query-tower tuning: stored document vectors against sentence-transformers with a frozen document route.
 
-Same model, same triplets, same order of magnitude of everything that matters: batch 14, cosine triplet loss with margin 0.1, AdamW, embedding
-block frozen, float32, real texts. sentence-transformers encodes both documents of every triplet at every step; adiabat reads them.
+The same on both sides: model, triplets (real texts), batch 14, cosine triplet loss with margin 0.1, fused AdamW, embedding block frozen,
+float32. sentence-transformers encodes both documents of every triplet at every step; adiabat reads them.
 
     python benchmarks/tune.py [--pairs 5] [--steps 20]
 """
@@ -27,8 +27,8 @@ from adiabat.demo.data import DEMO_CORPUS, DEMO_TRAIN
 from adiabat.demo.model import demo_model_folder
 from adiabat.model.freezing import freeze
 from adiabat.store.embeddings import Store
-from adiabat.train.loop import Limits, Loop
 from adiabat.train.log import JobLog
+from adiabat.train.loop import Limits, Loop
 from adiabat.train.optimizers import make_optimizer
 from adiabat.train.schedules import Schedule
 from adiabat.tune.adiabatic import objective_of, tunable_tower
@@ -42,8 +42,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5, help="alternating measurements of each side")
     parser.add_argument("--steps", type=int, default=20, help="optimiser steps per measurement of the peer; ours does five times as many")
     arguments = parser.parse_args()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as folder:
         triplets = read_triplets(arguments.steps * BATCH_SIZE)
         peer = peer_side(triplets, Path(folder) / "peer")
@@ -66,9 +66,9 @@ def peer_side(triplets: list[tuple[str, str, str]], folder: Path) -> Callable[[]
     from sentence_transformers.base.modules.router import Router
 
     query, document = (SentenceTransformer(str(demo_model_folder()), device="cpu") for _ in range(2))
-    model = SentenceTransformer(modules=[Router.for_query_document(list(query), list(document))], device="cpu")
+    model = SentenceTransformer(modules=[Router.for_query_document(list(query.children()), list(document.children()))], device="cpu")
     document.requires_grad_(False)
-    query[0].auto_model.embeddings.requires_grad_(False)
+    query[0].get_submodule("auto_model.embeddings").requires_grad_(False)
     names = ("query", "positive", "negative")
     data = Dataset.from_dict({name: [triplet[column] for triplet in triplets] for column, name in enumerate(names)})
     arguments = SentenceTransformerTrainingArguments(

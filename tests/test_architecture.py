@@ -26,7 +26,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "watch": set(),
     "provenance": set(),
-    "config": {"errors"},
+    "wrong_settings": set(),
+    "config": {"errors", "wrong_settings"},
     "data": {"data", "errors"},
     "data.records": {"errors"},
     "model": {"data.records", "errors", "model"},
@@ -59,6 +60,7 @@ WITHOUT_TORCH = (
     "measure.results",
     "measure.significance",
     "report",
+    "wrong_settings",
 )
 SLOW_PACKAGES = {"sentence_transformers", "torch", "transformers"}
 # Arithmetic on arrays and nothing else.

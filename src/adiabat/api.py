@@ -3,19 +3,21 @@
 A MODEL is a hub name, a directory, the directory of a tuning job, ``demo`` (the embedded model), or a `DualEncoder` already loaded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, TuneSettings
+from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, StoreSection, TuneSettings
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Side
 from adiabat.demo.model import demo_model_folder
-from adiabat.errors import DataError, JobError
+from adiabat.errors import ConfigError, DataError, JobError, ModelError
 from adiabat.measure.evaluation import evaluate_datasets, hits_of, read_dataset
+from adiabat.measure.metrics import ranking_measures
 from adiabat.measure.results import Hit, Result, TuningRecord
 from adiabat.model.device import device_of
 from adiabat.model.directory import Trust
@@ -26,7 +28,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result, write_result
 from adiabat.report.page import write_page
 from adiabat.store.append import append_documents, finish_append
-from adiabat.store.build import build_store
+from adiabat.store.build import build_store, is_store
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
 from adiabat.store.search import search as search_store
@@ -63,6 +65,8 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
 
 def _directory(model: str | Path) -> str | Path:
     """What the loader is to open: the embedded model's folder, a job's model, or the name as it is."""
+    if not str(model):
+        raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got nothing; name one")
     if str(model) == "demo":
         return demo_model_folder()
     if not is_job(Path(model)):
@@ -127,20 +131,33 @@ def embed(
     if ids is not None and vectors is None:
         raise DataError("ids must name the rows of vectors, got no vectors; give both, or neither")
     columns, name = settings.data.columns.given(), str(corpus)
+    # Looks at the first row, so that a fault of the corpus comes before the model is loaded.
     documents = read_corpus(corpus, columns=columns)
+    if append:
+        finish_append(out)
+        kept = Store.open(out)
+        _refuse_idle(settings.store, {"dtype": kept.dtype, "keep_texts": kept.has_texts}, "append, which keeps to the store")
+    if vectors is not None:
+        _refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts that it checks the vectors by")
     encoder = _Documents(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
     progress = _on("encoding documents", watch)
     if vectors is not None:
-        imported = import_vectors(
-            Path(vectors), out, ids=ids, documents=documents, encoder=encoder, dtype=settings.store.dtype, seed=settings.run.seed
+        return import_vectors(
+            Path(vectors),
+            out,
+            ids=ids,
+            documents=documents,
+            encoder=encoder,
+            dtype=settings.store.dtype,
+            seed=settings.run.seed,
+            source=name,
+            encoder_name=encoder.model.name,
         )
-        return imported
     if append:
-        finish_append(out)
-        return append_documents(encoder, lambda: read_corpus(corpus, columns=columns), out, on_progress=progress, source=name).store
+        return append_documents(encoder, lambda: documents, out, on_progress=progress, source=name).store
     built = build_store(
         encoder,
-        lambda: read_corpus(corpus, columns=columns),
+        lambda: documents,
         out,
         dtype=settings.store.dtype,
         keep_texts=settings.store.keep_texts,
@@ -151,6 +168,15 @@ def embed(
     if built.note:
         watch.note(built.note)
     return built.store
+
+
+def _refuse_idle(section: StoreSection, kept: dict[str, object], purpose: str) -> None:
+    """Refuse settings of a store that would have no effect: those that differ from their default and from what holds anyway."""
+    default = StoreSection()
+    idle = [name for name, value in kept.items() if getattr(section, name) not in (value, getattr(default, name))]
+    if idle:
+        names = " and ".join(f"store.{name}" for name in idle)
+        raise ConfigError(f"{names} must be left out of an {purpose}, got {', '.join(str(getattr(section, name)) for name in idle)}")
 
 
 def _on(label: str, watch: Watch) -> Callable[[int, int], None]:
@@ -235,6 +261,8 @@ def evaluate(
         AdiabatError: If anything the user gave is wrong.
     """
     settings = settings or EvaluateSettings()
+    # An unknown measure is refused before anything is read.
+    ranking_measures({}, {}, settings.measure.measures)
     opened: dict[str, Store] = {}
     asked = [(store, data, "target"), *((place, what, "retain") for place, what in retain)]
     datasets = [
@@ -247,24 +275,49 @@ def evaluate(
         )
         for place, what, role in asked
     ]
-    folder = _claimed(Path(out)) if out is not None else None
-    towers = [load(one, settings=settings.encoder, device=settings.run.device) if one is not None else None for one in (model, baseline)]
-    assert towers[0] is not None
-    title = f"{towers[0].name} on {datasets[0].examples.name}"
-    result = evaluate_datasets(towers[0], towers[1], datasets, settings=settings, title=title, command=command, watch=watch)
-    result = replace(result, tuning=_tuning_record(model))
-    if folder:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_result(result, folder / "result.json")
-        write_page(result, folder / "report.html")
+    with _claimed(None if out is None else Path(out)) as folder:
+        tested = load(model, settings=settings.encoder, device=settings.run.device)
+        before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
+        title = f"{tested.name} on {datasets[0].examples.name}"
+        result = evaluate_datasets(tested, before, datasets, settings=settings, title=title, command=command, watch=watch)
+        result = replace(result, tuning=_tuning_record(model))
+        if folder:
+            write_result(result, folder / "result.json")
+            write_page(result, folder / "report.html")
     return result
 
 
-def _claimed(folder: Path) -> Path:
-    """A directory that an evaluation may write into: new, empty, or holding an earlier evaluation and nothing of a job."""
-    if folder.is_file() or is_job(folder):
-        raise JobError(f"--out must be a directory of its own, {folder} is {'a file' if folder.is_file() else 'a job'}; choose another")
-    return folder
+@contextmanager
+def _claimed(folder: Path | None) -> Iterator[Path | None]:
+    """A directory that an evaluation may write into, made where it is missing, and gone again where the evaluation fails."""
+    if folder is None:
+        yield None
+        return
+    _require_own(folder)
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
+    try:
+        yield folder
+    except BaseException:
+        for place in missing:
+            with suppress(OSError):
+                place.rmdir()
+        raise
+
+
+def _require_own(folder: Path) -> None:
+    """Refuse a directory that is something else, or holds a result or report of something else."""
+    kinds = {"a file": folder.exists() and not folder.is_dir(), "a job": is_job(folder), "a store": is_store(folder)}
+    if kind := next((name for name, found in kinds.items() if found), None):
+        raise JobError(f"--out must be a directory of its own, {folder} is {kind}; choose another")
+    if (folder / "result.json").exists() or (folder / "report.html").exists():
+        try:
+            read_result(folder / "result.json")
+        except DataError as fault:
+            raise JobError(f"--out must hold no files of another program, {folder} does ({fault}); choose another") from fault
 
 
 def _tuning_record(model: Model) -> TuningRecord | None:
@@ -274,9 +327,7 @@ def _tuning_record(model: Model) -> TuningRecord | None:
     return read_result(Job(Path(model)).result).tuning
 
 
-def search(
-    store: str | Path, query: str, *, model: Model, k: int = 10, settings: SearchSettings | None = None
-) -> list[Hit]:
+def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings: SearchSettings | None = None) -> list[Hit]:
     """Ask a store.
 
     Args:
@@ -293,10 +344,19 @@ def search(
         AdiabatError: If anything the user gave is wrong.
     """
     settings = settings or SearchSettings()
-    if not query.strip():
-        raise DataError("QUERY must hold text, got an empty one")
+    _require_text(query)
     opened = Store.open(store)
     towers = load(model, settings=settings.encoder, device=settings.run.device)
     opened.require_encoder(towers.fingerprint("document"))
     hits = search_store(opened, towers.encode([query], side="query", precision="fp32"), k, similarity="cosine")
     return hits_of(opened, hits, 0, np.empty(0, dtype=np.int64))
+
+
+def _require_text(query: str) -> None:
+    """Refuse what a tokenizer could not read: nothing, or bytes of a command line that are no UTF-8."""
+    if not query.strip():
+        raise DataError("QUERY must hold text, got an empty one; ask something")
+    try:
+        query.encode("utf-8")
+    except UnicodeEncodeError as fault:
+        raise DataError(f"QUERY must be UTF-8 text, got another byte at character {fault.start + 1}; correct it") from fault

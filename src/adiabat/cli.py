@@ -1,5 +1,6 @@
 """The command line: one function per verb, each importing what it needs when it runs, so that ``--help`` is quick."""
 
+import errno
 import json
 import os
 import shlex
@@ -12,7 +13,7 @@ import typer
 
 from adiabat import __version__
 from adiabat.config import EmbedSettings, EvaluateSettings, S, SearchSettings, TuneSettings, read_settings
-from adiabat.console import PEOPLE, complain, watching
+from adiabat.console import PEOPLE, complain, plain_warnings, say, watching
 from adiabat.errors import AdiabatError, ConfigError
 
 if TYPE_CHECKING:
@@ -30,12 +31,21 @@ app = typer.Typer(
 
 Config = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.", show_default=False)]
 Assignments = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as tune.margin=0.05.")]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Short for --set run.seed=N.", show_default=False)]
+Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Short for --set run.seed=N.", show_default=False)]
 Device = Annotated[str | None, typer.Option("--device", help="Short for --set run.device=auto|cpu|cuda|cuda:N.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""Of the command-line parser, whichever copy of it typer uses; it has `format_message`, and a context where the verb was known."""
 
-def _settings(kind: type[S], config: Path | None, assignments: list[str] | None, *, seed: int | None = None, device: str | None = None) -> S:
+SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
+"""System errors that no code can mend: a full disk, a missing permission, an impossible path."""
+
+
+def _settings(
+    kind: type[S], config: Path | None, assignments: list[str] | None, *, seed: str | None = None, device: str | None = None
+) -> S:
     """Settings from the file, then ``--set``, then the short flags."""
     short = [f"run.seed={seed}"] if seed is not None else []
     short += [f"run.device={json.dumps(device)}"] if device is not None else []
@@ -61,7 +71,7 @@ def embed(
 
     with watching() as watch:
         store = api.embed(model, corpus, out, settings=settings, append=append, vectors=vectors, ids=ids, watch=watch)
-    PEOPLE.print(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}", markup=False)
+    say(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}")
     _answer({"store": str(out), "count": store.count, "width": store.width, "dtype": store.dtype} if as_json else str(out))
 
 
@@ -96,7 +106,9 @@ def evaluate(
     data: Annotated[str, typer.Argument(metavar="DATA", help="The target data set.")],
     out: Annotated[Path, typer.Option("--out", help="Directory for result.json and report.html.")],
     split: Annotated[str | None, typer.Option("--split", help="Of the target data set.", show_default=False)] = None,
-    baseline: Annotated[str | None, typer.Option("--baseline", metavar="MODEL", help="Compare with this model.", show_default=False)] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="MODEL", help="Compare with this model.", show_default=False)
+    ] = None,
     retain: Annotated[
         list[str] | None,
         typer.Option("--retain", metavar="STORE DATA", help="A data set that must not get worse; repeatable."),
@@ -113,10 +125,30 @@ def evaluate(
 
     with watching() as watch:
         result = api.evaluate(
-            model, store, data, baseline=baseline, retain=_pairs(retain or ()), split=split, out=out, settings=settings, command=_command(), watch=watch
+            model,
+            store,
+            data,
+            baseline=baseline,
+            retain=_pairs(retain or ()),
+            split=split,
+            out=out,
+            settings=settings,
+            command=_command(),
+            watch=watch,
         )
     _show(result)
     _answer(result.to_json() if as_json else str(out / "report.html"))
+
+
+def _count(text: str) -> int:
+    """A number of things; typer's own conversion speaks of what it could not parse rather than of what is wanted."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise typer.BadParameter(f"must be a whole number >= 1, got {text}")
+    return number
 
 
 @app.command()
@@ -124,8 +156,10 @@ def search(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors.")],
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One text.")],
     model: Annotated[str, typer.Option("--model", metavar="MODEL", help="Whose query tower encodes the query.")],
-    compare: Annotated[str | None, typer.Option("--compare", metavar="MODEL", help="Show this model's results too.", show_default=False)] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Results wanted.")] = 10,
+    compare: Annotated[
+        str | None, typer.Option("--compare", metavar="MODEL", help="Show this model's results too.", show_default=False)
+    ] = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", parser=_count, help="Results wanted.")] = 10,
     config: Config = None,
     assignments: Assignments = None,
     device: Device = None,
@@ -139,7 +173,12 @@ def search(
 
     found = {name: api.search(store, query, model=name, k=k, settings=settings) for name in filter(None, (model, compare))}
     if as_json:
-        _answer({name: [{key: value for key, value in asdict(hit).items() if key != "relevant"} for hit in hits] for name, hits in found.items()})
+        _answer(
+            {
+                name: [{key: value for key, value in asdict(hit).items() if key != "relevant"} for hit in hits]
+                for name, hits in found.items()
+            }
+        )
     else:
         _show_hits(found)
 
@@ -160,21 +199,25 @@ def demo(
 
 def _folded(arguments: Sequence[str]) -> list[str]:
     """Make ``--retain STORE DATA`` one value: typer knows no repeatable option of two, and NUL can stand in no argument."""
-    folded, rest = [], list(arguments)
+    folded: list[str] = []
+    rest = list(arguments)
     while rest:
-        if rest[0] == "--retain" and len(rest) > 2:
-            folded += ["--retain", f"{rest[1]}\0{rest[2]}"]
-            del rest[:3]
-        else:
-            folded.append(rest.pop(0))
+        word = rest.pop(0)
+        if word == "--":
+            return [*folded, word, *rest]
+        if word == "--retain" or word.startswith("--retain="):
+            pair = [word.removeprefix("--retain=")] if "=" in word else rest[:2]
+            if len(pair) < 2 or any(one.startswith("--") for one in pair):
+                raise ConfigError(f"--retain must be followed by two words, STORE and DATA, got {' '.join(pair) or 'nothing'}")
+            word, rest = "\0".join(pair), rest[2:]
+            folded.append("--retain")
+        folded.append(word)
     return folded
 
 
 def _pairs(folded: Sequence[str]) -> list[tuple[str, str]]:
     """What `_folded` made one, as two again."""
     pairs = [value.partition("\0") for value in folded]
-    if not all(data for _, _, data in pairs):
-        raise ConfigError(f"--retain must be followed by STORE and DATA, got {pairs[-1][0]!r} alone")
     return [(store, data) for store, _, data in pairs]
 
 
@@ -191,11 +234,10 @@ def _say_tuned(result: "Result") -> None:
     record = result.tuning
     assert record is not None
     first, best = record.validation_errors[0][1], dict(record.validation_errors)[record.best_epoch]
-    PEOPLE.print(
-        f"{record.steps:,} steps in {record.epochs} epochs, {record.seconds:.0f} s; stopped after {record.stop_reason}; best epoch {record.best_epoch}: "
-        f"{best:,} validation errors of {record.validation_pairs:,} pairs, {first:,} at the start",
-        markup=False,
-    )
+    outcome = f"best epoch {record.best_epoch}: {best:,} validation errors of {record.validation_pairs:,} pairs, {first:,} at the start"
+    if not record.best_epoch:
+        outcome = f"no epoch had a lower validation loss and fewer than the start's {first:,} errors, so its weights are kept as they were"
+    say(f"{record.steps:,} steps in {record.epochs} epochs, {record.seconds:.0f} s; stopped after {record.stop_reason}; {outcome}")
 
 
 def _show(result: "Result") -> None:
@@ -211,10 +253,11 @@ def _show_hits(found: "dict[str, list[Hit]]") -> None:
             print(f"{place:3d}  {hit.score:.4f}  {hit.doc_id}  {' '.join(hit.text.split())[:120]}")
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool) -> bool:
     if asked:
         print(__version__)
         raise typer.Exit
+    return asked
 
 
 @app.callback()
@@ -230,17 +273,31 @@ def _root(
 def main() -> None:
     """Run a verb. Exit codes: 0; 2 for the user's mistake, told in one line; 130 after Ctrl-C; 1 for ours."""
     try:
-        app(args=_folded(sys.argv[1:]))
-    except AdiabatError as fault:
-        _end(fault, code=130 if type(fault).__name__ == "InterruptionError" else 2)
-    except KeyboardInterrupt as fault:
-        _end(fault, code=130, sentence="interrupted; long verbs go on where they were when the same command runs again")
-    except Exception as fault:
-        _end(fault, code=1, sentence=f"defect: {type(fault).__name__}: {fault}; run with --debug before the verb and report the traceback")
+        with plain_warnings():
+            code = app(args=_folded(sys.argv[1:]) or ["--help"], prog_name="adiabat", standalone_mode=False)
+        # typer turns Ctrl-C into this code.
+        if code == 130:
+            raise KeyboardInterrupt
+    except (Exception, KeyboardInterrupt) as fault:
+        if os.environ.get("ADIABAT_DEBUG"):
+            raise
+        code, sentence = _judged(fault)
+        complain(sentence)
+    if code:
+        sys.exit(code)
 
 
-def _end(fault: BaseException, *, code: int, sentence: str | None = None) -> None:
-    if os.environ.get("ADIABAT_DEBUG"):
-        raise fault
-    complain(sentence or str(fault))
-    sys.exit(code)
+def _judged(fault: BaseException) -> tuple[int, str]:
+    """Exit code and sentence for what ended a verb."""
+    if isinstance(fault, AdiabatError):
+        return 130 if type(fault).__name__ == "InterruptionError" else 2, str(fault)
+    if isinstance(fault, KeyboardInterrupt | typer.Abort):
+        return 130, "interrupted; long verbs go on where they were when the same command runs again"
+    if isinstance(fault, UsageError):
+        context = getattr(fault, "ctx", None)
+        message = fault.format_message().rstrip(".")  # type: ignore[attr-defined]
+        return 2, f"{message}; see {context.command_path if context else 'adiabat'} --help"
+    if isinstance(fault, OSError) and fault.errno in SURROUNDINGS:
+        place = "a file" if fault.filename is None else fault.filename
+        return 2, f"{place} must be readable or writable, got: {fault.strerror}; check the path, its permissions and the free space"
+    return 1, f"defect: {type(fault).__name__}: {fault}; run with --debug before the verb and report the traceback"

@@ -1,15 +1,19 @@
 """What a TOML file, or ``--set key=value``, may say: every setting with its meaning, range and default, and nothing else."""
 
-import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from adiabat.errors import ConfigError, several
+from adiabat.wrong_settings import Need, idle_phrases, misfit_phrase, unknown_phrases
 
+Text = Annotated[str, Field(min_length=1)]
+Texts = Annotated[tuple[Text, ...], Field(strict=False)]
+"""A list in TOML, which `Section` is too strict to take for a tuple."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[int, Field(ge=0)]
 OptimizerName = Literal["adamw", "adamax", "adamax-no-momentum", "adadelta", "sgd"]
@@ -18,9 +22,21 @@ ScalingRule = Literal["none", "linear", "sqrt"]
 
 
 class Section(BaseModel):
-    """A table of settings; unknown keys are refused, and no setting changes after it was read."""
+    """A table of settings; unknown keys are refused, values are taken as they are, and no setting changes after it was read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    needs: ClassVar[Mapping[str, Need]] = {}
+
+    @model_validator(mode="after")
+    def _nothing_ignored(self) -> Self:
+        """Refuse a setting that another one makes meaningless."""
+        if faults := list(idle_phrases(self.needs, vars(self), _defaults(type(self)), "")):
+            raise PydanticCustomError("idle", "{faults}", {"faults": "; ".join(faults)})
+        return self
+
+
+def _defaults(kind: type[Section]) -> dict[str, Any]:
+    return {name: field.default for name, field in kind.model_fields.items()}
 
 
 class EncoderSection(Section):
@@ -36,7 +52,7 @@ class EncoderSection(Section):
     """Put before every query."""
     document_prompt: str | None = None
     """Put before every document."""
-    trust_remote_code: str | None = None
+    trust_remote_code: Text | None = None
     """Name of the one model whose own Python code may run while loading."""
     allow_pickles: bool = False
     """Whether weights may come from a pickle file, which can run code when read."""
@@ -54,13 +70,13 @@ class EncoderSection(Section):
 class ColumnsSection(Section):
     """``[data.columns]``: names of columns in the user's files, where no alias of ours fits."""
 
-    query: str | None = None
-    query_id: str | None = None
-    positive: str | None = None
-    negative: str | None = None
-    doc_id: str | None = None
-    text: str | None = None
-    title: str | None = None
+    query: Text | None = None
+    query_id: Text | None = None
+    positive: Text | None = None
+    negative: Text | None = None
+    doc_id: Text | None = None
+    text: Text | None = None
+    title: Text | None = None
 
     def given(self) -> dict[str, str]:
         """The columns that were named.
@@ -75,7 +91,7 @@ class ColumnsSection(Section):
 class DataSection(Section):
     """``[data]``: how the examples are read."""
 
-    split: str | None = None
+    split: Text | None = None
     """Of a BEIR folder (``qrels/SPLIT.tsv``) or a hub data set."""
     columns: ColumnsSection = ColumnsSection()
     missing: Literal["error", "drop"] = "error"
@@ -85,14 +101,19 @@ class DataSection(Section):
 class TuneDataSection(DataSection):
     """``[data]`` of a tuning run: also where validation comes from."""
 
-    validation: str | None = None
+    needs: ClassVar[Mapping[str, Need]] = {
+        "validation_split": Need("validation"),
+        "validation_fraction": Need("validation", (None,)),
+        "max_validation": Need("validation", (None,)),
+    }
+    validation: Text | None = None
     """A file or folder of examples to validate on; None holds out `validation_fraction` of the data."""
-    validation_split: str | None = None
+    validation_split: Text | None = None
     """Split of `validation`; None means as `split`."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Share of the queries held out, chosen by a hash of the query's text, so that it stays the same when data is added."""
     max_validation: PositiveInt = 4_200
-    """Most validation queries; the source's number."""
+    """Most queries held out; the source's number."""
 
 
 class EmbedDataSection(Section):
@@ -104,6 +125,14 @@ class EmbedDataSection(Section):
 class TuneSection(Section):
     """``[tune]``: the regime; the defaults are the source's (mission A3)."""
 
+    needs: ClassVar[Mapping[str, Need]] = {
+        "distance": Need("loss", ("triplet",)),
+        "margin": Need("loss", ("triplet",)),
+        "temperature": Need("loss", ("in_batch_softmax",)),
+        "gamma": Need("schedule", ("exponential",)),
+        "final_fraction": Need("schedule", ("linear", "quadratic", "cosine")),
+        "reference_batch_size": Need("batch_scaling", ("linear", "sqrt")),
+    }
     learning_rate: PositiveFloat = 5e-8
     batch_size: PositiveInt = 14
     """Queries per optimiser step."""
@@ -117,7 +146,7 @@ class TuneSection(Section):
     negatives: Literal["examples", "random", "hardest"] = "examples"
     """Listed with the example; drawn from the store; or the nearest to the current query tower in the whole store (mission A14)."""
     negatives_per_query: PositiveInt = 1
-    freeze: tuple[str, ...] = ("embeddings",)
+    freeze: Texts = ("embeddings",)
     """Names as in `adiabat.model.freezing` (mission A2)."""
     optimizer: OptimizerName = "adamw"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
@@ -138,35 +167,25 @@ class TuneSection(Section):
     dropout: bool = False
 
     @model_validator(mode="after")
-    def _nothing_ignored(self) -> Self:
-        """Refuse a setting that another one makes meaningless."""
-        needs: Mapping[str, tuple[str, Sequence[object]]] = {
-            "distance": ("loss", ["triplet"]),
-            "margin": ("loss", ["triplet"]),
-            "temperature": ("loss", ["in_batch_softmax"]),
-            "gamma": ("schedule", ["exponential"]),
-            "final_fraction": ("schedule", ["linear", "quadratic", "cosine"]),
-            "reference_batch_size": ("batch_scaling", ["linear", "sqrt"]),
-        }
-        idle = [
-            f"{name} has no effect with {other} = {getattr(self, other)!r}; leave it out, or set {other} to {' or '.join(map(repr, values))}"
-            for name, (other, values) in needs.items()
-            if self._differs(name) and getattr(self, other) not in values
-        ]
-        if idle:
-            raise ValueError("; ".join(idle))
+    def _warm_up_ends(self) -> Self:
+        steps = self.max_epochs * self.batches_per_epoch
+        if self.warmup_steps > steps:
+            raise ValueError(f"tune.warmup_steps must be at most max_epochs x batches_per_epoch = {steps}, got {self.warmup_steps}")
         return self
 
-    def _differs(self, name: str) -> bool:
-        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
+class DeviceSection(Section):
+    """``[run]`` of what chooses nothing at random."""
+
+    device: Text = "auto"
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
 
 
-class RunSection(Section):
+class RunSection(DeviceSection):
     """``[run]``: where and how a job runs."""
 
     seed: Amount = 0
-    device: str = "auto"
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
+    """Of every random choice; of an embedding run, of the documents that are encoded to check imported vectors."""
 
 
 class TuneRunSection(RunSection):
@@ -196,8 +215,12 @@ class StoreSection(Section):
 class MeasureSection(Section):
     """``[measure]``: what is measured, and how surely."""
 
-    measures: tuple[str, ...] = ("nDCG@10", "RR", "AP", "P@1")
-    """Beside PND; names of the ir-measures grammar."""
+    needs: ClassVar[Mapping[str, Need]] = {
+        "depth": Need("negatives", ("auto", "store")),
+        "drop_same_id": Need("negatives", ("auto", "store")),
+    }
+    measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
+    """Beside PND; names of the ir-measures grammar. Where the whole store is ranked, the first carries the verdict."""
     negatives: Literal["auto", "listed", "store"] = "auto"
     """Compare positives with the listed negatives, with every other document of the store, or with the listed ones where there are any."""
     depth: PositiveInt = 100
@@ -206,6 +229,12 @@ class MeasureSection(Section):
     """Leave out a document whose id equals the query's id, as BEIR does."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
     """Of the paired bootstrap."""
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        if len(set(self.measures)) < len(self.measures):
+            raise ValueError(f"measure.measures must name each measure once, got {', '.join(self.measures)}")
+        return self
 
 
 class EmbedSettings(Section):
@@ -239,7 +268,7 @@ class SearchSettings(Section):
     """Everything that ``adiabat search`` may be told."""
 
     encoder: EncoderSection = EncoderSection()
-    run: RunSection = RunSection()
+    run: DeviceSection = DeviceSection()
 
 
 S = TypeVar("S", bound=Section)
@@ -257,14 +286,15 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
         The settings, checked.
 
     Raises:
-        ConfigError: Naming every fault at once: unknown keys with the nearest known one, values out of range, text that is no TOML.
+        ConfigError: Naming every fault at once: unknown keys with the nearest known one, values out of range or without effect.
     """
     table = _read_toml(path) if path else {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"--set must be key=value, got {assignment!r}")
-        _assign(table, key.strip().split("."), _toml_value(value.strip()), assignment)
+        parts = [part.strip() for part in key.split(".")]
+        if not equals or not all(parts):
+            raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like tune.margin=0.05")
+        _assign(table, parts, _toml_value(value), assignment)
     return checked(kind, table)
 
 
@@ -284,8 +314,9 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
     try:
         return kind.model_validate(table)
     except ValidationError as fault:
-        known = list(keys_of(kind))
-        raise ConfigError(several([_phrase(one, known) for one in fault.errors()])) from None
+        # Sections that are faulty otherwise were not asked about settings without effect, so all are asked here.
+        wrong = [phrase for one in fault.errors() if one["type"] != "idle" for phrase in _phrases(one, kind)]
+        raise ConfigError(several([*wrong, *_idle(kind, table)])) from None
 
 
 def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
@@ -306,22 +337,26 @@ def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def _phrase(fault: Any, known: Sequence[str]) -> str:
+def _phrases(fault: Any, kind: type[Section]) -> list[str]:
     """One fault of pydantic's in our own form."""
-    key = ".".join(str(part) for part in fault["loc"] if not isinstance(part, int))
+    path = [str(part) for part in fault["loc"] if not isinstance(part, int)]
     if fault["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5) or _same_name(key, known)
-        return f"unknown key {key}" + (f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}")
+        return unknown_phrases(".".join(path), fault["input"], list(keys_of(kind)))
     if fault["type"] == "value_error":
-        return f"{key}: {fault['msg'].removeprefix('Value error, ')}"
-    wanted = {"tuple_type": "a list", "model_type": "a table of settings"}.get(fault["type"], fault["msg"].removeprefix("Input should be "))
-    return f"{key} must be {wanted}, got {fault['input']!r}"
+        return [str(fault["ctx"]["error"])]
+    default: Any = kind()
+    for part in path:
+        default = getattr(default, part)
+    return [misfit_phrase(".".join(path), fault, None if isinstance(default, Section) else default)]
 
 
-def _same_name(key: str, known: Sequence[str]) -> list[str]:
-    """Known keys whose last part is near: for one who left the section out."""
-    last = {one.rsplit(".", 1)[-1]: one for one in known}
-    return [last[name] for name in difflib.get_close_matches(key.rsplit(".", 1)[-1], last, n=1)]
+def _idle(kind: type[Section], table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Settings without effect in a table and the tables in it, which may be faulty otherwise."""
+    yield from idle_phrases(kind.needs, table, _defaults(kind), prefix)
+    for name, field in kind.model_fields.items():
+        inner, part = field.annotation, table.get(name)
+        if isinstance(inner, type) and issubclass(inner, Section) and isinstance(part, Mapping):
+            yield from _idle(inner, part, f"{prefix}{name}.")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -330,17 +365,21 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigError(f"--config must name a file, got {path}, which does not exist") from None
     except (OSError, UnicodeDecodeError) as fault:
-        raise ConfigError(f"--config must name a readable TOML file, got {path}: {fault}") from fault
+        raise ConfigError(f"--config must name a readable TOML file, got {path}: {getattr(fault, 'strerror', None) or fault}") from fault
     except tomllib.TOMLDecodeError as fault:
         raise ConfigError(f"{path} must be TOML: {fault}") from fault
 
 
 def _toml_value(text: str) -> Any:
-    """A value as TOML reads it; a bare word is text, so that ``--set data.split=train`` needs no quotes."""
+    """A value as TOML reads it; a bare word is text, so that ``--set data.split=train`` needs no quotes.
+
+    A blank at the end of such text is kept: prompts end in one.
+    """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        table = tomllib.loads(f"value = {text.strip()}")
     except tomllib.TOMLDecodeError:
-        return text
+        return text.lstrip()
+    return table["value"] if len(table) == 1 else text.lstrip()
 
 
 def _assign(table: dict[str, Any], path: Sequence[str], value: Any, assignment: str) -> None:

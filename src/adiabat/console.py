@@ -1,8 +1,13 @@
-"""What a person at a terminal sees while a verb runs: notes, one progress line, and errors; all of it on stderr."""
+"""What a person at a terminal sees while a verb runs: notes, progress, warnings and errors; all of it on stderr."""
 
 import sys
-from collections.abc import Iterator
+import time
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -11,10 +16,13 @@ from adiabat.watch import Watch
 
 PEOPLE = Console(stderr=True, highlight=False)
 
+SECONDS_PER_LINE = 60.0
+"""Between two lines of progress where there is no terminal, such as in a log file."""
+
 
 @contextmanager
 def watching(console: Console = PEOPLE) -> Iterator[Watch]:
-    """A watch that shows notes as lines and progress as a bar.
+    """A watch that shows notes as lines, and progress as a bar, or where there is no terminal as a line now and then.
 
     Args:
         console: Where to.
@@ -22,21 +30,80 @@ def watching(console: Console = PEOPLE) -> Iterator[Watch]:
     Yields:
         The watch; the bar is gone when the block ends.
     """
+    if not console.is_interactive:
+        yield Watch(note=lambda sentence: say(sentence, console), progress=Lines(console))
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        shown: dict[str, TaskID] = {}
+        yield Watch(note=lambda sentence: say(sentence, console), progress=OneBar(bar))
 
-        def progress(label: str, done: int, total: int) -> None:
-            # One bar: a label not seen before takes the place of the last, and starts the clock anew when the stage changes.
-            stage = label.split(" ", 1)[0]
-            if stage not in shown:
-                for old in shown.values():
-                    bar.remove_task(old)
-                shown.clear()
-                shown[stage] = bar.add_task(label, total=total)
-            bar.update(shown[stage], description=label, completed=done, total=total)
 
-        yield Watch(note=lambda sentence: bar.console.print(sentence, markup=False), progress=progress)
+class OneBar:
+    """One bar at a time: a stage not seen before takes the place of the last, and starts the clock anew."""
+
+    def __init__(self, bar: Progress) -> None:
+        """Begin without a bar.
+
+        Args:
+            bar: Where it is shown.
+        """
+        self._bar = bar
+        self._stage = ""
+        self._task: TaskID | None = None
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        """Show how far it is.
+
+        Args:
+            label: What is being done; what follows " (" may change from call to call.
+            done: How much of it is done.
+            total: How much there is.
+        """
+        stage = "epoch" if label.startswith("epoch ") else label
+        if self._task is None or stage != self._stage:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._stage, self._task = stage, self._bar.add_task("", total=total)
+        # Labels may hold names of files, which are no markup.
+        self._bar.update(self._task, description=label.replace("[", r"\["), completed=done, total=total)
+
+
+@dataclass
+class Lines:
+    """Progress as a line every `SECONDS_PER_LINE`, the first after that time.
+
+    Attributes:
+        console: Where to.
+        clock: Gives seconds.
+    """
+
+    console: Console
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._last = self.clock()
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        """Say how far it is, if it is time.
+
+        Args:
+            label: What is being done.
+            done: How much of it is done.
+            total: How much there is.
+        """
+        if self.clock() - self._last >= SECONDS_PER_LINE:
+            self._last = self.clock()
+            say(f"{label}: {done:,} of {total:,}", self.console)
+
+
+def say(sentence: str, console: Console = PEOPLE) -> None:
+    """Print one line for people, unwrapped where there is no terminal.
+
+    Args:
+        sentence: Plain text.
+        console: Where to.
+    """
+    console.print(_one_line(sentence), markup=False, soft_wrap=True)
 
 
 def complain(sentence: str) -> None:
@@ -45,4 +112,27 @@ def complain(sentence: str) -> None:
     Args:
         sentence: What is wrong and what to do.
     """
-    print(f"adiabat: {' '.join(sentence.split())}", file=sys.stderr)
+    print(f"adiabat: {_one_line(sentence)}", file=sys.stderr)
+
+
+def _one_line(sentence: str) -> str:
+    """Without line ends, and without control characters of a file that is quoted."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(letter) == "Cc" else letter for letter in " ".join(sentence.split()))
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings as one line for people, without the place in the code.
+
+    Yields:
+        Nothing.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        yield
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+) -> None:
+    say(f"warning: {message}")

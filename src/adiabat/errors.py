@@ -44,6 +44,9 @@ def several(faults: Iterable[str], *, shown: int = 10) -> str:
     Args:
         faults: One phrase each, best with its file and line.
         shown: How many are spelled out, > 0.
+
+    Returns:
+        The one fault as it is, or the count and the first of them.
     """
     every = list(faults)
     head = "; ".join(every[:shown])

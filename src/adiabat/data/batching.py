@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Int
 
-ORDER, NEGATIVES = 0, 1
+ORDER, NEGATIVES, DROPOUT = 0, 1, 2
 """Streams of random numbers under one seed, told apart so that drawing from one never shifts another."""
 
 
@@ -61,3 +61,16 @@ def step_generator(seed: int, step: int) -> np.random.Generator:
         A generator that depends on nothing else.
     """
     return np.random.default_rng([seed, NEGATIVES, step])
+
+
+def step_seed(seed: int, step: int) -> int:
+    """What to seed torch's generator with before one step, for dropout.
+
+    Args:
+        seed: Of the run, >= 0.
+        step: From 0.
+
+    Returns:
+        A number below 2**64 that depends on nothing else.
+    """
+    return int(np.random.SeedSequence([seed, DROPOUT, step]).generate_state(1, np.uint64)[0])

@@ -11,8 +11,8 @@ from adiabat.watch import SILENT, Watch
 MODEL = "demo"
 
 LEARNING_RATE = 2e-6
-"""Far above the regime's 5e-8, which is for 35,000 steps: the demo takes under a thousand. Chosen in LOG.md as a rate at which the field tuned
-on gains clearly and the retention sets hold."""
+"""Far above the regime's 5e-8, which is for 35,000 steps: the demo takes under a thousand. Chosen in LOG.md as a rate at which the field
+tuned on gains clearly and the retention sets hold."""
 
 
 def demo_settings() -> TuneSettings:
@@ -47,8 +47,8 @@ def run_demo(out: Path, *, command: str = "adiabat demo", settings: TuneSettings
         api.embed(MODEL, corpus, store, watch=watch)
     job = out / "job"
     if not (job / "model").is_dir():
-        api.tune(MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=settings or demo_settings(), resume=True, command=command, watch=watch)
+        api.tune(
+            MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=settings or demo_settings(), resume=True, command=command, watch=watch
+        )
     retain = [(stores[corpus], examples) for corpus, examples in DEMO_RETAIN.values()]
-    return api.evaluate(
-        job, stores[DEMO_CORPUS], DEMO_TEST, baseline=MODEL, retain=retain, out=out, command=command, watch=watch
-    )
+    return api.evaluate(job, stores[DEMO_CORPUS], DEMO_TEST, baseline=MODEL, retain=retain, out=out, command=command, watch=watch)

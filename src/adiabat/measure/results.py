@@ -20,9 +20,9 @@ class Change:
         measure: ``PND`` (mean over queries), ``PND pooled``, or a name of the ir-measures grammar such as ``nDCG@10``.
         similarity: ``cosine`` or ``distance``: what ranked the documents.
         lower_is_better: True for the PND pair.
-        before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
         after: Value of the model under test.
         after_interval: 95 % bootstrap interval of `after` alone.
+        before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
         improvement: Percent, ``s (after - before) / before`` (mission A7); None where `before` is 0.
         difference: ``after - before``.
         difference_interval: Paired 95 % bootstrap interval of the difference, over queries.

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from adiabat.config import MeasureSection
 from adiabat.data.records import LanguageGridSet, grid_id
-from adiabat.errors import DataError, several
+from adiabat.errors import DataError
 from adiabat.measure.grid import cluster_ids, grid_scores, measure_grid
 from adiabat.measure.metrics import PairCounts, ranking_measures
 from adiabat.measure.results import DatasetResult
@@ -41,7 +41,7 @@ class Scored:
 
 
 def similarities_of(model: DualEncoder) -> tuple[Similarity, ...]:
-    """What is worth ranking by: on unit vectors Euclidean distance ranks exactly as cosine does.
+    """What is worth ranking by: on unit vectors Euclidean distance ranks as cosine does.
 
     Args:
         model: Whose vectors are compared.
@@ -78,6 +78,9 @@ def measure_examples(
 
     Returns:
         The result, with paired intervals where there is a baseline.
+
+    Raises:
+        DataError: If listed negatives are asked for and there are none, or the store holds nothing to compare positives with.
     """
     listed = _uses_listed(examples, settings)
     examples = _with_pairs(examples) if listed else examples
@@ -89,6 +92,11 @@ def measure_examples(
     for similarity in similarities_of(model):
         scored = [score(store, vectors, examples, similarity, settings, watch) for vectors in queries]
         pairs = int(scored[-1].counts.pairs.sum())
+        if not pairs:
+            raise DataError(
+                f"{examples.name}: the store {store.path} must hold documents beside the positives of a query, "
+                f"got {store.count} in all; embed more documents"
+            )
         measured += _per_query(examples, scored, similarity, settings)
     return DatasetResult(
         name=examples.name,
@@ -124,7 +132,7 @@ def _notes(model: DualEncoder, listed: bool, settings: MeasureSection) -> list[s
     against = "listed negatives" if listed else f"all other documents of the store; rank measures look at the first {settings.depth}"
     notes = [f"positives are compared with {against}"]
     if len(similarities_of(model)) == 1:
-        notes.append("vectors have unit length: Euclidean distance ranks exactly as cosine")
+        notes.append("vectors have unit length: Euclidean distance ranks as cosine does")
     return notes
 
 
@@ -239,7 +247,7 @@ def measure_languages(
         The result; its main change is the mean PND over all cells and both comparisons.
 
     Raises:
-        DataError: If hypotheses are not in the store.
+        DataError: If hypotheses are not in the store; they are counted, and the first ten of a language named.
     """
     hypotheses = {language: store.gather(_hypothesis_rows(store, grid, language)) for language in grid.languages}
     similarities = similarities_of(model)
@@ -275,7 +283,10 @@ def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Int[
     rows = store.rows(ids)
     if (rows < 0).any():
         absent = [ids[index] for index in np.flatnonzero(rows < 0)]
-        raise DataError(f"{grid.name}: every hypothesis must be in the store {store.path}, missing are {several(absent)}; embed the grid file first")
+        raise DataError(
+            f"{grid.name}: every hypothesis must be in the store {store.path}, got {len(absent)} in {language} that are not: "
+            f"{', '.join(absent[:10])}{', ...' if len(absent) > 10 else ''}; embed the grid file first"
+        )
     return rows
 
 

@@ -90,7 +90,7 @@ def embed_all(encoder: Encoder, table: TokenTable, *, token_budget: int) -> Floa
     Args:
         encoder: The tower, in evaluation mode.
         table: Tokenised by it.
-        token_budget: Tokens per forward pass.
+        token_budget: Tokens per forward pass, padding counted; a longer text goes alone.
 
     Returns:
         Embeddings in the table's order, on the encoder's device.

@@ -1,5 +1,6 @@
 """The same verdicts as the page, as a table for the terminal."""
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -9,6 +10,9 @@ from adiabat.report.headline import headline
 
 NAME_LENGTH = 48
 """Characters of a data set's name that the table shows."""
+
+NARROWEST = 16
+"""Characters of the column of names at the least."""
 
 _STYLES: dict[Verdict, str] = {"better": "bold blue", "worse": "bold red", "no evidence": "dim"}
 
@@ -31,19 +35,17 @@ def result_table(result: Result) -> Table:
 
 
 def _compared_table(result: Result) -> Table:
-    with_z = any(dataset.main_change().z is not None for dataset in result.datasets)
-    table = _table(result, ["data set", "role", "measure"], ["before", "after", "change [paired 95 %]", *(["z"] if with_z else [])])
+    table = _table(result, ["data set", "measure"], ["before", "after", "change [paired 95 %]"])
     table.add_column("verdict", no_wrap=True)
     for dataset in result.datasets:
         change = dataset.main_change()
         before = wording.DASH if change.before is None else wording.score(change.before)
-        z = [wording.z_value(change)] if with_z else []
-        table.add_row(*_heads(dataset, change), before, wording.score(change.after), wording.improvement(change), *z, _badge(change))
+        table.add_row(*_heads(dataset, change), before, wording.score(change.after), wording.improvement(change), _badge(change))
     return table
 
 
 def _plain_table(result: Result) -> Table:
-    table = _table(result, ["data set", "role", "measure"], ["value", "95 % interval"])
+    table = _table(result, ["data set", "measure"], ["value", "95 % interval"])
     for dataset in result.datasets:
         change = dataset.main_change()
         low, high = change.after_interval
@@ -63,19 +65,25 @@ def _tuning_table(result: Result, tuning: TuningRecord) -> Table:
 
 
 def _table(result: Result, words: list[str], numbers: list[str]) -> Table:
+    """Fits 80 columns: few lines drawn, and names that fold at a width at which they can still be read."""
     table = Table(
-        title=Text(wording.cut(result.title, limit=200)), caption=Text(headline(result)), caption_justify="left", title_justify="left"
+        title=Text(wording.cut(result.title, limit=200)),
+        caption=Text(headline(result)),
+        caption_justify="left",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
     for column in words:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", min_width=NARROWEST if column == "data set" else None)
     for column in numbers:
         table.add_column(Text(column), justify="right", no_wrap=True)
     return table
 
 
-def _heads(dataset: DatasetResult, change: Change) -> tuple[Text, str, Text]:
-    role = "target" if dataset.role == "target" else "retention"
-    return Text(wording.cut(dataset.name, limit=NAME_LENGTH)), role, Text(change.measure)
+def _heads(dataset: DatasetResult, change: Change) -> tuple[Text, Text]:
+    role = "target" if dataset.role == "target" else "retain"
+    return Text(f"{role}: {wording.cut(dataset.name, limit=NAME_LENGTH)}"), Text(change.measure)
 
 
 def _badge(change: Change) -> Text:

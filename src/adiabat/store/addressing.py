@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Literal, Self
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from adiabat.data.records import Example, ExampleSet, text_id
 from adiabat.errors import DataError, several
@@ -69,9 +69,9 @@ class AddressedSet:
         name: Of the data set.
         query_ids: One per query.
         queries: Texts.
-        positives: Rows of relevant documents, at least one per query.
+        positives: Rows of relevant documents, at least one per query, each once.
         grades: Relevance of each of them, in step with `positives`.
-        negatives: Rows of irrelevant documents, perhaps none.
+        negatives: Rows of irrelevant documents, perhaps none, each once and none of them a positive of the query.
         notes: Sentences on what was left out; empty where nothing was.
     """
 
@@ -109,6 +109,9 @@ class AddressedSet:
 def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "drop"] = "error") -> AddressedSet:
     """Find every document of a data set in a store, by its id, or else by the hash of its text.
 
+    A document that a query lists twice counts once, with its highest grade; a negative that is also a positive is left out. (In a store
+    keyed by text, two entries of one text are one document.)
+
     Args:
         examples: The data set.
         store: Holds the vectors.
@@ -125,7 +128,7 @@ def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "dr
     absent = _absent(examples, rows)
     if absent and missing == "error":
         raise DataError(
-            f"{examples.name}: every document must be in the store {store.path}, {len(absent)} are not: {several(absent)}; "
+            f"{examples.name}: every document must be in the store {store.path}, got {len(absent)} that are not: {several(absent)}; "
             "embed them (adiabat embed, or --append to the store), or set data.missing = drop"
         )
     addressed = _pack(examples, rows, absent)
@@ -166,25 +169,34 @@ def _pack(examples: ExampleSet, rows: Int[np.ndarray, " documents"], absent: Seq
     """Cut the flat rows into positives and negatives per query, without what is missing."""
     ids, queries, positives, grades, negatives = [], [], [], [], []
     position = 0
+    flat = rows.tolist()
     for example in examples.examples:
         middle, end = position + len(example.positives), position + len(example.positives) + len(example.negatives)
-        near, far = rows[position:middle], rows[middle:end]
+        near = _graded(flat[position:middle], example.grades or (1,) * len(example.positives))
+        far = [row for row in dict.fromkeys(flat[middle:end]) if row >= 0 and row not in near]
         position = end
-        present = near >= 0
-        if not present.any():
+        if not near:
             continue
-        graded = np.asarray(example.grades or (1,) * len(near), dtype=np.int64)
         ids.append(example.query_id)
         queries.append(example.query)
-        positives.append(near[present])
-        grades.append(graded[present])
-        negatives.append(_without(far[far >= 0], near))
+        positives.append(list(near))
+        grades.append(list(near.values()))
+        negatives.append(far)
     dropped = len(examples) - len(queries)
-    notes = (f"{len(absent)} documents are not in the store and were left out, and with them {dropped} queries",) if absent else ()
+    notes = (_dropped_note(examples.name, len(absent), dropped),) if absent else ()
     return AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
 
 
-def _without(rows: Int[np.ndarray, " n"], known: Int[np.ndarray, " p"]) -> Int[np.ndarray, " kept"]:
-    """Negatives that are not among the query's positives: two ids of one text fall on one row in a store keyed by text."""
-    kept: Bool[np.ndarray, " n"] = ~np.isin(rows, known)
-    return rows[kept]
+def _graded(rows: Sequence[int], grades: Sequence[int]) -> dict[int, int]:
+    """The highest grade of each row that is there, in the order of their first mention."""
+    found: dict[int, int] = {}
+    for row, grade in zip(rows, grades, strict=True):
+        if row >= 0:
+            found[row] = max(grade, found.get(row, grade))
+    return found
+
+
+def _dropped_note(name: str, documents: int, queries: int) -> str:
+    of_documents = f"{documents:,} document{'' if documents == 1 else 's'}"
+    of_queries = f"{queries:,} {'query' if queries == 1 else 'queries'}"
+    return f"{name}: {of_documents} not in the store left out, and with that {of_queries} without a positive"

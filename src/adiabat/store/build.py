@@ -134,7 +134,10 @@ def begin(target: Path) -> Path:
         held = ", ".join(sorted(child.name for child in target.iterdir())[:5])
         raise StoreError(f"{target} must be empty or a store, it holds {held}; choose another --out")
     building = target.absolute().with_name(target.absolute().name + BUILDING_SUFFIX)
-    building.mkdir(parents=True, exist_ok=True)
+    try:
+        building.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{target} must be a directory that can be made, got: {error.strerror}; choose another --out") from error
     return building
 
 

@@ -269,9 +269,11 @@ def _column(path: Path, count: int) -> StringColumn:
 
 
 def _why_no_store(folder: Path) -> str:
-    building = folder.with_name(folder.name + BUILDING_SUFFIX)
+    building = Path(f"{folder.absolute()}{BUILDING_SUFFIX}")
     if building.exists():
         return f"{folder} must be a finished store, its building was cut short ({building.name}); run the same command again to go on"
+    if folder.is_file():
+        return f"{folder} must be a store, it is a file; choose the directory of a store (STORE comes before DATA)"
     if folder.exists():
         return f"{folder} must be a store, it holds no {MANIFEST_FILE}; choose the directory of a store"
     return f"{folder} must be a store, there is no such directory; build it with: adiabat embed MODEL CORPUS --out {folder}"

@@ -56,6 +56,9 @@ def open_vectors(path: Path, *, block_rows: int) -> VectorSource:
 
 
 def _open_numpy(path: Path, block_rows: int) -> VectorSource:
+    with path.open("rb") as file:
+        if not (head := file.read(6)).startswith((b"\x93NUMPY", b"PK")):
+            raise StoreError(f"{path}: must be a whole npy file, got one that begins with {head!r}; write it with numpy.save")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:

@@ -34,7 +34,8 @@ class Snapshot:
 def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) -> Path:
     """Write one checkpoint and remove the oldest.
 
-    The files are written beside their place, flushed to disk and then renamed, so a checkpoint that has its name is whole.
+    The files are written beside their place, flushed to disk and then renamed, so a checkpoint that has its name is whole. Checkpoints of
+    later steps are removed: the run has fallen back behind them because they were damaged.
 
     Args:
         folder: Holds the checkpoints of one job.
@@ -56,17 +57,24 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}, partial / TENSORS)
         record = {**snapshot.record, "sha256": _digest(partial / TENSORS)}
         (partial / RECORD).write_text(json.dumps(record), encoding="utf-8")
-        for name in (TENSORS, RECORD):
-            _flush(partial / name)
+        for path in (partial / TENSORS, partial / RECORD, partial):
+            _flush(path)
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
         _flush(folder)
     except (OSError, SafetensorError) as fault:
         shutil.rmtree(partial, ignore_errors=True)
         raise JobError(f"{target} could not be written: {fault}; free some space and run the same command with --resume") from fault
-    for old in _checkpoints(folder)[keep:]:
-        shutil.rmtree(old, ignore_errors=True)
+    _tidy(folder, target, keep)
     return target
+
+
+def _tidy(folder: Path, newest: Path, keep: int) -> None:
+    """Remove checkpoints that are old, those that claim to be newer, and what a killed run had half written."""
+    every = _checkpoints(folder)
+    place = every.index(newest)
+    for path in (*every[:place], *every[place + keep :], *folder.glob(".partial-*")):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
@@ -85,7 +93,7 @@ def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
     for path in _checkpoints(folder):
         try:
             return _read(path), damaged
-        except (OSError, ValueError, KeyError, SafetensorError) as fault:
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as fault:
             damaged.append(f"checkpoint {path.name} is damaged ({fault}); falling back to the one before")
     if damaged:
         raise JobError(f"{folder} holds no whole checkpoint: {'; '.join(damaged)}; start anew in another directory")

@@ -17,7 +17,8 @@ class InterruptionError(JobError):
 class Interruption:
     """While entered, the first signal is only noted; a second one acts as it always does.
 
-    Outside the main thread, where Python allows no handlers, signals keep their ordinary meaning.
+    Outside the main thread, where Python allows no handlers, signals keep their ordinary meaning; so does a signal that the process was
+    started to ignore, as the shell does with Ctrl-C for a job in the background.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,8 @@ class Interruption:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+            heeded = [number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+            self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:

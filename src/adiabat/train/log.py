@@ -1,7 +1,10 @@
 """``log.jsonl``: one row per logging step and per epoch, the same whether a run was interrupted or not (but for the seconds)."""
 
+import importlib.util
 import json
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,9 +24,13 @@ class JobLog:
         Raises:
             MissingDependencyError: If `tensorboard` is given and the package is not installed.
         """
+        if tensorboard and importlib.util.find_spec("tensorboard") is None:
+            raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="run.tensorboard = true")
         self.path = path
         self._stream: IO[str] | None = None
-        self._board = _summary_writer(tensorboard) if tensorboard else None
+        self._board_folder = tensorboard
+        self._board: Any = None
+        self._kept_step = -1
 
     def row(self, *, step: int, epoch: int, values: Mapping[str, float | int], seconds: float) -> None:
         """Add one row.
@@ -37,27 +44,38 @@ class JobLog:
         Raises:
             JobError: If the disk is full or not writable.
         """
-        try:
+        with self._faults_in_plain_words():
             stream = self._opened()
-            stream.write(json.dumps({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}) + "\n")
+            stream.write(_line({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}))
             stream.flush()
-        except OSError as fault:
-            raise JobError(f"{self.path} could not be written: {fault}; free some space and run the same command with --resume") from fault
-        if self._board:
-            for name, value in values.items():
-                self._board.add_scalar(name, value, step)
+            if self._board_folder:
+                self._board = self._board or _summary_writer(self._board_folder, self._kept_step)
+                for name, value in values.items():
+                    self._board.add_scalar(name, value, step)
 
     def _opened(self) -> IO[str]:
         if self._stream is None:
             self._stream = self.path.open("a", encoding="utf-8")
         return self._stream
 
+    @contextmanager
+    def _faults_in_plain_words(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            raise JobError(f"{self.path} could not be written: {fault}; free some space and run the same command with --resume") from fault
+
     def flush(self) -> None:
-        """Hand everything to the operating system."""
-        if self._stream:
-            self._stream.flush()
-        if self._board:
-            self._board.flush()
+        """Put every row on the disk, so that a checkpoint never outlives the rows before it.
+
+        Raises:
+            JobError: If the disk is full or not writable.
+        """
+        with self._faults_in_plain_words():
+            if self._stream:
+                os.fsync(self._stream.fileno())
+            if self._board:
+                self._board.flush()
 
     def close(self) -> None:
         """End writing."""
@@ -68,12 +86,21 @@ class JobLog:
     def truncate(self, *, step: int) -> None:
         """Drop the rows after a step, and a half-written last one: what a resumed run writes again.
 
+        The shortened log replaces the old one in one move, so a run that is killed here loses nothing.
+
         Args:
             step: Last step to keep; -1 keeps nothing.
+
+        Raises:
+            JobError: If the disk is full or not writable.
         """
         self.close_stream()
+        self._kept_step = step
         kept = [row for row in read_log(self.path) if row["step"] <= step] if self.path.exists() else []
-        self.path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        partial = self.path.with_name(f".{self.path.name}.partial")
+        with self._faults_in_plain_words():
+            partial.write_text("".join(map(_line, kept)), encoding="utf-8")
+            partial.replace(self.path)
 
     def close_stream(self) -> None:
         """Close the JSON lines; the next row opens them again."""
@@ -98,9 +125,12 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
             return
 
 
-def _summary_writer(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as fault:
-        raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="run.tensorboard = true") from fault
-    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row) + "\n"
+
+
+def _summary_writer(folder: Path, kept_step: int) -> Any:
+    """TensorBoard's writer, which hides what an interrupted run had shown of later steps."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=kept_step + 1)

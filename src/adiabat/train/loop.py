@@ -4,15 +4,18 @@ Read `Loop.run` first. An objective says what a step's loss is and how a validat
 checkpoints and resuming, and nothing of queries or documents.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn, optim
 
+from adiabat.data.batching import step_seed
+from adiabat.errors import JobError
 from adiabat.train.checkpoint import Snapshot, optimizer_snapshot, read_latest, restore_optimizer, restore_weights, write_checkpoint
 from adiabat.train.interrupt import Interruption
 from adiabat.train.log import JobLog
@@ -47,8 +50,13 @@ class Validation:
         return self.loss < best.loss and self.errors < best.errors
 
 
+@runtime_checkable
 class Objective(Protocol):
-    """What a run minimises. A step must follow from the weights and its number alone, so that a resumed run repeats it."""
+    """What a run minimises.
+
+    A step must follow from the weights, its number and torch's random numbers (which the loop seeds anew for each step) alone, so that a
+    resumed run repeats it.
+    """
 
     @property
     def module(self) -> nn.Module:
@@ -151,8 +159,10 @@ class Loop:
         limits: When to stop and to write.
         folder: Checkpoints are written here.
         log: Rows of losses and validations.
+        seed: Of torch's random numbers in each step, such as dropout's.
         watch: Called after each step and epoch with the position, for a progress display.
-        warn: Called with one sentence where something was lost.
+        note: Called with one sentence where something was lost, or nothing can be gained.
+        position: Where the run stands.
     """
 
     objective: Objective
@@ -162,8 +172,9 @@ class Loop:
     limits: Limits
     folder: Path
     log: JobLog
+    seed: int = 0
     watch: Callable[[Position], None] = lambda position: None
-    warn: Callable[[str], None] = lambda sentence: None
+    note: Callable[[str], None] = lambda sentence: None
     position: Position = field(default_factory=Position, init=False)
 
     def __post_init__(self) -> None:
@@ -183,32 +194,49 @@ class Loop:
 
         Raises:
             InterruptionError: After Ctrl-C or SIGTERM, with a checkpoint written.
-            JobError: If a checkpoint cannot be written, or none of those there is whole.
+            JobError: If a checkpoint cannot be written, none of those there is whole, or a loss is no finite number.
         """
         self._clock = self._saved_at = time.monotonic()
         if not (resume and self._restore()):
             self._begin()
-        with Interruption() as interruption:
+        reason = self._steps()
+        restore_weights(self.objective.module, self._best, prefix=BEST)
+        return Outcome(self.position, reason)
+
+    def _steps(self) -> str:
+        """Take steps until there is a reason to stop, and give it; torch's random state is afterwards as it was before."""
+        device = self._loss_sum.device
+        with Interruption() as interruption, torch.random.fork_rng([device] if device.type == "cuda" else []):
             while (reason := self._reason_to_stop()) is None:
-                self._step()
+                self.step()
                 if self.position.step % self.limits.steps_per_epoch == 0:
                     self._end_epoch()
                     self._save()
                 elif interruption.requested or time.monotonic() - self._saved_at >= self.limits.checkpoint_seconds:
                     self._save()
                 interruption.raise_if_requested(f"stopped at step {self.position.step}; run the same command with --resume to go on")
-        restore_weights(self.objective.module, self._best, prefix=BEST)
-        return Outcome(self.position, reason)
+        return reason
 
     def _begin(self) -> None:
         """Validate the start: what the first epoch has to beat, and the result if nothing does."""
         self.log.truncate(step=-1)
-        self._keep_as_best(self.objective.validate())
-        self._log_epoch(self.position.best)
+        validation = self._validation()
+        self._keep_as_best(validation)
+        self._log_epoch(validation)
+        if not validation.errors:
+            self.note(
+                f"the start makes no error in {validation.pairs:,} validation pairs, so no epoch can improve on it and nothing is trained; "
+                "validate on harder pairs"
+            )
 
-    def _step(self) -> None:
-        """One optimiser step."""
+    def step(self) -> None:
+        """One optimiser step.
+
+        Raises:
+            JobError: If the loss is no finite number, which is looked at when a row of the log is due.
+        """
         position = self.position
+        torch.manual_seed(step_seed(self.seed, position.step))
         rate = self.learning_rate * self.schedule.factor(position.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -224,7 +252,7 @@ class Loop:
 
     def _log_step(self, rate: float) -> None:
         position = self.position
-        mean = float(self._loss_sum) / (position.step - position.logged_step)
+        mean = self._finite(float(self._loss_sum) / (position.step - position.logged_step), "training loss")
         self._loss_sum.zero_()
         position.logged_step = position.step
         self.log.row(step=position.step, epoch=position.epoch, values={"loss": mean, "learning_rate": rate}, seconds=self._elapsed())
@@ -233,9 +261,8 @@ class Loop:
         """Validate; keep the weights where both signals fell, count an idle epoch where not."""
         position = self.position
         position.epoch += 1
-        validation = self.objective.validate()
-        assert position.best is not None
-        if validation.improves_on(position.best):
+        validation = self._validation()
+        if position.best is None or validation.improves_on(position.best):
             self._keep_as_best(validation)
         else:
             position.idle += 1
@@ -247,8 +274,17 @@ class Loop:
         position.best, position.best_epoch, position.idle = validation, position.epoch, 0
         self._best = {BEST + name: weights.detach().clone() for name, weights in self._trained.items()}
 
-    def _log_epoch(self, validation: Validation | None) -> None:
-        assert validation is not None
+    def _validation(self) -> Validation:
+        validation = self.objective.validate()
+        self._finite(validation.loss, "validation loss")
+        return validation
+
+    def _finite(self, loss: float, name: str) -> float:
+        if not math.isfinite(loss):
+            raise JobError(f"the {name} must be a finite number, got {loss} at step {self.position.step}; lower the learning rate")
+        return loss
+
+    def _log_epoch(self, validation: Validation) -> None:
         values = {"validation_loss": validation.loss, "validation_errors": validation.errors, "validation_pairs": validation.pairs}
         self.log.row(step=self.position.step, epoch=self.position.epoch, values=values, seconds=self._elapsed())
 
@@ -258,6 +294,8 @@ class Loop:
             return f"{position.idle} epochs in a row without both validation loss and errors falling"
         if position.epoch >= limits.max_epochs:
             return f"the limit of {limits.max_epochs} epochs was reached"
+        if position.best and not position.best.errors:
+            return "validation found no errors, so that nothing could improve any more"
         return None
 
     def _elapsed(self) -> float:
@@ -269,12 +307,9 @@ class Loop:
         position.loss_sum = float(self._loss_sum)
         optimizer = optimizer_snapshot(self.optimizer)
         weights = {WEIGHTS + name: tensor for name, tensor in self._trained.items()}
-        random = {"random/cpu": torch.get_rng_state()}
-        if self._loss_sum.is_cuda:
-            random["random/cuda"] = torch.cuda.get_rng_state(self._loss_sum.device)
         record = {"position": asdict(position), **optimizer.record}
         self.log.flush()
-        snapshot = Snapshot({**weights, **self._best, **optimizer.tensors, **random}, record)
+        snapshot = Snapshot({**weights, **self._best, **optimizer.tensors}, record)
         write_checkpoint(self.folder, position.step, snapshot, keep=self.limits.keep_checkpoints)
         self._saved_at = time.monotonic()
 
@@ -282,7 +317,7 @@ class Loop:
         """Take up the newest whole checkpoint; False where there is none."""
         snapshot, damaged = read_latest(self.folder)
         for sentence in damaged:
-            self.warn(sentence)
+            self.note(sentence)
         if snapshot is None:
             return False
         self.position = Position.from_record(dict(snapshot.record["position"]))
@@ -291,8 +326,5 @@ class Loop:
         device = self._loss_sum.device
         self._best = {name: tensor.to(device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}
         self._loss_sum.fill_(self.position.loss_sum)
-        torch.set_rng_state(snapshot.tensors["random/cpu"])
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(snapshot.tensors["random/cuda"], device)
         self.log.truncate(step=self.position.step)
         return True

@@ -10,7 +10,6 @@ from torch import nn
 from adiabat.config import OptimizerName
 from adiabat.errors import ConfigError, several
 
-
 _FUSED_DEVICES = frozenset({"cpu", "cuda"})
 """Where the fused AdamW kernel is used; on a CPU it is also deterministic, and twice as fast as the plain loop."""
 

@@ -116,7 +116,9 @@ def _faults(schedule: Schedule) -> list[str]:
     if schedule.name not in get_args(ScheduleName):
         faults.append(_name_fault(schedule.name))
     if schedule.total_steps is None and ends:
-        faults.append(f"tune.max_epochs and tune.batches_per_epoch must be given for the {schedule.name} schedule, got none; set the number of steps")
+        faults.append(
+            f"tune.max_epochs and tune.batches_per_epoch must be given for the {schedule.name} schedule, got none; set the number of steps"
+        )
     if schedule.total_steps is not None and schedule.total_steps < 1:
         faults.append(f"tune.total_steps must be at least 1, got {schedule.total_steps}")
     if schedule.steps_per_epoch < 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tomli_w
 
-from adiabat.errors import JobError, several
+from adiabat.errors import DataError, JobError, several
 from adiabat.report.files import write_text
 
 CONFIG = "config.toml"
@@ -51,6 +51,23 @@ class Job:
         return self.folder / "report.html"
 
 
+def require_free(folder: Path, *, resume: bool) -> None:
+    """Refuse a directory that a job must not be put into; writes nothing, so that long preparations are not made in vain.
+
+    Args:
+        folder: Perhaps missing.
+        resume: Whether a job may stand there already.
+
+    Raises:
+        JobError: If the directory holds something else, or a job that is not to be resumed.
+    """
+    if is_job(folder):
+        if not resume:
+            raise JobError(f"--out {folder} holds a job already; go on with it by --resume, or choose another directory")
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+
+
 def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> Job:
     """Claim a directory for a job, or come back to one.
 
@@ -64,20 +81,24 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> J
 
     Raises:
         JobError: If the directory holds something else, a job that is not to be resumed, or one of another description.
+        DataError: If the disk is full or not writable.
     """
+    require_free(folder, resume=resume)
     job = Job(folder)
-    if job.config.is_file():
-        if not resume:
-            raise JobError(f"--out {folder} holds a job already; go on with it by --resume, or choose another directory")
+    if is_job(folder):
         _require_same(job, description)
         return job
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
-        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}") from fault
-    write_text(tomli_w.dumps(_without_none(description)), job.config)
+        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
+    try:
+        write_text(tomli_w.dumps(_without_none(description)), job.config)
+    except DataError:
+        if is_new:
+            folder.rmdir()
+        raise
     return job
 
 
@@ -120,7 +141,10 @@ def _require_same(job: Job, description: Mapping[str, Any]) -> None:
         if before.get(key) != wanted.get(key)
     ]
     if differing:
-        raise JobError(f"--resume must go on with the same job, but in {job.folder} {several(differing)}; repeat the first command, or choose another --out")
+        raise JobError(
+            f"--resume must go on with the same job, but in {job.folder} {several(differing)}; "
+            "repeat the first command, or choose another --out"
+        )
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

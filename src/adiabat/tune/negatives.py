@@ -12,6 +12,7 @@ from adiabat.data.batching import step_generator
 from adiabat.errors import DataError
 from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.embeddings import Store
+from adiabat.store.scoring import Similarity
 from adiabat.store.search import search
 
 Chooser = Callable[[Int[np.ndarray, " b"], int, Float[Tensor, "b e"]], Ragged]
@@ -36,14 +37,29 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
     wanted = settings.negatives_per_query
     if settings.negatives == "examples":
         _require_listed(examples, needed=settings.loss == "triplet")
-        return lambda picked, step, query: Ragged.of(_listed(examples.negatives[row], wanted) for row in picked)
+        return lambda picked, step, query: listed_negatives(examples, picked, settings)
     most = int(examples.positives.lengths.max()) + wanted
     if store.count < most:
-        raise DataError(f"{store.path} must hold at least {most} documents for tune.negatives_per_query = {wanted}, it holds {store.count}")
+        raise DataError(
+            f"{store.path} must hold at least {most} documents for tune.negatives_per_query = {wanted} beside a query's positives, "
+            f"got {store.count}; lower it"
+        )
     if settings.negatives == "random":
         return lambda picked, step, query: _random(examples.positives.take(picked), store.count, wanted, step_generator(seed, step))
-    similarity = "distance" if settings.loss == "triplet" and settings.distance == "euclidean" else "cosine"
+    similarity = similarity_of(settings)
     return lambda picked, step, query: _hardest(examples.positives.take(picked), store, wanted, query, similarity)
+
+
+def similarity_of(settings: TuneSection) -> Similarity:
+    """What "near" means under a loss.
+
+    Args:
+        settings: `TuneSection.loss` and `TuneSection.distance`.
+
+    Returns:
+        The similarity to search a store by.
+    """
+    return "distance" if settings.loss == "triplet" and settings.distance == "euclidean" else "cosine"
 
 
 def _require_listed(examples: AddressedSet, *, needed: bool) -> None:
@@ -55,9 +71,24 @@ def _require_listed(examples: AddressedSet, *, needed: bool) -> None:
         )
 
 
-def _listed(rows: Int[np.ndarray, " n"], wanted: int) -> Int[np.ndarray, " h"]:
-    """The first of the list, gone through again where it is shorter than wanted, so that every query weighs the same."""
-    return np.resize(rows, wanted) if len(rows) else rows
+def listed_negatives(examples: AddressedSet, picked: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
+    """The first negatives that examples list.
+
+    Under the triplet loss a list that is shorter than wanted is gone through again, so that every query weighs the same. Under the softmax,
+    whose negatives serve every query of the batch, a repeated one would count double, and none is repeated.
+
+    Args:
+        examples: For the triplet loss each must list at least one.
+        picked: Which examples.
+        settings: `TuneSection.loss` and `TuneSection.negatives_per_query`.
+
+    Returns:
+        Rows of each query's negatives; under the triplet loss equally many.
+    """
+    lists = [examples.negatives[int(row)] for row in picked]
+    if settings.loss == "triplet":
+        return Ragged.of(np.resize(rows, settings.negatives_per_query) for rows in lists)
+    return Ragged.of(rows[: settings.negatives_per_query] for rows in lists)
 
 
 def _random(positives: Ragged, count: int, wanted: int, generator: np.random.Generator) -> Ragged:
@@ -73,7 +104,7 @@ def _draw(known: Int[np.ndarray, " p"], count: int, wanted: int, generator: np.r
     return rows
 
 
-def _hardest(positives: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e"], similarity: str) -> Ragged:
+def _hardest(positives: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e"], similarity: Similarity) -> Ragged:
     """The nearest documents in the whole store that are not known to answer the query."""
     embeddings = query.detach().float().cpu().numpy()
     known = [positives[index] for index in range(len(positives))]

@@ -15,12 +15,14 @@ from adiabat.model.tokens import TokenTable, embed_all, embed_rows
 from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.embeddings import Store
 from adiabat.train.loop import Validation
-from adiabat.train.losses import in_batch_softmax, triplet_errors, triplet_margin
-from adiabat.tune.negatives import Chooser, gather_ragged
+from adiabat.train.losses import Distance, in_batch_softmax, triplet_errors, triplet_margin
+from adiabat.tune.negatives import Chooser, gather_ragged, listed_negatives
 
 VALIDATION_TOKENS = 4_096
+"""Tokens per forward pass of a validation."""
+VALIDATION_PAIRS = 4_096
+"""Pairs compared at a time: bounds the document vectors in memory, as the next does the pairs listed."""
 VALIDATION_QUERIES = 256
-"""Queries whose validation pairs are compared at a time: bounds the document vectors in memory."""
 
 
 @dataclass
@@ -32,7 +34,7 @@ class StoredDocuments:
         store: Document vectors.
         train: Examples to learn from.
         tokens: Their queries.
-        validation: Examples to measure on, each with negatives.
+        validation: Examples to measure on, each with at least one negative.
         validation_tokens: Their queries.
         settings: Loss, margin, temperature, batch size.
         choose: Negatives of a step.
@@ -88,15 +90,20 @@ class StoredDocuments:
 
     @torch.no_grad()
     def validate(self) -> Validation:
-        """Loss and errors on the validation examples: the training loss on their first pair, errors over all their pairs.
+        """Loss and errors on the validation examples.
+
+        The loss is that of training, on each query's first positive and first negatives; errors are counted over all its pairs.
 
         Returns:
             Both signals, and the number of pairs.
         """
-        training = self.encoder.training
+        training = [module for module in self.encoder.modules() if module.training]
         self.encoder.eval()
-        queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
-        self.encoder.train(training)
+        try:
+            queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
+        finally:
+            for module in training:
+                module.training = True
         return Validation(loss=self._validation_loss(queries), errors=self._validation_errors(queries), pairs=pairs_of(self.validation))
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
@@ -104,28 +111,26 @@ class StoredDocuments:
         total = 0.0
         for start in range(0, len(queries), self.settings.batch_size):
             picked = np.arange(start, min(start + self.settings.batch_size, len(queries)))
-            negatives = Ragged.of(self.validation.negatives[row][: self.settings.negatives_per_query] for row in picked)
-            if self.settings.loss == "triplet":
-                negatives = Ragged.of(np.resize(rows, self.settings.negatives_per_query) for rows in map(negatives.__getitem__, range(len(picked))))
+            negatives = listed_negatives(self.validation, picked, self.settings)
             total += float(self._loss(queries[start : start + len(picked)], self.validation, picked, negatives)) * len(picked)
         return total / len(queries)
 
     def _validation_errors(self, queries: Float[Tensor, "n e"]) -> int:
-        distance = self.settings.distance if self.settings.loss == "triplet" else "cosine"
+        distance: Distance = self.settings.distance if self.settings.loss == "triplet" else "cosine"
         return sum(
             self._errors(queries, np.arange(start, min(start + VALIDATION_QUERIES, len(queries))), distance)
             for start in range(0, len(queries), VALIDATION_QUERIES)
         )
 
-    def _errors(self, queries: Float[Tensor, "n e"], picked: Int[np.ndarray, " b"], distance: str) -> int:
+    def _errors(self, queries: Float[Tensor, "n e"], picked: Int[np.ndarray, " b"], distance: Distance) -> int:
         """Errors over all (positive, negative) pairs of some validation queries."""
         query, near, far = pairs(self.validation.positives.take(picked), self.validation.negatives.take(picked))
         errors = 0
-        for start in range(0, len(query), VALIDATION_TOKENS):
-            part = slice(start, start + VALIDATION_TOKENS)
+        for start in range(0, len(query), VALIDATION_PAIRS):
+            part = slice(start, start + VALIDATION_PAIRS)
             vectors = [torch.from_numpy(self.store.gather(rows[part])).to(queries.device) for rows in (near, far)]
             asked = queries[torch.from_numpy(picked[query[part]]).to(queries.device)]
-            errors += int(triplet_errors(asked, vectors[0], vectors[1], distance=distance))  # type: ignore[arg-type]
+            errors += int(triplet_errors(asked, vectors[0], vectors[1], distance=distance))
         return errors
 
 

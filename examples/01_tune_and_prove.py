@@ -1,0 +1,27 @@
+"""Tune a query tower against stored vectors, and see what that changed: the main job in a few lines of Python.
+
+Run it with a folder for its files: ``python examples/01_tune_and_prove.py runs/example``
+"""
+
+import sys
+from pathlib import Path
+
+from adiabat import api
+from adiabat.config import TuneSettings, read_settings
+from adiabat.demo.data import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
+
+out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example")
+
+# Embed the corpus once. From here on documents are only read.
+store = api.embed("demo", DEMO_CORPUS, out / "store")
+
+# Tune for a minute: 100 steps of 14 queries. The defaults are a far longer and slower regime.
+settings = read_settings(TuneSettings, assignments=["tune.learning_rate=2e-6", "tune.batches_per_epoch=50", "tune.max_epochs=2"])
+tuned = api.tune("demo", store.path, DEMO_TRAIN, out / "job", settings=settings, resume=True)
+assert tuned.tuning is not None
+print(f"{tuned.tuning.steps} steps, validation errors by epoch: {tuned.tuning.validation_errors}")
+
+# Measure before and after, on queries that were not trained on.
+result = api.evaluate(out / "job", store.path, DEMO_TEST, baseline="demo", out=out / "evaluation")
+change = result.datasets[0].main_change()
+print(f"{change.measure}: {change.before:.4f} -> {change.after:.4f}, paired 95 % interval {change.difference_interval}: {change.verdict}")

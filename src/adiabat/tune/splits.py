@@ -1,0 +1,135 @@
+"""What is trained on and what is validated on: read, found in the store, parted, and given negatives."""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Int
+
+from adiabat.config import TuneDataSection
+from adiabat.data.examples import read_examples
+from adiabat.data.records import LanguageGridSet
+from adiabat.errors import DataError
+from adiabat.model.encoder import Encoder
+from adiabat.store.addressing import AddressedSet, Ragged, address
+from adiabat.store.embeddings import Store
+from adiabat.store.scoring import Similarity
+from adiabat.store.search import search
+
+MINED_NEGATIVES = 10
+"""Validation negatives per query where the data lists none: the hardest for the untuned tower."""
+
+
+def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[AddressedSet, AddressedSet]:
+    """Read the examples, find their documents in the store, and part training from validation.
+
+    Args:
+        path: Of the examples.
+        settings: Splits, columns, and where validation comes from.
+        store: Holds the documents.
+
+    Returns:
+        Training and validation examples.
+
+    Raises:
+        DataError: If a file is faulty, a document is missing, or one of the two parts would be empty.
+    """
+    everything = _read(path, settings.split, settings, store)
+    if settings.validation:
+        named = _read(settings.validation, settings.validation_split or settings.split, settings, store)
+        return everything, _with_overlap_noted(named, everything)
+    held_out = held_out_queries(everything.queries, settings.validation_fraction, settings.max_validation)
+    kept = np.setdiff1d(np.arange(len(everything)), held_out)
+    if not len(held_out) or not len(kept):
+        raise DataError(
+            f"{path}: {len(everything)} queries are too few to hold out data.validation_fraction = {settings.validation_fraction}; "
+            "raise the fraction, or name a data.validation file"
+        )
+    return everything.take(kept), everything.take(held_out)
+
+
+def _with_overlap_noted(validation: AddressedSet, train: AddressedSet) -> AddressedSet:
+    trained = set(train.queries)
+    shared = sum(query in trained for query in validation.queries)
+    if not shared:
+        return validation
+    note = f"{shared:,} of {len(validation):,} validation queries are also trained on, so validation looks better than it is"
+    return replace(validation, notes=(*validation.notes, note))
+
+
+def _read(path: str, split: str | None, settings: TuneDataSection, store: Store) -> AddressedSet:
+    examples = read_examples(path, split=split, columns=settings.columns.given())
+    if isinstance(examples, LanguageGridSet):
+        raise DataError(f"{path} must hold queries with positives, got a language grid; use it with adiabat evaluate")
+    return address(examples, store, missing=settings.missing)
+
+
+def held_out_queries(queries: list[str], fraction: float, most: int) -> Int[np.ndarray, " n"]:
+    """Which queries are held out: those whose text hashes lowest, so that equal queries are always on the same side.
+
+    Added data moves no query from training to validation; it moves one the other way only where the limit is reached.
+
+    Args:
+        queries: Texts, some of them perhaps equal.
+        fraction: Share of all possible hashes that is held out.
+        most: Limit; equal queries that do not all fit are all trained on.
+
+    Returns:
+        Their numbers, ascending.
+    """
+    hashes = np.array(
+        [int.from_bytes(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8]) for query in queries], dtype=np.uint64
+    )
+    below = np.uint64(int(fraction * 2**64))
+    low = np.sort(hashes[hashes < below])
+    return np.flatnonzero(hashes < (low[most] if len(low) > most else below))
+
+
+def with_negatives(validation: AddressedSet, store: Store, tower: Encoder, *, similarity: Similarity) -> AddressedSet:
+    """Give each validation query that lists no negatives the hardest documents for the tower before tuning.
+
+    Args:
+        validation: Some or all queries may lack negatives.
+        store: Where they are mined.
+        tower: Before tuning.
+        similarity: What hardest goes by.
+
+    Returns:
+        The same queries, each with negatives.
+
+    Raises:
+        DataError: If the store holds no document beside a query's positives.
+    """
+    bare = np.flatnonzero(validation.negatives.lengths == 0)
+    if not len(bare):
+        return validation
+    vectors = tower.encode([validation.queries[row] for row in bare], side="query", precision="fp32")
+    hits = search(store, vectors, MINED_NEGATIVES, similarity=similarity, excluded=[validation.positives[int(row)] for row in bare])
+    mined = {int(row): found[found >= 0] for row, found in zip(bare, hits.rows, strict=True)}
+    lonely = sum(not len(found) for found in mined.values())
+    if lonely:
+        raise DataError(
+            f"{store.path} must hold a document beside a validation query's positives, got none for {lonely:,} of them; "
+            "list negatives in the data, or add documents to the store"
+        )
+    lists = [mined.get(row, validation.negatives[row]) for row in range(len(validation))]
+    return replace(validation, negatives=Ragged.of(lists))
+
+
+def examples_digest(*sets: AddressedSet) -> str:
+    """SHA-256 over queries, positives and negatives of data sets, in their order.
+
+    Args:
+        *sets: Any number.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for examples in sets:
+        lengths = np.array([len(examples), *map(len, examples.queries)], dtype=np.int64)
+        digest.update(lengths.data)
+        digest.update("".join(examples.queries).encode("utf-8", "surrogatepass"))
+        for lists in (examples.positives, examples.negatives):
+            digest.update(np.concatenate([lists.offsets, lists.values]).astype(np.int64).data)
+    return digest.hexdigest()

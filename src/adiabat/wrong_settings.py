@@ -1,0 +1,131 @@
+"""What is wrong with settings, in plain words: unknown keys with the nearest known one, values that do not fit, settings without effect."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+WANTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text (in quotes)",
+    "string_too_short": "text that is not empty",
+    "tuple_type": "a list",
+    "too_short": "a list that is not empty",
+    "model_type": "a table of settings",
+    "literal_error": "{expected}",
+    "greater_than": "> {gt:g}",
+    "greater_than_equal": ">= {ge:g}",
+    "less_than": "< {lt:g}",
+    "less_than_equal": "<= {le:g}",
+}
+"""What pydantic's kinds of faults ask for, in words."""
+
+LONGEST_VALUE = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a setting takes to have an effect.
+
+    Attributes:
+        other: Another setting of the same section.
+        among: Values of it with which there is an effect; empty for any but None.
+    """
+
+    other: str
+    among: tuple[object, ...] = ()
+
+    def met_by(self, value: object) -> bool:
+        """Whether there is an effect.
+
+        Args:
+            value: Of the other setting.
+
+        Returns:
+            True where there is.
+        """
+        return value in self.among if self.among else value is not None
+
+
+def idle_phrases(needs: Mapping[str, Need], given: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """Find settings that others make meaningless.
+
+    Args:
+        needs: Setting to what it takes.
+        given: Settings of one section, perhaps faulty otherwise; one that is left out, or has its default, disturbs nobody.
+        defaults: Of every setting of the section.
+        prefix: Name of the section with a dot behind it, or "".
+
+    Yields:
+        One phrase per setting without effect.
+    """
+    for name, need in needs.items():
+        value = given.get(need.other, defaults[need.other])
+        if given.get(name, defaults[name]) != defaults[name] and not need.met_by(value):
+            other = f"{prefix}{need.other}"
+            remedy = f"set {other} too" if not need.among else f"set {other} to {' or '.join(map(str, need.among))}"
+            if need.among == (None,):
+                remedy = f"leave out {other}"
+            why = f"without {other}" if value is None else f"with {other} = {shown(value)}"
+            yield f"{prefix}{name} has no effect {why}; leave it out, or {remedy}"
+
+
+def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
+    """One fault of a value.
+
+    Args:
+        key: Dotted.
+        fault: As pydantic lists it.
+        default: Of the setting; None where it has none.
+
+    Returns:
+        What was wanted and what came.
+    """
+    wanted = WANTED.get(fault["type"], "").format(**fault.get("ctx", {})) or str(fault["msg"])
+    advice = "" if default is None else f"; the default is {shown(default)}"
+    return f"{key} must be {wanted}, got {shown(fault['input'])}{advice}"
+
+
+def unknown_phrases(key: str, value: object, known: Sequence[str]) -> list[str]:
+    """The faults of an unknown key; an unknown table counts as each of its keys.
+
+    Args:
+        key: Dotted.
+        value: What was given for it.
+        known: Every known key, dotted.
+
+    Returns:
+        One phrase per key.
+    """
+    if isinstance(value, Mapping) and value:
+        return [phrase for name, inner in value.items() for phrase in unknown_phrases(f"{key}.{name}", inner, known)]
+    section, _, name = key.rpartition(".")
+    sections = {one.rpartition(".")[0] for one in known}
+    everywhere = {one.rpartition(".")[2]: one for one in known}
+    own = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
+    # The same name in another section comes before a similar one in its own.
+    near = [everywhere[name]] if name in everywhere else []
+    near += [names[one] for names in (own, everywhere) for one in difflib.get_close_matches(name, names, n=1)]
+    listing = f"the keys here are {', '.join(own.values())}" if own else f"the tables are {', '.join(sorted(sections))}"
+    return [f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"]
+
+
+def shown(value: object) -> str:
+    """A value much as TOML would have it.
+
+    Args:
+        value: As TOML reads it.
+
+    Returns:
+        One line, cut at `LONGEST_VALUE` characters.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        text = f"[{', '.join(map(shown, value))}]"
+    else:
+        text = repr(value) if isinstance(value, str | Mapping) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."

@@ -1,0 +1,65 @@
+"""The endless stream of rows, and the random numbers of a step."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from adiabat.data.batching import ShuffledStream, step_generator, step_seed
+
+
+def drawn(stream: ShuffledStream, steps: int, batch_size: int) -> list[int]:
+    return [int(row) for step in range(steps) for row in stream.rows(step, batch_size)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 10, 23])
+def test_each_pass_is_a_permutation_of_all_rows(batch_size: int) -> None:
+    rows = drawn(ShuffledStream(10, seed=3), 70 // batch_size + 1, batch_size)
+    for start in range(0, 70, 10):
+        assert sorted(rows[start : start + 10]) == list(range(10))
+
+
+def test_passes_are_in_different_orders() -> None:
+    rows = drawn(ShuffledStream(50, seed=0), 2, 50)
+    assert rows[:50] != rows[50:]
+
+
+@pytest.mark.parametrize("batch_size", [4, 9, 25])
+def test_any_step_is_found_again_alone_and_in_any_order(batch_size: int) -> None:
+    stream = ShuffledStream(9, seed=5)
+    forward = [stream.rows(step, batch_size).tolist() for step in range(12)]
+    assert [ShuffledStream(9, seed=5).rows(step, batch_size).tolist() for step in range(12)] == forward
+    assert [stream.rows(step, batch_size).tolist() for step in reversed(range(12))] == forward[::-1]
+
+
+def test_the_batch_size_cuts_the_same_order_differently() -> None:
+    assert drawn(ShuffledStream(11, seed=1), 6, 10) == drawn(ShuffledStream(11, seed=1), 4, 15)
+
+
+def test_a_batch_larger_than_the_data_goes_through_it_several_times() -> None:
+    rows = ShuffledStream(3, seed=0).rows(2, 12)
+    assert Counter(rows.tolist()) == {0: 4, 1: 4, 2: 4}
+    assert ShuffledStream(1, seed=0).rows(5, 4).tolist() == [0, 0, 0, 0]
+
+
+def test_seeds_give_different_orders_and_every_order_is_about_as_frequent() -> None:
+    orders = Counter(tuple(ShuffledStream(3, seed=seed).rows(0, 3).tolist()) for seed in range(600))
+    assert len(orders) == 6
+    assert sum((count - 100) ** 2 / 100 for count in orders.values()) < 20.5  # chi-square, 5 degrees of freedom, p = 0.001
+
+
+def test_random_numbers_of_a_step_depend_on_seed_and_step_alone() -> None:
+    def numbers(seed: int, step: int) -> list[int]:
+        return step_generator(seed, step).integers(1_000_000, size=5).tolist()
+
+    assert numbers(1, 2) == numbers(1, 2)
+    assert len({tuple(numbers(seed, step)) for seed in range(5) for step in range(5)}) == 25
+
+
+def test_dropout_is_seeded_apart_from_the_order_and_the_negatives() -> None:
+    seeds = {step_seed(seed, step) for seed in range(20) for step in range(20)}
+    assert len(seeds) == 400
+    assert all(0 <= seed < 2**64 for seed in seeds)
+    assert step_seed(4, 7) == step_seed(4, 7)
+    same_words = np.random.SeedSequence([4, 7]).generate_state(1, np.uint64)[0]
+    assert step_seed(4, 7) != int(same_words)

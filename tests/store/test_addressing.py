@@ -1,0 +1,119 @@
+"""From examples to rows of a store."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adiabat.data.records import Document, Example, ExampleSet, text_id
+from adiabat.errors import DataError
+from adiabat.store.addressing import AddressedSet, Ragged, address
+from adiabat.store.build import build_store
+from adiabat.store.embeddings import Store
+from tests.fake_encoder import FakeEncoder
+
+
+def store_of(folder: Path, documents: dict[str, str]) -> Store:
+    corpus = [Document(doc_id, text) for doc_id, text in documents.items()]
+    return build_store(FakeEncoder(), lambda: iter(corpus), folder / "store", source="corpus", encoder_name="fake").store
+
+
+@pytest.fixture
+def by_id(tmp_path: Path) -> Store:
+    return store_of(tmp_path, {"d0": "zero", "d1": "one", "d2": "two", "d3": "three"})
+
+
+@pytest.fixture
+def by_text(tmp_path: Path) -> Store:
+    return store_of(tmp_path, {text_id(text): text for text in ("zero", "one", "two", "three")})
+
+
+def examples_of(*examples: Example) -> ExampleSet:
+    return ExampleSet("set", examples)
+
+
+def lists(ragged: Ragged) -> list[list[int]]:
+    return [ragged[index].tolist() for index in range(len(ragged))]
+
+
+def test_documents_are_found_by_id(by_id: Store) -> None:
+    found = address(examples_of(Example("q0", "ask", ("d2", "d0"), ("d3", "d1"), (2, 1)), Example("q1", "more", ("d1",))), by_id)
+    assert (found.name, found.query_ids, found.queries, len(found)) == ("set", ["q0", "q1"], ["ask", "more"], 2)
+    assert lists(found.positives) == [[2, 0], [1]]
+    assert lists(found.grades) == [[2, 1], [1]]
+    assert lists(found.negatives) == [[3, 1], []]
+    assert found.notes == ()
+
+
+def test_documents_are_found_by_the_hash_of_their_text(by_text: Store) -> None:
+    found = address(examples_of(Example("q0", "ask", ("two",), ("zero", "three"))), by_text)
+    assert lists(found.positives) == [[2]]
+    assert lists(found.negatives) == [[0, 3]]
+
+
+def test_ids_and_texts_may_be_mixed_and_an_id_goes_before_a_text(tmp_path: Path) -> None:
+    store = store_of(tmp_path, {"one": "a document whose id is a word", text_id("one"): "one", text_id("two"): "two"})
+    found = address(examples_of(Example("q0", "ask", ("one",), ("two", text_id("one")))), store)
+    assert lists(found.positives) == [[0]]
+    assert lists(found.negatives) == [[2, 1]]
+
+
+def test_missing_documents_are_counted_and_named_once_with_their_place(by_id: Store) -> None:
+    examples = examples_of(
+        Example("q0", "ask", ("d0", "gone"), ("lost",), where="train.jsonl:1"),
+        Example("q1", "more", ("gone",), ("x" * 100,), where="train.jsonl:2"),
+        Example("q2", "again", ("nowhere",)),
+    )
+    with pytest.raises(DataError) as caught:
+        address(examples, by_id)
+    message = str(caught.value)
+    assert message.startswith(f"set: every document must be in the store {by_id.path}, got 4 that are not: 4 faults: train.jsonl:1: 'gone'; ")
+    assert "train.jsonl:1: 'lost'; train.jsonl:2: '" + "x" * 57 + "...'; set: 'nowhere'; embed them" in message
+
+
+def test_of_many_missing_documents_ten_are_spelled_out(by_id: Store) -> None:
+    examples = examples_of(*(Example(f"q{n}", "ask", (f"gone{n}",), where=f"a:{n}") for n in range(25)))
+    with pytest.raises(DataError, match=r"got 25 that are not: .*a:9: 'gone9'; and 15 more"):
+        address(examples, by_id)
+
+
+def test_missing_documents_are_dropped_with_a_note_and_queries_without_a_positive_with_them(by_id: Store) -> None:
+    examples = examples_of(
+        Example("q0", "kept", ("gone", "d1"), ("d2", "lost"), (3, 2)),
+        Example("q1", "dropped", ("gone",), ("d0",)),
+        Example("q2", "without negatives", ("d3",), ("lost",)),
+    )
+    found = address(examples, by_id, missing="drop")
+    assert found.queries == ["kept", "without negatives"]
+    assert (lists(found.positives), lists(found.grades), lists(found.negatives)) == ([[1], [3]], [[2], [1]], [[2], []])
+    assert found.notes == ("set: 2 documents not in the store left out, and with that 1 query without a positive",)
+
+
+def test_dropping_that_leaves_no_query_is_an_error(by_id: Store) -> None:
+    with pytest.raises(DataError, match="at least one query must have a positive document in the store"):
+        address(examples_of(Example("q0", "ask", ("gone",), ("d0",))), by_id, missing="drop")
+
+
+def test_a_negative_equal_to_a_positive_is_taken_out(by_text: Store) -> None:
+    found = address(examples_of(Example("q0", "ask", ("one", "two"), (text_id("two"), "zero", "one"))), by_text)
+    assert lists(found.positives) == [[1, 2]]
+    assert lists(found.negatives) == [[0]]
+
+
+def test_a_document_listed_twice_counts_once_with_its_highest_grade(by_text: Store) -> None:
+    found = address(examples_of(Example("q0", "ask", ("one", "two", text_id("one")), ("zero", text_id("zero")), (1, 2, 3))), by_text)
+    assert (lists(found.positives), lists(found.grades), lists(found.negatives)) == ([[1, 2]], [[3, 2]], [[0]])
+
+
+def test_some_of_the_queries_keep_what_belongs_to_them(by_id: Store) -> None:
+    whole = address(examples_of(*(Example(f"q{n}", f"ask {n}", (f"d{n}",), (f"d{(n + 1) % 4}",), (n + 1,)) for n in range(4))), by_id)
+    part: AddressedSet = whole.take(np.array([3, 1]))
+    assert (part.query_ids, part.queries) == (["q3", "q1"], ["ask 3", "ask 1"])
+    assert (lists(part.positives), lists(part.grades), lists(part.negatives)) == ([[3], [1]], [[4], [2]], [[0], [2]])
+
+
+def test_packed_lists_come_back_as_they_were() -> None:
+    packed = Ragged.of([[3, 1], [], np.array([7])])
+    assert (lists(packed), packed.lengths.tolist(), packed.offsets.tolist()) == ([[3, 1], [], [7]], [2, 0, 1], [0, 2, 2, 3])
+    assert lists(packed.take(np.array([2, 2, 0]))) == [[7], [7], [3, 1]]
+    assert len(Ragged.of([])) == 0

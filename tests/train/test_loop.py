@@ -1,0 +1,328 @@
+"""The loop: when it stops, what it keeps, what it writes, and that a resumed run is the uninterrupted one."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from adiabat.config import OptimizerName
+from adiabat.errors import JobError
+from adiabat.train import checkpoint
+from adiabat.train.checkpoint import read_latest
+from adiabat.train.interrupt import InterruptionError
+from adiabat.train.log import read_log
+from adiabat.train.loop import Limits, Loop, Outcome, Validation
+from tests.train.kills import MOMENTS
+from tests.train.toy import EPOCHS, RATES, STEPS_PER_EPOCH, Regression, Scripted, Seen, position_of, regression_loop, scripted_loop
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def finish(loop: Loop, *, resume: bool = False) -> Outcome:
+    try:
+        return loop.run(resume=resume)
+    finally:
+        loop.log.close()
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(folder / "log.jsonl")]
+
+
+def bits(tensors: dict[str, Tensor]) -> dict[str, bytes]:
+    return {name: tensor.detach().contiguous().numpy().tobytes() for name, tensor in tensors.items()}
+
+
+def everything(folder: Path, loop: Loop) -> dict[str, Any]:
+    """All that a finished run leaves, but the seconds."""
+    snapshot, _ = read_latest(folder / "checkpoints")
+    assert snapshot is not None
+    record = {**snapshot.record, "position": {**snapshot.record["position"], "seconds": 0.0}}
+    return {
+        "module": bits(dict(loop.objective.module.named_parameters())),
+        "tensors": bits(dict(snapshot.tensors)),
+        "record": {key: value for key, value in record.items() if key != "sha256"},
+        "log": rows_of(folder),
+        "position": position_of(loop),
+    }
+
+
+def uninterrupted(folder: Path, optimizer: OptimizerName = "adamw", seed: int = 0) -> dict[str, Any]:
+    loop = regression_loop(folder, optimizer=optimizer, seed=seed)
+    finish(loop)
+    return everything(folder, loop)
+
+
+def resumed(folder: Path, optimizer: OptimizerName = "adamw", seen: Seen | None = None) -> dict[str, Any]:
+    loop = regression_loop(folder, optimizer=optimizer, seen=seen)
+    finish(loop, resume=True)
+    return everything(folder, loop)
+
+
+# --- The two-signal stop ---
+
+
+def stopped(tmp_path: Path, script: list[tuple[float, int]], *, idle: int = 2, most: int = 9, seen: Seen | None = None) -> tuple[Any, ...]:
+    """Best epoch, epochs run, the weight left in the module (minus the best epoch's steps), and the reason."""
+    objective = Scripted(script)
+    outcome = finish(scripted_loop(tmp_path, objective, limits=Limits(3, most, idle), seen=seen))
+    return outcome.position.best_epoch, outcome.position.epoch, objective.weight.item(), outcome.reason
+
+
+IDLE = "2 epochs in a row without both validation loss and errors falling"
+
+
+def test_an_epoch_improves_only_if_loss_and_errors_both_fall() -> None:
+    best = Validation(1.0, 10, 100)
+    assert Validation(0.9, 9, 100).improves_on(best)
+    for loss, errors in [(0.9, 10), (0.9, 11), (1.0, 9), (1.1, 9), (1.0, 10), (math.nan, 9)]:
+        assert not Validation(loss, errors, 100).improves_on(best)
+
+
+def test_the_weights_of_the_best_epoch_are_left_in_the_module(tmp_path: Path) -> None:
+    script = [(1.0, 50), (0.9, 40), (0.8, 40), (0.95, 30)]
+    assert stopped(tmp_path, script) == (1, 3, -3.0, IDLE)
+
+
+def test_the_start_is_kept_if_nothing_improves(tmp_path: Path) -> None:
+    assert stopped(tmp_path, [(1.0, 50), (0.5, 50), (1.5, 1)]) == (0, 2, 0.0, IDLE)
+
+
+def test_an_improvement_sets_the_idle_count_back(tmp_path: Path) -> None:
+    script = [(1.0, 50), (2.0, 60), (0.9, 40), (2.0, 60), (0.8, 30), (2.0, 60), (2.0, 60)]
+    assert stopped(tmp_path, script) == (4, 6, -12.0, IDLE)
+
+
+def test_improvement_is_over_the_best_and_not_over_the_epoch_before(tmp_path: Path) -> None:
+    assert stopped(tmp_path, [(1.0, 50), (2.0, 80), (1.5, 60)]) == (0, 2, 0.0, IDLE)
+
+
+def test_the_limit_of_epochs_ends_a_run_that_goes_on_improving(tmp_path: Path) -> None:
+    script = [(1 / (n + 1), 100 - n) for n in range(10)]
+    assert stopped(tmp_path, script, most=4) == (4, 4, -12.0, "the limit of 4 epochs was reached")
+
+
+def test_a_start_without_errors_is_the_result_and_says_why(tmp_path: Path) -> None:
+    seen = Seen()
+    reason = "validation found no errors, so that nothing could improve any more"
+    assert stopped(tmp_path, [(1.0, 0)], seen=seen) == (0, 0, 0.0, reason)
+    assert len(seen.notes) == 1
+    assert "no error in 100 validation pairs" in seen.notes[0]
+    assert "validate on harder pairs" in seen.notes[0]
+
+
+def test_an_epoch_without_errors_is_the_last(tmp_path: Path) -> None:
+    seen = Seen()
+    best, epochs, weight, reason = stopped(tmp_path, [(1.0, 5), (0.5, 0)], seen=seen)
+    assert (best, epochs, weight, seen.notes) == (1, 1, -3.0, [])
+    assert reason == "validation found no errors, so that nothing could improve any more"
+
+
+# --- What is written ---
+
+
+def test_the_log_holds_the_mean_loss_since_the_last_row_the_rate_and_each_validation(tmp_path: Path) -> None:
+    objective = Scripted([(1.0, 50), (0.5, 40), (0.7, 60)], losses=[1.0, 3.0, 8.0, 4.0, 6.0, 0.5])
+    finish(scripted_loop(tmp_path, objective, limits=Limits(3, 2, 9, log_every=2)))
+
+    def step(number: int, epoch: int, loss: float) -> dict[str, Any]:
+        return {"step": number, "epoch": epoch, "loss": loss, "learning_rate": 1.0}
+
+    def epoch(number: int, loss: float, errors: int) -> dict[str, Any]:
+        return {"step": 3 * number, "epoch": number, "validation_loss": loss, "validation_errors": errors, "validation_pairs": 100}
+
+    assert rows_of(tmp_path) == [
+        epoch(0, 1.0, 50),
+        step(2, 0, 2.0),
+        step(3, 0, 8.0),
+        epoch(1, 0.5, 40),
+        step(4, 1, 4.0),
+        step(6, 1, 3.25),
+        epoch(2, 0.7, 60),
+    ]
+
+
+def test_the_learning_rate_follows_the_schedule(tmp_path: Path) -> None:
+    loop = regression_loop(tmp_path)
+    rates: list[float] = []
+    loop.watch = lambda position: rates.append(loop.optimizer.param_groups[0]["lr"])
+    for _ in range(STEPS_PER_EPOCH):
+        loop.step()
+    loop.log.close()
+    total = STEPS_PER_EPOCH * EPOCHS
+    assert rates == pytest.approx([RATES["adamw"] * (1 - step / total) for step in range(STEPS_PER_EPOCH)])
+
+
+def test_the_caller_sees_every_step_and_every_epoch(tmp_path: Path) -> None:
+    seen = Seen()
+    stopped(tmp_path, [(1.0, 50)], seen=seen)
+    assert seen.steps == [1, 2, 3, 3, 4, 5, 6, 6]
+
+
+def test_frozen_weights_and_the_random_state_of_the_process_stay_as_they_were(tmp_path: Path) -> None:
+    objective = Regression()
+    frozen = bits(dict(objective.module.get_submodule("0").named_parameters()))
+    trained = bits(dict(objective.module.get_submodule("3").named_parameters()))
+    before = torch.get_rng_state()
+    finish(regression_loop(tmp_path, objective=objective))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert bits(dict(objective.module.get_submodule("0").named_parameters())) == frozen
+    after = bits(dict(objective.module.get_submodule("3").named_parameters()))
+    assert all(after[name] != trained[name] for name in trained)
+
+
+def test_a_run_repeats_itself_and_another_seed_draws_other_dropout(tmp_path: Path) -> None:
+    first = uninterrupted(tmp_path / "first")
+    torch.manual_seed(99)
+    assert uninterrupted(tmp_path / "second") == first
+    assert uninterrupted(tmp_path / "third", seed=1)["module"] != first["module"]
+
+
+@pytest.mark.parametrize("name", ["training", "validation"])
+def test_a_loss_that_is_no_number_ends_the_run_with_what_to_do(tmp_path: Path, name: str) -> None:
+    script = [(1.0, 50), (math.nan if name == "validation" else 0.5, 40)]
+    losses = [1.0, math.inf if name == "training" else 1.0, 1.0]
+    with pytest.raises(JobError, match=rf"the {name} loss must be a finite number, got \w+ at step 3; lower the learning rate"):
+        finish(scripted_loop(tmp_path, Scripted(script, losses), limits=Limits(3, 5, 5)))
+    assert all(math.isfinite(value) for row in rows_of(tmp_path) for value in row.values())
+
+
+# --- Interrupting and resuming ---
+
+
+@pytest.fixture
+def _python_handles_ctrl_c() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupting(step: int, number: signal.Signals = signal.SIGINT) -> Regression:
+    return Regression(before_loss=lambda now: os.kill(os.getpid(), number) if now == step else None)
+
+
+@pytest.mark.usefixtures("_python_handles_ctrl_c")
+@pytest.mark.parametrize("optimizer", RATES)
+def test_a_run_interrupted_again_and_again_equals_the_uninterrupted_one_bit_for_bit(tmp_path: Path, optimizer: OptimizerName) -> None:
+    expected = uninterrupted(tmp_path / "whole", optimizer)
+    # In the first step, inside an epoch between log rows, at an epoch's last step, at its first, and at the very last.
+    for place, step in enumerate([0, 2, 9, 10, 19]):
+        loop = regression_loop(tmp_path / "cut", objective=interrupting(step), optimizer=optimizer)
+        with pytest.raises(InterruptionError, match=f"^stopped at step {step + 1}; run the same command with --resume to go on$"):
+            finish(loop, resume=place > 0)
+    assert resumed(tmp_path / "cut", optimizer) == expected
+
+
+@pytest.mark.usefixtures("_python_handles_ctrl_c")
+def test_sigterm_leaves_a_resumable_run_too(tmp_path: Path) -> None:
+    with pytest.raises(InterruptionError, match="stopped at step 7"):
+        finish(regression_loop(tmp_path / "cut", objective=interrupting(6, signal.SIGTERM)))
+    assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("_python_handles_ctrl_c")
+def test_a_second_ctrl_c_stops_at_once_and_the_run_is_resumed_from_the_epoch_before(tmp_path: Path) -> None:
+    def twice(now: int) -> None:
+        if now == 8:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        finish(regression_loop(tmp_path / "cut", objective=Regression(before_loss=twice)))
+    assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == ["step-000000005"]
+    assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_begins_anew(tmp_path: Path) -> None:
+    def broken(now: int) -> None:
+        if now == 3:
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        finish(regression_loop(tmp_path / "cut", objective=Regression(before_loss=broken)))
+    assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
+
+
+def test_a_finished_run_that_is_resumed_ends_at_once_with_the_same_result(tmp_path: Path) -> None:
+    expected = uninterrupted(tmp_path)
+    objective, seen = Regression(), Seen()
+    loop = regression_loop(tmp_path, objective=objective, seen=seen)
+    outcome = finish(loop, resume=True)
+    assert (seen.steps, objective.validations) == ([], 0)
+    assert outcome.reason == f"the limit of {EPOCHS} epochs was reached"
+    assert everything(tmp_path, loop) == expected
+
+
+def test_without_resume_a_run_begins_anew(tmp_path: Path) -> None:
+    expected = uninterrupted(tmp_path)
+    assert uninterrupted(tmp_path) == expected
+
+
+def test_checkpoints_by_time_change_nothing_but_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    write = checkpoint.write_checkpoint
+
+    def counting(folder: Path, step: int, snapshot: checkpoint.Snapshot, *, keep: int) -> Path:
+        written.append(step)
+        return write(folder, step, snapshot, keep=keep)
+
+    monkeypatch.setattr("adiabat.train.loop.write_checkpoint", counting)
+    expected = uninterrupted(tmp_path / "epochs")
+    assert written == [5, 10, 15, 20]
+    loop = regression_loop(tmp_path / "steps", checkpoint_seconds=1e-9)
+    finish(loop)
+    assert written[4:] == list(range(1, 21))
+    assert everything(tmp_path / "steps", loop) == expected
+    assert len(list((tmp_path / "steps" / "checkpoints").iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "state.json"])
+def test_a_truncated_newest_checkpoint_falls_back_says_so_and_ends_alike(tmp_path: Path, name: str) -> None:
+    expected = uninterrupted(tmp_path / "whole")
+    uninterrupted(tmp_path / "cut")
+    os.truncate(tmp_path / "cut" / "checkpoints" / "step-000000020" / name, 100)
+    seen = Seen()
+    assert resumed(tmp_path / "cut", seen=seen) == expected
+    assert len(seen.notes) == 1
+    assert "checkpoint step-000000020 is damaged" in seen.notes[0]
+    assert seen.steps == [16, 17, 18, 19, 20, 20]
+
+
+def test_if_every_checkpoint_is_damaged_the_run_does_not_begin_anew_on_the_quiet(tmp_path: Path) -> None:
+    uninterrupted(tmp_path)
+    for path in (tmp_path / "checkpoints").glob("*/state.safetensors"):
+        os.truncate(path, 10)
+    with pytest.raises(JobError, match="holds no whole checkpoint"):
+        finish(regression_loop(tmp_path), resume=True)
+    assert len(rows_of(tmp_path)) > 1
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on_from_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(tensors: dict[str, Tensor], path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    objective = Regression(before_validation=lambda now: monkeypatch.setattr(checkpoint, "save_file", full) if now == 2 else None)
+    with pytest.raises(JobError, match=r"step-000000010 could not be written: .*No space left on device; free some space"):
+        finish(regression_loop(tmp_path / "cut", objective=objective))
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == ["step-000000005"]
+    assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
+
+
+def test_runs_killed_in_a_step_a_validation_a_checkpoint_and_a_log_row_are_resumed_bit_for_bit(tmp_path: Path) -> None:
+    optimizer: OptimizerName = "adamw"
+    command = [sys.executable, "-m", "tests.train.kills", str(tmp_path), optimizer]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split("\n")[:-1] == [f"{moment} {-signal.SIGKILL}" for moment in MOMENTS], done.stderr
+    expected = uninterrupted(tmp_path / "whole", optimizer)
+    for moment in MOMENTS:
+        assert list((tmp_path / moment / "checkpoints").glob("step-*"))
+        assert resumed(tmp_path / moment, optimizer) == expected
