@@ -140,7 +140,7 @@ def evaluate(
     _answer(result.to_json() if as_json else str(out / "report.html"))
 
 
-def _count(text: str) -> int:
+def _count(text: str | int) -> int:
     """A number of things; typer's own conversion speaks of what it could not parse rather than of what is wanted."""
     try:
         number = int(text)

@@ -69,6 +69,8 @@ def run(folder: Path, moment: str, optimizer: str) -> None:
 
 def main() -> None:
     """Fork one run per moment, and report how each ended."""
+    # What torch imports at first use is imported once, not in each child.
+    regression_loop(Path(sys.argv[1]) / "first").optimizer.step()
     for moment in MOMENTS:
         child = os.fork()
         if not child:

@@ -11,7 +11,7 @@ from adiabat.report.headline import headline
 NAME_LENGTH = 48
 """Characters of a data set's name that the table shows."""
 
-NARROWEST = 16
+NARROWEST = 15
 """Characters of the column of names at the least."""
 
 _STYLES: dict[Verdict, str] = {"better": "bold blue", "worse": "bold red", "no evidence": "dim"}
@@ -73,6 +73,7 @@ def _table(result: Result, words: list[str], numbers: list[str]) -> Table:
         title_justify="left",
         box=SIMPLE_HEAD,
         pad_edge=False,
+        collapse_padding=True,
     )
     for column in words:
         table.add_column(column, overflow="fold", min_width=NARROWEST if column == "data set" else None)

@@ -123,7 +123,9 @@ def objective_of(tower: Encoder, store: Store, data_path: str, settings: TuneSet
 
 
 def _objective(tower: Encoder, store: Store, train: AddressedSet, validation: AddressedSet, settings: TuneSettings) -> StoredDocuments:
-    validation = with_negatives(validation, store, tower, similarity=similarity_of(settings.tune))
+    # What is trained on the store's own negatives is validated on them: those listed with an example may all be easy.
+    mine_all = settings.tune.negatives != "examples"
+    validation = with_negatives(validation, store, tower, similarity=similarity_of(settings.tune), mine_all=mine_all)
     return StoredDocuments(
         encoder=tower,
         store=store,

@@ -85,7 +85,7 @@ def held_out_queries(queries: list[str], fraction: float, most: int) -> Int[np.n
     return np.flatnonzero(hashes < (low[most] if len(low) > most else below))
 
 
-def with_negatives(validation: AddressedSet, store: Store, tower: Encoder, *, similarity: Similarity) -> AddressedSet:
+def with_negatives(validation: AddressedSet, store: Store, tower: Encoder, *, similarity: Similarity, mine_all: bool = False) -> AddressedSet:
     """Give each validation query that lists no negatives the hardest documents for the tower before tuning.
 
     Args:
@@ -93,6 +93,7 @@ def with_negatives(validation: AddressedSet, store: Store, tower: Encoder, *, si
         store: Where they are mined.
         tower: Before tuning.
         similarity: What hardest goes by.
+        mine_all: Mine for the queries that list negatives too, in their place.
 
     Returns:
         The same queries, each with negatives.
@@ -100,7 +101,7 @@ def with_negatives(validation: AddressedSet, store: Store, tower: Encoder, *, si
     Raises:
         DataError: If the store holds no document beside a query's positives.
     """
-    bare = np.flatnonzero(validation.negatives.lengths == 0)
+    bare = np.flatnonzero((validation.negatives.lengths == 0) | mine_all)
     if not len(bare):
         return validation
     vectors = tower.encode([validation.queries[row] for row in bare], side="query", precision="fp32")

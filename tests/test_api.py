@@ -1,0 +1,207 @@
+"""The verbs as functions: what they take, what they refuse before any work, and what they leave behind."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adiabat import api
+from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, TuneSettings, checked
+from adiabat.errors import ConfigError, DataError, JobError, ModelError, StoreError
+from adiabat.measure import evaluation
+from adiabat.model.encoder import EncoderSettings
+from adiabat.model.towers import DualEncoder
+from adiabat.report.files import read_result
+from adiabat.store.embeddings import Store
+from adiabat.watch import Watch
+from tests.tiny import save_tiny
+
+DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(16)]
+PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 16}"]} for number in range(16)]
+QUICK = checked(EvaluateSettings, {"measure": {"resamples": 200}})
+SHORT = checked(TuneSettings, {"tune": {"max_epochs": 1, "batches_per_epoch": 2}, "data": {"validation_fraction": 0.4}})
+
+
+def write_lines(path: Path, rows: Sequence[object]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("here")
+    save_tiny(folder / "model", settings=EncoderSettings(max_tokens=64))
+    write_lines(folder / "corpus.jsonl", DOCUMENTS)
+    write_lines(folder / "pairs.jsonl", PAIRS)
+    api.embed(folder / "model", folder / "corpus.jsonl", folder / "store")
+    api.tune(folder / "model", folder / "store", folder / "pairs.jsonl", folder / "job", settings=SHORT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(here: Path) -> DualEncoder:
+    return api.load(here / "model")
+
+
+def test_a_model_that_is_loaded_already_is_taken_as_it_is(here: Path, model: DualEncoder) -> None:
+    by_name = api.search(here / "store", "hello", model=here / "model", k=3)
+    assert api.search(here / "store", "hello", model=model, k=3) == by_name
+
+
+def test_settings_of_the_encoder_override_the_models_own(here: Path) -> None:
+    loaded = api.load(here / "model", settings=EncoderSection(query_prompt="query: ", normalize=False))
+    assert (loaded.query.settings.query_prompt, loaded.query.settings.normalize) == ("query: ", False)
+
+
+def test_a_job_is_loaded_as_the_model_that_it_made(here: Path) -> None:
+    assert api.load(here / "job").name == str(here / "job")
+    np.testing.assert_array_equal(
+        api.load(here / "job").encode(["a"], side="query", precision="fp32"),
+        api.load(here / "job" / "model").encode(["a"], side="query", precision="fp32"),
+    )
+
+
+def test_a_job_without_a_model_yet_is_refused(here: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[job]\n", encoding="utf-8")
+    with pytest.raises(JobError, match="is a job that is not finished; run its adiabat tune command again with --resume"):
+        api.load(tmp_path)
+
+
+def test_a_settings_file_beside_a_model_makes_it_no_job(here: Path, tmp_path: Path) -> None:
+    save_tiny(tmp_path / "model")
+    (tmp_path / "model" / "config.toml").write_text("[tune]\n", encoding="utf-8")
+    assert api.load(tmp_path / "model").name == str(tmp_path / "model")
+
+
+def test_a_model_of_no_name_is_refused() -> None:
+    with pytest.raises(ModelError, match="got nothing"):
+        api.load("")
+
+
+def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    with pytest.raises(DataError, match="must exist"):
+        api.embed(here / "model", tmp_path / "none.jsonl", tmp_path / "new")
+    with pytest.raises(DataError, match="must exist"):
+        api.tune(here / "model", here / "store", tmp_path / "none.jsonl", tmp_path / "new")
+    with pytest.raises(DataError, match="must exist"):
+        api.evaluate(here / "model", here / "store", tmp_path / "none.jsonl")
+    with pytest.raises(ConfigError, match="measure must be a complete name"):
+        api.evaluate(
+            here / "model", here / "store", here / "pairs.jsonl", settings=checked(EvaluateSettings, {"measure": {"measures": ["x"]}})
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_vectors_of_this_model_are_imported_and_the_store_knows_who_made_them(here: Path, model: DualEncoder, tmp_path: Path) -> None:
+    np.save(tmp_path / "vectors.npy", model.encode([document["text"] for document in DOCUMENTS], side="document", precision="fp32"))
+    (tmp_path / "ids.txt").write_text("\n".join(document["_id"] for document in DOCUMENTS), encoding="utf-8")
+    store = api.embed(model, here / "corpus.jsonl", tmp_path / "new", vectors=tmp_path / "vectors.npy", ids=tmp_path / "ids.txt")
+    built = Store.open(here / "store")
+    assert store.fingerprint == built.fingerprint
+    assert (store.manifest.source, store.manifest.encoder) == (str(here / "corpus.jsonl"), model.name)
+    np.testing.assert_allclose(store.vectors, built.vectors, atol=1e-3)
+
+
+def test_appended_documents_are_found_and_the_old_ones_keep_their_rows(here: Path, tmp_path: Path) -> None:
+    first, rest = write_lines(tmp_path / "a.jsonl", DOCUMENTS[:10]), write_lines(tmp_path / "b.jsonl", DOCUMENTS[10:])
+    api.embed(here / "model", first, tmp_path / "new")
+    store = api.embed(here / "model", rest, tmp_path / "new", append=True)
+    assert store.rows([document["_id"] for document in DOCUMENTS]).tolist() == list(range(16))
+    np.testing.assert_allclose(store.vectors, Store.open(here / "store").vectors, atol=1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "fits"), [("float16", True), ("float32", True)])
+def test_appending_takes_the_stores_own_dtype_named_or_not(here: Path, tmp_path: Path, dtype: str, fits: bool) -> None:
+    first, rest = write_lines(tmp_path / "a.jsonl", DOCUMENTS[:10]), write_lines(tmp_path / "b.jsonl", DOCUMENTS[10:])
+    settings = checked(EmbedSettings, {"store": {"dtype": dtype}})
+    api.embed(here / "model", first, tmp_path / "new", settings=settings)
+    assert api.embed(here / "model", rest, tmp_path / "new", append=True).dtype == dtype
+
+
+def test_appending_refuses_settings_that_the_store_decides(here: Path, tmp_path: Path) -> None:
+    settings = checked(EmbedSettings, {"store": {"dtype": "float32", "keep_texts": False}})
+    with pytest.raises(ConfigError, match="store.dtype and store.keep_texts must be left out of an append, which keeps to the store"):
+        api.embed(here / "model", here / "corpus.jsonl", here / "store", append=True, settings=settings)
+
+
+def test_embedding_again_says_that_it_was_done_before(here: Path) -> None:
+    notes: list[str] = []
+    api.embed(here / "model", here / "corpus.jsonl", here / "store", watch=Watch(note=notes.append))
+    assert len(notes) == 1
+    assert "finished before" in notes[0]
+
+
+def test_an_evaluation_of_a_job_holds_the_record_of_its_tuning(here: Path, tmp_path: Path) -> None:
+    result = api.evaluate(here / "job", here / "store", here / "pairs.jsonl", baseline=here / "model", out=tmp_path / "new", settings=QUICK)
+    assert result.tuning is not None
+    assert result.tuning == read_result(here / "job" / "result.json").tuning
+    assert read_result(tmp_path / "new" / "result.json") == result
+    page = (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
+    assert "embeddings" in page
+    assert result.tuning.trained_on.split(":")[0] in page
+
+
+def test_without_an_output_directory_nothing_is_written(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=QUICK)
+    assert result.tuning is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_retention_sets_come_after_the_target_and_share_an_opened_store(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    plain = Store.open
+    monkeypatch.setattr(Store, "open", lambda path: opened.append(str(path)) or plain(path))  # type: ignore[func-returns-value]
+    retain = [(here / "store", here / "pairs.jsonl"), (here / "store", here / "pairs.jsonl")]
+    result = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", retain=retain, settings=QUICK)
+    assert [one.role for one in result.datasets] == ["target", "retain", "retain"]
+    assert opened == [str(here / "store")]
+
+
+def test_a_split_is_of_the_target_and_wins_over_the_settings(here: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    write_lines(folder / "queries.jsonl", [{"_id": f"q{number}", "text": f"text {number}"} for number in range(3)])
+    for split, query in (("dev", "q0"), ("test", "q1"), ("train", "q2")):
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{query}\td1\t1\n", encoding="utf-8")
+    asked: Callable[..., list[str]] = lambda **options: [  # noqa: E731
+        one.name for one in api.evaluate(here / "model", here / "store", folder, retain=[(here / "store", folder)], **options).datasets
+    ]
+    dev = checked(EvaluateSettings, {"data": {"split": "dev"}, "measure": {"resamples": 200}})
+    assert asked(settings=QUICK) == ["beir/test", "beir/test"]
+    assert asked(settings=dev) == ["beir/dev", "beir/test"]
+    assert asked(settings=dev, split="train") == ["beir/train", "beir/test"]
+
+
+def test_an_evaluation_that_fails_leaves_no_directory(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise StoreError("broken on the way")
+
+    monkeypatch.setattr(evaluation, "_measure", broken)
+    with pytest.raises(StoreError, match="broken on the way"):
+        api.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_evaluation_that_fails_leaves_what_stood_there_before(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    api.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=out, settings=QUICK)
+    before = (out / "result.json").read_bytes()
+    monkeypatch.setattr(evaluation, "changed_queries", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        api.evaluate(here / "model", here / "store", here / "pairs.jsonl", baseline=here / "model", out=out, settings=QUICK)
+    assert (out / "result.json").read_bytes() == before
+
+
+def test_a_search_finds_a_document_by_its_own_text(here: Path) -> None:
+    hits = api.search(here / "store", DOCUMENTS[5]["text"], model=here / "model", k=1, settings=SearchSettings())
+    assert [(hit.doc_id, hit.text) for hit in hits] == [("d5", DOCUMENTS[5]["text"])]
+    assert hits[0].score == pytest.approx(1, abs=1e-3)
+
+
+def test_a_search_for_no_results_is_refused(here: Path, model: DualEncoder) -> None:
+    with pytest.raises(StoreError, match="k must be at least 1, got 0"):
+        api.search(here / "store", "a", model=model, k=0)

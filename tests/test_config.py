@@ -1,0 +1,334 @@
+"""Settings: every key can be reached, every fault is told at once and in plain words, nothing is ignored on the quiet."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from pydantic import ValidationError
+
+from adiabat.config import (
+    EmbedSettings,
+    EvaluateSettings,
+    SearchSettings,
+    Section,
+    TuneSection,
+    TuneSettings,
+    checked,
+    keys_of,
+    read_settings,
+)
+from adiabat.errors import ConfigError
+from adiabat.wrong_settings import shown
+
+KINDS: tuple[type[Section], ...] = (EmbedSettings, TuneSettings, EvaluateSettings, SearchSettings)
+
+# For each key a value other than its default, and the settings without which it would have no effect.
+VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "encoder.pooling": ("cls", {}),
+    "encoder.normalize": (False, {}),
+    "encoder.max_tokens": (128, {}),
+    "encoder.query_prompt": ("query: ", {}),
+    "encoder.document_prompt": ("passage: ", {}),
+    "encoder.trust_remote_code": ("owner/name", {}),
+    "encoder.allow_pickles": (True, {}),
+    "data.split": ("train", {}),
+    "data.columns.query": ("q", {}),
+    "data.columns.query_id": ("qid", {}),
+    "data.columns.positive": ("good", {}),
+    "data.columns.negative": ("bad", {}),
+    "data.columns.doc_id": ("key", {}),
+    "data.columns.text": ("body", {}),
+    "data.columns.title": ("head", {}),
+    "data.missing": ("drop", {}),
+    "data.validation": ("dev.jsonl", {}),
+    "data.validation_split": ("dev", {"data.validation": "folder"}),
+    "data.validation_fraction": (0.25, {}),
+    "data.max_validation": (99, {}),
+    "store.dtype": ("float32", {}),
+    "store.keep_texts": (False, {}),
+    "store.precision": ("bf16", {}),
+    "tune.learning_rate": (2e-6, {}),
+    "tune.batch_size": (28, {}),
+    "tune.loss": ("in_batch_softmax", {}),
+    "tune.distance": ("euclidean", {}),
+    "tune.margin": (0.05, {}),
+    "tune.temperature": (0.1, {"tune.loss": "in_batch_softmax"}),
+    "tune.negatives": ("hardest", {}),
+    "tune.negatives_per_query": (3, {}),
+    "tune.freeze": (("embeddings", "blocks[0].attention"), {}),
+    "tune.optimizer": ("adadelta", {}),
+    "tune.weight_decay": (0.1, {}),
+    "tune.schedule": ("cosine", {}),
+    "tune.gamma": (0.95, {"tune.schedule": "exponential"}),
+    "tune.warmup_steps": (10, {}),
+    "tune.final_fraction": (0.1, {"tune.schedule": "linear"}),
+    "tune.batch_scaling": ("sqrt", {}),
+    "tune.reference_batch_size": (7, {"tune.batch_scaling": "linear"}),
+    "tune.batches_per_epoch": (5, {}),
+    "tune.max_epochs": (6, {}),
+    "tune.idle_epochs": (2, {}),
+    "tune.dropout": (True, {}),
+    "measure.measures": (("RR", "P@3"), {}),
+    "measure.negatives": ("store", {}),
+    "measure.depth": (1000, {}),
+    "measure.drop_same_id": (False, {}),
+    "measure.resamples": (500, {}),
+    "run.seed": (7, {}),
+    "run.device": ("cuda:1", {}),
+    "run.precision": ("bf16", {}),
+    "run.log_every": (5, {}),
+    "run.checkpoint_seconds": (0.5, {}),
+    "run.keep_checkpoints": (9, {}),
+    "run.tensorboard": (True, {}),
+}
+EVERY_KEY = [(kind, key) for kind in KINDS for key in keys_of(kind)]
+
+
+def value_at(settings: Section, key: str) -> object:
+    found: object = settings
+    for part in key.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def as_toml(value: object) -> str:
+    return tomli_w.dumps({"x": list(value) if isinstance(value, tuple) else value}, multiline_strings=False).removeprefix("x = ").strip()
+
+
+def fault(kind: type[Section], *assignments: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_settings(kind, None, assignments)
+    return str(caught.value)
+
+
+def test_the_table_of_values_names_every_key_and_no_other() -> None:
+    assert {key for _, key in EVERY_KEY} == set(VALUES)
+
+
+@pytest.mark.parametrize(("kind", "key"), EVERY_KEY, ids=[f"{kind.__name__}-{key}" for kind, key in EVERY_KEY])
+def test_every_key_is_reached_by_set_and_by_toml_alike(kind: type[Section], key: str, tmp_path: Path) -> None:
+    value, company = VALUES[key]
+    assert value_at(kind(), key) != value
+    given = {**company, key: value}
+    by_set = read_settings(kind, None, [f"{name}={as_toml(one).replace(chr(10), '')}" for name, one in given.items()])
+    file = tmp_path / "settings.toml"
+    file.write_text("".join(f"{name} = {as_toml(one)}\n" for name, one in given.items()), encoding="utf-8")
+    assert value_at(by_set, key) == value
+    assert read_settings(kind, file) == by_set
+
+
+def test_set_wins_over_the_file_and_the_last_set_over_the_first(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("[tune]\nmargin = 0.2\nbatch_size = 3\n", encoding="utf-8")
+    settings = read_settings(TuneSettings, file, ["tune.margin=0.3", "tune.margin = 0.4"])
+    assert (settings.tune.margin, settings.tune.batch_size) == (0.4, 3)
+
+
+def test_the_defaults_are_the_sources() -> None:
+    tune = TuneSettings().tune
+    assert (tune.learning_rate, tune.batch_size, tune.margin, tune.loss) == (5e-8, 14, 0.1, "triplet")
+    assert (tune.optimizer, tune.batches_per_epoch, tune.idle_epochs, tune.freeze) == ("adamw", 1000, 10, ("embeddings",))
+    assert not tune.dropout
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("train", "train"),
+        ("a b", "a b"),
+        ("'2024'", "2024"),
+        ('"x # y"', "x # y"),
+        ("# y", "# y"),
+        ("query: ", "query: "),
+        (" query:", "query:"),
+        ("1\nb=2", "1\nb=2"),
+        ("Zürich", "Zürich"),
+    ],
+)
+def test_a_bare_word_is_text_and_keeps_a_blank_at_its_end(text: str, value: str) -> None:
+    assert read_settings(TuneSettings, None, [f"data.split={text}"]).data.split == value
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("tune.learning_rat", "tune.learning_rate"),
+        ("tune.lerning_rate", "tune.learning_rate"),
+        ("learning_rate", "tune.learning_rate"),
+        ("tunes.margin", "tune.margin"),
+        ("data.margin", "tune.margin"),
+        ("model.pooling", "encoder.pooling"),
+        ("data.query", "data.columns.query"),
+        ("data.columns.positives", "data.columns.positive"),
+        ("sede", "run.seed"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_nearest_known_one(key: str, nearest: str) -> None:
+    assert fault(TuneSettings, f"{key}=1") == f"unknown key {key}; did you mean {nearest}?"
+
+
+def test_an_unknown_key_near_none_is_answered_with_what_there_is() -> None:
+    assert fault(SearchSettings, "xyz=1") == "unknown key xyz; the tables are encoder, run"
+    assert fault(SearchSettings, "run.xyz=1") == "unknown key run.xyz; the keys here are run.device"
+
+
+def test_a_search_that_draws_nothing_at_random_takes_no_seed() -> None:
+    assert fault(SearchSettings, "run.seed=1").startswith("unknown key run.seed")
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        "[tunes]\nmargin = 1\nbatch_size = 2\n[tune]\nmargin = -1\nloss = 'in_batch_softmax'\ntemperature = 0\n", encoding="utf-8"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_settings(TuneSettings, file, ["run.seed=x", "data.validation_split=dev"])
+    told = str(caught.value)
+    assert told.startswith("7 faults: ")
+    for phrase in (
+        "tune.margin must be >= 0, got -1",
+        "tune.temperature must be > 0, got 0",
+        "run.seed must be a whole number, got 'x'",
+        "unknown key tunes.margin; did you mean tune.margin?",
+        "unknown key tunes.batch_size; did you mean tune.batch_size?",
+        "tune.margin has no effect with tune.loss = 'in_batch_softmax'",
+        "data.validation_split has no effect without data.validation",
+    ):
+        assert phrase in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "assignments", "told"),
+    [
+        (TuneSettings, ["tune.loss=in_batch_softmax", "tune.margin=0.2"], "tune.margin has no effect with tune.loss = 'in_batch_softmax'"),
+        (TuneSettings, ["tune.loss=in_batch_softmax", "tune.distance=euclidean"], "tune.distance has no effect with tune.loss"),
+        (TuneSettings, ["tune.temperature=0.1"], "tune.temperature has no effect with tune.loss = 'triplet'"),
+        (TuneSettings, ["tune.gamma=0.9"], "set tune.schedule to exponential"),
+        (TuneSettings, ["tune.final_fraction=0.1"], "set tune.schedule to linear or quadratic or cosine"),
+        (TuneSettings, ["tune.reference_batch_size=3"], "set tune.batch_scaling to linear or sqrt"),
+        (TuneSettings, ["data.validation_split=dev"], "without data.validation; leave it out, or set data.validation too"),
+        (TuneSettings, ["data.validation=x", "data.validation_fraction=0.3"], "leave it out, or leave out data.validation"),
+        (TuneSettings, ["data.validation=x", "data.max_validation=3"], "data.max_validation has no effect with data.validation = 'x'"),
+        (EvaluateSettings, ["measure.negatives=listed", "measure.depth=9"], "set measure.negatives to auto or store"),
+        (EvaluateSettings, ["measure.negatives=listed", "measure.drop_same_id=false"], "measure.drop_same_id has no effect"),
+    ],
+)
+def test_a_setting_that_another_makes_meaningless_is_refused(kind: type[Section], assignments: list[str], told: str) -> None:
+    assert told in fault(kind, *assignments)
+
+
+def test_a_meaningless_setting_at_its_default_disturbs_nobody() -> None:
+    assert read_settings(TuneSettings, None, ["tune.loss=in_batch_softmax", "tune.margin=0.1"]).tune.loss == "in_batch_softmax"
+
+
+def test_meaningless_settings_are_refused_in_python_too() -> None:
+    with pytest.raises(ValidationError, match="margin has no effect with loss = 'in_batch_softmax'"):
+        TuneSection(loss="in_batch_softmax", margin=0.2)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "told"),
+    [
+        ("tune.learning_rate=fast", "tune.learning_rate must be a number, got 'fast'; the default is 5e-08"),
+        ("tune.learning_rate=true", "tune.learning_rate must be a number, got true; the default is 5e-08"),
+        ("tune.learning_rate=inf", "tune.learning_rate must be a finite number, got inf; the default is 5e-08"),
+        ("tune.learning_rate=0", "tune.learning_rate must be > 0, got 0; the default is 5e-08"),
+        ("tune.batch_size=1.5", "tune.batch_size must be a whole number, got 1.5; the default is 14"),
+        ("tune.batch_size=true", "tune.batch_size must be a whole number, got true; the default is 14"),
+        ("tune.batch_size='14'", "tune.batch_size must be a whole number, got '14'; the default is 14"),
+        ("tune.dropout=yes", "tune.dropout must be true or false, got 'yes'; the default is false"),
+        ("tune.dropout=1", "tune.dropout must be true or false, got 1; the default is false"),
+        ("tune.freeze=embeddings", "tune.freeze must be a list, got 'embeddings'; the default is ['embeddings']"),
+        ("tune.freeze=[1]", "tune.freeze must be text (in quotes), got 1; the default is ['embeddings']"),
+        ("tune.loss=hinge", "tune.loss must be 'triplet' or 'in_batch_softmax', got 'hinge'; the default is 'triplet'"),
+        ("tune=3", "tune must be a table of settings, got 3"),
+        ("tune.margin.x=3", "tune.margin must be a number, got {'x': 3}; the default is 0.1"),
+        ("data.split=2024", "data.split must be text (in quotes), got 2024"),
+        ("data.split=", "data.split must be text that is not empty, got ''"),
+        ("data.validation_fraction=1", "data.validation_fraction must be < 1, got 1; the default is 0.1"),
+        ("tune.gamma=2", "tune.gamma must be <= 1, got 2; the default is 0.98"),
+        ("run.keep_checkpoints=1", "run.keep_checkpoints must be >= 2, got 1; the default is 2"),
+        ("tune.warmup_steps=1000001", "tune.warmup_steps must be at most max_epochs x batches_per_epoch = 1000000, got 1000001"),
+    ],
+)
+def test_a_wrong_value_is_told_in_plain_words(assignment: str, told: str) -> None:
+    assert told in fault(TuneSettings, assignment)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "told"),
+    [
+        ("measure.measures=[]", "measure.measures must be a list that is not empty, got []"),
+        ('measure.measures=["RR", "RR"]', "measure.measures must name each measure once, got RR, RR"),
+        ("measure.resamples=99", "measure.resamples must be >= 100, got 99"),
+    ],
+)
+def test_measures_are_some_and_each_once(assignment: str, told: str) -> None:
+    assert fault(EvaluateSettings, assignment).startswith(told)
+
+
+def told_about(kind: type[Section], key: str, value: object) -> str:
+    table: Any = value
+    for part in reversed(key.split(".")):
+        table = {part: table}
+    try:
+        checked(kind, table)
+    except ConfigError as caught:
+        return str(caught)
+    return ""
+
+
+def test_every_kind_of_fault_that_the_types_can_have_has_its_words() -> None:
+    odd = (None, True, -1, 1.5, float("nan"), "", "text", [], [[]], {}, {"a": 1}, 10**400)
+    told = [told_about(kind, key, value) for kind, key in EVERY_KEY for value in odd]
+    assert sum(map(bool, told)) > 500
+    assert [one for one in told if "nput should" in one or "should have" in one or "\n" in one] == []
+
+
+@pytest.mark.parametrize("assignment", ["tune.margin", "=3", "tune..margin=3", ".margin=3", ""])
+def test_what_is_no_assignment_is_refused(assignment: str) -> None:
+    assert fault(TuneSettings, assignment).startswith(f"--set must be key=value, got {assignment!r}; write it like")
+
+
+def test_a_value_is_not_a_table() -> None:
+    assert fault(TuneSettings, "tune.margin=1", "tune.margin.x=1") == "--set tune.margin.x=1: margin is a value, not a table"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda path: None, "--config must name a file, got .*x.toml, which does not exist"),
+        (lambda path: path.mkdir(), "--config must name a readable TOML file, got .*x.toml: Is a directory"),
+        (lambda path: path.write_bytes(b"\xff\xfe"), "--config must name a readable TOML file, got .*x.toml: .*utf-8"),
+        (lambda path: path.write_text("[tune]\nmargin = \n"), r"x.toml must be TOML: .*\(at line 2, column 10\)"),
+    ],
+    ids=["missing", "folder", "bytes", "not TOML"],
+)
+def test_a_file_that_cannot_be_read_is_named(spoil: Callable[[Path], object], told: str, tmp_path: Path) -> None:
+    spoil(tmp_path / "x.toml")
+    with pytest.raises(ConfigError, match=told):
+        read_settings(TuneSettings, tmp_path / "x.toml")
+
+
+def test_settings_do_not_change_after_they_were_read() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        TuneSettings().tune.margin = 3.0  # type: ignore[misc]
+
+
+def test_what_was_resolved_reads_back_as_itself() -> None:
+    settings = read_settings(TuneSettings, None, ['tune.freeze=["embeddings", "blocks[0]"]', "data.split=train", "encoder.query_prompt=''"])
+    assert checked(TuneSettings, settings.model_dump(mode="json", exclude_none=True)) == settings
+
+
+def test_a_long_value_is_shown_in_short() -> None:
+    assert shown("x" * 1000) == f"'{'x' * 76}..."
+    assert (shown(True), shown((1, "a")), shown(2e-5)) == ("true", "[1, 'a']", "2e-05")
+
+
+def test_settings_need_no_torch() -> None:
+    code = "import sys, adiabat.config; print(sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

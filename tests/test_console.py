@@ -1,0 +1,83 @@
+"""What people see: a bar at a terminal, a line now and then in a log, one line for whatever went wrong."""
+
+import io
+import warnings
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from adiabat.console import SECONDS_PER_LINE, Lines, OneBar, complain, plain_warnings, say, watching
+
+
+def plain(width: int = 80) -> tuple[Console, io.StringIO]:
+    stream = io.StringIO()
+    return Console(file=stream, width=width, highlight=False), stream
+
+
+def test_where_there_is_no_terminal_only_notes_are_written() -> None:
+    console, stream = plain()
+    with watching(console) as watch:
+        watch.progress("encoding", 1, 10)
+        watch.note("read [bold]7[/bold] rows")
+    assert stream.getvalue() == "read [bold]7[/bold] rows\n"
+
+
+def test_a_note_is_one_line_however_long() -> None:
+    console, stream = plain(width=20)
+    say("word " * 50, console)
+    assert stream.getvalue() == ("word " * 50).strip() + "\n"
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
+    console, stream = plain()
+    clock = iter(
+        [0.0, SECONDS_PER_LINE - 1, SECONDS_PER_LINE, SECONDS_PER_LINE, SECONDS_PER_LINE + 1, 2 * SECONDS_PER_LINE, 2 * SECONDS_PER_LINE]
+    )
+    lines = Lines(console, clock=lambda: next(clock))
+    for done in range(1, 5):
+        lines("encoding", done * 1000, 4000)
+    assert stream.getvalue() == "encoding: 2,000 of 4,000\nencoding: 4,000 of 4,000\n"
+
+
+def test_at_a_terminal_there_is_a_bar_that_is_gone_at_the_end() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, force_interactive=True, width=80)
+    with watching(console) as watch:
+        watch.progress("encoding documents", 3, 9)
+        watch.note("a note")
+    written = stream.getvalue()
+    assert "encoding documents" in written
+    assert "3/9" in written
+    assert "a note" in written
+    # The last thing is the erasing of the bar's line.
+    assert written.rstrip("\r").endswith("\x1b[2K")
+
+
+def test_one_bar_at_a_time_and_epochs_share_theirs() -> None:
+    console, _ = plain()
+    bar = Progress(console=console)
+    show = OneBar(bar)
+    show("epoch 1 (idle 0/3)", 5, 10)
+    first = bar.tasks[0].id
+    show("epoch 2 (idle [0/3])", 1, 10)
+    assert [(task.id, task.completed, task.description) for task in bar.tasks] == [(first, 1, r"epoch 2 (idle \[0/3])")]
+    show("ranking a", 7, 7)
+    show("ranking b", 1, 20)
+    assert [(task.description, task.completed, task.total) for task in bar.tasks] == [("ranking b", 1, 20)]
+
+
+def test_a_complaint_is_one_line_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("first\nsecond\x1b[2Jthird\x00 שלום 👩‍👧")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "adiabat: first second�[2Jthird� שלום 👩‍👧\n"
+
+
+def test_warnings_are_shown_without_the_place_in_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("3 queries\nare left out", stacklevel=1)
+    assert capsys.readouterr().err == "warning: 3 queries are left out\n"
+    with pytest.warns(UserWarning, match="as before"):
+        warnings.warn("as before", stacklevel=1)

@@ -1,0 +1,111 @@
+"""Small tuning problems: a tiny encoder, a store, and queries with positives and negatives."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.config import TuneSection, TuneSettings, checked
+from adiabat.data.records import Document
+from adiabat.model.encoder import Encoder, EncoderSettings
+from adiabat.model.precision import Precision
+from adiabat.model.tokens import TokenTable
+from adiabat.model.towers import DualEncoder
+from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.build import build_store
+from adiabat.store.embeddings import Store
+from adiabat.store.imports import import_vectors
+from adiabat.tune.negatives import negative_chooser
+from adiabat.tune.objective import StoredDocuments
+from tests.tiny import tiny_dual, tiny_encoder
+
+WIDTH = 16
+
+
+def random_vectors(count: int, *, seed: int = 0, width: int = WIDTH) -> Float[np.ndarray, "n e"]:
+    """Vectors of unequal lengths, so that cosine and distance rank differently."""
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((count, width)) * rng.uniform(0.3, 1.5, (count, 1))).astype(np.float32)
+
+
+def store_of(folder: Path, vectors: Float[np.ndarray, "n e"]) -> Store:
+    """A store of given vectors, exact in float32."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "vectors.npy", vectors)
+    return import_vectors(folder / "vectors.npy", folder / "stored", ids=[f"d{row}" for row in range(len(vectors))], dtype="float32")
+
+
+def addressed(positives: Sequence[Sequence[int]], negatives: Sequence[Sequence[int]] | None = None, *, name: str = "set") -> AddressedSet:
+    """Queries of unequal lengths with these rows."""
+    texts = [f"{name} {'word ' * (number % 5)}{number}" for number in range(len(positives))]
+    lists = negatives if negatives is not None else [[] for _ in positives]
+    grades = Ragged.of([1] * len(one) for one in positives)
+    return AddressedSet(name, [f"q{n}" for n in range(len(texts))], texts, Ragged.of(positives), grades, Ragged.of(lists))
+
+
+def section(**settings: Any) -> TuneSection:
+    """Settings of the regime."""
+    return checked(TuneSettings, {"tune": settings}).tune
+
+
+def objective_over(
+    store: Store,
+    train: AddressedSet,
+    validation: AddressedSet,
+    settings: TuneSection,
+    *,
+    encoder: Encoder | None = None,
+    seed: int = 0,
+    precision: Precision = "fp32",
+) -> StoredDocuments:
+    """The objective over a tiny encoder whose vectors are not normalised."""
+    encoder = encoder or tiny_encoder(width=store.width, layers=1, settings=EncoderSettings(max_tokens=64, normalize=False))
+    return StoredDocuments(
+        encoder=encoder,
+        store=store,
+        train=train,
+        tokens=TokenTable.of(encoder, train.queries, side="query"),
+        validation=validation,
+        validation_tokens=TokenTable.of(encoder, validation.queries, side="query"),
+        settings=settings,
+        choose=negative_chooser(settings, train, store, seed=seed),
+        seed=seed,
+        precision=precision,
+    )
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All that `adiabat.tune.adiabatic.tune` takes."""
+
+    model: DualEncoder
+    store: Path
+    data: Path
+
+    def fresh(self) -> DualEncoder:
+        """The same model in new objects."""
+        return problem_model()
+
+
+def problem_model() -> DualEncoder:
+    """One tower for both sides."""
+    return tiny_dual(width=WIDTH, layers=2, settings=EncoderSettings(max_tokens=32, query_prompt="ask: "))
+
+
+def write_problem(folder: Path, *, queries: int = 60, documents: int = 50, negatives: int = 3) -> Problem:
+    """Documents embedded by the model itself, and triplets that name them."""
+    model = problem_model()
+    corpus = [Document(f"d{number}", f"{'paper note memo'.split()[number % 3]} {number * number}") for number in range(documents)]
+    build_store(model.document, lambda: iter(corpus), folder / "store", dtype="float32", source="corpus", encoder_name="tiny")
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(queries):
+        chosen = rng.choice(documents, size=1 + negatives, replace=False)
+        query = f"about {corpus[chosen[0]].text}, {number}"
+        rows.append({"query": query, "pos": [f"d{chosen[0]}"], "neg": [f"d{row}" for row in chosen[1:]]})
+    (folder / "triplets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return Problem(model, folder / "store", folder / "triplets.jsonl")

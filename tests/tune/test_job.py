@@ -1,0 +1,129 @@
+"""The directory of a job."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from adiabat.config import TuneSettings, checked
+from adiabat.errors import DataError, JobError
+from adiabat.tune import job as job_module
+from adiabat.tune.job import Job, is_job, open_job, read_description, require_free
+
+
+def description(**tune: Any) -> dict[str, Any]:
+    settings = checked(TuneSettings, {"tune": tune, "data": {"split": "train"}})
+    return {"job": {"model": "demo", "store": "stored"}, **settings.model_dump()}
+
+
+def test_a_job_is_described_by_all_its_settings(tmp_path: Path) -> None:
+    job = open_job(tmp_path / "deep" / "job", description(learning_rate=3e-8, freeze=["embeddings", "blocks[0]"]), resume=False)
+    found = read_description(job)
+    assert found["job"] == {"model": "demo", "store": "stored"}
+    assert (found["tune"]["learning_rate"], found["tune"]["freeze"]) == (3e-8, ["embeddings", "blocks[0]"])
+    assert checked(TuneSettings, {key: table for key, table in found.items() if key != "job"}) == checked(
+        TuneSettings, {"tune": {"learning_rate": 3e-8, "freeze": ["embeddings", "blocks[0]"]}, "data": {"split": "train"}}
+    )
+
+
+def test_the_files_of_a_job_lie_in_its_directory() -> None:
+    job = Job(Path("runs/one"))
+    paths = (job.config, job.log, job.checkpoints, job.model, job.result, job.report)
+    assert [str(path.relative_to(job.folder)) for path in paths] == [
+        "config.toml",
+        "log.jsonl",
+        "checkpoints",
+        "model",
+        "result.json",
+        "report.html",
+    ]
+
+
+def test_an_empty_directory_may_be_used(tmp_path: Path) -> None:
+    assert is_job(open_job(tmp_path, description(), resume=False).folder)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_directory_with_other_files_is_refused_and_left_as_it_is(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(JobError, match="--out must be a new or empty directory, .* holds other files; choose another"):
+        open_job(tmp_path, description(), resume=resume)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_configuration_that_describes_no_job_counts_as_other_files(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "config.toml").write_text("[server]\nport = 1\n")
+    assert not is_job(tmp_path)
+    with pytest.raises(JobError, match="holds other files"):
+        open_job(tmp_path, description(), resume=resume)
+
+
+def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "job").write_text("")
+    with pytest.raises(JobError, match="holds other files"):
+        open_job(tmp_path / "job", description(), resume=False)
+    with pytest.raises(JobError, match="--out must be a directory that can be made, got .*; choose another"):
+        open_job(tmp_path / "job" / "inner", description(), resume=False)
+
+
+def test_a_directory_that_holds_a_job_is_refused_without_resume(tmp_path: Path) -> None:
+    open_job(tmp_path, description(), resume=False)
+    with pytest.raises(JobError, match="holds a job already; go on with it by --resume, or choose another directory"):
+        open_job(tmp_path, description(), resume=False)
+    with pytest.raises(JobError, match="holds a job already"):
+        require_free(tmp_path, resume=False)
+
+
+def test_the_same_job_may_be_resumed_and_its_description_stays(tmp_path: Path) -> None:
+    first = open_job(tmp_path, description(margin=0.2), resume=False)
+    before = first.config.read_bytes()
+    assert open_job(tmp_path, description(margin=0.2), resume=True) == first
+    assert first.config.read_bytes() == before
+
+
+def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_path: Path) -> None:
+    open_job(tmp_path, description(margin=0.2), resume=False)
+    changed = description(margin=0.3, freeze=["embeddings.base"])
+    changed["job"]["store"] = "other"
+    changed["data"]["validation"] = "dev.jsonl"
+    with pytest.raises(JobError) as caught:
+        open_job(tmp_path, changed, resume=True)
+    message = str(caught.value)
+    assert "4 faults: data.validation was 'not set', is 'dev.jsonl'; job.store was 'stored', is 'other'; " in message
+    assert "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.margin was 0.2, is 0.3; repeat the first command" in message
+
+
+def test_resuming_where_there_is_no_job_yet_begins_one(tmp_path: Path) -> None:
+    assert is_job(open_job(tmp_path / "new", description(), resume=True).folder)
+
+
+@pytest.mark.parametrize("text", [b"[job", b"\xff\xfe", b"job = [1,"])
+def test_a_damaged_description_is_one_line(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "config.toml").write_bytes(text)
+    with pytest.raises(JobError, match="config.toml must be TOML: .*; start anew in another directory"):
+        open_job(tmp_path, description(), resume=True)
+
+
+def test_a_full_disk_leaves_no_directory_that_was_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(text: str, path: Path) -> None:
+        raise DataError(f"{path} must be writable, got No space left on device")
+
+    monkeypatch.setattr(job_module, "write_text", full)
+    with pytest.raises(DataError, match="No space left on device"):
+        open_job(tmp_path / "job", description(), resume=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_looking_whether_a_directory_is_free_writes_nothing(tmp_path: Path) -> None:
+    require_free(tmp_path / "new", resume=False)
+    require_free(tmp_path, resume=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_and_a_plain_model_are_no_jobs(tmp_path: Path) -> None:
+    assert not is_job(tmp_path / "missing")
+    assert not is_job(tmp_path)
+    (tmp_path / "config.toml").write_text(tomli_w.dumps({"job": {"model": "m"}}))
+    assert is_job(tmp_path)
