@@ -1,11 +1,12 @@
 """The verbs as functions: what they take, what they refuse before any work, and what they leave behind."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from adiabat import api
 from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, TuneSettings, checked
@@ -27,6 +28,15 @@ SHORT = checked(TuneSettings, {"tune": {"max_epochs": 1, "batches_per_epoch": 2}
 def write_lines(path: Path, rows: Sequence[object]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """On matrices this small, threads wait for each other longer than they compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +112,8 @@ def test_vectors_of_this_model_are_imported_and_the_store_knows_who_made_them(he
     built = Store.open(here / "store")
     assert store.fingerprint == built.fingerprint
     assert (store.manifest.source, store.manifest.encoder) == (str(here / "corpus.jsonl"), model.name)
-    np.testing.assert_allclose(store.vectors, built.vectors, atol=1e-3)
+    # One of the two may have been encoded in bfloat16.
+    np.testing.assert_allclose(store.vectors, built.vectors, atol=5e-3)
 
 
 def test_appended_documents_are_found_and_the_old_ones_keep_their_rows(here: Path, tmp_path: Path) -> None:
@@ -113,8 +124,8 @@ def test_appended_documents_are_found_and_the_old_ones_keep_their_rows(here: Pat
     np.testing.assert_allclose(store.vectors, Store.open(here / "store").vectors, atol=1e-3)
 
 
-@pytest.mark.parametrize(("dtype", "fits"), [("float16", True), ("float32", True)])
-def test_appending_takes_the_stores_own_dtype_named_or_not(here: Path, tmp_path: Path, dtype: str, fits: bool) -> None:
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_appending_takes_the_stores_own_dtype_named_or_not(here: Path, tmp_path: Path, dtype: str) -> None:
     first, rest = write_lines(tmp_path / "a.jsonl", DOCUMENTS[:10]), write_lines(tmp_path / "b.jsonl", DOCUMENTS[10:])
     settings = checked(EmbedSettings, {"store": {"dtype": dtype}})
     api.embed(here / "model", first, tmp_path / "new", settings=settings)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from adiabat import __version__, api, cli
 from adiabat.model.encoder import EncoderSettings
@@ -58,6 +59,15 @@ def listing(folder: Path) -> list[tuple[str, int, int]]:
     """Every path below, with size and time of change of the files."""
     found = [(path, path.stat()) for path in sorted(folder.rglob("*"))]
     return [(str(path), *((state.st_size, state.st_mtime_ns) if path.is_file() else (0, 0))) for path, state in found]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """On matrices this small, threads wait for each other longer than they compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -283,7 +283,7 @@ def told_about(kind: type[Section], key: str, value: object) -> str:
 
 
 def test_every_kind_of_fault_that_the_types_can_have_has_its_words() -> None:
-    odd = (None, True, -1, 1.5, float("nan"), "", "text", [], [[]], {}, {"a": 1}, 10**400)
+    odd: tuple[object, ...] = (None, True, -1, 1.5, float("nan"), "", "text", [], [[]], {}, {"a": 1}, 10**400)
     told = [told_about(kind, key, value) for kind, key in EVERY_KEY for value in odd]
     assert sum(map(bool, told)) > 500
     assert [one for one in told if "nput should" in one or "should have" in one or "\n" in one] == []
@@ -316,7 +316,7 @@ def test_a_file_that_cannot_be_read_is_named(spoil: Callable[[Path], object], to
 
 def test_settings_do_not_change_after_they_were_read() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        TuneSettings().tune.margin = 3.0  # type: ignore[misc]
+        TuneSettings().tune.margin = 3.0
 
 
 def test_what_was_resolved_reads_back_as_itself() -> None:

@@ -263,18 +263,11 @@ def evaluate(
     settings = settings or EvaluateSettings()
     # An unknown measure is refused before anything is read.
     ranking_measures({}, {}, settings.measure.measures)
-    opened: dict[str, Store] = {}
-    asked = [(store, data, "target"), *((place, what, "retain") for place, what in retain)]
-    datasets = [
-        read_dataset(
-            opened.setdefault(str(place), Store.open(place)),
-            str(what),
-            role=role,  # type: ignore[arg-type]
-            settings=settings,
-            split=split or settings.data.split if role == "target" else None,
-        )
-        for place, what, role in asked
-    ]
+    # Data sets of one store share it, and with it the one check of the encoder.
+    stores = {str(place): Store.open(place) for place in dict.fromkeys([str(store), *(str(place) for place, _ in retain)])}
+    target = read_dataset(stores[str(store)], str(data), role="target", settings=settings, split=split or settings.data.split)
+    rest = [read_dataset(stores[str(place)], str(what), role="retain", settings=settings, split=None) for place, what in retain]
+    datasets = [target, *rest]
     with _claimed(None if out is None else Path(out)) as folder:
         tested = load(model, settings=settings.encoder, device=settings.run.device)
         before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)

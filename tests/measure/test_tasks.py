@@ -182,11 +182,8 @@ def test_the_document_with_the_querys_own_id_is_left_out_only_where_asked(model:
     for result, left_out in ((dropped, {0: 4}), (kept, {})):
         others = others_of(store, data, left_out=left_out)
         mean, pooled, pairs = pnd_by_loops(table, data, others)
-        assert (change(result, "PND").after, change(result, "PND pooled").after, result.pairs) == (
-            pytest.approx(mean),
-            pytest.approx(pooled),
-            pairs,
-        )
+        assert (change(result, "PND").after, change(result, "PND pooled").after) == pytest.approx((mean, pooled))
+        assert result.pairs == pairs
         by_hand = [
             rank_measures_by_loops(table[query], {int(data.positives[query][0]): 1}, [*others[query], int(data.positives[query][0])])
             for query in range(3)

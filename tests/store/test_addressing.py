@@ -67,7 +67,9 @@ def test_missing_documents_are_counted_and_named_once_with_their_place(by_id: St
     with pytest.raises(DataError) as caught:
         address(examples, by_id)
     message = str(caught.value)
-    assert message.startswith(f"set: every document must be in the store {by_id.path}, got 4 that are not: 4 faults: train.jsonl:1: 'gone'; ")
+    assert message.startswith(
+        f"set: every document must be in the store {by_id.path}, got 4 that are not: 4 faults: train.jsonl:1: 'gone'; "
+    )
     assert "train.jsonl:1: 'lost'; train.jsonl:2: '" + "x" * 57 + "...'; set: 'nowhere'; embed them" in message
 
 

@@ -1,6 +1,6 @@
 """Runs that are killed at given moments; started by test_loop.py in a process of its own, which forks one run per moment.
 
-    python -m tests.train.kills FOLDER OPTIMIZER
+python -m tests.train.kills FOLDER OPTIMIZER
 """
 
 import os

@@ -99,7 +99,7 @@ def problem_model() -> DualEncoder:
 def write_problem(folder: Path, *, queries: int = 60, documents: int = 50, negatives: int = 3) -> Problem:
     """Documents embedded by the model itself, and triplets that name them."""
     model = problem_model()
-    corpus = [Document(f"d{number}", f"{'paper note memo'.split()[number % 3]} {number * number}") for number in range(documents)]
+    corpus = [Document(f"d{number}", f"{['paper', 'note', 'memo'][number % 3]} {number * number}") for number in range(documents)]
     build_store(model.document, lambda: iter(corpus), folder / "store", dtype="float32", source="corpus", encoder_name="tiny")
     rng = np.random.default_rng(0)
     rows = []
@@ -109,3 +109,25 @@ def write_problem(folder: Path, *, queries: int = 60, documents: int = 50, negat
         rows.append({"query": query, "pos": [f"d{chosen[0]}"], "neg": [f"d{row}" for row in chosen[1:]]})
     (folder / "triplets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return Problem(model, folder / "store", folder / "triplets.jsonl")
+
+
+def settings_of(
+    *, tune: dict[str, Any] | None = None, data: dict[str, Any] | None = None, run: dict[str, Any] | None = None
+) -> TuneSettings:
+    """A short job that improves."""
+    regime: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3}
+    margin = {} if tune and tune.get("loss") == "in_batch_softmax" else {"margin": 0.3}
+    return checked(
+        TuneSettings,
+        {
+            "tune": regime | margin | (tune or {}),
+            "data": {"validation_fraction": 0.3} | (data or {}),
+            "run": {"log_every": 3} | (run or {}),
+        },
+    )
+
+
+def killable_settings(*, checkpoint_seconds: float) -> TuneSettings:
+    """Whatever a resumed job could get wrong: dropout, random negatives, a schedule, an optimizer with state."""
+    tune = {"dropout": True, "negatives": "random", "negatives_per_query": 2, "schedule": "linear", "optimizer": "adamw"}
+    return settings_of(tune=tune, run={"checkpoint_seconds": checkpoint_seconds})

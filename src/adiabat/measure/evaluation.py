@@ -135,7 +135,7 @@ def changed_queries(model: DualEncoder, baseline: DualEncoder, dataset: Dataset,
     examples, store = dataset.examples, dataset.store
     if isinstance(examples, LanguageGridSet):
         return []
-    order = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES]
+    order: list[int] = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES].tolist()
     texts = [examples.queries[row] for row in order]
     before, after = (search(store, tower.encode(texts, side="query", precision="fp32"), SHOWN_HITS) for tower in (baseline, model))
     changed = [place for place in range(len(order)) if list(before.rows[place]) != list(after.rows[place])][:SHOWN_QUERIES]

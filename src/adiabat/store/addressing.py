@@ -26,7 +26,7 @@ class Ragged:
     offsets: Int[np.ndarray, " lists_and_one"]
 
     @classmethod
-    def of(cls, lists: Iterable[Sequence[int] | Int[np.ndarray, " n"]]) -> Self:
+    def of(cls, lists: Iterable[Sequence[int] | Int[np.ndarray, " _"]]) -> Self:
         """Pack lists.
 
         Args:

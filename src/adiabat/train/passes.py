@@ -1,13 +1,13 @@
 """Forward and backward passes of a tower over one batch, cut in two so that two threads share the work of a CPU.
 
-The texts of a batch are few and short, so that one pass cut over all cores mostly waits for its slowest core after every operation. Two
-passes of half the texts each wait for nothing. The halves are cut from the texts in order of length, which saves padding as well.
+The texts of a batch are few and short, so one pass cut over all cores mostly waits for its slowest core after every operation. Two passes
+of half the texts each wait for nothing. The halves are cut from the texts in order of length, which saves padding as well.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,86 +22,80 @@ from adiabat.model.workers import side_by_side, working_copies
 HALVES = 2
 """More would make a weight's gradient depend on which thread adds to it first; of two summands the order does not matter."""
 
-Job = Callable[[Encoder], Tensor | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """Embeddings of one batch, and the passes they came from.
-
-    Attributes:
-        embeddings: In the order of the batch, without a graph; a loss of them is differentiated first.
-        parts: For each pass, the places of its texts in the batch, and their embeddings with their graph.
-    """
-
-    embeddings: Float[Tensor, "b e"]
-    parts: Sequence[tuple[Int[np.ndarray, " p"], Float[Tensor, "p e"]]]
+Job = Callable[[Encoder], Tensor]
+Runner = Callable[[Iterable[Job]], Iterator[Tensor]]
 
 
 class Passes:
-    """Runs the passes of one tower; get one from `passes`."""
+    """Embeds batches of one tower, differentiably; `in_halves` makes one that uses two threads."""
 
-    def __init__(self, run: Callable[[Iterable[Job]], Iterator[Tensor | None]], encoder: Encoder, *, count: int, precision: Precision) -> None:
-        """Set up; see `passes`.
+    def __init__(self, encoder: Encoder, *, precision: Precision, run: Runner | None = None) -> None:
+        """Set up.
 
         Args:
-            run: Carries out jobs and gives their results in order.
             encoder: The tower.
-            count: Passes per batch.
             precision: Of the forward pass.
+            run: Carries out jobs side by side and gives their results in order; None makes every batch one pass.
         """
-        self._run = run
         self._encoder = encoder
-        self._count = count
         self._precision = precision
+        self._run = run
 
-    def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"]) -> Embedded:
-        """Embed some texts of a table, keeping what a backward pass needs.
+    def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
+        """Embed some texts of a table.
 
         Args:
             table: Tokenised by the encoder.
             picked: Which texts.
 
         Returns:
-            Their embeddings.
+            Their embeddings; differentiating a function of them adds to the gradients of the weights, and may be done once.
         """
-        places = halves(table.lengths[picked], self._count)
-        jobs = [partial(self._forward, table, picked[part]) for part in places]
-        made = [embeddings for embeddings in self._run(jobs) if embeddings is not None]
-        whole = torch.empty(len(picked), self._encoder.width, device=self._encoder.device)
-        for part, embeddings in zip(places, made, strict=True):
-            whole[torch.from_numpy(part).to(whole.device)] = embeddings.detach()
-        return Embedded(whole.requires_grad_(), list(zip(places, made, strict=True)))
+        if self._run is None or len(picked) < HALVES:
+            return self._forward(table, picked, self._encoder)
+        places = halves(table.lengths[picked])
+        parts = list(self._run([partial(self._forward, table, picked[place]) for place in places]))
+        anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+        joined: Tensor = _Joined.apply(anchor, self._run, places, parts)  # type: ignore[no-untyped-call]
+        return joined
 
-    def _forward(self, table: TokenTable, rows: Int[np.ndarray, " p"], encoder: Encoder) -> Tensor:
+    def _forward(self, table: TokenTable, rows: Int[np.ndarray, " p"], encoder: Encoder) -> Float[Tensor, "p e"]:
         with autocast(encoder.device, self._precision):
             return embed_rows(encoder, table, rows)
 
-    def backward(self, embedded: Embedded) -> None:
-        """Carry the gradient of the embeddings on into the weights, where it is added to what is there.
 
-        Args:
-            embedded: Its ``embeddings.grad`` was made by differentiating a loss.
+class _Joined(torch.autograd.Function):
+    """Parts of a batch put together; its gradient is carried on into each part's own graph, side by side."""
 
-        Raises:
-            ValueError: If there is no such gradient.
-        """
-        gradient = embedded.embeddings.grad
-        if gradient is None:
-            raise ValueError("the loss must be differentiated before the passes, got embeddings without a gradient; call loss.backward() first")
-        places = [torch.from_numpy(part).to(gradient.device) for part, _ in embedded.parts]
-        jobs = [partial(_backward, embeddings, gradient[place]) for place, (_, embeddings) in zip(places, embedded.parts, strict=True)]
-        for _ in self._run(jobs):
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, run: Runner, places: Sequence[Int[np.ndarray, " _"]], parts: Sequence[Tensor]) -> Tensor:
+        """Put the parts in the order of the batch; `anchor` only makes autograd call `backward`."""
+        ctx.run, ctx.places, ctx.parts = run, [torch.from_numpy(place) for place in places], parts
+        joined = parts[0].new_empty(sum(map(len, parts)), parts[0].shape[1])
+        for place, part in zip(ctx.places, parts, strict=True):
+            joined[place] = part.detach()
+        return joined
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, None]:
+        """Differentiate both parts at once."""
+        gradient = gradients[0]
+        jobs = [partial(_differentiate, part, gradient[place]) for place, part in zip(ctx.places, ctx.parts, strict=True)]
+        for _ in ctx.run(jobs):
             pass
+        return None, None, None, None
 
 
-def _backward(embeddings: Float[Tensor, "p e"], gradient: Float[Tensor, "p e"], encoder: Encoder) -> None:
-    torch.autograd.backward(embeddings, gradient)
+def _differentiate(part: Float[Tensor, "p e"], gradient: Float[Tensor, "p e"], encoder: Encoder) -> Tensor:
+    """A job: the graph of `part` knows its own encoder, so the one it is given is of no use to it."""
+    del encoder
+    torch.autograd.backward(part, gradient)
+    return part
 
 
 @contextmanager
-def passes(encoder: Encoder, *, precision: Precision) -> Iterator[Passes]:
-    """Threads for the passes of one tower, while the block lasts.
+def in_halves(encoder: Encoder, *, precision: Precision) -> Iterator[Passes]:
+    """Two threads for the passes of one tower, while the block lasts.
 
     On a GPU, with one thread, or with dropout on (whose random numbers two threads would draw in no fixed order), a batch is one pass.
 
@@ -113,30 +107,27 @@ def passes(encoder: Encoder, *, precision: Precision) -> Iterator[Passes]:
         What runs them.
     """
     if encoder.device.type != "cpu" or torch.get_num_threads() < HALVES or encoder.training:
-        yield Passes(lambda jobs: (job(encoder) for job in jobs), encoder, count=1, precision=precision)
+        yield Passes(encoder, precision=precision)
         return
     copies = working_copies(encoder, HALVES, precision="fp32", shared=[encoder.tokenizer])
     with side_by_side([_caller(copy) for copy in copies]) as run:
-        yield Passes(run, encoder, count=HALVES, precision=precision)
+        yield Passes(encoder, precision=precision, run=run)
 
 
-def _caller(encoder: Encoder) -> Callable[[Job], Tensor | None]:
+def _caller(encoder: Encoder) -> Callable[[Job], Tensor]:
     return lambda job: job(encoder)
 
 
-def halves(lengths: Int[np.ndarray, " b"], count: int) -> list[Int[np.ndarray, " p"]]:
-    """Cut a batch, in order of length, into parts of about equally many tokens, padding counted.
+def halves(lengths: Int[np.ndarray, " b"]) -> list[Int[np.ndarray, " _"]]:
+    """Cut a batch, in order of length, where the longer of two padded passes is shortest.
 
     Args:
-        lengths: Tokens of each text.
-        count: 1, or 2.
+        lengths: Tokens of each text, two texts or more.
 
     Returns:
-        Places in the batch; one part where there is only one text.
+        Places in the batch, twice.
     """
     order = np.argsort(lengths, kind="stable")
-    if count == 1 or len(order) == 1:
-        return [order]
     ascending = lengths[order]
     cuts = np.arange(1, len(order))
     longer = np.maximum(cuts * ascending[cuts - 1], (len(order) - cuts) * ascending[-1])

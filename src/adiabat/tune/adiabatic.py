@@ -26,6 +26,7 @@ from adiabat.store.embeddings import Store
 from adiabat.train.log import JobLog, read_log
 from adiabat.train.loop import Limits, Loop, Outcome, Position
 from adiabat.train.optimizers import make_optimizer
+from adiabat.train.passes import in_halves
 from adiabat.train.schedules import Schedule, scaled_learning_rate
 from adiabat.tune.job import Job, open_job, require_free
 from adiabat.tune.layers import layer_changes
@@ -79,7 +80,8 @@ def tune(
     loop = _loop(objective, settings, Job(out), watch)
     job = open_job(out, _description(model, model_name, store_path, data_path, objective, settings), resume=resume)
     _say_what_is_tuned(watch, objective, frozen)
-    outcome = _run(loop, resume=resume)
+    with in_halves(tower, precision=settings.run.precision) as objective.passes:
+        outcome = _run(loop, resume=resume)
     result = _result(objective, model, outcome, job, settings, model_name=model_name, command=command)
     _finish(job, DualEncoder(tower, model.document, str(out)), result)
     return result

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from adiabat.config import TuneSection
 from adiabat.data.batching import ShuffledStream
 from adiabat.model.encoder import Encoder
-from adiabat.model.precision import Precision, autocast
-from adiabat.model.tokens import TokenTable, embed_all, embed_rows
+from adiabat.model.precision import Precision
+from adiabat.model.tokens import TokenTable, embed_all
 from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.embeddings import Store
 from adiabat.train.loop import Validation
 from adiabat.train.losses import Distance, in_batch_softmax, triplet_errors, triplet_margin
+from adiabat.train.passes import Passes
 from adiabat.tune.negatives import Chooser, gather_ragged, listed_negatives
 
 VALIDATION_TOKENS = 4_096
@@ -54,6 +55,7 @@ class StoredDocuments:
     precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
+        self.passes = Passes(self.encoder, precision=self.precision)
         self._stream = ShuffledStream(len(self.train), seed=self.seed)
 
     @property
@@ -71,8 +73,7 @@ class StoredDocuments:
             A scalar.
         """
         picked = self._stream.rows(step, self.settings.batch_size)
-        with autocast(self.encoder.device, self.precision):
-            query = embed_rows(self.encoder, self.tokens, picked)
+        query = self.passes.embed(self.tokens, picked)
         negatives = self.choose(picked, step, query)
         return self._loss(query, self.train, picked, negatives)
 

@@ -42,8 +42,8 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
     kept = np.setdiff1d(np.arange(len(everything)), held_out)
     if not len(held_out) or not len(kept):
         raise DataError(
-            f"{path}: {len(everything)} queries are too few to hold out data.validation_fraction = {settings.validation_fraction}; "
-            "raise the fraction, or name a data.validation file"
+            f"{path}: data.validation_fraction = {settings.validation_fraction} must leave queries on both sides, got {len(held_out)} of "
+            f"{len(everything)} held out; choose another fraction, or name a data.validation file"
         )
     return everything.take(kept), everything.take(held_out)
 
@@ -85,7 +85,9 @@ def held_out_queries(queries: list[str], fraction: float, most: int) -> Int[np.n
     return np.flatnonzero(hashes < (low[most] if len(low) > most else below))
 
 
-def with_negatives(validation: AddressedSet, store: Store, tower: Encoder, *, similarity: Similarity, mine_all: bool = False) -> AddressedSet:
+def with_negatives(
+    validation: AddressedSet, store: Store, tower: Encoder, *, similarity: Similarity, mine_all: bool = False
+) -> AddressedSet:
     """Give each validation query that lists no negatives the hardest documents for the tower before tuning.
 
     Args:

@@ -1,0 +1,279 @@
+"""Whole jobs on a tiny model, as a user runs them: the command line from a corpus to a report, with what can happen on the way."""
+
+import json
+import os
+import random
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from adiabat import api, cli
+from adiabat.data.records import text_id
+from adiabat.model.encoder import EncoderSettings
+from adiabat.report.files import read_result
+from adiabat.store.embeddings import Store
+from adiabat.train import loop
+from tests.tiny import save_tiny
+
+Run = Callable[..., tuple[int, str, str]]
+
+TOPICS = {"cat": "purring furry whiskers", "car": "engine wheels diesel", "sea": "waves salt tide", "sun": "light heat noon"}
+PROMPTS = EncoderSettings(max_tokens=48, query_prompt="query: ", document_prompt="passage: ")
+SETTINGS = """
+[data]
+validation_fraction = 0.3
+[tune]
+learning_rate = 2e-3
+batch_size = 8
+batches_per_epoch = 10
+max_epochs = 4
+[run]
+log_every = 5
+checkpoint_seconds = 1000
+"""
+
+
+def triplets(seed: int, count: int) -> list[dict[str, object]]:
+    """Queries on a topic, one text of the topic and two of others."""
+    draw = random.Random(seed)
+    rows: list[dict[str, object]] = []
+    for number in range(count):
+        topic, *others = draw.sample(sorted(TOPICS), 3)
+        rows.append(
+            {
+                "query": f"{topic} {draw.choice('abcd')}{number}",
+                "pos": [f"{TOPICS[topic]} {draw.choice('xyz')}"],
+                "neg": [f"{TOPICS[other]} {draw.choice('xyz')}" for other in others],
+            }
+        )
+    return rows
+
+
+def write_lines(path: Path, rows: Sequence[object]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """On matrices this small, threads wait for each other longer than they compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    save_tiny(tmp_path / "model", settings=PROMPTS)
+    write_lines(tmp_path / "train.jsonl", triplets(1, 60))
+    write_lines(tmp_path / "test.jsonl", triplets(2, 24))
+    (tmp_path / "tune.toml").write_text(SETTINGS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def call(command: str, *more: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["adiabat", *command.split(), *more])
+        capsys.readouterr()
+        code: object = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code
+        captured = capsys.readouterr()
+        assert isinstance(code, int)
+        return code, captured.out, captured.err
+
+    return call
+
+
+def done(run: Run, command: str, *more: str) -> str:
+    code, out, err = run(command, *more)
+    assert code == 0, err
+    return out
+
+
+def weights_of(folder: Path) -> dict[str, np.ndarray]:
+    return {
+        f"{path.relative_to(folder)}:{name}": tensor
+        for path in sorted(folder.rglob("*.safetensors"))
+        for name, tensor in load_file(path).items()
+    }
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    first, second = weights_of(one), weights_of(other)
+    assert first.keys() == second.keys() != set()
+    for name, tensor in first.items():
+        np.testing.assert_array_equal(tensor, second[name], err_msg=name)
+
+
+def test_from_a_file_of_triplets_to_a_proof_of_what_changed(run: Run, here: Path) -> None:
+    for name in ("train", "test"):
+        done(run, f"embed model {name}.jsonl --out {name}.store")
+    store = Store.open(here / "train.store")
+    assert set(store.doc_ids(range(store.count))) == {text_id(text) for row in triplets(1, 60) for text in (*row["pos"], *row["neg"])}  # type: ignore[misc]
+    done(run, "tune model train.store train.jsonl --out job --config tune.toml")
+    result = json.loads(
+        done(run, "evaluate job train.store train.jsonl --baseline model --retain test.store test.jsonl --out proof --json")
+    )
+    target, retained = result["datasets"]
+    changes = {change["measure"]: change for change in target["changes"]}
+    assert (target["role"], retained["role"], target["kind"]) == ("target", "retain", "pairs")
+    assert changes["PND"]["verdict"] == "better"
+    assert changes["PND"]["difference_interval"][1] < 0
+    assert result["tuning"]["best_epoch"] > 0
+    assert result["tuning"]["validation_errors"][0][1] > min(errors for _, errors in result["tuning"]["validation_errors"])
+    page = (here / "proof" / "report.html").read_text(encoding="utf-8")
+    assert "train" in page
+    assert not re.search(r"""(src|href)=["']https?:""", page)
+    found = json.loads(done(run, "search train.store --model model --compare job -k 2 --json", "cat a0"))
+    assert list(found) == ["model", "job"]
+    assert all(len(hits) == 2 for hits in found.values())
+
+
+@pytest.fixture
+def stored(run: Run) -> None:
+    done(run, "embed model train.jsonl --out store")
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights_bit_for_bit(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(run, "tune model store train.jsonl --out whole --config tune.toml --set tune.max_epochs=3")
+    plain = loop.Loop.step
+
+    def stopped(self: loop.Loop) -> None:
+        plain(self)
+        if self.position.step == 17:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(loop.Loop, "step", stopped)
+    code, out, err = run("tune model store train.jsonl --out cut --config tune.toml --set tune.max_epochs=3")
+    monkeypatch.setattr(loop.Loop, "step", plain)
+    assert (code, out) == (130, "")
+    assert err.splitlines()[-1] == "adiabat: stopped at step 17; run the same command with --resume to go on"
+    assert not (here / "cut" / "model").exists()
+    done(run, "tune model store train.jsonl --out cut --config tune.toml --set tune.max_epochs=3 --resume")
+    assert_same_weights(here / "cut" / "model", here / "whole" / "model")
+    first, second = (read_result(here / name / "result.json").tuning for name in ("cut", "whole"))
+    assert first is not None
+    assert second is not None
+    assert (first.loss, first.validation_loss, first.validation_errors) == (second.loss, second.validation_loss, second.validation_errors)
+
+
+@pytest.mark.usefixtures("stored")
+def test_the_same_seed_gives_the_same_job_and_another_seed_another(run: Run, here: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        done(run, f"tune model store train.jsonl --out {name} --config tune.toml --seed {seed} --set tune.max_epochs=2")
+    assert_same_weights(here / "a" / "model", here / "b" / "model")
+    losses = [read_result(here / name / "result.json").tuning for name in ("a", "c")]
+    assert losses[0] is not None
+    assert losses[1] is not None
+    assert losses[0].loss != losses[1].loss
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize(
+    "assignments",
+    [
+        ("tune.negatives=hardest", "tune.negatives_per_query=2"),
+        ("tune.negatives=random", "tune.distance=euclidean"),
+        ("tune.loss=in_batch_softmax", "tune.temperature=0.1", "tune.optimizer=adamax", "tune.schedule=cosine", "tune.warmup_steps=3"),
+        ('tune.freeze=["embeddings", "blocks[0].attention"]', "tune.dropout=true", "tune.batch_scaling=sqrt"),
+    ],
+    ids=["hardest", "random", "softmax", "partly frozen"],
+)
+def test_every_way_of_tuning_runs_to_its_end(run: Run, here: Path, assignments: tuple[str, ...]) -> None:
+    sets = [word for assignment in assignments for word in ("--set", assignment)]
+    done(run, "tune model store train.jsonl --out job --config tune.toml --set tune.max_epochs=2", *sets)
+    record = read_result(here / "job" / "result.json").tuning
+    assert record is not None
+    assert (record.steps, record.epochs) == (20, 2)
+    assert 0 < record.trainable < record.parameters
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_tuned_job_is_what_sentence_transformers_loads(run: Run, here: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    done(run, "tune model store train.jsonl --out job --config tune.toml")
+    ours, theirs = api.load(here / "job"), SentenceTransformer(str(here / "job" / "model"), device="cpu")
+    original = SentenceTransformer(str(here / "model"), device="cpu")
+    texts = ["cat a0", "a much longer text about the sea " * 8, "", "שלום 🎉", "diesel"]
+    queries = theirs.encode_query(texts)
+    np.testing.assert_allclose(queries, ours.encode(texts, side="query", precision="fp32"), atol=1e-5)
+    np.testing.assert_allclose(theirs.encode_document(texts), original.encode_document(texts), atol=1e-5)
+    assert np.abs(queries - original.encode_query(texts)).max() > 1e-3
+
+
+def test_a_store_grows_by_appending_and_by_importing_alike(run: Run, here: Path) -> None:
+    rows = [{"_id": f"d{number}", "text": f"text {number} {'ab'[number % 2]}"} for number in range(12)]
+    for name, part in {"all": rows, "first": rows[:7], "rest": rows[7:]}.items():
+        write_lines(here / f"{name}.jsonl", part)
+    done(run, "embed model all.jsonl --out whole --set store.precision=fp32")
+    done(run, "embed model first.jsonl --out grown --set store.precision=fp32")
+    done(run, "embed model rest.jsonl --out grown --append --set store.precision=fp32")
+    whole, grown = Store.open(here / "whole"), Store.open(here / "grown")
+    assert grown.doc_ids(range(12)) == whole.doc_ids(range(12))
+    np.testing.assert_allclose(grown.vectors, whole.vectors, atol=1e-3)
+    np.save(here / "vectors.npy", np.asarray(whole.vectors))
+    (here / "ids.txt").write_text("".join(f"{row['_id']}\n" for row in rows), encoding="utf-8")
+    done(run, "embed model all.jsonl --out imported --import vectors.npy --ids ids.txt")
+    imported = Store.open(here / "imported")
+    np.testing.assert_array_equal(imported.vectors, whole.vectors)
+    assert imported.fingerprint == whole.fingerprint
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_store_whose_building_was_cut_short_is_finished_by_the_same_command(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from adiabat.model.encoder import Encoder
+
+    plain = Encoder.encode
+    monkeypatch.setattr(Encoder, "encode", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    code, _, err = run("embed model train.jsonl --out again")
+    assert code == 130
+    assert "go on where they were" in err
+    code, _, err = run("search again --model model", "cat")
+    assert code == 2
+    assert "its building was cut short (again.building); run the same command again to go on" in err
+    monkeypatch.setattr(Encoder, "encode", plain)
+    done(run, "embed model train.jsonl --out again")
+    np.testing.assert_array_equal(Store.open(here / "again").vectors, Store.open(here / "store").vectors)
+    assert not (here / "again.building").exists()
+
+
+def test_a_language_grid_is_kept_beside_what_was_tuned(run: Run, here: Path) -> None:
+    labels = ("entailment", "neutral", "contradiction")
+    grid: list[dict[str, object]] = [
+        {
+            "premise": {language: f"{language} premise {number // 3}" for language in ("de", "en")},
+            "hypothesis": {language: f"{language} hypothesis {number}" for language in ("de", "en")},
+            "label": labels[number % 3],
+        }
+        for number in range(12)
+    ]
+    write_lines(here / "grid.jsonl", grid)
+    done(run, "embed model train.jsonl --out store")
+    done(run, "embed model grid.jsonl --out grid.store")
+    done(run, "tune model store train.jsonl --out job --config tune.toml --set tune.max_epochs=1")
+    out = done(
+        run, "evaluate job store train.jsonl --baseline model --retain grid.store grid.jsonl --out proof --set measure.resamples=200"
+    )
+    assert out == "proof/report.html\n"
+    kept = read_result(here / "proof" / "result.json").datasets[1]
+    assert (kept.kind, kept.role, kept.languages, kept.queries) == ("grid", "retain", ["de", "en"], 24)
+    assert {table.comparison for table in kept.grid} == {"entailment-neutral", "entailment-contradiction"}
+    code, _, err = run("tune model grid.store grid.jsonl --out other")
+    assert code == 2
+    assert "got a language grid; use it with adiabat evaluate" in err

@@ -1,0 +1,435 @@
+"""Whole tuning jobs on a tiny model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from adiabat.config import TuneSettings
+from adiabat.data.records import Document
+from adiabat.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
+from adiabat.measure.results import Result
+from adiabat.model.directory import load
+from adiabat.model.encoder import Encoder
+from adiabat.model.towers import DualEncoder
+from adiabat.report.files import read_result
+from adiabat.store.build import build_store
+from adiabat.store.embeddings import Store
+from adiabat.train.interrupt import InterruptionError
+from adiabat.train.log import read_log
+from adiabat.tune import adiabatic
+from adiabat.tune.adiabatic import objective_of, schedule_of, tunable_tower, tune
+from adiabat.tune.objective import StoredDocuments
+from adiabat.watch import Watch
+from tests.tiny import tiny_dual, tiny_encoder
+from tests.tune.kills import MOMENTS
+from tests.tune.problem import Problem, killable_settings, settings_of, write_problem
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    return write_problem(tmp_path_factory.mktemp("problem"))
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have tests of their own, and take longer than these jobs."""
+    monkeypatch.setattr(adiabatic, "write_page", lambda result, path: path.write_text("page"))
+
+
+def run(
+    problem: Problem,
+    out: Path,
+    settings: TuneSettings | None = None,
+    *,
+    model: DualEncoder | None = None,
+    resume: bool = False,
+    notes: list[str] | None = None,
+) -> Result:
+    said = notes if notes is not None else []
+    return tune(
+        lambda: model or problem.fresh(),
+        problem.store,
+        str(problem.data),
+        out,
+        settings=settings or settings_of(),
+        model_name="tiny",
+        resume=resume,
+        watch=Watch(note=said.append),
+    )
+
+
+def weights_of(encoder: Encoder) -> dict[str, bytes]:
+    return {name: weights.detach().numpy().tobytes() for name, weights in encoder.named_parameters()}
+
+
+def log_of(out: Path) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(out / "log.jsonl")]
+
+
+def everything(out: Path) -> dict[str, Any]:
+    """What a finished job leaves, but the seconds and the time of day."""
+    newest = max((out / "checkpoints").iterdir())
+    tensors = {name: tensor.numpy().tobytes() for name, tensor in load_file(newest / "state.safetensors").items()}
+    result = read_result(out / "result.json").tuning
+    assert result is not None
+    return {
+        "query": weights_of(load(out / "model").query),
+        "document": weights_of(load(out / "model").document),
+        "checkpoint": (newest.name, tensors),
+        "log": log_of(out),
+        "errors": result.validation_errors,
+        "best": result.best_epoch,
+        "layers": result.layers,
+    }
+
+
+# --- What a job does ---
+
+
+def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path) -> None:
+    result = run(problem, tmp_path / "job")
+    record = result.tuning
+    assert record is not None
+    assert (record.steps, record.epochs, record.stop_reason) == (12, 3, "the limit of 3 epochs was reached")
+    errors, losses = dict(record.validation_errors), dict(record.validation_loss)
+    assert record.best_epoch > 0
+    assert errors[record.best_epoch] < errors[0]
+    assert losses[record.best_epoch] < losses[0]
+    assert [step for step, _ in record.loss] == [3, 4, 6, 8, 9, 12]
+    assert read_result(tmp_path / "job" / "result.json") == result
+    assert sorted(path.name for path in (tmp_path / "job").iterdir()) == [
+        "checkpoints",
+        "config.toml",
+        "log.jsonl",
+        "model",
+        "report.html",
+        "result.json",
+    ]
+
+
+def test_frozen_weights_the_document_tower_and_the_model_given_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
+    model = problem.fresh()
+    before = weights_of(model.query)
+    run(problem, tmp_path / "job", settings_of(tune={"freeze": ["embeddings", "blocks[0].attention"]}), model=model)
+    tuned = load(tmp_path / "job" / "model")
+    assert weights_of(model.query) == before
+    assert model.query is model.document
+    assert weights_of(tuned.document) == before
+    after = weights_of(tuned.query)
+    frozen = {name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name}
+    assert {name for name in before if after[name] == before[name]} == frozen
+    assert len(frozen) > 8
+
+
+def test_the_tuned_pair_fits_the_same_store(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job")
+    tuned, store = load(tmp_path / "job" / "model"), Store.open(problem.store)
+    store.require_encoder(tuned.fingerprint("document"))
+    assert store.fingerprint == tuned.fingerprint("document")
+    assert tuned.fingerprint("query") != problem.model.fingerprint("query")
+    texts = ["about paper 4", "anything"]
+    np.testing.assert_array_equal(tuned.encode(texts, side="document"), problem.model.encode(texts, side="document"))
+
+
+@pytest.mark.parametrize("loss", ["triplet", "in_batch_softmax"])
+@pytest.mark.parametrize("negatives", ["examples", "random", "hardest"])
+def test_documents_are_never_encoded_while_tuning(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, negatives: str
+) -> None:
+    def forward(*arguments: object, **named: object) -> NoReturn:
+        raise AssertionError("a document was encoded")
+
+    model = problem.fresh()
+    model.document.backbone.forward = forward  # type: ignore[method-assign]
+    twin = problem.fresh()
+    # With the document tower apart from the query tower, only the former is out of order.
+    apart = DualEncoder(twin.query, model.document, "tiny")
+    tokenize = Encoder.tokenize
+    sides: set[str] = set()
+
+    def noting(self: Encoder, texts: list[str], *, side: Any) -> list[list[int]]:
+        sides.add(side)
+        return tokenize(self, texts, side=side)
+
+    monkeypatch.setattr(Encoder, "tokenize", noting)
+    result = run(problem, tmp_path / "job", settings_of(tune={"loss": loss, "negatives": negatives, "max_epochs": 1}), model=apart)
+    assert result.tuning is not None
+    assert result.tuning.steps == 4
+    assert sides == {"query"}
+
+
+def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Problem, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        torch.manual_seed(len(name))
+        run(problem, tmp_path / name, settings_of(tune={"dropout": True}))
+        torch.rand(3)
+    run(problem, tmp_path / "other", settings_of(tune={"dropout": True}, run={"seed": 1}))
+    assert everything(tmp_path / "one") == everything(tmp_path / "two")
+    assert everything(tmp_path / "one")["query"] != everything(tmp_path / "other")["query"]
+
+
+def test_dropout_and_precision_change_the_steps_but_hardly_the_losses_in_bf16(problem: Problem, tmp_path: Path) -> None:
+    losses = {}
+    for name, settings in {
+        "plain": settings_of(),
+        "bf16": settings_of(run={"precision": "bf16"}),
+        "dropout": settings_of(tune={"dropout": True}),
+    }.items():
+        run(problem, tmp_path / name, settings)
+        losses[name] = [row["loss"] for row in log_of(tmp_path / name) if "loss" in row]
+    assert losses["bf16"] != losses["plain"]
+    assert losses["dropout"] != losses["plain"]
+    assert losses["bf16"] == pytest.approx(losses["plain"], rel=0.1)
+
+
+@pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("linear", 9), ("sqrt", 3)])
+def test_the_learning_rate_is_scaled_by_the_batch_size(problem: Problem, tmp_path: Path, rule: str, factor: int) -> None:
+    scaling = {"batch_scaling": rule, "reference_batch_size": 2} if rule != "none" else {}
+    settings = settings_of(tune={"batch_size": 18, "learning_rate": 1e-4, "max_epochs": 1, "schedule": "linear", **scaling})
+    run(problem, tmp_path / "job", settings)
+    rates = [row["learning_rate"] for row in log_of(tmp_path / "job") if "learning_rate" in row]
+    assert rates == pytest.approx([factor * 1e-4 * (1 - 2 / 4), factor * 1e-4 * (1 - 3 / 4)])
+
+
+def test_the_schedule_runs_over_the_longest_the_job_may_last() -> None:
+    schedule = schedule_of(settings_of(tune={"schedule": "cosine", "warmup_steps": 2, "final_fraction": 0.1}))
+    assert (schedule.total_steps, schedule.steps_per_epoch, schedule.warmup_steps, schedule.final_fraction) == (12, 4, 2, 0.1)
+    assert schedule_of(settings_of(tune={"schedule": "exponential", "gamma": 0.5})).factor(8) == 0.25
+
+
+def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Problem, tmp_path: Path) -> None:
+    """Every query is a document's own text, and the two encode alike, so the positive is nearest from the start."""
+    model = tiny_dual(width=16, layers=1)
+    texts = [f"note {number}" for number in range(20)]
+    corpus = [Document(f"d{number}", text) for number, text in enumerate(texts)]
+    build_store(model.document, lambda: iter(corpus), tmp_path / "store", dtype="float32", source="corpus", encoder_name="tiny")
+    rows = [{"query": text, "pos": [f"d{n}"], "neg": [f"d{(n + 1) % 20}"]} for n, text in enumerate(texts)]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    notes: list[str] = []
+    result = run(Problem(model, tmp_path / "store", tmp_path / "data.jsonl"), tmp_path / "job", model=model, notes=notes)
+    assert result.tuning is not None
+    assert (result.tuning.best_epoch, result.tuning.steps) == (0, 0)
+    assert any("the start makes no error in" in note and "nothing is trained" in note for note in notes)
+    tuned = load(tmp_path / "job" / "model")
+    assert weights_of(tuned.query) == weights_of(model.query)
+
+
+def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, tmp_path: Path) -> None:
+    lines = problem.data.read_text().splitlines() + [json.dumps({"query": "lost", "pos": ["gone"], "neg": ["d1"]})]
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(lines) + "\n")
+    notes: list[str] = []
+    settings = settings_of(tune={"max_epochs": 1}, data={"missing": "drop"})
+    run(Problem(problem.model, problem.store, data), tmp_path / "job", settings, notes=notes)
+    assert notes[0] == "data: 1 document not in the store left out, and with that 1 query without a positive"
+    assert notes[1].startswith("tuning ")
+    assert notes[1].endswith(" queries")
+    assert notes[2].startswith("validating on ")
+    assert len(notes) == 3
+
+
+def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:
+    tower = tiny_encoder(width=16, layers=1, projection=8)
+    for dropout in (False, True):
+        twin = tunable_tower(tower, dropout=dropout)
+        assert not {id(weights) for weights in twin.parameters()} & {id(weights) for weights in tower.parameters()}
+        assert weights_of(twin) == weights_of(tower)
+        assert {module.training for module in twin.modules()} == {dropout}
+        assert not any(weights.requires_grad for name, weights in twin.named_parameters() if ".pooler." in name)
+        assert all(weights.requires_grad for weights in twin.used_parameters().values())
+    assert not any(module.training for module in tower.modules())
+    tower.requires_grad_(False)
+    assert all(weights.requires_grad for weights in tunable_tower(tower, dropout=False).used_parameters().values())
+
+
+def test_the_objective_alone_is_that_of_a_job(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job", settings_of(run={"log_every": 1}))
+    tower = tunable_tower(problem.fresh().query, dropout=False)
+    objective = objective_of(tower, Store.open(problem.store), str(problem.data), settings_of())
+    first = log_of(tmp_path / "job")[:2]
+    validation = objective.validate()
+    assert (first[0]["validation_loss"], first[0]["validation_errors"]) == (validation.loss, validation.errors)
+    assert first[1]["loss"] == float(objective.loss(0).detach())
+
+
+# --- Interrupting and resuming ---
+
+
+def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
+    for name in ("store", "triplets.jsonl"):
+        (tmp_path / name).symlink_to(problem.store.parent / name)
+    command = [sys.executable, "-m", "tests.tune.kills", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.split("\n")[:-1] == [f"{moment} {-signal.SIGKILL}" for moment in MOMENTS], done.stderr
+    here = Problem(problem.model, tmp_path / "store", tmp_path / "triplets.jsonl")
+    settings = killable_settings(checkpoint_seconds=0.001)
+    run(here, tmp_path / "whole", settings)
+    expected = everything(tmp_path / "whole")
+    for moment in MOMENTS:
+        assert not (tmp_path / moment / "model").exists()
+        run(here, tmp_path / moment, settings, resume=True)
+        assert everything(tmp_path / moment) == expected
+
+
+@pytest.fixture
+def _python_handles_ctrl_c() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = StoredDocuments.loss
+
+    def interrupted(self: StoredDocuments, now: int) -> torch.Tensor:
+        if now == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(self, now)
+
+    monkeypatch.setattr(StoredDocuments, "loss", interrupted)
+
+
+@pytest.mark.usefixtures("_python_handles_ctrl_c")
+@pytest.mark.parametrize("optimizer", ["adamax", "adamax-no-momentum", "adadelta", "sgd"])
+def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
+) -> None:
+    settings = settings_of(tune={"optimizer": optimizer, "dropout": True, "loss": "in_batch_softmax", "negatives": "hardest"})
+    run(problem, tmp_path / "whole", settings)
+    for place, step in enumerate((1, 7)):
+        with monkeypatch.context() as patch:
+            interrupt_at(step, patch)
+            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; run the same command with --resume to go on"):
+                run(problem, tmp_path / "cut", settings, resume=place > 0)
+        assert not (tmp_path / "cut" / "model").exists()
+    run(problem, tmp_path / "cut", settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+
+
+def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(problem, tmp_path / "job")
+    expected = everything(tmp_path / "job")
+
+    def never(self: StoredDocuments, step: int) -> NoReturn:
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr(StoredDocuments, "loss", never)
+    again = run(problem, tmp_path / "job", resume=True)
+    assert again.tuning == first.tuning
+    assert everything(tmp_path / "job") == expected
+
+
+def test_resuming_with_another_setting_store_model_or_data_names_what_differs(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
+    with pytest.raises(JobError, match=r"tune.margin was 0.3, is 0.4; repeat the first command"):
+        run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}), resume=True)
+    other = Problem(problem.model, problem.store, tmp_path / "other.jsonl")
+    other.data.write_text("\n".join(problem.data.read_text().splitlines()[:-1]) + "\n")
+    with pytest.raises(JobError, match=r"2 faults: job.data was .*triplets.jsonl', is .*other.jsonl'; job.examples was"):
+        run(other, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
+    twin = problem.fresh()
+    strange = DualEncoder(tiny_dual(width=16, layers=2, seed=5).query, twin.document, "tiny")
+    with pytest.raises(JobError, match="in .* job.query_weights was"):
+        run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), model=strange, resume=True)
+
+
+# --- Bad input: said before anything is written ---
+
+
+def never_load() -> NoReturn:
+    raise AssertionError("the model was loaded")
+
+
+def refused(problem: Problem, out: Path, settings: TuneSettings, *, model: DualEncoder | None = None) -> None:
+    """Run what fails; nothing is there afterwards."""
+    try:
+        run(problem, out, settings, model=model)
+    finally:
+        assert not out.exists()
+
+
+def test_settings_and_directories_at_fault_are_refused_before_data_or_model_are_read(problem: Problem, tmp_path: Path) -> None:
+    def begin(out: Path, settings: TuneSettings, *, resume: bool = False) -> None:
+        tune(never_load, tmp_path / "no store", "no data", out, settings=settings, model_name="tiny", resume=resume)
+
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    with pytest.raises(JobError, match="holds other files"):
+        begin(tmp_path / "taken", settings_of())
+    with pytest.raises(ConfigError, match="run.device must be auto, cpu, cuda or cuda:N, got 'gpu'"):
+        begin(tmp_path / "job", settings_of(run={"device": "gpu"}))
+    with pytest.raises(ConfigError, match=r"blocks\["):
+        begin(tmp_path / "job", settings_of(tune={"freeze": ["blocks[a]"]}))
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_directory_that_holds_a_job_is_refused_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
+    with pytest.raises(JobError, match="holds a job already; go on with it by --resume"):
+        tune(never_load, problem.store, str(problem.data), tmp_path / "job", settings=settings_of(), model_name="tiny")
+
+
+def test_a_fault_in_the_data_is_said_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text('{"query": "a", "pos": ["gone"]}\n')
+    with pytest.raises(DataError, match="'gone'"):
+        tune(never_load, problem.store, str(tmp_path / "data.jsonl"), tmp_path / "job", settings=settings_of(), model_name="tiny")
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_freezing_pattern_that_matches_nothing_fails_before_anything_is_written(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match='freeze pattern "embeding" must match a parameter'):
+        refused(problem, tmp_path / "job", settings_of(tune={"freeze": ["embeding"]}))
+    with pytest.raises(ModelError, match="must leave something to train"):
+        refused(problem, tmp_path / "job", settings_of(tune={"freeze": ["."]}))
+
+
+def test_a_store_of_another_encoder_fails_before_anything_is_written(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="was built by another encoder"):
+        refused(problem, tmp_path / "job", settings_of(), model=tiny_dual(width=16, layers=2, seed=7))
+
+
+@pytest.mark.parametrize("source", ["random", "hardest"])
+def test_a_store_that_is_too_small_fails_before_anything_is_written(problem: Problem, tmp_path: Path, source: str) -> None:
+    with pytest.raises(DataError, match="must hold at least 51 documents"):
+        refused(problem, tmp_path / "job", settings_of(tune={"negatives": source, "negatives_per_query": 50}))
+
+
+def test_a_missing_package_fails_before_anything_is_written(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match="run.tensorboard = true"):
+        refused(problem, tmp_path / "job", settings_of(run={"tensorboard": True}))
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left on device")])
+def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_the_job(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def full(model: DualEncoder, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "half").write_bytes(b"half")
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(adiabatic, "save", full)
+        with pytest.raises(JobError, match=r"model could not be written: .*No space left on device.*; free some space and run the same"):
+            run(problem, tmp_path / "job")
+    assert not (tmp_path / "job" / "model").exists()
+    assert not (tmp_path / "job" / ".model").exists()
+    run(problem, tmp_path / "job", resume=True)
+    run(problem, tmp_path / "whole")
+    assert everything(tmp_path / "job") == everything(tmp_path / "whole")
