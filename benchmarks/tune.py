@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -30,6 +31,7 @@ from adiabat.store.embeddings import Store
 from adiabat.train.log import JobLog
 from adiabat.train.loop import Limits, Loop
 from adiabat.train.optimizers import make_optimizer
+from adiabat.train.passes import in_halves
 from adiabat.train.schedules import Schedule
 from adiabat.tune.adiabatic import objective_of, tunable_tower
 
@@ -66,7 +68,8 @@ def peer_side(triplets: list[tuple[str, str, str]], folder: Path) -> Callable[[]
     from sentence_transformers.base.modules.router import Router
 
     query, document = (SentenceTransformer(str(demo_model_folder()), device="cpu") for _ in range(2))
-    model = SentenceTransformer(modules=[Router.for_query_document(list(query.children()), list(document.children()))], device="cpu")
+    routes: Any = [list(tower.children()) for tower in (query, document)]
+    model = SentenceTransformer(modules=[Router.for_query_document(routes[0], routes[1])], device="cpu")
     document.requires_grad_(False)
     query[0].get_submodule("auto_model.embeddings").requires_grad_(False)
     names = ("query", "positive", "negative")
@@ -97,7 +100,7 @@ def peer_side(triplets: list[tuple[str, str, str]], folder: Path) -> Callable[[]
 
 
 def our_side(triplets: list[tuple[str, str, str]], folder: Path, steps: int) -> Callable[[], float]:
-    """A function that runs adiabat's loop over stored vectors, checkpoints and log included, and gives triplets per second."""
+    """A function that runs adiabat's loop over stored vectors, and gives triplets per second."""
     import json
 
     path = folder / "triplets.jsonl"
@@ -121,10 +124,11 @@ def our_side(triplets: list[tuple[str, str, str]], folder: Path, steps: int) -> 
             folder=folder / "checkpoints",
             log=JobLog(folder / "log.jsonl"),
         )
-        started = time.perf_counter()
-        for _ in range(steps):
-            loop.step()
-        return steps * BATCH_SIZE / (time.perf_counter() - started)
+        with in_halves(tower, precision="fp32") as objective.passes:
+            started = time.perf_counter()
+            for _ in range(steps):
+                loop.step()
+            return steps * BATCH_SIZE / (time.perf_counter() - started)
 
     return measure
 

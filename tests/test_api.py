@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from adiabat import api
 from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, TuneSettings, checked
@@ -17,6 +16,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result
 from adiabat.store.embeddings import Store
 from adiabat.watch import Watch
+from tests.commands import one_thread
 from tests.tiny import save_tiny
 
 DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(16)]
@@ -31,12 +31,9 @@ def write_lines(path: Path, rows: Sequence[object]) -> Path:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """On matrices this small, threads wait for each other longer than they compute."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def threads() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file
 
 from adiabat import api, cli
@@ -20,6 +19,7 @@ from adiabat.model.encoder import EncoderSettings
 from adiabat.report.files import read_result
 from adiabat.store.embeddings import Store
 from adiabat.train import loop
+from tests.commands import one_thread
 from tests.tiny import save_tiny
 
 Run = Callable[..., tuple[int, str, str]]
@@ -61,12 +61,9 @@ def write_lines(path: Path, rows: Sequence[object]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """On matrices this small, threads wait for each other longer than they compute."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def threads() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 @pytest.fixture

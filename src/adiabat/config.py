@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
 
 from adiabat.errors import ConfigError, several
 from adiabat.wrong_settings import Need, idle_phrases, misfit_phrase, unknown_phrases
@@ -21,6 +20,10 @@ ScheduleName = Literal["constant", "linear", "quadratic", "exponential", "cosine
 ScalingRule = Literal["none", "linear", "sqrt"]
 
 
+class IdleError(ValueError):
+    """A setting would have no effect."""
+
+
 class Section(BaseModel):
     """A table of settings; unknown keys are refused, values are taken as they are, and no setting changes after it was read."""
 
@@ -31,7 +34,7 @@ class Section(BaseModel):
     def _nothing_ignored(self) -> Self:
         """Refuse a setting that another one makes meaningless."""
         if faults := list(idle_phrases(self.needs, vars(self), _defaults(type(self)), "")):
-            raise PydanticCustomError("idle", "{faults}", {"faults": "; ".join(faults)})
+            raise IdleError("; ".join(faults))
         return self
 
 
@@ -315,7 +318,7 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
         return kind.model_validate(table)
     except ValidationError as fault:
         # Sections that are faulty otherwise were not asked about settings without effect, so all are asked here.
-        wrong = [phrase for one in fault.errors() if one["type"] != "idle" for phrase in _phrases(one, kind)]
+        wrong = [phrase for one in fault.errors() for phrase in _phrases(one, kind)]
         raise ConfigError(several([*wrong, *_idle(kind, table)])) from None
 
 
@@ -343,7 +346,8 @@ def _phrases(fault: Any, kind: type[Section]) -> list[str]:
     if fault["type"] == "extra_forbidden":
         return unknown_phrases(".".join(path), fault["input"], list(keys_of(kind)))
     if fault["type"] == "value_error":
-        return [str(fault["ctx"]["error"])]
+        error = fault["ctx"]["error"]
+        return [] if isinstance(error, IdleError) else [str(error)]
     default: Any = kind()
     for part in path:
         default = getattr(default, part)

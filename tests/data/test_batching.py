@@ -50,7 +50,7 @@ def test_seeds_give_different_orders_and_every_order_is_about_as_frequent() -> N
 
 def test_random_numbers_of_a_step_depend_on_seed_and_step_alone() -> None:
     def numbers(seed: int, step: int) -> list[int]:
-        return step_generator(seed, step).integers(1_000_000, size=5).tolist()
+        return [int(number) for number in step_generator(seed, step).integers(1_000_000, size=5)]
 
     assert numbers(1, 2) == numbers(1, 2)
     assert len({tuple(numbers(seed, step)) for seed in range(5) for step in range(5)}) == 25

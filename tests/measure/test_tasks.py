@@ -1,6 +1,5 @@
 """Measuring on data sets: the streamed, padded, blockwise ways against plain loops over every document."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -18,6 +17,7 @@ from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.watch import SILENT, Watch
+from tests.measure.brute_force import all_scores, errors_and_pairs, pair_score, rank_measures_by_loops
 from tests.tiny import tiny_dual, tiny_encoder
 
 MEASURES = ("nDCG@10", "RR", "AP", "P@1")
@@ -88,43 +88,12 @@ def change(result: DatasetResult, measure: str, similarity: str = "cosine") -> C
     return next(one for one in result.changes if (one.measure, one.similarity) == (measure, similarity))
 
 
-def all_scores(model: DualEncoder, store: Store, queries: Sequence[str], similarity: str = "cosine") -> list[list[float]]:
-    """Score of every query with every document, one pair at a time."""
-    table = []
-    for query in model.encode(queries, side="query", precision="fp32").astype(np.float64):
-        row = []
-        for document in store.gather(range(store.count)).astype(np.float64):
-            cosine = float(query @ document) / (math.sqrt(query @ query) * math.sqrt(document @ document))
-            row.append(cosine if similarity == "cosine" else -math.sqrt(float(((query - document) ** 2).sum())))
-        table.append(row)
-    return table
-
-
-def errors_and_pairs(scores: Sequence[float], positives: Sequence[int], others: Sequence[int]) -> tuple[int, int]:
-    wrong = sum(scores[other] >= scores[positive] for positive in positives for other in others)
-    return wrong, len(positives) * len(others)
-
-
 def pnd_by_loops(table: Sequence[Sequence[float]], data: AddressedSet, others: Sequence[Sequence[int]]) -> tuple[float, float, int]:
     """Mean over queries, pooled, and pairs."""
     counts = [errors_and_pairs(row, data.positives[query].tolist(), others[query]) for query, row in enumerate(table)]
     shares = [wrong / pairs for wrong, pairs in counts]
     pairs = sum(pairs for _, pairs in counts)
     return sum(shares) / len(shares), sum(wrong for wrong, _ in counts) / pairs, pairs
-
-
-def rank_measures_by_loops(scores: Sequence[float], grades: dict[int, int], candidates: Sequence[int]) -> dict[str, float]:
-    """The four measures of one query, tied documents from the least to the most relevant."""
-    ranked = [grades.get(row, 0) for row in sorted(candidates, key=lambda row: (-scores[row], grades.get(row, 0)))]
-    places = [place for place, grade in enumerate(ranked, 1) if grade > 0]
-    gain = sum(grade / math.log2(place + 1) for place, grade in enumerate(ranked[:10], 1))
-    ideal = sum(grade / math.log2(place + 1) for place, grade in enumerate(sorted(grades.values(), reverse=True)[:10], 1))
-    return {
-        "nDCG@10": gain / ideal,
-        "RR": 1 / places[0],
-        "AP": sum(found / place for found, place in enumerate(places, 1)) / len(grades),
-        "P@1": float(ranked[0] > 0),
-    }
 
 
 STORE_POSITIVES = [[3], [0, 7, 12], [7, 3], [19], [5, 6], [11]]
@@ -356,10 +325,7 @@ def grid_by_loops(
     vectors = model.encode(texts, side="query", precision="fp32").astype(np.float64)
     rows = store.rows([grid_id(pair, document) for pair in range(len(data))])
     documents = store.gather(rows).astype(np.float64)
-    scores = []
-    for one, other in zip(vectors, documents, strict=True):
-        cosine = float(one @ other) / (math.sqrt(one @ one) * math.sqrt(other @ other))
-        scores.append(cosine if similarity == "cosine" else -math.sqrt(float(((one - other) ** 2).sum())))
+    scores = [pair_score(one, other, similarity) for one, other in zip(vectors, documents, strict=True)]
     entailed = [score for score, label in zip(scores, data.labels, strict=True) if label == "entailment"]
     rest = [score for score, label in zip(scores, data.labels, strict=True) if label == against]
     return sum(other >= one for one in entailed for other in rest) / (len(entailed) * len(rest))

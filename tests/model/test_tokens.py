@@ -67,7 +67,7 @@ def test_embedding_some_rows_carries_gradients_to_the_weights() -> None:
     rows = np.array([4, 1])
     embeddings = embed_rows(encoder, table, rows)
     np.testing.assert_allclose(embeddings.detach().numpy(), encoder.encode([TEXTS[4], TEXTS[1]], side="query", precision="fp32"), atol=1e-6)
-    embeddings.sum().backward()
+    embeddings.sum().backward()  # type: ignore[no-untyped-call]
     assert all(weights.grad is not None for weights in encoder.used_parameters().values())
 
 

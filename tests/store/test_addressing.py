@@ -103,7 +103,8 @@ def test_a_negative_equal_to_a_positive_is_taken_out(by_text: Store) -> None:
 
 
 def test_a_document_listed_twice_counts_once_with_its_highest_grade(by_text: Store) -> None:
-    found = address(examples_of(Example("q0", "ask", ("one", "two", text_id("one")), ("zero", text_id("zero")), (1, 2, 3))), by_text)
+    positives = ("one", "two", text_id("one"), text_id("two"))
+    found = address(examples_of(Example("q0", "ask", positives, ("zero", text_id("zero")), (1, 2, 3, 1))), by_text)
     assert (lists(found.positives), lists(found.grades), lists(found.negatives)) == ([[1, 2]], [[3, 2]], [[0]])
 
 

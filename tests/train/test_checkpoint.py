@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from adiabat.config import OptimizerName
@@ -175,7 +176,7 @@ def test_a_full_disk_halfway_through_the_tensors_leaves_no_half_file(tmp_path: P
 
     def half(tensors: dict[str, Tensor], path: Path) -> None:
         path.write_bytes(b"half")
-        raise checkpoint.SafetensorError("I/O error: No space left on device (os error 28)")
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
 
     monkeypatch.setattr(checkpoint, "save_file", half)
     with pytest.raises(JobError, match="No space left"):

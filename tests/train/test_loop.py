@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from adiabat.config import OptimizerName
+from adiabat.data.batching import step_seed
 from adiabat.errors import JobError
 from adiabat.train import checkpoint
 from adiabat.train.checkpoint import read_latest
@@ -184,6 +185,14 @@ def test_a_run_repeats_itself_and_another_seed_draws_other_dropout(tmp_path: Pat
     torch.manual_seed(99)
     assert uninterrupted(tmp_path / "second") == first
     assert uninterrupted(tmp_path / "third", seed=1)["module"] != first["module"]
+
+
+def test_each_step_draws_random_numbers_of_its_own_whatever_was_drawn_before(tmp_path: Path) -> None:
+    drawn: list[float] = []
+    finish(regression_loop(tmp_path, objective=Regression(before_loss=lambda now: drawn.extend(torch.rand(1 + now % 2).tolist()[:1]))))
+    expected = [torch.rand(1, generator=torch.Generator().manual_seed(step_seed(0, step))).item() for step in range(len(drawn))]
+    assert drawn == expected
+    assert len(set(drawn)) == STEPS_PER_EPOCH * EPOCHS
 
 
 @pytest.mark.parametrize("name", ["training", "validation"])

@@ -1,4 +1,4 @@
-"""Tuning jobs that are killed at given moments; started by test_adiabatic.py in a process of its own, which forks one job per moment.
+"""Tuning jobs that are killed at given moments; started by test_resuming.py in a process of its own, which forks one job per moment.
 
 python -m tests.tune.kills FOLDER
 """
@@ -44,10 +44,10 @@ class Killed(StoredDocuments):
 
 def run(folder: Path, moment: str) -> None:
     """A job with a checkpoint at each step."""
-    adiabatic.StoredDocuments = Killed  # type: ignore[misc]
+    vars(adiabatic)["StoredDocuments"] = Killed
     Killed.moment = moment
     if moment == "model":
-        adiabatic.save = lambda *arguments: die()  # type: ignore[assignment]
+        vars(adiabatic)["save"] = lambda model, folder: die()
     problem = Problem(problem_model(), folder / "store", folder / "triplets.jsonl")
     settings = killable_settings(checkpoint_seconds=0.001)
     arguments: Any = (problem.fresh, problem.store, str(problem.data), folder / moment)

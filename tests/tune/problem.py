@@ -8,19 +8,26 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from safetensors.torch import load_file
 
 from adiabat.config import TuneSection, TuneSettings, checked
 from adiabat.data.records import Document
+from adiabat.measure.results import Result
+from adiabat.model.directory import load
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.precision import Precision
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
+from adiabat.report.files import read_result
 from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
+from adiabat.train.log import read_log
+from adiabat.tune.adiabatic import tune
 from adiabat.tune.negatives import negative_chooser
 from adiabat.tune.objective import StoredDocuments
+from adiabat.watch import Watch
 from tests.tiny import tiny_dual, tiny_encoder
 
 WIDTH = 16
@@ -131,3 +138,53 @@ def killable_settings(*, checkpoint_seconds: float) -> TuneSettings:
     """Whatever a resumed job could get wrong: dropout, random negatives, a schedule, an optimizer with state."""
     tune = {"dropout": True, "negatives": "random", "negatives_per_query": 2, "schedule": "linear", "optimizer": "adamw"}
     return settings_of(tune=tune, run={"checkpoint_seconds": checkpoint_seconds})
+
+
+def run(
+    problem: Problem,
+    out: Path,
+    settings: TuneSettings | None = None,
+    *,
+    model: DualEncoder | None = None,
+    resume: bool = False,
+    notes: list[str] | None = None,
+) -> Result:
+    """Tune on a problem."""
+    said = notes if notes is not None else []
+    return tune(
+        lambda: model or problem.fresh(),
+        problem.store,
+        str(problem.data),
+        out,
+        settings=settings or settings_of(),
+        model_name="tiny",
+        resume=resume,
+        watch=Watch(note=said.append),
+    )
+
+
+def weights_of(encoder: Encoder) -> dict[str, bytes]:
+    """Every bit of an encoder."""
+    return {name: weights.detach().numpy().tobytes() for name, weights in encoder.named_parameters()}
+
+
+def log_of(out: Path) -> list[dict[str, Any]]:
+    """Rows of a job's log, but the seconds."""
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(out / "log.jsonl")]
+
+
+def everything(out: Path) -> dict[str, Any]:
+    """What a finished job leaves, but the seconds and the time of day."""
+    newest = max((out / "checkpoints").iterdir())
+    tensors = {name: tensor.numpy().tobytes() for name, tensor in load_file(newest / "state.safetensors").items()}
+    result = read_result(out / "result.json").tuning
+    assert result is not None
+    return {
+        "query": weights_of(load(out / "model").query),
+        "document": weights_of(load(out / "model").document),
+        "checkpoint": (newest.name, tensors),
+        "log": log_of(out),
+        "errors": result.validation_errors,
+        "best": result.best_epoch,
+        "layers": result.layers,
+    }

@@ -1,11 +1,6 @@
 """Whole tuning jobs on a tiny model."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,29 +8,22 @@ import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from adiabat.config import TuneSettings
+from adiabat.data.batching import step_seed
 from adiabat.data.records import Document
 from adiabat.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
-from adiabat.measure.results import Result
 from adiabat.model.directory import load
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
-from adiabat.train.interrupt import InterruptionError
-from adiabat.train.log import read_log
 from adiabat.tune import adiabatic
 from adiabat.tune.adiabatic import objective_of, schedule_of, tunable_tower, tune
 from adiabat.tune.objective import StoredDocuments
-from adiabat.watch import Watch
 from tests.tiny import tiny_dual, tiny_encoder
-from tests.tune.kills import MOMENTS
-from tests.tune.problem import Problem, killable_settings, settings_of, write_problem
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.tune.problem import Problem, everything, log_of, run, settings_of, weights_of, write_problem
 
 
 @pytest.fixture(scope="module")
@@ -47,53 +35,6 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
     monkeypatch.setattr(adiabatic, "write_page", lambda result, path: path.write_text("page"))
-
-
-def run(
-    problem: Problem,
-    out: Path,
-    settings: TuneSettings | None = None,
-    *,
-    model: DualEncoder | None = None,
-    resume: bool = False,
-    notes: list[str] | None = None,
-) -> Result:
-    said = notes if notes is not None else []
-    return tune(
-        lambda: model or problem.fresh(),
-        problem.store,
-        str(problem.data),
-        out,
-        settings=settings or settings_of(),
-        model_name="tiny",
-        resume=resume,
-        watch=Watch(note=said.append),
-    )
-
-
-def weights_of(encoder: Encoder) -> dict[str, bytes]:
-    return {name: weights.detach().numpy().tobytes() for name, weights in encoder.named_parameters()}
-
-
-def log_of(out: Path) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(out / "log.jsonl")]
-
-
-def everything(out: Path) -> dict[str, Any]:
-    """What a finished job leaves, but the seconds and the time of day."""
-    newest = max((out / "checkpoints").iterdir())
-    tensors = {name: tensor.numpy().tobytes() for name, tensor in load_file(newest / "state.safetensors").items()}
-    result = read_result(out / "result.json").tuning
-    assert result is not None
-    return {
-        "query": weights_of(load(out / "model").query),
-        "document": weights_of(load(out / "model").document),
-        "checkpoint": (newest.name, tensors),
-        "log": log_of(out),
-        "errors": result.validation_errors,
-        "best": result.best_epoch,
-        "layers": result.layers,
-    }
 
 
 # --- What a job does ---
@@ -153,7 +94,7 @@ def test_documents_are_never_encoded_while_tuning(
         raise AssertionError("a document was encoded")
 
     model = problem.fresh()
-    model.document.backbone.forward = forward  # type: ignore[method-assign]
+    model.document.backbone.forward = forward
     twin = problem.fresh()
     # With the document tower apart from the query tower, only the former is out of order.
     apart = DualEncoder(twin.query, model.document, "tiny")
@@ -179,6 +120,19 @@ def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Pro
     run(problem, tmp_path / "other", settings_of(tune={"dropout": True}, run={"seed": 1}))
     assert everything(tmp_path / "one") == everything(tmp_path / "two")
     assert everything(tmp_path / "one")["query"] != everything(tmp_path / "other")["query"]
+
+
+def test_dropout_follows_the_seed_of_the_run(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    loss = StoredDocuments.loss
+
+    def noting(self: StoredDocuments, step: int) -> torch.Tensor:
+        seeds.append(torch.initial_seed())
+        return loss(self, step)
+
+    monkeypatch.setattr(StoredDocuments, "loss", noting)
+    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}, run={"seed": 3}))
+    assert seeds == [step_seed(3, step) for step in range(4)]
 
 
 def test_dropout_and_precision_change_the_steps_but_hardly_the_losses_in_bf16(problem: Problem, tmp_path: Path) -> None:
@@ -228,7 +182,7 @@ def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Prob
 
 
 def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, tmp_path: Path) -> None:
-    lines = problem.data.read_text().splitlines() + [json.dumps({"query": "lost", "pos": ["gone"], "neg": ["d1"]})]
+    lines = [*problem.data.read_text().splitlines(), json.dumps({"query": "lost", "pos": ["gone"], "neg": ["d1"]})]
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join(lines) + "\n")
     notes: list[str] = []
@@ -263,89 +217,6 @@ def test_the_objective_alone_is_that_of_a_job(problem: Problem, tmp_path: Path) 
     validation = objective.validate()
     assert (first[0]["validation_loss"], first[0]["validation_errors"]) == (validation.loss, validation.errors)
     assert first[1]["loss"] == float(objective.loss(0).detach())
-
-
-# --- Interrupting and resuming ---
-
-
-def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
-    for name in ("store", "triplets.jsonl"):
-        (tmp_path / name).symlink_to(problem.store.parent / name)
-    command = [sys.executable, "-m", "tests.tune.kills", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.split("\n")[:-1] == [f"{moment} {-signal.SIGKILL}" for moment in MOMENTS], done.stderr
-    here = Problem(problem.model, tmp_path / "store", tmp_path / "triplets.jsonl")
-    settings = killable_settings(checkpoint_seconds=0.001)
-    run(here, tmp_path / "whole", settings)
-    expected = everything(tmp_path / "whole")
-    for moment in MOMENTS:
-        assert not (tmp_path / moment / "model").exists()
-        run(here, tmp_path / moment, settings, resume=True)
-        assert everything(tmp_path / moment) == expected
-
-
-@pytest.fixture
-def _python_handles_ctrl_c() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    loss = StoredDocuments.loss
-
-    def interrupted(self: StoredDocuments, now: int) -> torch.Tensor:
-        if now == step:
-            os.kill(os.getpid(), signal.SIGINT)
-        return loss(self, now)
-
-    monkeypatch.setattr(StoredDocuments, "loss", interrupted)
-
-
-@pytest.mark.usefixtures("_python_handles_ctrl_c")
-@pytest.mark.parametrize("optimizer", ["adamax", "adamax-no-momentum", "adadelta", "sgd"])
-def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
-) -> None:
-    settings = settings_of(tune={"optimizer": optimizer, "dropout": True, "loss": "in_batch_softmax", "negatives": "hardest"})
-    run(problem, tmp_path / "whole", settings)
-    for place, step in enumerate((1, 7)):
-        with monkeypatch.context() as patch:
-            interrupt_at(step, patch)
-            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; run the same command with --resume to go on"):
-                run(problem, tmp_path / "cut", settings, resume=place > 0)
-        assert not (tmp_path / "cut" / "model").exists()
-    run(problem, tmp_path / "cut", settings, resume=True)
-    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
-
-
-def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = run(problem, tmp_path / "job")
-    expected = everything(tmp_path / "job")
-
-    def never(self: StoredDocuments, step: int) -> NoReturn:
-        raise AssertionError("a step was taken")
-
-    monkeypatch.setattr(StoredDocuments, "loss", never)
-    again = run(problem, tmp_path / "job", resume=True)
-    assert again.tuning == first.tuning
-    assert everything(tmp_path / "job") == expected
-
-
-def test_resuming_with_another_setting_store_model_or_data_names_what_differs(problem: Problem, tmp_path: Path) -> None:
-    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
-    with pytest.raises(JobError, match=r"tune.margin was 0.3, is 0.4; repeat the first command"):
-        run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}), resume=True)
-    other = Problem(problem.model, problem.store, tmp_path / "other.jsonl")
-    other.data.write_text("\n".join(problem.data.read_text().splitlines()[:-1]) + "\n")
-    with pytest.raises(JobError, match=r"2 faults: job.data was .*triplets.jsonl', is .*other.jsonl'; job.examples was"):
-        run(other, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
-    twin = problem.fresh()
-    strange = DualEncoder(tiny_dual(width=16, layers=2, seed=5).query, twin.document, "tiny")
-    with pytest.raises(JobError, match="in .* job.query_weights was"):
-        run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), model=strange, resume=True)
 
 
 # --- Bad input: said before anything is written ---

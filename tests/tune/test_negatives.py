@@ -58,7 +58,8 @@ def test_triplets_need_a_listed_negative_for_every_query(store: Store) -> None:
 def test_random_negatives_never_hit_a_known_positive_and_never_repeat(store: Store) -> None:
     examples = addressed([[0], [2, 4], [5, 1, 3], []])
     for step in range(300):
-        for known, found in zip(lists(examples.positives), chosen(examples, store, step=step, negatives="random", negatives_per_query=3)):
+        drawn = chosen(examples, store, step=step, negatives="random", negatives_per_query=3)
+        for known, found in zip(lists(examples.positives), drawn, strict=True):
             assert len(set(found)) == 3
             assert not set(found) & set(known)
             assert set(found) <= set(range(6))

@@ -30,8 +30,10 @@ def drawn_set(name: str, queries: int, *, seed: int, most: int = 3) -> Addressed
     """Queries with 1 to 3 positives and 1 to `most` negatives."""
     rng = np.random.default_rng(seed)
     rows = [rng.permutation(COUNT).tolist() for _ in range(queries)]
-    cuts = [(int(rng.integers(1, 4)), int(rng.integers(1, most + 1))) for _ in rows]
-    return addressed([row[:p] for row, (p, _) in zip(rows, cuts)], [row[p : p + n] for row, (p, n) in zip(rows, cuts)], name=name)
+    near, far = (rng.integers(1, limit, size=queries).tolist() for limit in (4, most + 1))
+    positives = [row[:count] for row, count in zip(rows, near, strict=True)]
+    negatives = [row[first : first + count] for row, first, count in zip(rows, near, far, strict=True)]
+    return addressed(positives, negatives, name=name)
 
 
 TRAIN, VALIDATION = drawn_set("train", 12, seed=1), drawn_set("validation", 11, seed=2)

@@ -1,0 +1,96 @@
+"""Commands of adiabat on tiny data, run inside the test's process."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from adiabat import api, cli
+from adiabat.model.encoder import EncoderSettings
+from tests.tiny import save_tiny
+
+FAST = ("--set", "tune.max_epochs=2", "--set", "tune.batches_per_epoch=2", "--set", "data.validation_fraction=0.4")
+DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(20)]
+PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 20}"]} for number in range(20)]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a verb left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Said]
+
+
+def lines(path: Path, rows: Sequence[object]) -> None:
+    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def run_in_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]) -> Said:
+    monkeypatch.setattr(sys, "argv", ["adiabat", *arguments])
+    capsys.readouterr()
+    try:
+        cli.main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    captured = capsys.readouterr()
+    return Said(code, captured.out, captured.err)
+
+
+def listing(folder: Path) -> list[tuple[str, int, int]]:
+    """Every path below, with size and time of change of the files."""
+    found = [(path, path.stat()) for path in sorted(folder.rglob("*"))]
+    return [(str(path), *((state.st_size, state.st_mtime_ns) if path.is_file() else (0, 0))) for path, state in found]
+
+
+def write_world(here: Path) -> None:
+    """A model, a corpus with its store, and examples."""
+    save_tiny(here / "model", settings=EncoderSettings(max_tokens=64))
+    lines(here / "corpus.jsonl", DOCUMENTS)
+    lines(here / "pairs.jsonl", PAIRS)
+    api.embed(here / "model", here / "corpus.jsonl", here / "store")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """On matrices this small, threads wait for each other longer than they compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def embed(corpus: str = "corpus.jsonl", *more: str, model: str = "model", out: str = "new") -> tuple[str, ...]:
+    return ("embed", model, corpus, "--out", out, *more)
+
+
+def tune(data: str = "pairs.jsonl", *more: str, model: str = "model", store: str = "store", out: str = "new") -> tuple[str, ...]:
+    return ("tune", model, store, data, "--out", out, *FAST, *more)
+
+
+def evaluate(data: str = "pairs.jsonl", *more: str, model: str = "model", store: str = "store", out: str = "new") -> tuple[str, ...]:
+    return ("evaluate", model, store, data, "--out", out, *more)
+
+
+def search(query: str = "hello", *more: str, model: str = "model", store: str = "store") -> tuple[str, ...]:
+    return ("search", store, query, "--model", model, *more)
+
+
+def imported(vectors: str, *more: str, out: str = "new") -> tuple[str, ...]:
+    return embed("corpus.jsonl", "--import", vectors, *more, out=out)
+
+
+def setting(*assignments: str) -> tuple[str, ...]:
+    return tuple(word for assignment in assignments for word in ("--set", assignment))

@@ -1,0 +1,299 @@
+"""Bad input, one command each: one line, exit code 2, and nothing left behind."""
+
+import re
+import resource
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adiabat.model.encoder import EncoderSettings
+from tests.commands import (
+    DOCUMENTS,
+    PAIRS,
+    Run,
+    embed,
+    evaluate,
+    imported,
+    lines,
+    listing,
+    one_thread,
+    run_in_process,
+    search,
+    setting,
+    tune,
+    write_world,
+)
+from tests.tiny import save_tiny
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    here = tmp_path_factory.mktemp("world")
+    with one_thread():
+        write_world(here)
+        save_tiny(here / "other", seed=5, settings=EncoderSettings(max_tokens=64))
+        write_faulty_data(here)
+        write_faulty_vectors(here)
+        write_faulty_places(here)
+        yield here
+
+
+def write_faulty_data(here: Path) -> None:
+    lines(here / "not_json.jsonl", [PAIRS[0], "this is no JSON", "{'query': 1}"])
+    lines(here / "no_keys.jsonl", [PAIRS[0], *([{"query": "a"}] * 12)])
+    lines(here / "other_keys.jsonl", [{"query": "a", "reply": "d1"}])
+    lines(here / "unknown_doc.jsonl", [*PAIRS, {"query": "x", "pos": ["d999"], "neg": ["d1"]}])
+    lines(here / "empty_query.jsonl", [*PAIRS, {"query": "  ", "pos": ["d1"], "neg": ["d2"]}])
+    lines(here / "twice.jsonl", [*DOCUMENTS, DOCUMENTS[3]])
+    lines(here / "bad.toml", ["[tune", "x"])
+    lines(here / "typo.toml", ["[tune]", "learning_rat = 1e-6", "[run]", "sede = 3"])
+    (here / "empty.jsonl").touch()
+    (here / "binary.jsonl").write_bytes(bytes(range(250, 0, -1)) * 4)
+    (here / "control.jsonl").write_bytes(b'{"query": "a\x1b[2J"\n')
+    (here / "binary").write_bytes(bytes(range(256)))
+
+
+def write_faulty_vectors(here: Path) -> None:
+    good = np.random.default_rng(0).standard_normal((20, 32)).astype(np.float32)
+    bad = good.copy()
+    bad[3, 2], bad[7] = np.nan, 0
+    for name, vectors in {"good": good, "bad": bad, "short": good[:9], "wide": np.ones((20, 7), dtype=np.float32)}.items():
+        np.save(here / f"{name}.npy", vectors)
+    (here / "text.npy").write_text("hello")
+    lines(here / "ids.txt", [document["_id"] for document in DOCUMENTS])
+
+
+def write_faulty_places(here: Path) -> None:
+    shutil.copytree(here / "model", here / "no_weights", ignore=shutil.ignore_patterns("*.safetensors"))
+    shutil.copytree(here / "store", here / "damaged")
+    (here / "damaged" / "vectors.npy").write_bytes(b"short")
+    (here / "job").mkdir()
+    (here / "job" / "config.toml").write_text("[job]\nmodel = 'model'\n")
+    (here / "a_file").write_text("x")
+    (here / "notes").mkdir()
+    (here / "notes" / "todo.txt").write_text("x")
+    (here / "foreign").mkdir()
+    (here / "foreign" / "result.json").write_text("{}")
+    (here / "no_qrels").mkdir()
+    lines(here / "no_qrels" / "corpus.jsonl", DOCUMENTS)
+    lines(here / "no_qrels" / "queries.jsonl", [{"_id": "q", "text": "a"}])
+
+
+@pytest.fixture
+def run(world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(world)
+    monkeypatch.delenv("ADIABAT_DEBUG", raising=False)
+    return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
+
+
+IDS = ("--ids", "ids.txt")
+# Name of the mistake: the command, and words that its one line must hold.
+MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "missing corpus": (embed("corpsu.jsonl"), ("corpsu.jsonl must exist", "did you mean corpus.jsonl")),
+    "missing data to tune on": (tune("pair.jsonl"), ("pair.jsonl must exist", "pairs.jsonl")),
+    "missing data to evaluate on": (evaluate("pair.jsonl"), ("pair.jsonl must exist", "pairs.jsonl")),
+    "missing store": (tune(store="stroe"), ("stroe must be a store", "adiabat embed MODEL CORPUS --out stroe")),
+    "store named by nothing": (search(store=""), ("must be a store",)),
+    "missing settings": (tune("pairs.jsonl", "--config", "none.toml"), ("--config must name a file", "none.toml")),
+    "settings that are no TOML": (tune("pairs.jsonl", "--config", "bad.toml"), ("bad.toml must be TOML", "line 1")),
+    "settings that are a folder": (tune("pairs.jsonl", "--config", "notes"), ("--config must name a readable TOML file", "notes")),
+    "examples not JSON": (tune("not_json.jsonl"), ("2 faults", "not_json.jsonl:2", "this is no JSON", "not_json.jsonl:3")),
+    "corpus not JSON": (embed("not_json.jsonl"), ("2 faults", "not_json.jsonl:2", "this is no JSON", "not_json.jsonl:3")),
+    "lines without their keys": (tune("no_keys.jsonl"), ("12 faults", "no_keys.jsonl:2:", "no_keys.jsonl:11:", "and 2 more")),
+    "lines with other keys": (
+        evaluate("other_keys.jsonl"),
+        ('other_keys.jsonl:1: expected "query" and "positive"', 'columns.positive = "reply"'),
+    ),
+    "corpus with other keys": (embed("other_keys.jsonl"), ("other_keys.jsonl:1", "expected")),
+    "unknown document while tuning": (tune("unknown_doc.jsonl"), ("unknown_doc.jsonl:21", "d999", "adiabat embed")),
+    "unknown document while evaluating": (evaluate("unknown_doc.jsonl"), ("unknown_doc.jsonl:21", "d999", "data.missing = drop")),
+    "empty query in the data": (tune("empty_query.jsonl"), ('empty_query.jsonl:21: "query" must not be empty',)),
+    "document id twice": (embed("twice.jsonl"), ('twice.jsonl:21: document id must be unique, got "d3" again', "twice.jsonl:4")),
+    "store of another encoder, tuning": (tune(model="other"), ("store was built by another encoder", "weights", "rebuild the store")),
+    "store of another encoder, evaluating": (evaluate(model="other"), ("store was built by another encoder", "weights")),
+    "baseline of another encoder": (evaluate("pairs.jsonl", "--baseline", "other"), ("store was built by another encoder", "weights")),
+    "store of another encoder, searching": (search(model="other"), ("store was built by another encoder", "weights")),
+    "store of another encoder, appending": (embed("twice.jsonl", "--append", model="other", out="store"), ("built by another encoder",)),
+    "store of another encoder, embedding": (embed(model="other", out="store"), ("made otherwise", "weights", "choose another --out")),
+    "NaN and zero vectors": (imported("bad.npy", *IDS), ("2 faults", '"d3" holds NaN', '"d7" is zero')),
+    "vectors of another encoder": (imported("good.npy", *IDS), ("agree with the encoder's at cosine >= 0.999",)),
+    "fewer vectors than ids": (imported("short.npy", *IDS), ("20 ids for 9 vectors",)),
+    "vectors of another width": (imported("wide.npy", *IDS), ("encoder's width 32, got 7",)),
+    "vectors without ids": (imported("good.npy"), ("must come with ids",)),
+    "vectors that are not there": (imported("none.npy", *IDS), ("none.npy", "there is none")),
+    "vectors that are text": (imported("text.npy", *IDS), ("text.npy", "npy file", "numpy.save")),
+    "ids without vectors": (embed("corpus.jsonl", *IDS), ("ids must name the rows of vectors", "give both, or neither")),
+    "ids that are not there": (imported("good.npy", "--ids", "none.txt"), ("none.txt", "there is none")),
+    "importing and appending": (imported("good.npy", "--append", out="store"), ("append must add a corpus that is encoded",)),
+    "appending what is there": (embed("corpus.jsonl", "--append", out="store"), ("document ids must be new to store", '"d0"')),
+    "appending to nothing": (embed("corpus.jsonl", "--append"), ("new must be a store",)),
+    "another dtype while appending": (
+        embed("twice.jsonl", "--append", *setting("store.dtype=float32"), out="store"),
+        ("store.dtype must be left out of an append", "float32"),
+    ),
+    "texts not kept while importing": (
+        imported("good.npy", *IDS, *setting("store.keep_texts=false")),
+        ("store.keep_texts must be left out of an import",),
+    ),
+    "unknown setting": (
+        tune("pairs.jsonl", *setting("tune.learning_rat=1")),
+        ("unknown key tune.learning_rat", "did you mean tune.learning_rate?"),
+    ),
+    "unknown settings in a file": (tune("pairs.jsonl", "--config", "typo.toml"), ("2 faults", "tune.learning_rate?", "run.seed?")),
+    "learning rate of nothing": (tune("pairs.jsonl", *setting("tune.learning_rate=0")), ("tune.learning_rate must be > 0, got 0",)),
+    "negative learning rate": (tune("pairs.jsonl", *setting("tune.learning_rate=-1e-5")), ("tune.learning_rate must be > 0, got -1e-05",)),
+    "freezing what is not there": (
+        tune("pairs.jsonl", *setting('tune.freeze=["embedings"]')),
+        ('"embedings" must match a parameter', "near names: embeddings"),
+    ),
+    "freezing everything": (
+        tune("pairs.jsonl", *setting('tune.freeze=["embeddings", "blocks[0:2]"]')),
+        ("freeze must leave something to train",),
+    ),
+    "tuning into a job": (tune(out="job"), ("job holds a job already", "--resume")),
+    "evaluating into a job": (evaluate(out="job"), ("--out must be a directory of its own, job is a job",)),
+    "embedding into a job": (embed(out="job"), ("job must be empty or a store, it holds config.toml",)),
+    "tuning into a store": (tune(out="store"), ("--out must be a new or empty directory", "store")),
+    "evaluating into a store": (evaluate(out="store"), ("--out must be a directory of its own, store is a store",)),
+    "tuning into a folder of something else": (tune(out="notes"), ("--out must be a new or empty directory", "notes")),
+    "embedding into a folder of something else": (embed(out="notes"), ("notes must be empty or a store, it holds todo.txt",)),
+    "evaluating over another program's result": (evaluate(out="foreign"), ("--out must hold no files of another program", "foreign")),
+    "tuning into a file": (tune(out="a_file"), ("a_file",)),
+    "evaluating into a file": (evaluate(out="a_file"), ("a_file is a file",)),
+    "embedding into a file": (embed(out="a_file"), ("a_file must be a directory, it is a file",)),
+    "tuning below a file": (tune(out="a_file/x"), ("a_file/x", "choose another")),
+    "evaluating below a file": (evaluate(out="a_file/x"), ("a_file/x", "choose another")),
+    "embedding below a file": (embed(out="a_file/x"), ("a_file/x", "choose another")),
+    "a store that was cut short": (search(store="damaged"), ("damaged/vectors.npy must have", "rebuild the store")),
+    "a model without weights": (tune(model="no_weights"), ("no_weights must hold a transformers model", "safetensors")),
+    "an unfinished job as model": (search(model="job"), ("job is a job that is not finished", "--resume")),
+    "a model that is nowhere": (
+        embed(model="no-such/model"),
+        ("MODEL must be a directory, a job, `demo` or a hub name, got no-such/model",),
+    ),
+    "a model named by nothing": (embed(model=""), ("MODEL must be a directory, a job, `demo` or a hub name, got nothing",)),
+    "a model that is a file": (embed(model="corpus.jsonl"), ("MODEL must be a directory", "got corpus.jsonl")),
+    "a folder that is no model": (embed(model="notes"), ("notes must hold a transformers model",)),
+    "an empty query": (search(""), ("QUERY must hold text",)),
+    "a blank query": (search(" \t"), ("QUERY must hold text",)),
+    "a query of broken bytes": (search("a\udcff"), ("QUERY must be UTF-8 text", "character 2")),
+    "a binary file as corpus": (embed("binary.jsonl"), ("binary.jsonl:1 must be UTF-8",)),
+    "control characters in what is quoted": (tune("control.jsonl"), ("control.jsonl:1 must be one JSON object",)),
+    "a file of unknown kind": (embed("binary"), ("binary must end in .jsonl", "got no ending")),
+    "an empty file as corpus": (embed("empty.jsonl"), ("empty.jsonl must hold at least one row",)),
+    "an empty file as data": (tune("empty.jsonl"), ("empty.jsonl must hold at least one row",)),
+    "a folder of something else as corpus": (embed("notes"), ("notes must hold", "got todo.txt")),
+    "a BEIR folder without qrels": (evaluate("no_qrels"), ("no_qrels must hold", "qrels/")),
+    "STORE and DATA swapped": (
+        ("tune", "model", "pairs.jsonl", "store", "--out", "new"),
+        ("pairs.jsonl must be a store", "STORE comes before DATA"),
+    ),
+    "MODEL and STORE swapped": (("evaluate", "store", "model", "pairs.jsonl", "--out", "new"), ("model must be a store",)),
+    "STORE and QUERY swapped": (("search", "hello", "store", "--model", "model"), ("hello must be a store",)),
+    "a GPU that is not there": (tune("pairs.jsonl", "--device", "cuda:63"), ("run.device must be a device of this machine", "'cuda:63'")),
+    "a device of another name": (evaluate("pairs.jsonl", "--device", "gpu"), ("run.device must be auto, cpu, cuda or cuda:N, got 'gpu'",)),
+    "--retain with one word": (
+        evaluate("pairs.jsonl", "--retain", "store"),
+        ("--retain must be followed by two words, STORE and DATA, got store",),
+    ),
+    "--retain with none": (evaluate("pairs.jsonl", "--retain"), ("--retain must be followed by two words, STORE and DATA, got nothing",)),
+    "--retain= with one word": (evaluate("pairs.jsonl", "--retain=store"), ("--retain must be followed by two words", "got store")),
+    "--retain that runs into an option": (
+        evaluate("pairs.jsonl", "--retain", "store", "--seed", "3"),
+        ("--retain must be followed by two words",),
+    ),
+    "--retain of a missing store": (evaluate("pairs.jsonl", "--retain", "nowhere", "pairs.jsonl"), ("nowhere must be a store",)),
+    "a measure of no meaning": (
+        evaluate("pairs.jsonl", *setting('measure.measures=["nGCD@10"]')),
+        ("measure must be a complete name", "'nGCD@10'"),
+    ),
+    "a split where there is none": (evaluate("pairs.jsonl", "--split", "dev"), ("split must be left out for pairs.jsonl",)),
+    "validation from too little": (
+        tune("pairs.jsonl", *setting("data.validation_fraction=0.0001")),
+        ("0 of 20 held out", "data.validation_fraction = 0.0001"),
+    ),
+    "more negatives than documents": (
+        tune("pairs.jsonl", *setting("tune.negatives=random", "tune.negatives_per_query=99")),
+        ("store must hold at least 100 documents",),
+    ),
+    "a verb that is none": (("tuen",), ("No such command 'tuen'", "adiabat --help")),
+    "an option that is none": (embed("corpus.jsonl", "--ot", "x"), ("No such option: --ot", "adiabat embed --help")),
+    "an argument too few": (("embed", "model"), ("Missing", "adiabat embed --help")),
+    "an argument too many": (search("hello", "there"), ("unexpected extra argument", "there")),
+    "no results wanted": (search("hello", "-k", "0"), ("-k", "must be a whole number >= 1, got 0")),
+    "a number of results in words": (search("hello", "-k", "ten"), ("-k", "must be a whole number >= 1, got ten")),
+    "a seed in words": (tune("pairs.jsonl", "--seed", "seven"), ("run.seed must be a whole number, got 'seven'",)),
+    "a negative seed": (tune("pairs.jsonl", "--seed", "-1"), ("run.seed must be >= 0, got -1",)),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_gets_one_line_and_leaves_nothing_behind(name: str, run: Run, world: Path) -> None:
+    command, words = MISTAKES[name]
+    before = listing(world)
+    said = run(*command)
+    assert (said.code, said.out) == (2, ""), said.err
+    assert re.fullmatch(r"adiabat: [^\n]+\n", said.err), said.err
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", said.err)
+    assert [word for word in words if word not in said.err] == [], said.err
+    assert "Input should be" not in said.err
+    assert listing(world) == before
+
+
+def test_a_truncated_checkpoint_is_passed_over_with_a_word_and_the_run_goes_on(run: Run, world: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "job")
+    assert run(*tune(out=out)).code == 0
+    newest = max((tmp_path / "job" / "checkpoints").iterdir())
+    weights = newest / "state.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    shutil.rmtree(tmp_path / "job" / "model")
+    said = run(*tune("pairs.jsonl", "--resume", out=out))
+    assert said.code == 0
+    assert f"checkpoint {newest.name} is damaged" in said.err
+    assert "falling back to the one before" in said.err
+    assert (tmp_path / "job" / "model" / "modules.json").is_file()
+
+
+def test_checkpoints_that_are_all_truncated_end_the_run_in_one_line(run: Run, tmp_path: Path) -> None:
+    out = str(tmp_path / "job")
+    assert run(*tune(out=out)).code == 0
+    for weights in (tmp_path / "job" / "checkpoints").glob("*/state.safetensors"):
+        weights.write_bytes(b"")
+    said = run(*tune("pairs.jsonl", "--resume", out=out))
+    assert said.code == 2
+    assert "holds no whole checkpoint" in said.err.splitlines()[-1]
+
+
+@contextmanager
+def small_files(limit: int) -> Iterator[None]:
+    """No file can grow beyond `limit` bytes: a write past it fails, as on a full disk (Python ignores the signal that comes with it)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("command", "limit", "left"),
+    [
+        (embed(out="{out}"), 600, ["new.building"]),
+        (tune(out="{out}"), 60_000, ["new"]),
+        (evaluate(out="{out}"), 3_000, []),
+    ],
+    ids=["embed", "tune", "evaluate"],
+)
+def test_a_full_disk_is_one_line(command: tuple[str, ...], limit: int, left: list[str], run: Run, tmp_path: Path) -> None:
+    with small_files(limit):
+        said = run(*(word.format(out=tmp_path / "new") if word == "{out}" else word for word in command))
+    assert said.code == 2, said.err
+    assert said.out == ""
+    assert re.search(r"^adiabat: .*(space|full|large).*$", said.err.splitlines()[-1])
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+    assert not list(tmp_path.rglob("model/*"))
+    assert not (tmp_path / "new" / "result.json").exists()

@@ -1,0 +1,114 @@
+"""Tuning jobs that are cut short, and what resuming them gives."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import torch
+
+from adiabat.errors import JobError
+from adiabat.model.towers import DualEncoder
+from adiabat.train.interrupt import InterruptionError
+from adiabat.tune import adiabatic
+from adiabat.tune.objective import StoredDocuments
+from tests.tiny import tiny_dual
+from tests.tune.kills import MOMENTS
+from tests.tune.problem import Problem, everything, killable_settings, run, settings_of, write_problem
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    return write_problem(tmp_path_factory.mktemp("problem"))
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have tests of their own, and take longer than these jobs."""
+    monkeypatch.setattr(adiabatic, "write_page", lambda result, path: path.write_text("page"))
+
+
+def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
+    for name in ("store", "triplets.jsonl"):
+        (tmp_path / name).symlink_to(problem.store.parent / name)
+    command = [sys.executable, "-m", "tests.tune.kills", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.split("\n")[:-1] == [f"{moment} {-signal.SIGKILL}" for moment in MOMENTS], done.stderr
+    here = Problem(problem.model, tmp_path / "store", tmp_path / "triplets.jsonl")
+    settings = killable_settings(checkpoint_seconds=0.001)
+    run(here, tmp_path / "whole", settings)
+    expected = everything(tmp_path / "whole")
+    for moment in MOMENTS:
+        assert not (tmp_path / moment / "model").exists()
+        run(here, tmp_path / moment, settings, resume=True)
+        assert everything(tmp_path / moment) == expected
+
+
+@pytest.fixture
+def _python_handles_ctrl_c() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = StoredDocuments.loss
+
+    def interrupted(self: StoredDocuments, now: int) -> torch.Tensor:
+        if now == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(self, now)
+
+    monkeypatch.setattr(StoredDocuments, "loss", interrupted)
+
+
+@pytest.mark.usefixtures("_python_handles_ctrl_c")
+@pytest.mark.parametrize("optimizer", ["adamax", "adamax-no-momentum", "adadelta", "sgd"])
+def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
+) -> None:
+    settings = settings_of(tune={"optimizer": optimizer, "dropout": True, "loss": "in_batch_softmax", "negatives": "hardest"})
+    run(problem, tmp_path / "whole", settings)
+    for place, step in enumerate((1, 7)):
+        with monkeypatch.context() as patch:
+            interrupt_at(step, patch)
+            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; run the same command with --resume to go on"):
+                run(problem, tmp_path / "cut", settings, resume=place > 0)
+        assert not (tmp_path / "cut" / "model").exists()
+    run(problem, tmp_path / "cut", settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+
+
+def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(problem, tmp_path / "job")
+    expected = everything(tmp_path / "job")
+
+    def never(self: StoredDocuments, step: int) -> NoReturn:
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr(StoredDocuments, "loss", never)
+    again = run(problem, tmp_path / "job", resume=True)
+    assert again.tuning == first.tuning
+    assert everything(tmp_path / "job") == expected
+
+
+def test_resuming_with_another_setting_store_model_or_data_names_what_differs(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
+    with pytest.raises(JobError, match=r"tune.margin was 0.3, is 0.4; repeat the first command"):
+        run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}), resume=True)
+    other = Problem(problem.model, problem.store, tmp_path / "other.jsonl")
+    other.data.write_text("\n".join(problem.data.read_text().splitlines()[:-1]) + "\n")
+    with pytest.raises(JobError, match=r"2 faults: job.data was .*triplets.jsonl', is .*other.jsonl'; job.examples was"):
+        run(other, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
+    twin = problem.fresh()
+    strange = DualEncoder(tiny_dual(width=16, layers=2, seed=5).query, twin.document, "tiny")
+    with pytest.raises(JobError, match="in .* job.query_weights was"):
+        run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), model=strange, resume=True)
