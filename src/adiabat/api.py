@@ -126,48 +126,38 @@ def embed(
         AdiabatError: If anything the user gave is wrong.
     """
     settings = settings or EmbedSettings()
-    if append and vectors is not None:
-        raise DataError("append must add a corpus that is encoded, got vectors too; import them into a store of their own")
-    if ids is not None and vectors is None:
-        raise DataError("ids must name the rows of vectors, got no vectors; give both, or neither")
-    columns, name = settings.data.columns.given(), str(corpus)
+    _require_one_way(settings.store, append=append, vectors=vectors, ids=ids)
     # Looks at the first row, so that a fault of the corpus comes before the model is loaded.
-    documents = read_corpus(corpus, columns=columns)
+    documents = read_corpus(corpus, columns=settings.data.columns.given())
     if append:
         finish_append(out)
         kept = Store.open(out)
         _refuse_idle(settings.store, {"dtype": kept.dtype, "keep_texts": kept.has_texts}, "append, which keeps to the store")
-    if vectors is not None:
-        _refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts that it checks the vectors by")
     encoder = _Documents(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
-    progress = _on("encoding documents", watch)
+    name, maker, progress = str(corpus), encoder.model.name, _on("encoding documents", watch)
+    dtype, texts, seed = settings.store.dtype, settings.store.keep_texts, settings.run.seed
     if vectors is not None:
         return import_vectors(
-            Path(vectors),
-            out,
-            ids=ids,
-            documents=documents,
-            encoder=encoder,
-            dtype=settings.store.dtype,
-            seed=settings.run.seed,
-            source=name,
-            encoder_name=encoder.model.name,
+            vectors, out, ids=ids, documents=documents, encoder=encoder, dtype=dtype, seed=seed, source=name, encoder_name=maker
         )
     if append:
         return append_documents(encoder, lambda: documents, out, on_progress=progress, source=name).store
     built = build_store(
-        encoder,
-        lambda: documents,
-        out,
-        dtype=settings.store.dtype,
-        keep_texts=settings.store.keep_texts,
-        on_progress=progress,
-        source=name,
-        encoder_name=encoder.model.name,
+        encoder, lambda: documents, out, dtype=dtype, keep_texts=texts, on_progress=progress, source=name, encoder_name=maker
     )
     if built.note:
         watch.note(built.note)
     return built.store
+
+
+def _require_one_way(section: StoreSection, *, append: bool, vectors: str | Path | None, ids: str | Path | None) -> None:
+    """Refuse to encode, append and import at once, and what would be ignored."""
+    if append and vectors is not None:
+        raise DataError("append must add a corpus that is encoded, got vectors too; import them into a store of their own")
+    if ids is not None and vectors is None:
+        raise DataError("ids must name the rows of vectors, got no vectors; give both, or neither")
+    if vectors is not None:
+        _refuse_idle(section, {"keep_texts": True}, "import, which keeps the texts that it checks the vectors by")
 
 
 def _refuse_idle(section: StoreSection, kept: dict[str, object], purpose: str) -> None:

@@ -177,6 +177,16 @@ def test_measures_look_no_further_than_the_depth_and_pnd_does(model: DualEncoder
     assert any("first 5" in note for note in shallow.notes)
 
 
+@pytest.mark.parametrize("positives", [[3], [3, 7]], ids=["one positive", "two that tie"])
+def test_a_tie_across_the_depth_is_lost(model: DualEncoder, store: Store, positives: list[int]) -> None:
+    # Rows 3, 7 and 11 tie: a ranking cut within the tie holds the lower rows, which are the positives, by accident.
+    table = all_scores(model, store, QUERIES[:1])[0]
+    above = sum(score > table[3] for score in table)
+    ties_lost = 3 - len(positives)
+    reached = [change(measured(model, None, store, examples([positives]), depth=above + 1 + extra), "RR").after for extra in range(3)]
+    assert reached == [0 if extra < ties_lost else pytest.approx(1 / (above + ties_lost + 1)) for extra in range(3)]
+
+
 LISTED_POSITIVES = [[3], [0, 7], [2], [19], [5, 6, 8], [11]]
 LISTED_NEGATIVES = [[7, 1], [11, 4, 5], [9], [0, 1, 2, 3], [10, 3], [3, 12]]
 

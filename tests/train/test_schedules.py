@@ -79,7 +79,7 @@ def test_rate_factor_takes_progress_directly() -> None:
         ({"gamma": 2.0}, r"^tune\.gamma must be in \(0, 1\], got 2"),
         ({"gamma": 0.0}, r"^tune\.gamma must be in \(0, 1\]"),
         ({"gamma": math.nan}, r"^tune\.gamma must be in \(0, 1\], got nan"),
-        ({"name": "cosine"}, r"^tune\.total_steps must be given for the cosine schedule"),
+        ({"name": "cosine"}, r"^tune\.max_epochs and tune\.batches_per_epoch must be given for the cosine schedule"),
         ({"total_steps": 0}, r"^tune\.total_steps must be at least 1, got 0"),
         ({"steps_per_epoch": 0}, r"^tune\.steps_per_epoch must be at least 1, got 0"),
         ({"warmup_steps": -1}, r"^tune\.warmup_steps must be 0 or more, got -1"),

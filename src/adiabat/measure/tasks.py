@@ -162,8 +162,13 @@ def _score_store(
         hits = search(store, queries[picked], settings.depth, similarity=similarity, excluded=[left_out[i] for i in range(len(picked))])
         for query, rows, scores in zip(picked, hits.rows, hits.scores, strict=True):
             run[examples.query_ids[query]] = {str(row): float(score) for row, score in zip(rows, scores, strict=True) if row >= 0}
-        errors, pairs = _store_errors(store, queries[picked], examples.positives.take(picked), left_out, similarity)
-        counts.add(picked, errors, pairs)
+        ranked = _store_ranks(store, queries[picked], examples.positives.take(picked), left_out, similarity)
+        counts.add(picked, ranked.errors.sum(axis=1), ranked.pairs)
+        # Where a tie crosses the depth, the search had to choose: a positive that should have lost gives way to one of those that won.
+        for place, column in np.argwhere(ranked.places >= settings.depth):
+            found, row = run[examples.query_ids[picked[place]]], str(ranked.rows[place, column])
+            if row in found:
+                found[f"beside {row}"] = found.pop(row)
         watch.progress(f"ranking {examples.name}", int(picked[-1]) + 1, len(examples))
     return Scored(counts, run)
 
@@ -174,10 +179,25 @@ def _same_id_rows(store: Store, examples: AddressedSet) -> Ragged:
     return Ragged.of([row] if row >= 0 and row not in examples.positives[query] else [] for query, row in enumerate(rows.tolist()))
 
 
-def _store_errors(
-    store: Store, queries: Float[np.ndarray, "q e"], positives: Ragged, excluded: Ragged, similarity: Similarity
-) -> tuple[Int[np.ndarray, " q"], Int[np.ndarray, " q"]]:
-    """Errors and pairs of each query against every document that is neither a positive nor left out."""
+@dataclass(frozen=True, slots=True)
+class _Ranks:
+    """Where the positives of each query stand among all documents, every tie lost.
+
+    Attributes:
+        rows: Positives, as a rectangle filled up with row 0.
+        errors: Documents that each of them is not strictly closer than; 0 where filled up.
+        places: Of each in the whole ranking, from 0; -1 where filled up.
+        pairs: (positive, other document) pairs of each query.
+    """
+
+    rows: Int[np.ndarray, "q p"]
+    errors: Int[np.ndarray, "q p"]
+    places: Int[np.ndarray, "q p"]
+    pairs: Int[np.ndarray, " q"]
+
+
+def _store_ranks(store: Store, queries: Float[np.ndarray, "q e"], positives: Ragged, excluded: Ragged, similarity: Similarity) -> _Ranks:
+    """Rank the positives of each query against every document that is neither a positive nor left out."""
     near, inside = _padded(positives)
     thresholds = np.where(inside, score_rows(store, queries, near, similarity=similarity), np.inf).astype(np.float32)
     at_least = count_at_least(store, queries, thresholds, similarity=similarity)
@@ -186,9 +206,10 @@ def _store_errors(
     if there.any():
         scores = score_rows(store, queries, aside, similarity=similarity)
         at_least -= _at_least_among(thresholds, np.where(there, scores, -np.inf))
-    errors = np.where(inside, at_least, 0).sum(axis=1)
+    errors = np.where(inside, at_least, 0)
+    places = np.where(inside, errors + _better_among(thresholds, np.where(inside, thresholds, -np.inf)), -1)
     distinct = np.array([len(np.unique(np.concatenate([positives[i], excluded[i]]))) for i in range(len(positives))])
-    return errors, positives.lengths * (store.count - distinct)
+    return _Ranks(near, errors, places, positives.lengths * (store.count - distinct))
 
 
 def _padded(lists: Ragged) -> tuple[Int[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:
@@ -202,6 +223,14 @@ def _padded(lists: Ragged) -> tuple[Int[np.ndarray, "q p"], Bool[np.ndarray, "q 
 
 def _at_least_among(thresholds: Float[np.ndarray, "q p"], scores: Float[np.ndarray, "q n"]) -> Int[np.ndarray, "q p"]:
     counts: Int[np.ndarray, "q p"] = (scores[:, None, :] >= thresholds[:, :, None]).sum(axis=2)
+    return counts
+
+
+def _better_among(thresholds: Float[np.ndarray, "q p"], scores: Float[np.ndarray, "q p"]) -> Int[np.ndarray, "q p"]:
+    """How many of a query's positives come before each of them; those that tie come in the order of the list."""
+    earlier = np.tri(scores.shape[1], k=-1, dtype=bool)
+    ahead = (scores[:, None, :] > thresholds[:, :, None]) | ((scores[:, None, :] == thresholds[:, :, None]) & earlier)
+    counts: Int[np.ndarray, "q p"] = ahead.sum(axis=2)
     return counts
 
 
