@@ -94,7 +94,7 @@ def test_a_setting_out_of_range_is_named_with_its_value(settings: dict[str, obje
 
 
 def test_all_faults_are_reported_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"^3 faults: .*total_steps.*gamma.*warmup_steps"):
+    with pytest.raises(ConfigError, match=r"^3 faults: .*max_epochs.*gamma.*warmup_steps"):
         Schedule(name="linear", gamma=-1.0, warmup_steps=-2)
 
 
