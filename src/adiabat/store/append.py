@@ -148,9 +148,7 @@ def _new_documents(documents: Iterator[Document], store: Store, existing: Existi
         taken += [f'"{document.doc_id}"' for document, old in zip(part, known, strict=True) if old]
         yield from (document for document, old in zip(part, known, strict=True) if not old)
     if taken and existing == "refuse":
-        raise StoreError(
-            f'{source}: document ids must be new to {store.path}, it holds {several(taken)}; leave them out of the corpus'
-        )
+        raise StoreError(f"{source}: document ids must be new to {store.path}, it holds {several(taken)}; leave them out of the corpus")
     skipped += taken
 
 
