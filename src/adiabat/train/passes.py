@@ -1,7 +1,7 @@
 """Forward and backward passes of a tower over one batch, cut in two so that two threads share the work of a CPU.
 
 The texts of a batch are few and short, so one pass cut over all cores mostly waits for its slowest core after every operation. Two passes
-of half the texts each wait for nothing. The halves are cut from the texts in order of length, which saves padding as well.
+of half the work each wait for nothing, and they are packed: no padding is computed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.model.encoder import Encoder
+from adiabat.model.packing import PackedBackbone, is_packable
 from adiabat.model.precision import Precision, autocast
 from adiabat.model.tokens import TokenTable, embed_rows
 from adiabat.model.workers import side_by_side, working_copies
@@ -33,7 +34,7 @@ class Passes:
         """Set up.
 
         Args:
-            encoder: The tower.
+            encoder: The tower, or a copy of it that shares its weights.
             precision: Of the forward pass.
             run: Carries out jobs side by side and gives their results in order; None makes every batch one pass.
         """
@@ -53,7 +54,7 @@ class Passes:
         """
         if self._run is None or len(picked) < HALVES:
             return self._forward(table, picked, self._encoder)
-        places = halves(table.lengths[picked])
+        places = halves(table.lengths[picked], packed=is_packed(self._encoder))
         parts = list(self._run([partial(self._forward, table, picked[place]) for place in places]))
         anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
         joined: Tensor = _Joined.apply(anchor, self._run, places, parts)  # type: ignore[no-untyped-call]
@@ -97,7 +98,8 @@ def _differentiate(part: Float[Tensor, "p e"], gradient: Float[Tensor, "p e"], e
 def in_halves(encoder: Encoder, *, precision: Precision) -> Iterator[Passes]:
     """Two threads for the passes of one tower, while the block lasts.
 
-    On a GPU, with one thread, or with dropout on (whose random numbers two threads would draw in no fixed order), a batch is one pass.
+    With one thread, or with dropout on (whose random numbers two threads would draw in no fixed order), a batch is one pass. On a GPU a
+    batch is one padded pass: attention text by text would leave it idle.
 
     Args:
         encoder: The tower, in the mode it will be trained in.
@@ -106,28 +108,68 @@ def in_halves(encoder: Encoder, *, precision: Precision) -> Iterator[Passes]:
     Yields:
         What runs them.
     """
-    if encoder.device.type != "cpu" or torch.get_num_threads() < HALVES or encoder.training:
+    if encoder.device.type != "cpu":
         yield Passes(encoder, precision=precision)
         return
-    copies = working_copies(encoder, HALVES, precision="fp32", shared=[encoder.tokenizer])
+    count = 1 if encoder.training or torch.get_num_threads() < HALVES else HALVES
+    copies = [_packed(copy) for copy in working_copies(encoder, count, precision="fp32", shared=[encoder.tokenizer])]
+    if count == 1:
+        yield Passes(copies[0], precision=precision)
+        return
     with side_by_side([_caller(copy) for copy in copies]) as run:
-        yield Passes(encoder, precision=precision, run=run)
+        yield Passes(copies[0], precision=precision, run=run)
+
+
+def _packed(encoder: Encoder) -> Encoder:
+    """The encoder, changed to compute no padding where its backbone can."""
+    if is_packable(encoder.backbone):
+        encoder.backbone = PackedBackbone(encoder.backbone)  # type: ignore[assignment]
+    return encoder
+
+
+def is_packed(encoder: Encoder) -> bool:
+    """Whether an encoder computes no padding.
+
+    Args:
+        encoder: Any.
+
+    Returns:
+        True where its backbone packs.
+    """
+    return isinstance(encoder.backbone, PackedBackbone)
 
 
 def _caller(encoder: Encoder) -> Callable[[Job], Tensor]:
     return lambda job: job(encoder)
 
 
-def halves(lengths: Int[np.ndarray, " b"]) -> list[Int[np.ndarray, " _"]]:
-    """Cut a batch, in order of length, where the longer of two padded passes is shortest.
+def halves(lengths: Int[np.ndarray, " b"], *, packed: bool) -> list[Int[np.ndarray, " _"]]:
+    """Cut a batch in two so that the longer pass is short.
 
     Args:
         lengths: Tokens of each text, two texts or more.
+        packed: Whether padding costs nothing.
 
     Returns:
-        Places in the batch, twice.
+        Places in the batch, twice; neither is empty.
     """
     order = np.argsort(lengths, kind="stable")
+    return _even(lengths, order) if packed else _cut(lengths, order)
+
+
+def _even(lengths: Int[np.ndarray, " b"], order: Int[np.ndarray, " b"]) -> list[Int[np.ndarray, " _"]]:
+    """Longest first, each text to the half that has fewer tokens so far."""
+    parts: list[list[int]] = [[], []]
+    tokens = [0, 0]
+    for place in order[::-1].tolist():
+        half = int(tokens[1] < tokens[0])
+        parts[half].append(place)
+        tokens[half] += int(lengths[place])
+    return [np.array(part) for part in parts]
+
+
+def _cut(lengths: Int[np.ndarray, " b"], order: Int[np.ndarray, " b"]) -> list[Int[np.ndarray, " _"]]:
+    """The cut, in order of length, where the longer of two padded passes is shortest."""
     ascending = lengths[order]
     cuts = np.arange(1, len(order))
     longer = np.maximum(cuts * ascending[cuts - 1], (len(order) - cuts) * ascending[-1])
