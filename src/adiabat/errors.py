@@ -31,6 +31,10 @@ class JobError(AdiabatError, RuntimeError):
     """A job directory is taken, damaged, or cannot be resumed."""
 
 
+class InUseError(AdiabatError, RuntimeError):
+    """Another process is writing into the same directory."""
+
+
 class MissingDependencyError(AdiabatError, ImportError):
     """An optional package is not installed; the message holds the line that installs it."""
 
@@ -38,19 +42,20 @@ class MissingDependencyError(AdiabatError, ImportError):
         super().__init__(f"{purpose} needs the package {package}; install it with: pip install 'adiabat[{extra}]'")
 
 
-def several(faults: Iterable[str], *, shown: int = 10) -> str:
-    """Join faults into one line: how many, then the first few.
+def several(phrases: Iterable[str], *, of: str = "faults", shown: int = 10) -> str:
+    """Join phrases into one line: how many, then the first few.
 
     Args:
-        faults: One phrase each, best with its file and line.
+        phrases: One for each fault, best with its file and line.
+        of: What is counted, in the plural.
         shown: How many are spelled out, > 0.
 
     Returns:
-        The one fault as it is, or the count and the first of them.
+        The one phrase as it is, or the count and the first of them.
     """
-    every = list(faults)
+    every = list(phrases)
     head = "; ".join(every[:shown])
     if len(every) == 1:
         return head
     more = f"; and {len(every) - shown} more" if len(every) > shown else ""
-    return f"{len(every)} faults: {head}{more}"
+    return f"{len(every)} {of}: {head}{more}"

@@ -67,15 +67,13 @@ def test_missing_documents_are_counted_and_named_once_with_their_place(by_id: St
     with pytest.raises(DataError) as caught:
         address(examples, by_id)
     message = str(caught.value)
-    assert message.startswith(
-        f"set: every document must be in the store {by_id.path}, got 4 that are not: 4 faults: train.jsonl:1: 'gone'; "
-    )
+    assert message.startswith(f"set: every document must be in the store {by_id.path}, it lacks 4 documents: train.jsonl:1: 'gone'; ")
     assert "train.jsonl:1: 'lost'; train.jsonl:2: '" + "x" * 57 + "...'; set: 'nowhere'; embed them" in message
 
 
 def test_of_many_missing_documents_ten_are_spelled_out(by_id: Store) -> None:
     examples = examples_of(*(Example(f"q{n}", "ask", (f"gone{n}",), where=f"a:{n}") for n in range(25)))
-    with pytest.raises(DataError, match=r"got 25 that are not: .*a:9: 'gone9'; and 15 more"):
+    with pytest.raises(DataError, match=r"it lacks 25 documents: .*a:9: 'gone9'; and 15 more"):
         address(examples, by_id)
 
 

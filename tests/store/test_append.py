@@ -72,7 +72,7 @@ def test_a_store_without_texts_can_grow(tmp_path: Path) -> None:
 def test_ids_already_there_are_refused_by_name_or_skipped(tmp_path: Path) -> None:
     before = content(build(tmp_path / "s").path)
     mixed = [NEW[0], OLD[2], NEW[1], OLD[5]]
-    with pytest.raises(StoreError, match=r'it holds 2 faults: "d2"; "d5"; leave them out of the corpus'):
+    with pytest.raises(StoreError, match=r'it holds 2 documents: "d2"; "d5"; leave them out of the corpus'):
         append(tmp_path / "s", mixed)
     assert content(tmp_path / "s") == before
     assert Store.open(tmp_path / "s").count == 7

@@ -13,10 +13,11 @@ import pytest
 from jaxtyping import Float
 
 from adiabat.data.records import Document, Side
-from adiabat.errors import DataError, StoreError
+from adiabat.errors import DataError, InUseError, StoreError
+from adiabat.locks import sole_writer
 from adiabat.store.build import BuildResult, build_store
 from adiabat.store.embeddings import Store
-from adiabat.store.manifest import StoreDtype, sole_writer
+from adiabat.store.manifest import StoreDtype
 from adiabat.store.staging import write_corpus
 from tests.fake_encoder import FakeEncoder
 
@@ -248,7 +249,7 @@ def test_an_empty_corpus_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_duplicate_ids_are_named_and_leave_nothing(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r'got 2 faults: "d1" 2 times; "d3" 3 times; remove or rename'):
+    with pytest.raises(StoreError, match=r'got 2 ids: "d1" 2 times; "d3" 3 times; remove or rename'):
         build(tmp_path / "s", documents=[*DOCUMENTS, Document("d1", "x"), Document("d3", "y"), Document("d3", "z")])
     assert list(tmp_path.iterdir()) == []
 
@@ -324,7 +325,7 @@ def test_other_errors_of_the_system_stay_what_they_are(tmp_path: Path) -> None:
 def test_two_builds_at_once_are_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "s", interrupted(1))
-    with sole_writer(tmp_path / "s.building"), pytest.raises(StoreError, match="one writer at a time"):
+    with sole_writer(tmp_path / "s.building"), pytest.raises(InUseError, match="one writer at a time"):
         build(tmp_path / "s")
     assert build(tmp_path / "s").resumed == 4
 

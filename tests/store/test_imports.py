@@ -189,7 +189,7 @@ def test_texts_are_found_by_id_in_any_order(tmp_path: Path) -> None:
 
 
 def test_missing_texts_are_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r'got none for 2 faults: "e"; "f"; add them, or import without texts'):
+    with pytest.raises(StoreError, match=r'got none for 2 ids: "e"; "f"; add them, or import without texts'):
         import_vectors(saved(tmp_path), tmp_path / "s", ids=IDS, documents=DOCUMENTS[:4] + DOCUMENTS[6:])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["v.npy"]
 
@@ -243,7 +243,7 @@ def test_unusable_vectors_are_counted_and_the_first_ten_named(tmp_path: Path, va
     vectors = np.repeat(own_vectors(), 5, axis=0)
     vectors[3:16] = value
     ids = [f"d{row}" for row in range(35)]
-    with pytest.raises(StoreError, match=rf'got 13 faults: "d3" {kind}.*; "d12" {kind}[^"]*; and 3 more'):
+    with pytest.raises(StoreError, match=rf'got 13 vectors: "d3" {kind}.*; "d12" {kind}[^"]*; and 3 more'):
         import_vectors(saved(tmp_path, vectors), tmp_path / "s", ids=ids)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["v.npy"]
 
@@ -308,7 +308,7 @@ def test_a_truncated_npy_file_is_refused(tmp_path: Path) -> None:
         ),
         ({"id": IDS, "vec": list(range(7))}, "must be lists of floats, got a column of int64"),
         ({"id": IDS, "vec": [[1]] * 7}, "must be lists of floats"),
-        ({"id": IDS, "vec": [[1.0, 2.0]] * 5 + [[1.0], None]}, "must all have 2 numbers, got 2 faults: row 5 has 1 numbers; row 6 is null"),
+        ({"id": IDS, "vec": [[1.0, 2.0]] * 5 + [[1.0], None]}, "must all have 2 numbers, got 2 rows: row 5 has 1 numbers; row 6 is null"),
         ({"id": IDS, "vec": [[1.0, 2.0]] * 6 + [[1.0, None]]}, '"7" holds NaN'),
         ({"id": [*IDS[:-1], None], "vec": [[1.0, 2.0]] * 7}, "ids must be strings or whole numbers, got entry 6 is None"),
         ({"id": [], "vec": pa.array([], pa.list_(pa.float32()))}, "at least one vector, got none"),
@@ -335,7 +335,7 @@ def test_faulty_parquet_files_are_refused(tmp_path: Path, columns: dict[str, Any
     [
         ("ids.json", b"{", "must be a whole .json file"),
         ("ids.json", b'{"a": 1}', "must be a JSON list, got dict"),
-        ("ids.json", b'["a", 1.5, true]', "got 2 faults: entry 1 is 1.5; entry 2 is True"),
+        ("ids.json", b'["a", 1.5, true]', "got 2 entries: entry 1 is 1.5; entry 2 is True"),
         ("ids.npy", b"x", "must be a whole .npy file"),
         ("ids.arrow", b"x", "must be a whole .arrow file"),
         ("ids.parquet", b"x", "must be a whole .parquet file"),

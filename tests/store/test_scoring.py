@@ -147,7 +147,7 @@ def test_unusable_queries_are_named() -> None:
     with pytest.raises(StoreError, match=r"queries must be rows of width 9, as the store's vectors, got shape \(4, 8\)"):
         checked_queries(queries, 9, "cosine")
     queries[1, 3], queries[2] = np.nan, np.inf
-    with pytest.raises(StoreError, match="got NaN or infinity in 2 faults: row 1; row 2"):
+    with pytest.raises(StoreError, match="got NaN or infinity in 2 queries: row 1; row 2"):
         checked_queries(queries, 8, "cosine")
     with pytest.raises(StoreError, match="must be of length 1e-15 to 1e[+]15, got another in row 0"):
         checked_queries(np.full((1, 8), 1e16, dtype=np.float32), 8, "cosine")

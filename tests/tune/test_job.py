@@ -91,7 +91,7 @@ def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_pat
     with pytest.raises(JobError) as caught:
         open_job(tmp_path, changed, resume=True)
     message = str(caught.value)
-    assert "4 faults: data.validation was 'not set', is 'dev.jsonl'; job.store was 'stored', is 'other'; " in message
+    assert "4 differences: data.validation was 'not set', is 'dev.jsonl'; job.store was 'stored', is 'other'; " in message
     assert "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.margin was 0.2, is 0.3; repeat the first command" in message
 
 

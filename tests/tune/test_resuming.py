@@ -11,7 +11,8 @@ from typing import NoReturn
 import pytest
 import torch
 
-from adiabat.errors import JobError
+from adiabat.errors import InUseError, JobError
+from adiabat.locks import sole_writer
 from adiabat.model.towers import DualEncoder
 from adiabat.train.interrupt import InterruptionError
 from adiabat.tune import adiabatic
@@ -100,13 +101,21 @@ def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
     assert everything(tmp_path / "job") == expected
 
 
+def test_two_processes_cannot_work_at_one_job(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job")
+    expected = everything(tmp_path / "job")
+    with sole_writer(tmp_path / "job"), pytest.raises(InUseError, match="job must have one writer at a time"):
+        run(problem, tmp_path / "job", resume=True)
+    assert everything(tmp_path / "job") == expected
+
+
 def test_resuming_with_another_setting_store_model_or_data_names_what_differs(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
     with pytest.raises(JobError, match=r"tune.margin was 0.3, is 0.4; repeat the first command"):
         run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}), resume=True)
     other = Problem(problem.model, problem.store, tmp_path / "other.jsonl")
     other.data.write_text("\n".join(problem.data.read_text().splitlines()[:-1]) + "\n")
-    with pytest.raises(JobError, match=r"2 faults: job.data was .*triplets.jsonl', is .*other.jsonl'; job.examples was"):
+    with pytest.raises(JobError, match=r"2 differences: job.data was .*triplets.jsonl', is .*other.jsonl'; job.examples was"):
         run(other, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
     twin = problem.fresh()
     strange = DualEncoder(tiny_dual(width=16, layers=2, seed=5).query, twin.document, "tiny")

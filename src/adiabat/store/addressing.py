@@ -128,7 +128,7 @@ def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "dr
     absent = _absent(examples, rows)
     if absent and missing == "error":
         raise DataError(
-            f"{examples.name}: every document must be in the store {store.path}, got {len(absent)} that are not: {several(absent)}; "
+            f"{examples.name}: every document must be in the store {store.path}, it lacks {several(absent, of='documents')}; "
             "embed them (adiabat embed, or --append to the store), or set data.missing = drop"
         )
     addressed = _pack(examples, rows, absent)

@@ -12,6 +12,7 @@ import numpy as np
 
 from adiabat.data.records import Document
 from adiabat.errors import StoreError, several
+from adiabat.locks import sole_writer
 from adiabat.store.build import CHUNK_SIZE, DocumentEncoder
 from adiabat.store.embeddings import Store
 from adiabat.store.ids import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, hash_ids
@@ -31,7 +32,6 @@ from adiabat.store.manifest import (
     disk_full_is_plain,
     hash_vectors,
     read_json,
-    sole_writer,
     sync_folder,
     write_json,
 )
@@ -148,7 +148,9 @@ def _new_documents(documents: Iterator[Document], store: Store, existing: Existi
         taken += [f'"{document.doc_id}"' for document, old in zip(part, known, strict=True) if old]
         yield from (document for document, old in zip(part, known, strict=True) if not old)
     if taken and existing == "refuse":
-        raise StoreError(f"{source}: document ids must be new to {store.path}, it holds {several(taken)}; leave them out of the corpus")
+        raise StoreError(
+            f"{source}: document ids must be new to {store.path}, it holds {several(taken, of='documents')}; leave them out of the corpus"
+        )
     skipped += taken
 
 

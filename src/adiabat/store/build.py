@@ -8,6 +8,7 @@ from pathlib import Path
 
 from adiabat.data.records import Document
 from adiabat.errors import StoreError
+from adiabat.locks import sole_writer
 from adiabat.store.embeddings import Store
 from adiabat.store.manifest import (
     BUILDING_SUFFIX,
@@ -20,7 +21,6 @@ from adiabat.store.manifest import (
     StoreDtype,
     disk_full_is_plain,
     hash_vectors,
-    sole_writer,
     sync_folder,
 )
 from adiabat.store.staging import DocumentEncoder, Plan, Progress, Staging, digest_documents

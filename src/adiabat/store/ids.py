@@ -232,7 +232,7 @@ def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, where
     counts = Counter(ids.take(suspects))
     repeated = [f'"{doc_id}" {times} times' for doc_id, times in counts.items() if times > 1]
     if repeated:
-        raise StoreError(f"{where}: document ids must be unique, got {several(repeated)}; remove or rename the repeats")
+        raise StoreError(f"{where}: document ids must be unique, got {several(repeated, of='ids')}; remove or rename the repeats")
 
 
 def unwritable(strings: Iterable[str]) -> list[int]:

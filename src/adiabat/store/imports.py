@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from adiabat.data.records import Document
 from adiabat.errors import StoreError, several
+from adiabat.locks import sole_writer
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.store.build import begin, finish, is_store, now
 from adiabat.store.embeddings import Store
@@ -27,7 +28,6 @@ from adiabat.store.manifest import (
     VectorFile,
     disk_full_is_plain,
     hash_vectors,
-    sole_writer,
     write_json,
 )
 from adiabat.store.staging import DocumentEncoder, narrowed, unusable, write_corpus
@@ -159,7 +159,8 @@ def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | N
             raise StoreError(f"{name}: ids and vectors must be equally many, got {file.rows + surplus} ids for {file.rows} vectors")
         if faults:
             raise StoreError(
-                f"{name}: vectors must be finite and of a length other than zero, got {several(faults)}; mend or leave them out"
+                f"{name}: vectors must be finite and of a length other than zero, "
+                f"got {several(faults, of='vectors')}; mend or leave them out"
             )
         file.commit()
         return file.rows
@@ -200,7 +201,8 @@ class _TextTable:
                     yield Document(doc_id, row[0].decode("utf-8", "surrogatepass"))
         if missing:
             raise StoreError(
-                f"documents must hold the text of every vector, got none for {several(missing)}; add them, or import without texts"
+                f"documents must hold the text of every vector, got none for {several(missing, of='ids')}; "
+                "add them, or import without texts"
             )
 
 

@@ -1,7 +1,6 @@
 """What lies in a store's directory: file names, the manifest, the vector file, and writes that survive a crash."""
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -282,26 +281,3 @@ def disk_full_is_plain(where: Path) -> Iterator[None]:
         raise StoreError(
             f"{where}: the disk must have room for the store, it is full; free some and run the same command to go on"
         ) from error
-
-
-@contextmanager
-def sole_writer(folder: Path) -> Iterator[None]:
-    """Keep a second process from writing into the same directory.
-
-    Args:
-        folder: An existing directory; the lock goes with the process, so that a killed one leaves none.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        StoreError: If another process holds it.
-    """
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise StoreError(f"{folder} must have one writer at a time, another process is writing; wait for it to end") from error
-    finally:
-        os.close(handle)

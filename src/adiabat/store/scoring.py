@@ -257,12 +257,13 @@ def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: S
         raise StoreError(f"queries must be rows of width {width}, as the store's vectors, got shape {vectors.shape}")
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
-        raise StoreError(f"queries must be finite, got NaN or infinity in {several(f'row {row}' for row in broken)}")
+        raise StoreError(f"queries must be finite, got NaN or infinity in {several((f'row {row}' for row in broken), of='queries')}")
     queries = Queries(vectors.astype(np.float32, copy=False), similarity)
     extreme = np.flatnonzero((queries.lengths != 0) & ~((queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST)))
     if len(extreme):
         raise StoreError(
-            f"queries must be of length {SHORTEST:g} to {LONGEST:g}, got another in {several(f'row {row}' for row in extreme)}"
+            f"queries must be of length {SHORTEST:g} to {LONGEST:g}, "
+            f"got another in {several((f'row {row}' for row in extreme), of='queries')}"
         )
     return queries
 

@@ -215,7 +215,9 @@ class Staging:
         if len(faulty):
             names = ids.take(faulty + self.encoded)
             phrases = [f'"{name}" {kind}' for name, kind in zip(names, kinds, strict=True)]
-            raise StoreError(f"vectors must be finite and of a length other than zero, got from the encoder: {several(phrases)}")
+            raise StoreError(
+                f"vectors must be finite and of a length other than zero, got from the encoder: {several(phrases, of='vectors')}"
+            )
         return block
 
     def _commit(self, **changes: str | int) -> None:
@@ -315,7 +317,9 @@ def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) ->
             ids.extend(document.doc_id for document in part)
             texts.extend(document.text for document in part)
     if faults:
-        raise StoreError(f"{source}: ids and texts must be valid Unicode, got half a surrogate pair: {several(faults)}; clean the corpus")
+        raise StoreError(
+            f"{source}: ids and texts must be valid Unicode, got half a surrogate pair: {several(faults, of='documents')}; clean the corpus"
+        )
     every = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
     refuse_duplicates(every, StringColumn(folder / ID_FILE), source)
     IdIndex.write(folder / INDEX_FILE, every)

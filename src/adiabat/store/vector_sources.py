@@ -111,7 +111,7 @@ def _list_array(path: Path, column: Any, start: int, width: int | None) -> Float
     odd = np.flatnonzero(lengths != width)
     if len(odd) or width < 1:
         faults = [f"row {start + row} {'is null' if lengths[row] < 0 else f'has {lengths[row]} numbers'}" for row in odd]
-        raise StoreError(f"{path}: vectors must all have {width} numbers, got {several(faults or ['none'])}")
+        raise StoreError(f"{path}: vectors must all have {width} numbers, got {several(faults or ['none'], of='rows')}")
     flat = column.flatten()
     # A null within a list becomes NaN, which the import reports with the document's id.
     return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(-1, width)
@@ -245,7 +245,7 @@ def _plain_ids(path: Path, ids: Iterable[object]) -> list[str]:
     kept = list(ids)
     odd = [f"entry {place} is {value!r}" for place, value in enumerate(kept) if not isinstance(value, str | int) or isinstance(value, bool)]
     if odd:
-        raise StoreError(f"{path}: ids must be strings or whole numbers, got {several(odd)}")
+        raise StoreError(f"{path}: ids must be strings or whole numbers, got {several(odd, of='entries')}")
     return [str(value) for value in kept]
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from adiabat.config import TuneSection, TuneSettings
 from adiabat.errors import JobError
+from adiabat.locks import sole_writer
 from adiabat.measure.results import Result, TuningRecord
 from adiabat.model.device import device_name, device_of
 from adiabat.model.directory import save
@@ -80,10 +81,10 @@ def tune(
     loop = _loop(objective, settings, Job(out), watch)
     job = open_job(out, _description(model, model_name, store_path, data_path, objective, settings), resume=resume)
     _say_what_is_tuned(watch, objective, frozen)
-    with in_halves(tower, precision=settings.run.precision) as objective.passes:
+    with sole_writer(job.folder), in_halves(tower, precision=settings.run.precision) as objective.passes:
         outcome = _run(loop, resume=resume)
-    result = _result(objective, model, outcome, job, settings, model_name=model_name, command=command)
-    _finish(job, DualEncoder(tower, model.document, str(out)), result)
+        result = _result(objective, model, outcome, job, settings, model_name=model_name, command=command)
+        _finish(job, DualEncoder(tower, model.document, str(out)), result)
     return result
 
 

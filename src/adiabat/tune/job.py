@@ -142,7 +142,7 @@ def _require_same(job: Job, description: Mapping[str, Any]) -> None:
     ]
     if differing:
         raise JobError(
-            f"--resume must go on with the same job, but in {job.folder} {several(differing)}; "
+            f"--resume must go on with the same job, but in {job.folder} {several(differing, of='differences')}; "
             "repeat the first command, or choose another --out"
         )
 
