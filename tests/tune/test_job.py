@@ -83,6 +83,19 @@ def test_the_same_job_may_be_resumed_and_its_description_stays(tmp_path: Path) -
     assert first.config.read_bytes() == before
 
 
+@pytest.mark.parametrize("key", ["max_epochs", "idle_epochs"])
+def test_a_resumed_job_may_stop_elsewhere(tmp_path: Path, key: str) -> None:
+    job = open_job(tmp_path, description(**{key: 3}), resume=False)
+    open_job(tmp_path, description(**{key: 5}), resume=True)
+    assert read_description(job)["tune"][key] == 5
+
+
+def test_a_schedule_over_the_whole_length_fixes_the_length(tmp_path: Path) -> None:
+    open_job(tmp_path, description(max_epochs=3, schedule="linear"), resume=False)
+    with pytest.raises(JobError, match="tune.max_epochs was 3, is 5; repeat the first command"):
+        open_job(tmp_path, description(max_epochs=5, schedule="linear"), resume=True)
+
+
 def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_path: Path) -> None:
     open_job(tmp_path, description(margin=0.2), resume=False)
     changed = description(margin=0.3, freeze=["embeddings.base"])

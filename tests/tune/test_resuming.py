@@ -101,6 +101,13 @@ def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
     assert everything(tmp_path / "job") == expected
 
 
+def test_a_finished_job_goes_on_to_a_later_end_as_one_that_never_stopped(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "whole", settings_of(tune={"max_epochs": 3}))
+    run(problem, tmp_path / "longer", settings_of(tune={"max_epochs": 1}))
+    run(problem, tmp_path / "longer", settings_of(tune={"max_epochs": 3}), resume=True)
+    assert everything(tmp_path / "longer") == everything(tmp_path / "whole")
+
+
 def test_two_processes_cannot_work_at_one_job(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "job")
     expected = everything(tmp_path / "job")

@@ -9,9 +9,13 @@ from typing import Any
 import tomli_w
 
 from adiabat.errors import DataError, JobError, several
+from adiabat.locks import sole_writer
 from adiabat.report.files import write_text
 
 CONFIG = "config.toml"
+
+LENGTH_SCHEDULES = frozenset(("linear", "quadratic", "cosine"))
+"""Schedules whose every step depends on `TuneSection.max_epochs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> J
     Args:
         folder: Made where missing.
         description: Everything that decides the run, as plain tables; written to ``config.toml``.
-        resume: Whether a job of the same description may stand there already.
+        resume: Whether a job of the same description may stand there already. When it stops may differ: the steps until then do not.
 
     Returns:
         The job.
@@ -82,11 +86,15 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> J
     Raises:
         JobError: If the directory holds something else, a job that is not to be resumed, or one of another description.
         DataError: If the disk is full or not writable.
+        InUseError: If another process works at the job, and is to stop elsewhere.
     """
     require_free(folder, resume=resume)
     job = Job(folder)
     if is_job(folder):
         _require_same(job, description)
+        if _flat_settings(read_description(job)) != _flat_settings(description):
+            with sole_writer(folder):
+                write_text(tomli_w.dumps(_without_none(description)), job.config)
         return job
     is_new = not folder.exists()
     try:
@@ -133,11 +141,10 @@ def is_job(folder: Path) -> bool:
 
 
 def _require_same(job: Job, description: Mapping[str, Any]) -> None:
-    before = dict(_flat(read_description(job)))
-    wanted = dict(_flat(_without_none(description)))
+    before, wanted = _flat_settings(read_description(job)), _flat_settings(description)
     differing = [
         f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}"
-        for key in sorted({*before, *wanted})
+        for key in sorted({*before, *wanted} - _stopping(wanted))
         if before.get(key) != wanted.get(key)
     ]
     if differing:
@@ -145,6 +152,15 @@ def _require_same(job: Job, description: Mapping[str, Any]) -> None:
             f"--resume must go on with the same job, but in {job.folder} {several(differing, of='differences')}; "
             "repeat the first command, or choose another --out"
         )
+
+
+def _stopping(settings: Mapping[str, Any]) -> set[str]:
+    """Settings that say when a run stops and change no step before."""
+    return {"tune.idle_epochs"} | (set() if settings.get("tune.schedule") in LENGTH_SCHEDULES else {"tune.max_epochs"})
+
+
+def _flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(_flat(_without_none(description)))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
