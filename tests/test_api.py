@@ -142,6 +142,13 @@ def test_embedding_again_says_that_it_was_done_before(here: Path) -> None:
     assert "finished before" in notes[0]
 
 
+def test_documents_that_fill_the_token_limit_are_counted(here: Path, tmp_path: Path) -> None:
+    notes: list[str] = []
+    corpus = write_lines(tmp_path / "long.jsonl", [{"doc_id": "short", "text": "a"}, {"doc_id": "long", "text": "word " * 30}])
+    api.embed(here / "model", corpus, tmp_path / "store", watch=Watch(note=notes.append))
+    assert notes == ["1 of 2 documents fill the limit of 64 tokens: what goes beyond it is not in their vectors"]
+
+
 def test_an_evaluation_of_a_job_holds_the_record_of_its_tuning(here: Path, tmp_path: Path) -> None:
     result = api.evaluate(here / "job", here / "store", here / "pairs.jsonl", baseline=here / "model", out=tmp_path / "new", settings=QUICK)
     assert result.tuning is not None

@@ -22,6 +22,7 @@ from adiabat.measure.results import Hit, Result, TuningRecord
 from adiabat.model.device import device_of
 from adiabat.model.directory import Trust
 from adiabat.model.directory import load as load_directory
+from adiabat.model.encoder import Progress
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.precision import Precision
 from adiabat.model.towers import DualEncoder
@@ -77,12 +78,14 @@ def _directory(model: str | Path) -> str | Path:
     return folder
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Documents:
-    """The document side of a model in the precision asked for, as the store's builders want it."""
+    """The document side of a model in the precision asked for, as the store's builders want it; counts what it is given."""
 
     model: DualEncoder
     precision: Precision
+    encoded: int = 0
+    full: int = 0
 
     @property
     def width(self) -> int:
@@ -92,7 +95,19 @@ class _Documents:
         return self.model.fingerprint(side)
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
-        return self.model.encode(texts, side=side, precision=self.precision)
+        counts: list[Progress] = []
+        vectors = self.model.encode(texts, side=side, precision=self.precision, on_progress=counts.append)
+        self.encoded += len(texts)
+        self.full += counts[-1].full if counts else 0
+        return vectors
+
+    def say_what_was_cut(self, watch: Watch) -> None:
+        """Documents that fill the token limit are counted: their ends may be missing from their vectors."""
+        if self.full:
+            limit = self.model.document.settings.max_tokens
+            watch.note(
+                f"{self.full:,} of {self.encoded:,} documents fill the limit of {limit} tokens: what goes beyond it is not in their vectors"
+            )
 
 
 def embed(
@@ -141,13 +156,16 @@ def embed(
             vectors, out, ids=ids, documents=documents, encoder=encoder, dtype=dtype, seed=seed, source=name, encoder_name=maker
         )
     if append:
-        return append_documents(encoder, lambda: documents, out, on_progress=progress, source=name).store
-    built = build_store(
-        encoder, lambda: documents, out, dtype=dtype, keep_texts=texts, on_progress=progress, source=name, encoder_name=maker
-    )
-    if built.note:
-        watch.note(built.note)
-    return built.store
+        store, note = append_documents(encoder, lambda: documents, out, on_progress=progress, source=name).store, ""
+    else:
+        built = build_store(
+            encoder, lambda: documents, out, dtype=dtype, keep_texts=texts, on_progress=progress, source=name, encoder_name=maker
+        )
+        store, note = built.store, built.note
+    if note:
+        watch.note(note)
+    encoder.say_what_was_cut(watch)
+    return store
 
 
 def _require_one_way(section: StoreSection, *, append: bool, vectors: str | Path | None, ids: str | Path | None) -> None:

@@ -259,7 +259,15 @@ def test_progress_counts_every_text_once() -> None:
     done = [progress.done for progress in seen]
     assert len(done) > 1
     assert done == sorted(set(done))
-    assert seen[-1] == Progress(len(TEXTS), len(TEXTS))
+    assert seen[-1] == Progress(len(TEXTS), len(TEXTS), full=1)
+
+
+def test_progress_counts_texts_that_fill_the_limit() -> None:
+    seen: list[Progress] = []
+    # One token per byte and two special ones: 7 letters stay below a limit of 10, 8 fill it, 9 are cut.
+    texts = ["a" * letters for letters in (7, 8, 9, 30)]
+    tiny_encoder(settings=EncoderSettings(max_tokens=10)).encode(texts, side="document", precision="fp32", on_progress=seen.append)
+    assert seen[-1] == Progress(4, 4, full=3)
 
 
 def test_other_settings_share_the_weights() -> None:

@@ -1,6 +1,7 @@
 """Whole tuning jobs on a tiny model."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -182,7 +183,8 @@ def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Prob
 
 
 def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, tmp_path: Path) -> None:
-    lines = [*problem.data.read_text().splitlines(), json.dumps({"query": "lost", "pos": ["gone"], "neg": ["d1"]})]
+    added = [{"query": "lost", "pos": ["gone"], "neg": ["d1"]}, {"query": "long " * 200, "pos": ["d1"], "neg": ["d2"]}]
+    lines = [*problem.data.read_text().splitlines(), *map(json.dumps, added)]
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join(lines) + "\n")
     notes: list[str] = []
@@ -191,8 +193,9 @@ def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, 
     assert notes[0] == "data: 1 document not in the store left out, and with that 1 query without a positive"
     assert notes[1].startswith("tuning ")
     assert notes[1].endswith(" queries")
-    assert notes[2].startswith("validating on ")
-    assert len(notes) == 3
+    assert re.fullmatch(r"1 of \d+ queries fill the limit of \d+ tokens: what goes beyond it is not read", notes[2])
+    assert notes[3].startswith("validating on ")
+    assert len(notes) == 4
 
 
 def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:

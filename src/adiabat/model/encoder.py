@@ -27,8 +27,8 @@ TOKENIZE_BLOCK = 4096
 PreparedBatch = tuple[Int[np.ndarray, " b"], TokenBatch]
 """Row numbers of the texts, and their tokens."""
 
-EmbeddedBatch = tuple[Int[np.ndarray, " b"], Float[np.ndarray, "b e"]]
-"""Row numbers of the texts, and their embeddings."""
+EmbeddedBatch = tuple[Int[np.ndarray, " b"], Float[np.ndarray, "b e"], int]
+"""Row numbers of the texts, their embeddings, and how many of them fill the token limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,17 @@ class Projection(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What `Encoder.encode` reports after each batch: texts done so far and in all."""
+    """What `Encoder.encode` reports after each batch.
+
+    Attributes:
+        done: Texts embedded so far.
+        total: Texts in all.
+        full: Of those done, texts that fill `EncoderSettings.max_tokens`: what they hold beyond it is not in their embedding.
+    """
 
     done: int
     total: int
+    full: int
 
 
 @dataclass
@@ -257,18 +264,18 @@ class Encoder(nn.Module):
         self, texts: Sequence[str], side: Side, precision: Precision, budget: int, on_progress: Callable[[Progress], None] | None
     ) -> Float[np.ndarray, "n e"]:
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
-        done = 0
+        done = full = 0
         with ExitStack() as stack:
             # Tokenising runs ahead of computing, in a thread of its own.
             prepare = stack.enter_context(side_by_side([partial(self._prepared, texts, side, budget)]))
             batches = chain.from_iterable(prepare(range(0, len(texts), TOKENIZE_BLOCK)))
             first = list(islice(batches, MOST_WORKERS))
             embed = stack.enter_context(side_by_side(self._embedders(precision, len(first))))
-            for rows, embeddings in embed(chain(first, batches)):
+            for rows, embeddings, limited in embed(chain(first, batches)):
                 vectors[rows] = embeddings
-                done += len(rows)
+                done, full = done + len(rows), full + limited
                 if on_progress:
-                    on_progress(Progress(done, len(texts)))
+                    on_progress(Progress(done, len(texts), full))
         return vectors
 
     def _prepared(self, texts: Sequence[str], side: Side, budget: int, start: int) -> list[PreparedBatch]:
@@ -361,7 +368,8 @@ def _embedded(encoder: Encoder, precision: Precision, batch: PreparedBatch) -> E
     rows, tokens = batch
     with torch.inference_mode(), autocast(encoder.device, precision):
         embeddings: Tensor = encoder(tokens.to(encoder.device))
-    return rows, embeddings.cpu().numpy()
+    full = tokens.attention_mask.sum(dim=1) >= encoder.settings.max_tokens
+    return rows, embeddings.cpu().numpy(), int(full.sum())
 
 
 def _default_budget(device: torch.device) -> int:
