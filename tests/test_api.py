@@ -1,6 +1,7 @@
 """The verbs as functions: what they take, what they refuse before any work, and what they leave behind."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from adiabat.report.files import read_result
 from adiabat.store.embeddings import Store
 from adiabat.watch import Watch
 from tests.commands import one_thread
-from tests.tiny import save_tiny
+from tests.tiny import edit, save_tiny
 
 DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(16)]
 PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 16}"]} for number in range(16)]
@@ -60,6 +61,23 @@ def test_a_model_that_is_loaded_already_is_taken_as_it_is(here: Path, model: Dua
 def test_settings_of_the_encoder_override_the_models_own(here: Path) -> None:
     loaded = api.load(here / "model", settings=EncoderSection(query_prompt="query: ", normalize=False))
     assert (loaded.query.settings.query_prompt, loaded.query.settings.normalize) == ("query: ", False)
+
+
+def test_settings_of_the_encoder_override_a_loaded_models_own_too(model: DualEncoder) -> None:
+    assert api.load(model, settings=EncoderSection(query_prompt="ask: ")).query.settings.query_prompt == "ask: "
+    assert model.query.settings.query_prompt == ""
+
+
+def test_trust_in_one_model_of_a_comparison_leaves_the_other_without(here: Path) -> None:
+    assert api.load(here / "model", settings=EncoderSection(trust_remote_code="another/model")).width == 32
+
+
+def test_a_model_made_for_another_similarity_is_told(here: Path, tmp_path: Path) -> None:
+    notes: list[str] = []
+    save_tiny(tmp_path / "dot", settings=EncoderSettings(max_tokens=64, normalize=False))
+    edit(tmp_path / "dot", "config_sentence_transformers.json", similarity_fn_name="dot")
+    api.embed(tmp_path / "dot", here / "corpus.jsonl", tmp_path / "store", watch=Watch(note=notes.append))
+    assert notes == [f"{tmp_path / 'dot'} was made for similarity by dot; adiabat searches and measures by cosine"]
 
 
 def test_a_job_is_loaded_as_the_model_that_it_made(here: Path) -> None:
@@ -157,6 +175,39 @@ def test_an_evaluation_of_a_job_holds_the_record_of_its_tuning(here: Path, tmp_p
     page = (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
     assert "embeddings" in page
     assert result.tuning.trained_on.split(":")[0] in page
+
+
+def test_a_job_of_which_only_the_model_is_left_is_evaluated_without_a_record(here: Path, tmp_path: Path) -> None:
+    shutil.copytree(here / "job", tmp_path / "job")
+    (tmp_path / "job" / "result.json").unlink()
+    result = api.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", settings=QUICK)
+    assert (result.model, result.tuning) == (str(tmp_path / "job"), None)
+
+
+def test_a_damaged_record_of_a_job_is_told_before_anything_is_measured(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(here / "job", tmp_path / "job")
+    (tmp_path / "job" / "result.json").write_text("{", encoding="utf-8")
+    monkeypatch.setattr(evaluation, "_measure", lambda *_, **__: 1 / 0)
+    with pytest.raises(DataError, match="must be JSON"):
+        api.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", settings=QUICK)
+
+
+def test_an_evaluation_into_a_model_is_refused(here: Path) -> None:
+    for folder in (here / "model", here / "job" / "model"):
+        with pytest.raises(JobError, match="--out must be a directory of its own, .* is a model"):
+            api.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=folder, settings=QUICK)
+        assert not (folder / "result.json").exists()
+
+
+def test_a_result_says_by_which_settings_and_from_which_files(here: Path, tmp_path: Path) -> None:
+    settings = checked(EvaluateSettings, {"encoder": {"query_prompt": "ask: "}, "measure": {"resamples": 321}})
+    pairs, store = here / "pairs.jsonl", Store.open(here / "store")
+    api.evaluate(here / "model", here / "store", pairs, retain=[(here / "store", pairs)], out=tmp_path / "new", settings=settings)
+    result = read_result(tmp_path / "new" / "result.json")
+    assert (result.settings["encoder"], result.settings["measure"]["resamples"]) == ({"query_prompt": "ask: ", "allow_pickles": False}, 321)
+    read = {"data": str(pairs), "store": str(here / "store"), "store_sha256": store.manifest.sha256}
+    assert result.inputs == {"target": read, "retain 1": read}
+    assert store.manifest.sha256 in (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
 
 
 def test_without_an_output_directory_nothing_is_written(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from adiabat import __version__, api, cli
+from adiabat.measure.results import Hit
 from tests.commands import DOCUMENTS, Run, Said, embed, evaluate, lines, one_thread, run_in_process, search, setting, tune, write_world
 
 
@@ -58,13 +59,61 @@ def test_debug_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) ->
         run("--debug", *search())
 
 
-def test_ctrl_c_ends_with_130_and_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("verb", "then"),
+    [
+        ("embed", "what is finished is kept; run the same command again to go on"),
+        ("tune", "run the same command with --resume to go on"),
+        ("evaluate", "nothing of it is kept; run the same command again to begin anew"),
+        ("search", "nothing of it is kept; run the same command again to begin anew"),
+    ],
+)
+def test_ctrl_c_ends_with_130_and_says_how_to_go_on(run: Run, new: str, monkeypatch: pytest.MonkeyPatch, verb: str, then: str) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "search", interrupted)
-    said = run(*search())
-    assert said == Said(130, "", "adiabat: interrupted; long verbs go on where they were when the same command runs again\n")
+    monkeypatch.setattr(api, verb, interrupted)
+    commands = {"embed": embed(out=new), "tune": tune("pairs.jsonl", out=new), "evaluate": evaluate(out=new), "search": search()}
+    assert run(*commands[verb]) == Said(130, "", f"adiabat: interrupted; {then}\n")
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named as torch names it."""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [MemoryError("2 GiB"), OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
+)
+def test_too_little_memory_is_no_defect_and_the_settings_that_help_are_named(
+    run: Run, new: str, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def hungry(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(api, "tune", hungry)
+    assert run(*tune("pairs.jsonl", out=new)) == Said(
+        1,
+        "",
+        f"adiabat: memory must be enough for the work, got: {fault}; lower tune.batch_size, tune.negatives_per_query or "
+        "encoder.max_tokens, or free some\n",
+    )
+
+
+BROKEN_PIPE = """
+import os, sys
+from adiabat import cli
+reader, writer = os.pipe()
+os.close(reader)
+os.dup2(writer, 1)
+cli.app = lambda **_: print("shown to nobody")
+cli.main()
+"""
+
+
+def test_output_that_nobody_reads_any_more_ends_without_a_word() -> None:
+    done = python(BROKEN_PIPE)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_search_prints_ranks_scores_ids_and_texts(run: Run) -> None:
@@ -73,6 +122,11 @@ def test_search_prints_ranks_scores_ids_and_texts(run: Run) -> None:
     assert (said.code, said.err, first, rest) == (0, "", "model", [])
     assert re.fullmatch(r"  1  0\.\d{4}  d\d+  document \d+ about \w+", one)
     assert re.fullmatch(r"  2  0\.\d{4}  d\d+  document \d+ about \w+", two)
+
+
+def test_documents_cannot_move_the_cursor_of_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "search", lambda *_, **__: [Hit("d\x1b[2J", "red \x1b[31mtext\x07\n here", 0.5, False)])
+    assert run(*search()).out.splitlines()[1:] == ["  1  0.5000  d\ufffd[2J  red \ufffd[31mtext\ufffd here"]
 
 
 @pytest.mark.parametrize(

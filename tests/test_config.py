@@ -10,6 +10,7 @@ import pytest
 import tomli_w
 from pydantic import ValidationError
 
+from adiabat import api
 from adiabat.config import (
     EmbedSettings,
     EvaluateSettings,
@@ -44,6 +45,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "data.columns.text": ("body", {}),
     "data.columns.title": ("head", {}),
     "data.missing": ("drop", {}),
+    "data.blank": ("drop", {}),
     "data.validation": ("dev.jsonl", {}),
     "data.validation_split": ("dev", {"data.validation": "folder"}),
     "data.validation_fraction": (0.25, {}),
@@ -317,6 +319,19 @@ def test_a_file_that_cannot_be_read_is_named(spoil: Callable[[Path], object], to
 def test_settings_do_not_change_after_they_were_read() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         TuneSettings().tune.margin = 3.0
+
+
+@pytest.mark.parametrize(
+    ("assignment", "told"),
+    [
+        ("data.split=dev", 'split must be left out for .*, which has no splits, got "dev"'),
+        ("data.blank=drop", 'blank must be "error" for .*, which holds examples, got "drop"'),
+    ],
+)
+def test_embed_hands_its_data_settings_to_the_reader(assignment: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text('{"query": "q", "pos": ["p"]}\n')
+    with pytest.raises(ConfigError, match=told):
+        api.embed("demo", tmp_path / "c.jsonl", tmp_path / "out", settings=read_settings(EmbedSettings, None, [assignment]))
 
 
 def test_what_was_resolved_reads_back_as_itself() -> None:

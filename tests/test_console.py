@@ -29,6 +29,16 @@ def test_a_note_is_one_line_however_long() -> None:
     assert stream.getvalue() == ("word " * 50).strip() + "\n"
 
 
+def test_words_between_colons_are_no_emoji_in_notes_or_labels() -> None:
+    console, stream = plain()
+    say("reading data/x:100:y", console)
+    assert stream.getvalue() == "reading data/x:100:y\n"
+    stream = io.StringIO()
+    with watching(Console(file=stream, force_terminal=True, force_interactive=True, width=120)) as watch:
+        watch.progress("reading data/x:100:y [bold]z[/bold]", 3, 9)
+    assert "reading data/x:100:y [bold]z[/bold]" in stream.getvalue()
+
+
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     console, stream = plain()
     clock = iter(
@@ -61,7 +71,7 @@ def test_one_bar_at_a_time_and_epochs_share_theirs() -> None:
     show("epoch 1 (idle 0/3)", 5, 10)
     first = bar.tasks[0].id
     show("epoch 2 (idle [0/3])", 1, 10)
-    assert [(task.id, task.completed, task.description) for task in bar.tasks] == [(first, 1, r"epoch 2 (idle \[0/3])")]
+    assert [(task.id, task.completed, task.description) for task in bar.tasks] == [(first, 1, "epoch 2 (idle [0/3])")]
     show("ranking a", 7, 7)
     show("ranking b", 1, 20)
     assert [(task.description, task.completed, task.total) for task in bar.tasks] == [("ranking b", 1, 20)]

@@ -27,8 +27,8 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from adiabat.model.directory import save
 from adiabat.model.encoder import Encoder, EncoderSettings, Projection
+from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 
 Kind = Literal["bert", "xlm-roberta", "t5", "gpt-neox", "llama"]

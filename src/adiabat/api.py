@@ -20,7 +20,7 @@ from adiabat.measure.evaluation import evaluate_datasets, hits_of, read_dataset
 from adiabat.measure.metrics import ranking_measures
 from adiabat.measure.results import Hit, Result, TuningRecord
 from adiabat.model.device import device_of
-from adiabat.model.directory import Trust
+from adiabat.model.directory import Trust, override
 from adiabat.model.directory import load as load_directory
 from adiabat.model.encoder import Progress
 from adiabat.model.fingerprint import Fingerprint
@@ -45,7 +45,8 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
 
     Args:
         model: See the module's first lines.
-        settings: Overrides of pooling, prompts and the like; None takes the model's own.
+        settings: Overrides of pooling, prompts and the like; None takes the model's own. Where `trust_remote_code` names another
+            model, such as the other one of a comparison, this one runs no code.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
 
     Returns:
@@ -56,12 +57,13 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
         JobError: If it is a job that is not finished.
     """
     place = device_of(device)
-    if isinstance(model, DualEncoder):
-        return model.to(place)
     section = settings or EncoderSection()
-    trust = Trust(remote_code=section.trust_remote_code, pickles=section.allow_pickles)
-    loaded = load_directory(_directory(model), settings=section.overrides(), trust=trust)
-    return replace(loaded, name=str(model)).to(place)
+    if isinstance(model, DualEncoder):
+        return override(model, section.overrides()).to(place)
+    name = _directory(model)
+    trusted = (section.trust_remote_code or "").rstrip("/") == str(model).rstrip("/")
+    trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
+    return replace(load_directory(name, settings=section.overrides(), trust=trust), name=str(model)).to(place)
 
 
 def _directory(model: str | Path) -> str | Path:
@@ -143,12 +145,13 @@ def embed(
     settings = settings or EmbedSettings()
     _require_one_way(settings.store, append=append, vectors=vectors, ids=ids)
     # Looks at the first row, so that a fault of the corpus comes before the model is loaded.
-    documents = read_corpus(corpus, columns=settings.data.columns.given())
+    documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=settings.data.blank)
     if append:
         finish_append(out)
         kept = Store.open(out)
         _refuse_idle(settings.store, {"dtype": kept.dtype, "keep_texts": kept.has_texts}, "append, which keeps to the store")
     encoder = _Documents(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
+    _say_if_not_by_cosine(encoder.model, watch)
     name, maker, progress = str(corpus), encoder.model.name, _on("encoding documents", watch)
     dtype, texts, seed = settings.store.dtype, settings.store.keep_texts, settings.run.seed
     if vectors is not None:
@@ -166,6 +169,12 @@ def embed(
         watch.note(note)
     encoder.say_what_was_cut(watch)
     return store
+
+
+def _say_if_not_by_cosine(model: DualEncoder, watch: Watch) -> None:
+    similarity = model.root.get("similarity_fn_name") or "cosine"
+    if similarity != "cosine" and not model.document.settings.normalize:
+        watch.note(f"{model.name} was made for similarity by {similarity}; adiabat searches and measures by cosine")
 
 
 def _require_one_way(section: StoreSection, *, append: bool, vectors: str | Path | None, ids: str | Path | None) -> None:
@@ -271,6 +280,8 @@ def evaluate(
     settings = settings or EvaluateSettings()
     # An unknown measure is refused before anything is read.
     ranking_measures({}, {}, settings.measure.measures)
+    # So is a damaged record of the job.
+    tuning = _tuning_record(model)
     # Data sets of one store share it, and with it the one check of the encoder.
     stores = {str(place): Store.open(place) for place in dict.fromkeys([str(store), *(str(place) for place, _ in retain)])}
     target = read_dataset(stores[str(store)], str(data), role="target", settings=settings, split=split or settings.data.split)
@@ -281,7 +292,7 @@ def evaluate(
         before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
         title = f"{tested.name} on {datasets[0].examples.name}"
         result = evaluate_datasets(tested, before, datasets, settings=settings, title=title, command=command, watch=watch)
-        result = replace(result, tuning=_tuning_record(model))
+        result = replace(result, tuning=tuning)
         if folder:
             write_result(result, folder / "result.json")
             write_page(result, folder / "report.html")
@@ -311,7 +322,12 @@ def _claimed(folder: Path | None) -> Iterator[Path | None]:
 
 def _require_own(folder: Path) -> None:
     """Refuse a directory that is something else, or holds a result or report of something else."""
-    kinds = {"a file": folder.exists() and not folder.is_dir(), "a job": is_job(folder), "a store": is_store(folder)}
+    kinds = {
+        "a file": folder.exists() and not folder.is_dir(),
+        "a job": is_job(folder),
+        "a store": is_store(folder),
+        "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
+    }
     if kind := next((name for name, found in kinds.items() if found), None):
         raise JobError(f"--out must be a directory of its own, {folder} is {kind}; choose another")
     if (folder / "result.json").exists() or (folder / "report.html").exists():
@@ -322,10 +338,11 @@ def _require_own(folder: Path) -> None:
 
 
 def _tuning_record(model: Model) -> TuningRecord | None:
-    """What the job did that a model came from."""
+    """What the job did that a model came from; None where nothing of it is left but the model."""
     if isinstance(model, DualEncoder) or not is_job(Path(model)):
         return None
-    return read_result(Job(Path(model)).result).tuning
+    written = Job(Path(model)).result
+    return read_result(written).tuning if written.exists() else None
 
 
 def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings: SearchSettings | None = None) -> list[Hit]:

@@ -13,7 +13,7 @@ import typer
 
 from adiabat import __version__
 from adiabat.config import EmbedSettings, EvaluateSettings, S, SearchSettings, TuneSettings, read_settings
-from adiabat.console import PEOPLE, complain, plain_warnings, say, watching
+from adiabat.console import PEOPLE, complain, one_line, plain_warnings, say, watching
 from adiabat.errors import AdiabatError, ConfigError
 
 if TYPE_CHECKING:
@@ -41,6 +41,18 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 """System errors that no code can mend: a full disk, a missing permission, an impossible path."""
+
+_GOES_ON = "what is finished is kept; run the same command again to go on"
+_NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
+AFTER_CTRL_C = {"embed": _GOES_ON, "demo": _GOES_ON, "tune": "run the same command with --resume to go on"}
+"""What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
+
+LOWER_MEMORY = {
+    "embed": "encoder.max_tokens",
+    "tune": "tune.batch_size, tune.negatives_per_query or encoder.max_tokens",
+    "evaluate": "measure.depth or encoder.max_tokens",
+}
+"""Settings that decide how much memory a verb takes."""
 
 
 def _settings(
@@ -248,9 +260,9 @@ def _show(result: "Result") -> None:
 
 def _show_hits(found: "dict[str, list[Hit]]") -> None:
     for name, hits in found.items():
-        print(name)
+        print(one_line(name))
         for place, hit in enumerate(hits, start=1):
-            print(f"{place:3d}  {hit.score:.4f}  {hit.doc_id}  {' '.join(hit.text.split())[:120]}")
+            print(f"{place:3d}  {hit.score:.4f}  {one_line(hit.doc_id)}  {one_line(hit.text)[:120]}")
 
 
 def _version(asked: bool) -> bool:
@@ -271,28 +283,44 @@ def _root(
 
 
 def main() -> None:
-    """Run a verb. Exit codes: 0; 2 for the user's mistake, told in one line; 130 after Ctrl-C; 1 for ours."""
+    """Run a verb.
+
+    Exit codes: 0; 2 for the user's mistake, told in one line; 130 after Ctrl-C; 1 for ours, for too little memory, and, without a word,
+    where the reader of the output has gone.
+    """
     try:
         with plain_warnings():
             code = app(args=_folded(sys.argv[1:]) or ["--help"], prog_name="adiabat", standalone_mode=False)
         # typer turns Ctrl-C into this code.
         if code == 130:
             raise KeyboardInterrupt
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Or the interpreter would complain when it flushes at its end.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        code = 1
     except (Exception, KeyboardInterrupt) as fault:
         if os.environ.get("ADIABAT_DEBUG"):
             raise
-        code, sentence = _judged(fault)
+        code, sentence = _judged(fault, _verb(sys.argv[1:]))
         complain(sentence)
     if code:
         sys.exit(code)
 
 
-def _judged(fault: BaseException) -> tuple[int, str]:
+def _verb(words: Sequence[str]) -> str:
+    return next((word for word in words if not word.startswith("-")), "")
+
+
+def _judged(fault: BaseException, verb: str) -> tuple[int, str]:
     """Exit code and sentence for what ended a verb."""
     if isinstance(fault, AdiabatError):
         return 130 if type(fault).__name__ == "InterruptionError" else 2, str(fault)
     if isinstance(fault, KeyboardInterrupt | typer.Abort):
-        return 130, "interrupted; long verbs go on where they were when the same command runs again"
+        return 130, f"interrupted; {AFTER_CTRL_C.get(verb, _NOTHING_KEPT)}"
+    if _is_out_of_memory(fault):
+        advice = f"lower {LOWER_MEMORY[verb]}, or free some" if verb in LOWER_MEMORY else "free some"
+        return 1, f"memory must be enough for the work, got: {fault or type(fault).__name__}; {advice}"
     if isinstance(fault, UsageError):
         context = getattr(fault, "ctx", None)
         message = fault.format_message().rstrip(".")  # type: ignore[attr-defined]
@@ -301,3 +329,8 @@ def _judged(fault: BaseException) -> tuple[int, str]:
         place = "a file" if fault.filename is None else fault.filename
         return 2, f"{place} must be readable or writable, got: {fault.strerror}; check the path, its permissions and the free space"
     return 1, f"defect: {type(fault).__name__}: {fault}; run with --debug before the verb and report the traceback"
+
+
+def _is_out_of_memory(fault: BaseException) -> bool:
+    """Of Python, of a GPU (known by its name: torch may not be loaded), or of torch on a CPU, which has no class for it."""
+    return isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(fault)

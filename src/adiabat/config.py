@@ -97,6 +97,7 @@ class DataSection(Section):
     split: Text | None = None
     """Of a BEIR folder (``qrels/SPLIT.tsv``) or a hub data set."""
     columns: ColumnsSection = ColumnsSection()
+    """Of an evaluation, the target's alone: retention sets go by the names that are known."""
     missing: Literal["error", "drop"] = "error"
     """What to do with documents that are not in the store: stop and name them, or leave them out and say how many."""
 
@@ -122,7 +123,11 @@ class TuneDataSection(DataSection):
 class EmbedDataSection(Section):
     """``[data]`` of an embedding run."""
 
+    split: Text | None = None
+    """Of a hub data set, or of one saved by the ``datasets`` library, that has several."""
     columns: ColumnsSection = ColumnsSection()
+    blank: Literal["error", "drop"] = "error"
+    """What to do with documents that have neither title nor text: stop and name them, or leave them out and say how many."""
 
 
 class TuneSection(Section):
@@ -225,13 +230,13 @@ class MeasureSection(Section):
     measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
     """Beside PND; names of the ir-measures grammar. Where the whole store is ranked, the first carries the verdict."""
     negatives: Literal["auto", "listed", "store"] = "auto"
-    """Compare positives with the listed negatives, with every other document of the store, or with the listed ones where there are any."""
+    """Compare positives with listed negatives, with the rest of the store, or (auto) with listed ones where half the queries list some."""
     depth: PositiveInt = 100
-    """Documents retrieved per query where the whole store is ranked; measures see no further."""
+    """Documents retrieved per query where the whole store is ranked, more for a measure of a larger cutoff; measures see no further."""
     drop_same_id: bool = True
     """Leave out a document whose id equals the query's id, as BEIR does."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Of the paired bootstrap."""
+    """Of the paired bootstrap, at the least: a language grid takes as many as its cells need."""
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:

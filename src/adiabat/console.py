@@ -33,7 +33,14 @@ def watching(console: Console = PEOPLE) -> Iterator[Watch]:
     if not console.is_interactive:
         yield Watch(note=lambda sentence: say(sentence, console), progress=Lines(console))
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    # Labels may hold names of files, in which neither brackets nor words between colons are markup.
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
         yield Watch(note=lambda sentence: say(sentence, console), progress=OneBar(bar))
 
@@ -64,8 +71,7 @@ class OneBar:
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._stage, self._task = stage, self._bar.add_task("", total=total)
-        # Labels may hold names of files, which are no markup.
-        self._bar.update(self._task, description=label.replace("[", r"\["), completed=done, total=total)
+        self._bar.update(self._task, description=label, completed=done, total=total)
 
 
 @dataclass
@@ -103,7 +109,7 @@ def say(sentence: str, console: Console = PEOPLE) -> None:
         sentence: Plain text.
         console: Where to.
     """
-    console.print(_one_line(sentence), markup=False, soft_wrap=True)
+    console.print(one_line(sentence), markup=False, emoji=False, soft_wrap=True)
 
 
 def complain(sentence: str) -> None:
@@ -112,11 +118,18 @@ def complain(sentence: str) -> None:
     Args:
         sentence: What is wrong and what to do.
     """
-    print(f"adiabat: {_one_line(sentence)}", file=sys.stderr)
+    print(f"adiabat: {one_line(sentence)}", file=sys.stderr)
 
 
-def _one_line(sentence: str) -> str:
-    """Without line ends, and without control characters of a file that is quoted."""
+def one_line(sentence: str) -> str:
+    """Text that cannot move the cursor: without line ends, and without control characters of a file that is quoted.
+
+    Args:
+        sentence: Anything.
+
+    Returns:
+        Words with one space between them; each control character has become U+FFFD.
+    """
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(letter) == "Cc" else letter for letter in " ".join(sentence.split()))
 
 

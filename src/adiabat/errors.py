@@ -42,6 +42,54 @@ class MissingDependencyError(AdiabatError, ImportError):
         super().__init__(f"{purpose} needs the package {package}; install it with: pip install 'adiabat[{extra}]'")
 
 
+class Faults:
+    """What is wrong with something: all of it counted, the first few in words, so that a file full of faults costs no memory."""
+
+    def __init__(self, *, shown: int = 10) -> None:
+        """Begin with none.
+
+        Args:
+            shown: How many are spelled out, > 0.
+        """
+        self.count = 0
+        self._shown = shown
+        self._first: list[str] = []
+
+    def add(self, phrase: str) -> None:
+        """Note one fault.
+
+        Args:
+            phrase: Best with its file and line.
+        """
+        self.count += 1
+        if len(self._first) < self._shown:
+            self._first.append(phrase)
+
+    def extend(self, phrases: Iterable[str]) -> None:
+        """Note several faults.
+
+        Args:
+            phrases: One for each.
+        """
+        for phrase in phrases:
+            self.add(phrase)
+
+    def told(self, of: str = "faults") -> str:
+        """All of them in one line.
+
+        Args:
+            of: What is counted, in the plural.
+
+        Returns:
+            The one phrase as it is, or the count and the first of them.
+        """
+        head = "; ".join(self._first)
+        if self.count == 1:
+            return head
+        more = f"; and {self.count - len(self._first)} more" if self.count > len(self._first) else ""
+        return f"{self.count} {of}: {head}{more}"
+
+
 def several(phrases: Iterable[str], *, of: str = "faults", shown: int = 10) -> str:
     """Join phrases into one line: how many, then the first few.
 
@@ -51,11 +99,8 @@ def several(phrases: Iterable[str], *, of: str = "faults", shown: int = 10) -> s
         shown: How many are spelled out, > 0.
 
     Returns:
-        The one phrase as it is, or the count and the first of them.
+        As `Faults.told`.
     """
-    every = list(phrases)
-    head = "; ".join(every[:shown])
-    if len(every) == 1:
-        return head
-    more = f"; and {len(every) - shown} more" if len(every) > shown else ""
-    return f"{len(every)} {of}: {head}{more}"
+    faults = Faults(shown=shown)
+    faults.extend(phrases)
+    return faults.told(of)

@@ -1,5 +1,6 @@
 """One writer at a time: a directory that a process writes into, kept from a second one."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -8,10 +9,16 @@ from pathlib import Path
 
 from adiabat.errors import InUseError
 
+LOCKLESS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+"""What file systems answer that cannot lock a directory: NFS wants a descriptor open for writing, which a directory never has."""
+
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
     """Keep a second process from writing into the same directory.
+
+    File systems that cannot lock a directory (NFS, some network and user-space ones) are not guarded: there the caller must see to it that
+    one process writes at a time.
 
     Args:
         folder: An existing directory; the lock goes with the process, so that a killed one leaves none.
@@ -24,9 +31,17 @@ def sole_writer(folder: Path) -> Iterator[None]:
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(handle, folder)
         yield
-    except BlockingIOError as error:
-        raise InUseError(f"{folder} must have one writer at a time, another process is writing; wait for it to end") from error
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InUseError(f"{folder} must have one writer at a time, another process is writing; wait for it to end") from error
+    except OSError as error:
+        if error.errno not in LOCKLESS:
+            raise

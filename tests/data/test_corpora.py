@@ -116,6 +116,7 @@ def test_faults_of_every_kind_are_counted_together(tmp_path):
         f'; {path}:5: "text" must be a text, got a number; {path}:6 must be one JSON object, got a JSON array'
         f'; {path}:7: document id must be unique, got "a" again, first at {path}:1'
         f'; {path}:9: document id must be unique, got "a" again, first at {path}:1'
+        "; fill in blank documents, or set data.blank = drop"
     )
 
 
@@ -130,7 +131,73 @@ def test_twelve_empty_texts_show_ten(tmp_path):
     path = write(tmp_path / "c.jsonl", {"id": 0, "text": "x"}, *({"id": n, "text": ""} for n in range(1, 13)))
     message = fault(path)
     assert message.startswith(f'12 faults: {path}:2: "text" must not be empty; ')
-    assert message.endswith(f'{path}:11: "text" must not be empty; and 2 more')
+    assert message.endswith(f'{path}:11: "text" must not be empty; and 2 more; fill in blank documents, or set data.blank = drop')
+
+
+BLANKS = [
+    {"_id": "1", "title": "", "text": "x"},
+    {"_id": "2", "title": "", "text": ""},
+    {"_id": "3", "title": " ", "text": "\n"},
+    {"_id": "4", "title": "only", "text": ""},
+    {"_id": "5", "title": None, "text": None},
+    {"_id": "6", "text": " "},
+]
+
+
+def test_a_blank_document_says_how_to_leave_it_out(tmp_path):
+    path = write(tmp_path / "c.jsonl", *BLANKS[:2])
+    assert fault(path) == f'{path}:2: "text" must not be empty; fill in blank documents, or set data.blank = drop'
+
+
+def test_blank_documents_are_left_out_and_counted_in_one_warning(tmp_path):
+    path = write(tmp_path / "corpus.jsonl", *BLANKS)
+    with pytest.warns(UserWarning, match="left out") as caught:
+        assert pairs(tmp_path, blank="drop") == [("1", "x"), ("4", "only")]
+    assert [str(warning.message) for warning in caught] == [
+        f"{path}: blank documents, with neither title nor text, are left out: "
+        f'4 of 6 documents: "2" ({path}:2); "3" ({path}:3); "5" ({path}:5); and 1 more'
+    ]
+    with pytest.warns(UserWarning, match="4 of 6"):
+        assert scan_corpus(tmp_path, blank="drop") == 2
+
+
+def test_where_no_document_is_blank_nothing_is_said(tmp_path):
+    assert pairs(write(tmp_path / "c.jsonl", BLANKS[0]), blank="drop") == [("1", "x")]
+
+
+def test_leaving_blank_documents_out_hides_no_other_fault(tmp_path):
+    path = write(tmp_path / "c.jsonl", *BLANKS[:2], {"_id": "2", "text": "again"}, {"_id": "3"}, {"_id": "", "text": ""})
+    assert fault(path, blank="drop") == (
+        f'3 faults: {path}:4: expected "doc_id" and "text", found "_id"; say which it is with columns.text'
+        f'; {path}:5: "_id" must not be empty; {path}:3: document id must be unique, got "2" again, first at {path}:2'
+    )
+
+
+def test_examples_and_grids_have_no_blank_documents_to_leave_out(tmp_path):
+    path = write(tmp_path / "t.jsonl", {"query": "q", "pos": ["p"]})
+    with pytest.raises(ConfigError, match='blank must be "error" for .*, which holds examples, got "drop"; leave it out'):
+        read_corpus(path, blank="drop")
+    path = write(tmp_path / "g.jsonl", {"label": 0, "premise": {"en": "p"}, "hypothesis": {"en": "h"}})
+    with pytest.raises(ConfigError, match="which holds a language grid"):
+        read_corpus(path, blank="drop")
+
+
+def test_a_row_with_an_id_and_a_text_is_a_document_whatever_else_it_has(tmp_path):
+    faq = {"id": "1", "text": "the document", "question": "q?", "answer": "yes"}
+    path = write(tmp_path / "faq.jsonl", faq)
+    assert pairs(path) == [("1", "the document")]
+    assert pairs(path, columns={"query": "question"}) == [(text_id("yes"), "yes")]
+
+
+@pytest.mark.parametrize("row", [{"id": 1, "query": "q", "passage": "p"}, {"query": "q", "pos": "p", "text": "other"}])
+def test_a_row_without_an_id_or_a_text_of_its_own_stays_an_example(tmp_path, row):
+    assert pairs(write(tmp_path / "t.jsonl", row)) == [(text_id("p"), "p")]
+
+
+def test_a_split_of_a_saved_data_set_is_a_corpus(tmp_path):
+    splits = {name: datasets.Dataset.from_list([{"_id": name, "text": f"text of {name}"}]) for name in ("train", "test")}
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "saved"))
+    assert pairs(tmp_path / "saved", split="test") == pairs(tmp_path / "saved" / "test") == [("test", "text of test")]
 
 
 def test_equal_hashes_of_different_ids_are_no_duplicates(tmp_path, monkeypatch):

@@ -232,6 +232,21 @@ def test_a_language_grid_in_the_layout_of_the_hub_is_read(tmp_path):
     assert (data.labels, data.hypotheses) == (("contradiction",), ({"en": "E", "fr": "F"},))
 
 
+def test_lists_of_a_language_grid_that_do_not_match_are_faults(tmp_path):
+    sides = {"label": 0, "premise": {"en": "e"}}
+    path = write(
+        tmp_path / "g.jsonl",
+        {**sides, "hypothesis": {"language": ["en", "fr"], "translation": ["E"]}},
+        {**sides, "hypothesis": {"language": ["en"], "translation": "E"}},
+        {**sides, "hypothesis": {"language": ["en", None], "translation": ["E", "F"]}},
+    )
+    assert fault(path) == (
+        f'3 faults: {path}:1: "hypothesis" must hold as many translations as languages, got 1 for 2'
+        f'; {path}:2: "hypothesis" must hold lists of languages and translations, got a string'
+        f'; {path}:3: "hypothesis" must name every language by a text, got null'
+    )
+
+
 def test_faults_of_a_language_grid_are_collected(tmp_path):
     sides = {"premise": {"en": "e"}, "hypothesis": {"en": "E"}}
     path = write(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat.data.tables import Faults, count_rows, read_rows, table_name
+from adiabat.data.tables import FileFaults, count_rows, read_rows, table_name
 from adiabat.errors import ConfigError, DataError
 
 ROWS = [
@@ -89,7 +89,7 @@ def test_of_many_faults_ten_are_spelled_out_and_kept(tmp_path):
 
 def test_faults_are_handed_to_the_caller_who_asks_for_them(tmp_path):
     path = write(tmp_path / "rows.jsonl", b'oops\n{"a": 1}\n')
-    faults = Faults()
+    faults = FileFaults()
     assert [row.values for row in read_rows(path, faults=faults)] == [{"a": 1}]
     assert faults.count == 1
     with pytest.raises(DataError, match=r"rows\.jsonl:1 must be one JSON object"):
@@ -103,6 +103,11 @@ def test_a_json_array_is_one_clear_error(tmp_path):
 
 def test_a_line_nested_too_deeply_is_a_fault_not_a_crash(tmp_path):
     assert "nested too deeply" in fault(write(tmp_path / "rows.jsonl", b'{"a":' * 200_000))
+
+
+def test_a_number_of_too_many_digits_is_called_that(tmp_path):
+    message = fault(write(tmp_path / "rows.jsonl", b'{"a": ' + b"1" * 5000 + b"}"))
+    assert message.endswith("(a number with too many digits)")
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
@@ -187,9 +192,24 @@ def test_faults_of_csv_rows_are_collected(tmp_path):
     )
 
 
+def test_a_quote_left_open_is_named_with_its_line_and_collects_no_more_than_a_limit(tmp_path):
+    line = f"7,{'word ' * 200}\n"
+    path = write(tmp_path / "rows.csv", ('id,text\n1,fine\n2,"open\n' + line * 17_000 + "3,last\n").encode())
+    faults = FileFaults()
+    # Reading goes on behind the limit.
+    assert [row.values["id"] for row in read_rows(path, faults=faults)][-1] == "3"
+    with pytest.raises(DataError) as caught:
+        faults.raise_if_any()
+    assert str(caught.value).startswith(
+        f"{path}:3 must be well-formed CSV, got: a field of more than 16,777,216 characters, read up to line "
+    )
+    assert str(caught.value).endswith("; close the quote that was left open")
+    assert faults.count == 1
+
+
 def test_a_spoilt_line_spoils_the_whole_quoted_row_once(tmp_path):
     path = write(tmp_path / "rows.csv", b'id,text\n1,"a\nb\xff\nc"\n2,x\n')
-    faults = Faults()
+    faults = FileFaults()
     assert [dict(row.values) for row in read_rows(path, faults=faults)] == [{"id": "2", "text": "x"}]
     assert faults.count == 1
 
@@ -224,11 +244,31 @@ def test_saved_data_sets_are_read_by_split(tmp_path):
     assert values(tmp_path / "both", split="train") == ROWS[:1]
     assert values(tmp_path / "one") == ROWS[1:]
     assert count_rows(tmp_path / "both", split="test") == 1
-    assert fault(tmp_path / "both") == f"{tmp_path / 'both'} must be read with a split, got the splits test, train; choose one of them"
+    both = tmp_path / "both"
+    told = f"{both} must be read with a split, got the splits test, train; set data.split, or name one as {both}/test"
+    assert fault(both) == told
+    assert values(both / "test") == ROWS[1:]
     with pytest.raises(DataError, match='must have the split "dev", got the splits test, train; choose one of them'):
         values(tmp_path / "both", split="dev")
     with pytest.raises(DataError, match='must have the split "test", got a single data set without splits'):
         values(tmp_path / "one", split="test")
+
+
+@pytest.mark.parametrize("state", ["{}", "[]", "null"])
+def test_a_saved_data_set_that_is_damaged_is_one_clear_error(tmp_path, state):
+    datasets.Dataset.from_list(ROWS).save_to_disk(str(tmp_path / "saved"))
+    write(tmp_path / "saved" / "state.json", state.encode())
+    message = fault(tmp_path / "saved")
+    assert message.startswith(f"{tmp_path / 'saved'} must be a whole saved data set, got one that is damaged (")
+    assert message.endswith("); save or copy it again")
+
+
+def test_a_value_of_a_saved_data_set_that_python_cannot_hold_is_one_clear_error(tmp_path):
+    when = pa.array([0, 2**62], pa.timestamp("us"))
+    datasets.Dataset(pa.table({"a": [1, 2], "when": when})).save_to_disk(str(tmp_path / "saved"))
+    message = fault(tmp_path / "saved")
+    assert message.startswith(f"{tmp_path / 'saved'}:2 must hold values that Python can hold, got: ")
+    assert message.endswith("; drop or convert the column, and save it again")
 
 
 def test_hub_names_go_through_load_dataset(tmp_path, monkeypatch):
@@ -241,7 +281,7 @@ def test_hub_names_go_through_load_dataset(tmp_path, monkeypatch):
     assert values(f"{name}:default:test") == ROWS[1:]
     assert values(name, split="test") == ROWS[1:]
     assert count_rows(f"{name}:train") == 2
-    assert fault(name) == f"{name} must be read with a split, got the splits test, train; choose one of them"
+    assert fault(name) == f"{name} must be read with a split, got the splits test, train; set data.split, or name one as {name}:test"
     assert fault(f"hf:{tmp_path / 'none'}").startswith(f"hf:{tmp_path / 'none'} must be a readable data set, got: ")
     assert "must read hf:NAME, hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT" in fault("hf:a:b:c:d")
 

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from adiabat.config import EvaluateSettings
+from adiabat.config import EvaluateSettings, MeasureSection
 from adiabat.data.records import Document, LanguageGridSet
 from adiabat.errors import DataError, StoreError
 from adiabat.measure.evaluation import (
@@ -21,6 +22,7 @@ from adiabat.measure.evaluation import (
     read_dataset,
 )
 from adiabat.measure.results import Result
+from adiabat.measure.tasks import Role
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result, write_result
 from adiabat.store.addressing import AddressedSet, Ragged
@@ -72,6 +74,16 @@ def test_an_encoder_that_did_not_make_a_store_is_refused_for_every_data_set(mode
         evaluated(model, None, sets)
 
 
+def test_a_question_in_several_rows_is_one_query_with_all_its_answers(store: Store, tmp_path: Path) -> None:
+    rows = [{"query": "which", "pos": ["d0"]}, {"query": "which", "pos": ["d1"]}, {"query": "what", "pos": ["d2"]}]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    examples = read_dataset(store, str(tmp_path / "pairs.jsonl"), role="target", settings=SETTINGS, split=None).examples
+    assert isinstance(examples, AddressedSet)
+    assert examples.queries == ["which", "what"]
+    assert [sorted(examples.positives[row]) for row in range(2)] == [store.rows(["d0", "d1"]).tolist(), store.rows(["d2"]).tolist()]
+    assert any("share their question" in note for note in examples.notes)
+
+
 def test_a_baseline_that_did_not_make_the_store_is_refused(model: DualEncoder, store: Store) -> None:
     with pytest.raises(StoreError, match="was built by another encoder"):
         evaluated(model, tiny_dual(seed=9), [Dataset(store, questions(3), "target")])
@@ -114,7 +126,7 @@ def test_a_result_comes_back_from_its_file(model: DualEncoder, baseline: DualEnc
 
 def test_at_most_ten_changed_queries_are_shown_each_with_both_rankings(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
     dataset = Dataset(store, questions(25), "target")
-    shown = changed_queries(model, baseline, dataset, seed=0)
+    shown = changed_queries(model, baseline, dataset, settings=SETTINGS.measure, seed=0)
     assert len(shown) == SHOWN_QUERIES == 10
     for one in shown:
         place = int(one.query.split()[1])
@@ -128,7 +140,7 @@ def test_at_most_ten_changed_queries_are_shown_each_with_both_rankings(model: Du
 
 def test_changed_queries_are_drawn_by_the_seed_and_not_for_effect(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
     dataset = Dataset(store, questions(25), "target")
-    first, again, other = (changed_queries(model, baseline, dataset, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (changed_queries(model, baseline, dataset, settings=SETTINGS.measure, seed=seed) for seed in (0, 0, 1))
     assert first == again
     assert [one.query for one in first] != [one.query for one in other]
 
@@ -141,7 +153,23 @@ def test_a_model_that_is_its_own_baseline_has_no_changed_queries(model: DualEnco
 
 def test_a_language_grid_has_no_queries_to_show(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
     grid = LanguageGridSet("grid", ("en",), ("entailment", "neutral"), ({"en": "a"}, {"en": "b"}), ({"en": "c"}, {"en": "d"}))
-    assert changed_queries(model, baseline, Dataset(store, grid, "target"), seed=0) == []
+    assert changed_queries(model, baseline, Dataset(store, grid, "target"), settings=SETTINGS.measure, seed=0) == []
+
+
+def test_a_document_with_the_querys_own_id_is_not_shown_where_no_measure_sees_it(
+    model: DualEncoder, baseline: DualEncoder, store: Store
+) -> None:
+    asked = questions(25)
+    # Each query goes by the id of the document that is nearest to it, which is not its positive.
+    nearest = search(store, model.encode(asked.queries, side="query", precision="fp32"), 2).rows
+    rows = [next(int(row) for row in found if row != asked.positives[query][0]) for query, found in enumerate(nearest)]
+    own = dict(zip(asked.queries, store.doc_ids(np.array(rows)), strict=True))
+    dataset = Dataset(store, replace(asked, query_ids=list(own.values())), "target")
+    for drop in (True, False):
+        settings = MeasureSection(drop_same_id=drop)
+        shown = changed_queries(model, baseline, dataset, settings=settings, seed=0)
+        assert any(own[one.query] in {hit.doc_id for hit in (*one.before, *one.after)} for one in shown) == (not drop)
+        assert {len(hits) for one in shown for hits in (one.before, one.after)} == {SHOWN_HITS}
 
 
 def test_long_texts_are_cut_and_texts_that_are_not_kept_are_empty(model: DualEncoder, tmp_path: Path) -> None:
@@ -167,6 +195,29 @@ def test_reading_a_data_set_finds_its_documents_or_names_those_that_are_missing(
     assert isinstance(found.examples, AddressedSet)
     assert (found.role, found.examples.queries, found.examples.positives[0].tolist()) == ("retain", ["x"], [3])
     assert any("2 documents" in note for note in found.examples.notes)
+
+
+def test_columns_of_the_settings_are_those_of_the_target_and_not_of_a_retention_set(store: Store, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "a.jsonl", [{"query": "x", "pos": "d3"}])
+    settings = EvaluateSettings.model_validate({"data": {"columns": {"query": "frage", "positive": "antwort"}}})
+    found = read_dataset(store, path, role="retain", settings=settings, split=None)
+    assert isinstance(found.examples, AddressedSet)
+    assert found.examples.queries == ["x"]
+    with pytest.raises(DataError, match="frage"):
+        read_dataset(store, path, role="target", settings=settings, split=None)
+
+
+def test_a_result_holds_its_settings_and_what_was_read(model: DualEncoder, store: Store, tmp_path: Path) -> None:
+    paths = [write_lines(tmp_path / f"{name}.jsonl", [{"query": "x", "pos": "d3"}]) for name in "abc"]
+    roles: list[Role] = ["target", "retain", "retain"]
+    sets = [read_dataset(store, path, role=role, settings=SETTINGS, split=None) for path, role in zip(paths, roles, strict=True)]
+    result = evaluated(model, None, sets)
+    assert (result.settings["measure"]["resamples"], result.settings["run"]["seed"]) == (200, 3)
+    assert result.settings["measure"]["measures"] == ["nDCG@10", "RR", "AP", "P@1"]
+    assert list(result.inputs) == ["target", "retain 1", "retain 2"]
+    assert result.inputs["retain 2"] == {"data": paths[2], "store": str(store.path), "store_sha256": store.manifest.sha256}
+    write_result(result, tmp_path / "result.json")
+    assert read_result(tmp_path / "result.json") == result
 
 
 def test_columns_of_the_settings_name_those_of_the_file(store: Store, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from adiabat.errors import DataError
+from adiabat.measure import grid_draws
 from adiabat.measure.grid import Placements, cluster_ids, grid_scores, measure_grid, placements
 from adiabat.measure.significance import Z_CRITICAL, two_proportion_z
 
@@ -290,13 +291,45 @@ def test_names_of_clusters_do_not_matter():
     assert plain == renamed
 
 
-def test_too_few_resamples_cannot_survive_the_correction_over_cells():
-    before, after = models(24, 120, cells=(4, 4), gain=0.0)
-    labels, clusters = xnli_like(120)
-    after["cosine"][0, 0, ::3] += 1.0
-    few, many = (measure_grid(after, labels, before=before, clusters=clusters, seed=0, resamples=count) for count in (300, 4000))
-    assert few.grid[0].improved == 0
-    assert many.grid[0].verdicts[0][0] == "better"
+def destroyed_cells(seed: int, languages: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[str], np.ndarray]:
+    """Models that differ in two cells only: entailment falls below everything else there."""
+    labels, clusters = xnli_like(30)
+    before, _ = models(seed, 30, cells=(languages, languages))
+    before["cosine"][:, :, ::3] += 2.0
+    after = {"cosine": before["cosine"].copy()}
+    for cell in ((2, 1), (0, 3)):
+        after["cosine"][*cell, ::3] -= 8.0
+    return before, after, labels, clusters
+
+
+@pytest.mark.parametrize("wanted", [100, 1000])
+def test_destroyed_pairs_of_many_languages_are_found_however_few_resamples_were_asked_for(wanted):
+    before, after, labels, clusters = destroyed_cells(24, 15)
+    grid = measure_grid(after, labels, before=before, clusters=clusters, seed=0, resamples=wanted)
+    for one in grid.grid:
+        assert (one.improved, one.worsened) == (0, 2)
+        assert (one.verdicts[2][1], one.verdicts[0][3]) == ("worse", "worse")
+    assert grid.notes == [
+        f"the grid was resampled 9,000 times, not measure.resamples = {wanted:,}: "
+        "so few could not tell a single changed pair of languages among 225"
+    ]
+
+
+def test_beyond_the_most_resamples_a_normal_distribution_stands_in_and_the_notes_say_so(monkeypatch):
+    before, after, labels, clusters = destroyed_cells(25, 5)
+    after["cosine"][4, 4, ::3] += 0.02 * np.random.default_rng(0).standard_normal(30)
+    monkeypatch.setattr(grid_draws, "MOST_RESAMPLES", 200)
+    grid = measure_grid(after, labels, before=before, clusters=clusters, seed=0, resamples=150)
+    assert [(one.improved, one.worsened, one.verdicts[2][1], one.verdicts[0][3]) for one in grid.grid] == [(0, 2, "worse", "worse")] * 2
+    assert "resampled 200 times" in grid.notes[0]
+    assert "200 resamples are few for 25 pairs of languages" in grid.notes[1]
+    assert "normal distribution" in grid.notes[1]
+
+
+def test_a_grid_without_a_baseline_is_resampled_as_asked():
+    labels, clusters = xnli_like(20)
+    _, after = models(26, 20, cells=(5, 5))
+    assert measure_grid(after, labels, clusters=clusters, seed=0, resamples=100).notes == []
 
 
 def test_cluster_ids_number_texts_by_first_appearance():

@@ -9,6 +9,7 @@ from adiabat.measure.metrics import (
     PairCounts,
     discordant_counts,
     improvement,
+    largest_cutoff,
     pessimistic_run,
     pnd_counts,
     pnd_mean,
@@ -193,3 +194,9 @@ def test_an_unknown_or_incomplete_measure_is_refused_by_name(name):
 def test_all_unknown_measures_are_reported_at_once():
     with pytest.raises(ConfigError, match=r"2 faults: .*'Foo'.*'Bar@3'"):
         ranking_measures({}, {"q": {"d": 1}}, ["Foo", "AP", "Bar@3"])
+
+
+def test_the_largest_cutoff_is_that_of_the_measures_which_have_one():
+    assert largest_cutoff(["nDCG@10", "RR", "R@1000"]) == 1000
+    assert largest_cutoff(["RR", "AP"]) == 0
+    assert largest_cutoff([]) == 0

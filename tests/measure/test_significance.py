@@ -309,9 +309,18 @@ def test_both_discrepancies_come_out_as_metrics_defines_them():
     assert (mean.measure, pooled.measure, mean.similarity) == ("PND", "PND pooled", "distance")
     assert (mean.after, mean.before) == (pytest.approx(pnd_mean(after.errors, pairs)), pytest.approx(pnd_mean(before.errors, pairs)))
     assert pooled.after == pytest.approx(pnd_pooled(after.errors, pairs))
-    assert mean.z == pooled.z == two_proportion_z(int(before.errors.sum()), int(after.errors.sum()), int(pairs.sum()))
+    assert pooled.z == two_proportion_z(int(before.errors.sum()), int(after.errors.sum()), int(pairs.sum()))
     assert mean.lower_is_better
     assert (mean.verdict, pooled.verdict) == ("better", "better")
+
+
+def test_the_mean_over_queries_has_no_z_since_it_may_change_the_other_way():
+    # Fifty queries of two pairs lose their only error; one of a thousand pairs gains two hundred.
+    before = pair_counts([1] * 50 + [500], [2] * 50 + [1000])
+    after = pair_counts([0] * 50 + [700], [2] * 50 + [1000])
+    mean, pooled = paired_bootstrap(pnd_per_query(after, before, similarity="cosine"), seed=0, resamples=100)
+    assert mean.difference < 0 < pooled.difference
+    assert (mean.z, pooled.z > Z_CRITICAL) == (None, True)
 
 
 def test_discrepancies_without_a_baseline_have_no_z():

@@ -2,22 +2,19 @@
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import pytest
 
 from adiabat.config import MeasureSection
-from adiabat.data.records import Document, LanguageGridSet, grid_id
 from adiabat.errors import DataError
 from adiabat.measure import tasks
 from adiabat.measure.results import Change, DatasetResult
-from adiabat.measure.tasks import Role, measure_examples, measure_languages, similarities_of
+from adiabat.measure.tasks import Role, measure_examples, similarities_of
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet, Ragged
-from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.watch import SILENT, Watch
-from tests.measure.brute_force import all_scores, errors_and_pairs, pair_score, rank_measures_by_loops
+from tests.measure.brute_force import all_scores, errors_and_pairs, rank_measures_by_loops
 from tests.tiny import tiny_dual, tiny_encoder
 
 MEASURES = ("nDCG@10", "RR", "AP", "P@1")
@@ -38,18 +35,8 @@ def baseline(model: DualEncoder) -> DualEncoder:
 
 
 @pytest.fixture(scope="module")
-def make_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Store]:
-    def make(model: DualEncoder, texts: Sequence[str] = TEXTS, ids: Sequence[str] | None = None) -> Store:
-        documents = [Document(doc_id, text) for doc_id, text in zip(ids or [f"d{i}" for i in range(len(texts))], texts, strict=True)]
-        out = tmp_path_factory.mktemp("stores") / "store"
-        return build_store(model, lambda: iter(documents), out, dtype="float32", source="corpus", encoder_name="tiny").store
-
-    return make
-
-
-@pytest.fixture(scope="module")
 def store(model: DualEncoder, make_store: Callable[..., Store]) -> Store:
-    return make_store(model)
+    return make_store(model, TEXTS)
 
 
 def examples(
@@ -159,6 +146,8 @@ def test_the_document_with_the_querys_own_id_is_left_out_only_where_asked(model:
         ]
         assert change(result, "RR").after == pytest.approx(sum(one["RR"] for one in by_hand) / 3)
     assert dropped.pairs == kept.pairs - 1
+    assert "1 document with the query's own id was left out" in dropped.notes
+    assert not any("own id" in note for note in kept.notes)
 
 
 def test_many_queries_ranked_in_several_passes_give_the_same(model: DualEncoder, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,10 +160,18 @@ def test_many_queries_ranked_in_several_passes_give_the_same(model: DualEncoder,
 def test_measures_look_no_further_than_the_depth_and_pnd_does(model: DualEncoder, store: Store) -> None:
     table = all_scores(model, store, QUERIES[:1])[0]
     last = min(range(store.count), key=table.__getitem__)
-    shallow = measured(model, None, store, examples([[last]]), depth=5)
+    shallow = measured(model, None, store, examples([[last]]), depth=5, measures=("RR",))
     assert change(shallow, "RR").after == 0
     assert change(shallow, "PND").after == 1
     assert any("first 5" in note for note in shallow.notes)
+
+
+def test_a_cutoff_beyond_the_depth_is_searched_to(model: DualEncoder, store: Store) -> None:
+    table = all_scores(model, store, QUERIES[:1])[0]
+    last = min(range(store.count), key=table.__getitem__)
+    result = measured(model, None, store, examples([[last]]), depth=5, measures=("R@5", "R@20"))
+    assert (change(result, "R@5").after, change(result, "R@20").after) == (0, 1)
+    assert any("first 20" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("positives", [[3], [3, 7]], ids=["one positive", "two that tie"])
@@ -183,7 +180,10 @@ def test_a_tie_across_the_depth_is_lost(model: DualEncoder, store: Store, positi
     table = all_scores(model, store, QUERIES[:1])[0]
     above = sum(score > table[3] for score in table)
     ties_lost = 3 - len(positives)
-    reached = [change(measured(model, None, store, examples([positives]), depth=above + 1 + extra), "RR").after for extra in range(3)]
+    reached = [
+        change(measured(model, None, store, examples([positives]), depth=above + 1 + extra, measures=("RR",)), "RR").after
+        for extra in range(3)
+    ]
     assert reached == [0 if extra < ties_lost else pytest.approx(1 / (above + ties_lost + 1)) for extra in range(3)]
 
 
@@ -222,7 +222,19 @@ def test_queries_without_listed_negatives_are_left_out_and_counted(model: DualEn
     ]
     assert result.queries == 4
     assert change(result, "PND").after == pytest.approx(sum(shares) / 4)
-    assert "2 of 6 queries list no negatives and were left out" in result.notes
+    assert "2 of 6 queries list no negatives and were left out, 4 are measured" in result.notes
+
+
+@pytest.mark.parametrize(("listing", "kind", "queries"), [(2, "ranking", 6), (3, "pairs", 3)])
+def test_listed_negatives_are_chosen_only_where_at_least_half_of_the_queries_list_some(
+    model: DualEncoder, store: Store, listing: int, kind: str, queries: int
+) -> None:
+    some = examples(LISTED_POSITIVES, [*LISTED_NEGATIVES[:listing], *[[]] * (6 - listing)])
+    result = measured(model, None, store, some)
+    assert (result.kind, result.queries) == (kind, queries)
+    said = "only 2 of 6 queries list negatives, too few to measure by: all 6 are measured without them"
+    assert (said in result.notes) == (kind == "ranking")
+    assert measured(model, None, store, some, negatives="listed").queries == listing
 
 
 def test_no_listed_negatives_at_all_mean_the_store_unless_listed_ones_were_asked_for(model: DualEncoder, store: Store) -> None:
@@ -244,7 +256,7 @@ def test_without_normalising_cosine_and_distance_are_both_measured(
     make_store: Callable[..., Store], negatives: list[list[int]] | None
 ) -> None:
     loose = tiny_dual(seed=3, settings=EncoderSettings(max_tokens=64, normalize=False))
-    store = make_store(loose)
+    store = make_store(loose, TEXTS)
     data = examples(LISTED_POSITIVES, negatives)
     result = measured(loose, None, store, data)
     assert similarities_of(loose) == ("cosine", "distance")
@@ -306,81 +318,3 @@ def test_progress_counts_queries_to_their_end(model: DualEncoder, store: Store) 
     measured(model, None, store, examples(LISTED_POSITIVES, LISTED_NEGATIVES), watch=watch)
     assert ("ranking set", 6, 6) in seen
     assert [one for one in seen if one[0] == "scoring set"] == [("scoring set", done, 6) for done in range(1, 7)]
-
-
-LANGUAGES = ("de", "en")
-LABELS = ("entailment", "neutral", "contradiction", "entailment", "neutral", "contradiction", "entailment")
-# One premise with three hypotheses, as XNLI has it, and one that comes twice in the same words.
-PREMISES = ["the cat", "the cat", "the cat", "rain", "rain", "sea", "the cat"]
-
-
-def sentence_pairs() -> LanguageGridSet:
-    premises = tuple({language: f"{language} {text}" for language in LANGUAGES} for text in PREMISES)
-    hypotheses = tuple(
-        {language: f"{language} says {number}{'xyz'[number % 3]}" for language in LANGUAGES} for number in range(len(LABELS))
-    )
-    return LanguageGridSet("pairs", LANGUAGES, LABELS, premises, hypotheses)
-
-
-def grid_store(make_store: Callable[..., Store], model: DualEncoder, data: LanguageGridSet) -> Store:
-    keys = [(pair, language) for pair in range(len(data)) for language in LANGUAGES]
-    return make_store(model, [data.hypotheses[pair][language] for pair, language in keys], [grid_id(*key) for key in keys])
-
-
-def grid_by_loops(
-    model: DualEncoder, store: Store, data: LanguageGridSet, query: str, document: str, against: str, similarity: str
-) -> float:
-    """PND of one language pair: of all (entailment, other) pairs of sentence pairs, the share in which entailment is not closer."""
-    texts = [premise[query] for premise in data.premises]
-    vectors = model.encode(texts, side="query", precision="fp32").astype(np.float64)
-    rows = store.rows([grid_id(pair, document) for pair in range(len(data))])
-    documents = store.gather(rows).astype(np.float64)
-    scores = [pair_score(one, other, similarity) for one, other in zip(vectors, documents, strict=True)]
-    entailed = [score for score, label in zip(scores, data.labels, strict=True) if label == "entailment"]
-    rest = [score for score, label in zip(scores, data.labels, strict=True) if label == against]
-    return sum(other >= one for one in entailed for other in rest) / (len(entailed) * len(rest))
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-def test_every_cell_of_the_grid_equals_loops(make_store: Callable[..., Store], normalize: bool) -> None:
-    model = tiny_dual(seed=5, settings=EncoderSettings(max_tokens=64, normalize=normalize))
-    before = DualEncoder(tiny_encoder(seed=6, settings=model.query.settings), model.document, "before")
-    data = sentence_pairs()
-    store = grid_store(make_store, model, data)
-    result = measure_languages(model, before, store, data, role="retain", settings=MeasureSection(resamples=200), seed=0, watch=SILENT)
-    assert {table.similarity for table in result.grid} == ({"cosine"} if normalize else {"cosine", "distance"})
-    for table in result.grid:
-        against = table.comparison.removeprefix("entailment-")
-        for tower, cells in ((model, table.after), (before, table.before)):
-            by_hand = [[grid_by_loops(tower, store, data, a, b, against, table.similarity) for b in LANGUAGES] for a in LANGUAGES]
-            assert cells is not None
-            np.testing.assert_allclose(cells, by_hand)
-    assert (result.kind, result.role, result.main, result.queries, result.languages) == ("grid", "retain", "PND", 14, ["de", "en"])
-    cosine = [table.after for table in result.grid if table.similarity == "cosine"]
-    assert result.main_change().after == pytest.approx(np.mean(cosine))
-
-
-def test_a_premise_that_repeats_is_encoded_once_and_used_everywhere(model: DualEncoder, make_store: Callable[..., Store]) -> None:
-    data = sentence_pairs()
-    vectors = tasks._premises(model, data, SILENT)
-    assert {language: rows.shape[0] for language, rows in vectors.items()} == dict.fromkeys(LANGUAGES, 7)
-    for language, rows in vectors.items():
-        plain = model.encode([premise[language] for premise in data.premises], side="query", precision="fp32")
-        np.testing.assert_allclose(rows, plain, atol=1e-6)
-        assert (rows[0] == rows[6]).all()
-        assert not (rows[0] == rows[3]).all()
-
-
-def test_a_grid_against_itself_changes_no_cell(model: DualEncoder, make_store: Callable[..., Store]) -> None:
-    data = sentence_pairs()
-    store = grid_store(make_store, model, data)
-    result = measure_languages(model, model, store, data, role="target", settings=MeasureSection(resamples=200), seed=0, watch=SILENT)
-    assert {one.difference for one in result.changes} == {0.0}
-    assert {(table.improved, table.worsened, table.improved_z, table.worsened_z) for table in result.grid} == {(0, 0, 0, 0)}
-
-
-def test_missing_hypotheses_are_counted_and_named(model: DualEncoder, store: Store) -> None:
-    with pytest.raises(
-        DataError, match=r"pairs: every hypothesis must be in the store .*, got 7 in de that are not: 0:de, .*; embed the grid file first"
-    ):
-        measure_languages(model, None, store, sentence_pairs(), role="target", settings=MeasureSection(), seed=0, watch=SILENT)

@@ -17,10 +17,11 @@ from torch import nn
 from transformers import BertTokenizer, T5Config, T5Model
 
 from adiabat.data.records import Side
-from adiabat.model.directory import load, save
+from adiabat.model.directory import load, override
 from adiabat.model.encoder import Encoder, EncoderSettings, Projection
 from adiabat.model.layout import NAMES_OF_POOLING, OLD_POOLING_FLAGS
 from adiabat.model.pooling import POOLINGS, Pooling
+from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 from tests.tiny import KINDS, VOCABULARY, Kind, edit, save_plain, save_tiny, tiny_dual, tiny_encoder, tiny_tokenizer, write
 
@@ -179,6 +180,43 @@ def test_routes_of_the_same_modules_are_one_tower(tmp_path: Path) -> None:
     structure = json.loads((tmp_path / "saved/router_config.json").read_text())["structure"]
     edit(tmp_path / "saved", "router_config.json", structure={"query": structure["document"], "document": structure["document"]})
     assert load(tmp_path / "saved").shared
+
+
+def test_routes_that_share_a_transformer_share_it_after_loading_and_after_saving(tmp_path: Path) -> None:
+    router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    structure = json.loads((tmp_path / "saved/router_config.json").read_text())["structure"]
+    structure["query"][0] = structure["document"][0]
+    edit(tmp_path / "saved", structure["query"][1] + "/config.json", pooling_mode="cls")
+    edit(tmp_path / "saved", "router_config.json", structure=structure)
+    model = load(tmp_path / "saved")
+    assert not model.shared
+    assert model.query.backbone is model.document.backbone
+    save(model, tmp_path / "again")
+    assert len(list((tmp_path / "again").glob("*/model.safetensors"))) == 1
+    assert_same_vectors(model, peer_of(tmp_path / "again"))
+    again = load(tmp_path / "again")
+    assert again.query.backbone is again.document.backbone
+    assert again.query.settings.pooling == "cls"
+
+
+def test_similarity_default_prompt_and_other_prompts_survive_saving(tmp_path: Path) -> None:
+    stated = {"prompts": {"query": "q: ", "document": "d: ", "clustering": "c: "}, "default_prompt_name": "clustering"}
+    edit(save_tiny(tmp_path / "one"), "config_sentence_transformers.json", **stated, similarity_fn_name="dot")
+    save(load(tmp_path / "one"), tmp_path / "two")
+    peer, before = peer_of(tmp_path / "two"), peer_of(tmp_path / "one")
+    assert peer.similarity_fn_name == "dot"
+    np.testing.assert_allclose(peer.encode("hello"), before.encode("hello"), atol=1e-6)
+    np.testing.assert_allclose(peer.encode("hello", prompt_name="clustering"), peer.encode("hello"), atol=1e-6)
+    assert np.abs(peer.encode("hello", prompt="") - peer.encode("hello")).max() > 1e-3
+
+
+def test_other_settings_of_a_loaded_model_share_its_weights(tmp_path: Path) -> None:
+    model = load(save_tiny(tmp_path))
+    other = override(model, {"query_prompt": "ask: ", "max_tokens": 20})
+    assert other.shared
+    assert other.query.backbone is model.query.backbone
+    assert (other.query.settings.query_prompt, other.query.settings.max_tokens) == ("ask: ", 20)
+    assert override(model, {}) is model
 
 
 def test_old_names_and_flags_are_read(tmp_path: Path) -> None:

@@ -63,7 +63,16 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "empty tokenizer": (replaced("tokenizer.json", {}), r"must hold a tokenizer: "),
     "damaged modules": (replaced("modules.json", "nope"), r"modules.json must be readable JSON"),
     "modules that are no list": (replaced("modules.json", {}), r"modules.json must hold a JSON list, got dict"),
-    "no modules": (replaced("modules.json", []), r"modules.json must hold a list of modules, got \[\]"),
+    "no modules": (replaced("modules.json", []), r"modules.json must hold a list of modules with their types and paths, got \[\]"),
+    "module at a number": (
+        replaced("modules.json", [{"type": "x.Transformer", "path": 3}]),
+        r"must hold a list of modules with their types",
+    ),
+    "width that is a word": (edited("config.json", hidden_size="abc"), r"must hold a transformers model: \S"),
+    "width of nothing": (edited("config.json", hidden_size=0), r"must hold a transformers model: \S"),
+    "unknown activation": (edited("config.json", hidden_act="nope"), r"must hold a transformers model: KeyError: 'nope'"),
+    "tokenizer settings that are a list": (replaced("tokenizer_config.json", []), r"must hold a tokenizer: \S"),
+    "pooling that is a number": (replaced("1_Pooling/config.json", {"pooling_mode": 3}), r"must name one pooling .*, got 3"),
     "module without a type": (replaced("modules.json", [{"path": ""}]), r"modules.json must hold type, got path"),
     "static embedding": (replaced("modules.json", modules("StaticEmbedding")), r"first module must be a Transformer, got StaticEmbedding"),
     "normalise before dense": (
@@ -111,6 +120,7 @@ def test_a_fault_is_one_clear_line(name: str, tmp_path: Path) -> None:
     ("config", "message"),
     [
         ({}, r"router_config.json must hold types, structure, got nothing"),
+        ({"types": [], "structure": []}, r"types and structure must map names, got \[\] and \[\]"),
         ({"types": {}, "structure": {"query": ["a"]}}, r"must have routes query and document, got query"),
         ({"types": {}, "structure": {"query": ["a"], "document": []}}, r"must have routes query and document"),
         ({"types": {"a": "x.Transformer"}, "structure": {"query": ["a"], "document": ["b"]}}, r"router_config.json must hold b, got a"),

@@ -12,7 +12,9 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from adiabat.errors import ModelError
-from adiabat.model.directory import Trust, load, local_folder, save
+from adiabat.model.directory import Trust, load, local_folder
+from adiabat.model.packing import is_packable
+from adiabat.model.saving import save
 from tests.tiny import Kind, edit, save_tiny, tiny_dual, tiny_encoder, write
 
 TEXTS = ["Where does the river rise?", "река"]
@@ -99,6 +101,26 @@ def test_code_of_the_model_named_runs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         model.encode(TEXTS, side="query", precision="fp32"), tiny_dual().encode(TEXTS, side="query", precision="fp32")
     )
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_of_another_repository_does_not_run_for_a_trusted_model(file: str, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
+    edit(folder, "tokenizer_config.json", auto_map={})
+    edit(folder, file, auto_map={"AutoConfig": "other/unnamed--own.OwnConfig", "AutoModel": "other/unnamed--own.OwnModel"})
+    with pytest.raises(ModelError, match=rf"{file} must name code of the model itself, got code of other/unnamed; copy that code"):
+        load(folder, trust=Trust(remote_code=str(folder)))
+    assert not marker.exists()
+
+
+def test_a_backbone_with_code_of_its_own_is_not_packed(tmp_path: Path) -> None:
+    folder = with_own_code(tmp_path / "model", tmp_path / "marker", model_type="bert")
+    edit(folder, "tokenizer_config.json", auto_map={})
+    backbone = load(folder, trust=Trust(remote_code=str(folder))).query.backbone
+    assert backbone.config.model_type == "bert"
+    assert type(backbone).__name__ == "OwnModel"
+    assert not is_packable(backbone)
 
 
 def test_trust_in_another_model_is_refused(tmp_path: Path) -> None:

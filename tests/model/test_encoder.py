@@ -10,9 +10,9 @@ from sentence_transformers import SentenceTransformer
 
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError
-from adiabat.model.directory import save
 from adiabat.model.encoder import Encoder, EncoderSettings, Progress
 from adiabat.model.pooling import POOLINGS, Pooling
+from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 from tests.tiny import CLS, KINDS, PAD, SEP, Kind, tiny_encoder
 
@@ -268,6 +268,11 @@ def test_progress_counts_texts_that_fill_the_limit() -> None:
     texts = ["a" * letters for letters in (7, 8, 9, 30)]
     tiny_encoder(settings=EncoderSettings(max_tokens=10)).encode(texts, side="document", precision="fp32", on_progress=seen.append)
     assert seen[-1] == Progress(4, 4, full=3)
+
+
+def test_one_text_is_not_taken_for_a_list_of_letters() -> None:
+    with pytest.raises(TypeError, match=r"texts must be a list of texts, got one text; write \['hello'\]"):
+        tiny_encoder().encode("hello", side="query")
 
 
 def test_other_settings_share_the_weights() -> None:

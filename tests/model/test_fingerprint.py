@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from adiabat.errors import StoreError
-from adiabat.model.directory import load, save
+from adiabat.model.directory import load
 from adiabat.model.encoder import Encoder, EncoderSettings, Projection
 from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.saving import save
 from tests.tiny import KINDS, Kind, tiny_dual, tiny_encoder
 
 SETTINGS = EncoderSettings(max_tokens=64)

@@ -39,7 +39,7 @@ def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI"
             improvement[-1][-1] = None
         worsened = int(side > 1)
         grid = GridComparison("entailment-neutral", "cosine", after, after, improvement, verdicts, 1, worsened, 7, worsened)
-    change = make_change(0.25 if compared else None, 0.245, measure="PND", z=-2.5 if compared else None)
+    change = make_change(0.25 if compared else None, 0.245, measure="PND")
     return DatasetResult(name, "retain", "grid", 1670, 1670 * side, 99, "PND", [change], languages, [grid])
 
 

@@ -21,6 +21,13 @@ def test_a_result_comes_back_equal(written):
     assert read_result(path) == full_result()
 
 
+def test_a_file_of_before_settings_and_inputs_were_kept_is_read(written):
+    path, plain = written
+    del plain["settings"], plain["inputs"]
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    assert (read_result(path).settings, read_result(path).inputs) == ({}, {})
+
+
 def test_texts_of_any_script_come_back_equal(tmp_path):
     result = make_result(examples=[make_example('ما هي 中文 🙂 <script> \u2028 "quoted" \\')])
     write_result(result, tmp_path / "result.json")

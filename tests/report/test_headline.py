@@ -93,6 +93,17 @@ def test_no_evidence_is_put_as_the_loss_that_is_still_possible():
     assert any("at most 3.2 % (maths, nDCG@10)" in plain(sentence) for sentence in reservations(result))
 
 
+def test_the_loss_still_possible_is_a_difference_where_there_are_no_percents():
+    bare = make_dataset("law", "retain", 0.02, 0.03, measure="P@1", half_width=0.05)
+    bare = replace(bare, changes=[replace(bare.changes[0], improvement_interval=None)])
+    fewer_errors = make_dataset("web", "retain", 0.02, 0.01, measure="PND", half_width=0.05)
+    fewer_errors = replace(fewer_errors, changes=[replace(fewer_errors.changes[0], improvement_interval=None)])
+    (alone,) = reservations(make_result(BETTER, bare))
+    assert plain(alone).endswith("leave room for a loss of at most 0.0400 (law, difference of P@1).")
+    (every,) = reservations(make_result(BETTER, SAME, bare, fewer_errors))
+    assert plain(every).endswith("at most 3.2 % (maths, nDCG@10), 0.0400 (law, difference of P@1), 0.0400 (web, difference of PND).")
+
+
 def test_there_is_no_such_reservation_where_all_is_better():
     assert reservations(make_result(BETTER, make_dataset("law", "retain", 0.4, 0.5))) == []
 

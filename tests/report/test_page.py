@@ -7,7 +7,7 @@ import pytest
 from adiabat.errors import DataError
 from adiabat.measure.results import Hit
 from adiabat.report.page import EXAMPLES_SHOWN, render_page, write_page
-from tests.report.sample_results import full_result, make_dataset, make_example, make_grid, make_result, make_tuning
+from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>{{ 7 * 7 }}</title></style>'
@@ -158,12 +158,18 @@ def test_each_data_set_has_a_row_and_a_badge(kept):
     assert "Languages" not in shown.text
 
 
-def test_the_column_of_z_stands_in_the_main_table_only_where_there_is_one():
-    without = page(make_result(make_dataset("cs", "target", 0.5, 0.6)))
-    assert not [cell for cell in without.tags("td") if cell.get("data-label") == "z"]
-    with_z = page(make_result(make_dataset("cs", "target", 0.5, 0.4, measure="PND", z=-3.214)))
-    assert len([cell for cell in with_z.tags("td") if cell.get("data-label") == "z"]) == 1
-    assert "−3.21" in with_z.text
+def test_z_stands_among_all_measures_and_not_beside_the_main_one():
+    dataset = make_dataset("cs", "target", 0.5, 0.4, measure="PND")
+    shown = page(make_result(replace(dataset, changes=[*dataset.changes, make_change(0.5, 0.4, measure="PND pooled", z=-3.214)])))
+    assert not [cell for cell in shown.tags("td") if cell.get("data-label") == "z"]
+    assert shown.text.count("−3.21") == 1
+    assert "It is of “PND pooled” alone" in shown.text
+
+
+def test_the_forest_is_captioned_by_verdicts_and_the_guard_of_few_queries_explained():
+    text = Page(full_html()).text
+    assert "Filled: the verdict is better or worse. Open: no evidence, though the interval may exclude zero where fewer than six" in text
+    assert "Where fewer than six queries changed the verdict is no evidence whatever the interval" in text
 
 
 @pytest.mark.parametrize("side", [1, 2, 15])
@@ -244,6 +250,22 @@ def test_settings_stand_under_dotted_keys_beside_seed_versions_and_command():
         "adiabat evaluate job store",
     ):
         assert words in text, words
+
+
+def test_inputs_and_settings_of_an_evaluation_stand_apart_from_those_of_the_tuning():
+    inputs = {"target": {"data": "cs.jsonl", "store": "stores/cs", "store_sha256": "ab12"}}
+    result = replace(full_result(), settings={"measure": {"depth": 77}}, inputs=inputs)
+    shown = page(result)
+    assert {"inputs", "settings", "tuning-settings"} <= set(shown.ids())
+    for words in ("target.data cs.jsonl", "target.store_sha256 ab12", "Settings measure.depth 77", "Settings of the tuning freeze"):
+        assert words in shown.text, words
+    tuned = make_result(tuning=make_tuning(), baseline=None)
+    assert "tuning-settings" not in page(replace(tuned, settings=tuned.tuning.settings)).ids()
+
+
+def test_notes_of_the_tuning_stand_in_its_section():
+    tuning = replace(make_tuning(), notes=("5 of 5 validation queries are <b>also</b> trained on",))
+    assert "note 5 of 5 validation queries are <b>also</b> trained on" in page(make_result(tuning=tuning)).text
 
 
 def test_a_page_is_written_whole(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from adiabat.data.records import Document, Example, ExampleSet, text_id
 from adiabat.errors import DataError
-from adiabat.store.addressing import AddressedSet, Ragged, address
+from adiabat.store.addressing import AddressedSet, Ragged, address, sharing_answers
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from tests.fake_encoder import FakeEncoder
@@ -118,3 +118,48 @@ def test_packed_lists_come_back_as_they_were() -> None:
     assert (lists(packed), packed.lengths.tolist(), packed.offsets.tolist()) == ([[3, 1], [], [7]], [2, 0, 1], [0, 2, 2, 3])
     assert lists(packed.take(np.array([2, 2, 0]))) == [[7], [7], [3, 1]]
     assert len(Ragged.of([])) == 0
+
+
+PAIRS = (
+    Example("q0", "ask", ("d0",), ("d1", "d3"), (1,)),
+    Example("q1", "other", ("d3",), ("d0",), (1,)),
+    Example("q2", "ask", ("d1", "d0"), ("d2", "d3"), (1, 2)),
+)
+
+
+def test_entries_of_one_question_know_each_other_s_positives_and_list_none_of_them(by_id: Store) -> None:
+    found = address(examples_of(*PAIRS), by_id)
+    assert (lists(found.positives), lists(found.known)) == ([[0], [3], [1, 0]], [[0, 1], [3], [0, 1]])
+    assert lists(found.negatives) == [[3], [0], [2, 3]]
+    assert found.notes == ("set: 1 listed negative left out, because another entry of the same question has it as a positive",)
+    part = found.take(np.array([2, 1]))
+    assert (lists(part.positives), lists(part.known)) == ([[1, 0], [3]], [[0, 1], [3]])
+
+
+def test_where_no_question_is_asked_twice_its_positives_are_what_is_known(by_id: Store) -> None:
+    found = address(examples_of(*PAIRS[:2]), by_id)
+    assert found.known is found.positives
+    assert (lists(found.negatives), found.notes) == ([[1, 3], [0]], ())
+
+
+def test_entries_of_one_question_are_merged_where_that_is_wanted(by_id: Store) -> None:
+    found = address(examples_of(*PAIRS), by_id, merge_equal=True)
+    assert (found.query_ids, found.queries) == (["q0", "q1"], ["ask", "other"])
+    assert (lists(found.positives), lists(found.grades)) == ([[0, 1], [3]], [[2, 1], [1]])
+    assert (lists(found.negatives), lists(found.known)) == ([[3, 2], [0]], lists(found.positives))
+    assert found.notes == ("set: 2 rows share their question with another; merged to 1 query",)
+    assert address(examples_of(*PAIRS[:2]), by_id, merge_equal=True).notes == ()
+
+
+def test_a_missing_document_of_a_merged_question_is_named_with_its_own_line(by_id: Store) -> None:
+    examples = examples_of(Example("q0", "ask", ("d0",), where="set:1"), Example("q1", "ask", ("gone",), where="set:2"))
+    with pytest.raises(DataError, match=r"it lacks set:2: 'gone'"):
+        address(examples, by_id, merge_equal=True)
+
+
+def test_sets_over_one_store_share_their_answers(by_id: Store) -> None:
+    train, validation = (address(examples_of(example), by_id) for example in (PAIRS[0], PAIRS[2]))
+    one, other = sharing_answers(train, validation)
+    assert (lists(one.known), lists(other.known)) == ([[0, 1]], [[0, 1]])
+    assert (lists(one.negatives), lists(other.negatives)) == ([[3]], [[2, 3]])
+    assert sharing_answers(train) == (train,)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat.data.records import Document
-from adiabat.errors import StoreError
+from adiabat.data.records import Document, Side
+from adiabat.errors import InUseError, StoreError
+from adiabat.locks import sole_writer
+from adiabat.model.fingerprint import Fingerprint
 from adiabat.store import append as append_module
 from adiabat.store.append import AppendResult, Existing, append_documents, finish_append
 from adiabat.store.build import build_store
@@ -136,7 +138,9 @@ def test_other_documents_than_the_cut_short_append_are_refused(tmp_path: Path, m
     with pytest.raises(_CutError):
         append(tmp_path / "s")
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="begun with another corpus than new; remove it"):
+    with pytest.raises(
+        StoreError, match=r"appending was begun with another corpus than new; remove it to begin the append anew, or append those"
+    ):
         append(tmp_path / "s", NEW[:4])
 
 
@@ -231,3 +235,38 @@ def test_a_torn_write_into_the_vectors_is_repaired(tmp_path: Path, monkeypatch: 
     assert finish_append(tmp_path / "s")
     Store.open(tmp_path / "s").verify()
     assert content(tmp_path / "s") == content(build(tmp_path / "together", OLD + NEW).path)
+
+
+class Late(FakeEncoder):
+    """While its weights are hashed, another append comes to its end."""
+
+    def __init__(self, path: Path, documents: list[Document]) -> None:
+        super().__init__()
+        self._other = [lambda: append(path, documents)]
+
+    def fingerprint(self, side: Side) -> Fingerprint:
+        while self._other:
+            self._other.pop()()
+        return super().fingerprint(side)
+
+
+def test_an_append_that_ends_before_this_one_begins_is_built_upon(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    done = append(path, NEW[4:], encoder=Late(path, NEW[:4]))
+    assert (done.appended, done.store.count) == (6, 17)
+    done.store.verify()
+    assert content(path) == content(build(tmp_path / "together", OLD + NEW).path)
+
+
+def test_ids_that_another_append_has_just_added_are_taken(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    with pytest.raises(StoreError, match='it holds 2 documents: "n0"; "n1"'):
+        append(path, NEW[:2], encoder=Late(path, NEW[:2]))
+    assert Store.open(path).count == 9
+
+
+def test_two_appends_at_once_are_refused(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    with sole_writer(path), pytest.raises(InUseError, match="one writer at a time"):
+        append(path)
+    assert append(path).appended == 10

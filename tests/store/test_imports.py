@@ -202,7 +202,7 @@ def test_documents_that_repeat_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sample", [1, 3, 16])
 def test_an_encoder_that_gives_the_same_vectors_lends_its_fingerprint(tmp_path: Path, sample: int) -> None:
     encoder = FakeEncoder()
-    store = import_vectors(saved(tmp_path, 3 * own_vectors()), tmp_path / "s", ids=IDS, documents=DOCUMENTS, encoder=encoder, sample=sample)
+    store = import_vectors(saved(tmp_path), tmp_path / "s", ids=IDS, documents=DOCUMENTS, encoder=encoder, sample=sample)
     assert store.fingerprint == encoder.fingerprint("document")
     assert encoder.calls == [min(sample, 7)]
 

@@ -17,6 +17,7 @@ from adiabat.config import OptimizerName
 from adiabat.data.batching import step_seed
 from adiabat.errors import JobError
 from adiabat.train import checkpoint
+from adiabat.train import loop as loop_module
 from adiabat.train.checkpoint import read_latest
 from adiabat.train.interrupt import InterruptionError
 from adiabat.train.log import read_log
@@ -335,3 +336,21 @@ def test_runs_killed_in_a_step_a_validation_a_checkpoint_and_a_log_row_are_resum
     for moment in MOMENTS:
         assert list((tmp_path / moment / "checkpoints").glob("step-*"))
         assert resumed(tmp_path / moment, optimizer) == expected
+
+
+def test_going_on_with_other_threads_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = []
+    monkeypatch.setattr(loop_module, "device_name", lambda device: "CPU test, 2 threads")
+    finish(regression_loop(tmp_path))
+    for name in ("CPU test, 2 threads", "CPU test, 1 threads"):
+        monkeypatch.setattr(loop_module, "device_name", lambda device, name=name: name)
+        seen = Seen()
+        finish(regression_loop(tmp_path, seen=seen), resume=True)
+        notes.append(seen.notes)
+    assert notes == [
+        [],
+        [
+            "the run so far was on CPU test, 2 threads, it goes on with CPU test, 1 threads: "
+            "the last digits will differ from a run that never stopped"
+        ],
+    ]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from adiabat.errors import ConfigError
-from adiabat.train.optimizers import make_optimizer
+from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
 
 START = [0.5, -2.0, 0.0, 3e-3]
 GRADIENTS = [[0.1, -1.0, 0.0, 2e-8], [0.3, 0.2, 0.0, -1e-8], [-0.2, 0.4, 1.0, 0.0]]
@@ -161,3 +161,25 @@ def test_a_rate_that_is_no_positive_number_is_refused(rate: float) -> None:
 def test_an_unknown_optimizer_names_the_known_ones() -> None:
     with pytest.raises(ConfigError, match='one of adamw, adamax, adamax-no-momentum, adadelta, sgd, got "lion"'):
         inspect.unwrap(make_optimizer)("lion", [nn.Parameter(torch.ones(1))], learning_rate=1.0, weight_decay=0.0)
+
+
+@pytest.mark.parametrize(("share", "moves"), [(0.99, set()), (2.02, {1.0, 1.5, 1.99, 0.05})])
+def test_a_decay_by_less_than_half_an_ulp_of_every_weight_moves_none(share: float, moves: set[float]) -> None:
+    weights = [1.0, 1.5, 1.99, 0.05]
+    parameter = nn.Parameter(torch.tensor(weights))
+    optimizer = make_optimizer("adamw", [parameter], learning_rate=5e-8, weight_decay=share * ROUNDED_AWAY / 5e-8)
+    for _ in range(10):
+        parameter.grad = torch.zeros(4)
+        optimizer.step()
+    found = parameter.detach().tolist()
+    assert {start for start, weight in zip(weights, found, strict=True) if torch.tensor(start).item() != weight} == moves
+
+
+def test_a_weight_just_above_1_does_not_follow_the_default_rate() -> None:
+    parameter = nn.Parameter(torch.tensor([1.1, 0.05]))
+    optimizer = make_optimizer("adamw", [parameter], learning_rate=5e-8, weight_decay=0.0)
+    for _ in range(100):
+        parameter.grad = torch.ones(2)
+        optimizer.step()
+    assert parameter[0].item() == torch.tensor(1.1).item()
+    assert parameter[1].item() == pytest.approx(0.05 - 100 * 5e-8, abs=5e-7)

@@ -46,12 +46,20 @@ def store_of(folder: Path, vectors: Float[np.ndarray, "n e"]) -> Store:
     return import_vectors(folder / "vectors.npy", folder / "stored", ids=[f"d{row}" for row in range(len(vectors))], dtype="float32")
 
 
-def addressed(positives: Sequence[Sequence[int]], negatives: Sequence[Sequence[int]] | None = None, *, name: str = "set") -> AddressedSet:
+def addressed(
+    positives: Sequence[Sequence[int]],
+    negatives: Sequence[Sequence[int]] | None = None,
+    *,
+    name: str = "set",
+    answers: Sequence[Sequence[int]] | None = None,
+) -> AddressedSet:
     """Queries of unequal lengths with these rows."""
     texts = [f"{name} {'word ' * (number % 5)}{number}" for number in range(len(positives))]
     lists = negatives if negatives is not None else [[] for _ in positives]
     grades = Ragged.of([1] * len(one) for one in positives)
-    return AddressedSet(name, [f"q{n}" for n in range(len(texts))], texts, Ragged.of(positives), grades, Ragged.of(lists))
+    known = None if answers is None else Ragged.of(answers)
+    ids = [f"q{n}" for n in range(len(texts))]
+    return AddressedSet(name, ids, texts, Ragged.of(positives), grades, Ragged.of(lists), answers=known)
 
 
 def section(**settings: Any) -> TuneSection:
@@ -123,12 +131,13 @@ def settings_of(
 ) -> TuneSettings:
     """A short job that improves."""
     regime: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3}
+    share = {} if data and "validation" in data else {"validation_fraction": 0.3}
     margin = {} if tune and tune.get("loss") == "in_batch_softmax" else {"margin": 0.3}
     return checked(
         TuneSettings,
         {
             "tune": regime | margin | (tune or {}),
-            "data": {"validation_fraction": 0.3} | (data or {}),
+            "data": share | (data or {}),
             "run": {"log_every": 3} | (run or {}),
         },
     )

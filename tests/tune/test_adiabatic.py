@@ -23,6 +23,7 @@ from adiabat.store.embeddings import Store
 from adiabat.tune import adiabatic
 from adiabat.tune.adiabatic import objective_of, schedule_of, tunable_tower, tune
 from adiabat.tune.objective import StoredDocuments
+from adiabat.tune.splits import MINED_NEGATIVES
 from tests.tiny import tiny_dual, tiny_encoder
 from tests.tune.problem import Problem, everything, log_of, run, settings_of, weights_of, write_problem
 
@@ -196,6 +197,84 @@ def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, 
     assert re.fullmatch(r"1 of \d+ queries fill the limit of \d+ tokens: what goes beyond it is not read", notes[2])
     assert notes[3].startswith("validating on ")
     assert len(notes) == 4
+
+
+def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, tmp_path: Path) -> None:
+    lines = problem.data.read_text().splitlines()
+    own = {"query": "own", "pos": ["d1", "gone"], "neg": ["d2"]}
+    (tmp_path / "dev.jsonl").write_text("\n".join([*lines[:2], json.dumps(own)]) + "\n")
+    notes: list[str] = []
+    settings = settings_of(
+        tune={"max_epochs": 1, "weight_decay": 0.02, "learning_rate": 1e-6, "negatives_per_query": 4},
+        data={"validation": str(tmp_path / "dev.jsonl"), "missing": "drop"},
+    )
+    record = run(problem, tmp_path / "job", settings, notes=notes).tuning
+    assert record is not None
+    assert record.notes == (
+        "dev: 1 document not in the store left out, and with that 0 queries without a positive",
+        "2 of 3 validation queries are also trained on, so validation looks better than it is",
+        "60 of 60 queries list fewer than tune.negatives_per_query = 4 negatives: theirs are repeated",
+        "tune.weight_decay = 0.02 has no effect at the learning rate 1e-06 in float32",
+    )
+    assert notes[:4] == list(record.notes)
+    assert record.trained_on == "triplets: 60 queries, validated on 3 queries, 2 of them trained on too, from dev"
+
+
+def test_validation_on_what_was_held_out_is_told_as_such(problem: Problem, tmp_path: Path) -> None:
+    record = run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1})).tuning
+    assert record is not None
+    assert re.fullmatch(r"triplets: \d+ queries, validated on \d+ others", record.trained_on)
+    assert record.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("tune", "told"),
+    [
+        ({"weight_decay": 0.02, "learning_rate": 1e-6}, True),
+        ({"weight_decay": 0.02, "learning_rate": 2e-6}, False),
+        ({"weight_decay": 0.02, "learning_rate": 1e-6, "optimizer": "adamax"}, False),
+        ({"weight_decay": 0.01, "learning_rate": 1e-6}, False),
+        ({"weight_decay": 0.0, "learning_rate": 1e-6}, False),
+    ],
+)
+def test_a_chosen_decay_that_is_rounded_away_is_told(tune: dict[str, Any], told: bool) -> None:
+    assert (adiabatic._decay_note(settings_of(tune=tune).tune) is not None) == told
+
+
+@pytest.mark.parametrize("source", ["random", "hardest"])
+def test_listed_validation_negatives_are_replaced_where_training_takes_its_own_from_the_store(
+    problem: Problem, tmp_path: Path, source: str
+) -> None:
+    (tmp_path / "dev.jsonl").write_text('{"query": "own", "pos": ["d1"], "neg": ["d2", "d7"]}\n{"query": "bare", "pos": ["d3"]}\n')
+    settings = settings_of(tune={"negatives": source}, data={"validation": str(tmp_path / "dev.jsonl")})
+    tower, store = tunable_tower(problem.fresh().query, dropout=False), Store.open(problem.store)
+    validation = objective_of(tower, store, str(problem.data), settings).validation
+    assert validation.negatives.lengths.tolist() == [MINED_NEGATIVES] * 2
+    assert validation.notes[0].startswith("the negatives that 1 of 2 validation queries list are replaced by the store's 10 hardest")
+
+
+def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(problem: Problem, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in problem.data.read_text().splitlines()]
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps({"query": row["query"], "pos": row["pos"]}) + "\n" for row in rows))
+    settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 5}, data={"validation": str(data)})
+    tower = tunable_tower(problem.fresh().query, dropout=False)
+    objective = objective_of(tower, Store.open(problem.store), str(data), settings)
+    train = objective.train
+    batches = [np.arange(start, start + 5) for start in range(0, len(train), 5)]
+    with torch.no_grad():
+        query = torch.from_numpy(tower.encode(train.queries, side="query", precision="fp32"))
+        losses = [float(objective._loss(query[rows], train, rows, objective.choose(rows, 0, query[rows]))) for rows in batches]
+    found = objective.validate()
+    assert found.loss == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert found.pairs == len(train) * MINED_NEGATIVES
+
+
+def test_a_batch_of_one_is_validated_on_mined_negatives_where_none_are_listed(problem: Problem, tmp_path: Path) -> None:
+    (tmp_path / "dev.jsonl").write_text('{"query": "bare", "pos": ["d3"]}\n')
+    settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 1}, data={"validation": str(tmp_path / "dev.jsonl")})
+    tower = tunable_tower(problem.fresh().query, dropout=False)
+    assert objective_of(tower, Store.open(problem.store), str(problem.data), settings).validate().loss > 0.01
 
 
 def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:

@@ -1,5 +1,6 @@
 """The directory of a job."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,37 @@ def test_nothing_and_a_plain_model_are_no_jobs(tmp_path: Path) -> None:
     assert not is_job(tmp_path)
     (tmp_path / "config.toml").write_text(tomli_w.dumps({"job": {"model": "m"}}))
     assert is_job(tmp_path)
+
+
+def log_of(job: Job, *validations: tuple[float, int]) -> None:
+    """Write the log of a run that was validated so, at its start and after each epoch."""
+    rows = [{"step": n, "epoch": n, "validation_loss": loss, "validation_errors": count} for n, (loss, count) in enumerate(validations)]
+    job.log.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"step": 9, "epoch": 9, "loss": 0.5}]))
+
+
+def test_a_resumed_job_cannot_stop_before_where_it_is(tmp_path: Path) -> None:
+    job = open_job(tmp_path, description(max_epochs=9), resume=False)
+    log_of(job, (1.0, 9), (0.9, 8), (0.8, 7), (0.7, 6))
+    before = job.config.read_bytes()
+    with pytest.raises(JobError, match="tune.max_epochs must be at least 3, the epochs already done, got 2; raise it"):
+        open_job(tmp_path, description(max_epochs=2), resume=True)
+    assert job.config.read_bytes() == before
+    open_job(tmp_path, description(max_epochs=3), resume=True)
+    assert read_description(job)["tune"]["max_epochs"] == 3
+
+
+@pytest.mark.parametrize(
+    ("validations", "least"),
+    [
+        # Two idle epochs, the second of them the latest: a limit of two ends the run here.
+        ([(1.0, 9), (0.9, 8), (1.0, 9), (0.8, 8)], 2),
+        # Two idle epochs, then one that improved: a limit of two would have ended the run before it.
+        ([(1.0, 9), (0.9, 9), (1.0, 8), (0.8, 7)], 3),
+    ],
+)
+def test_a_resumed_job_cannot_have_been_idle_for_too_long_before(tmp_path: Path, validations: list[tuple[float, int]], least: int) -> None:
+    job = open_job(tmp_path, description(idle_epochs=9), resume=False)
+    log_of(job, *validations)
+    with pytest.raises(JobError, match=f"tune.idle_epochs must be at least {least}, or the run would have ended before, got {least - 1}"):
+        open_job(tmp_path, description(idle_epochs=least - 1), resume=True)
+    open_job(tmp_path, description(idle_epochs=least), resume=True)

@@ -1,5 +1,6 @@
 """Where negatives come from, against plain loops over the whole store."""
 
+import math
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -9,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat.errors import DataError
+from adiabat.errors import ConfigError, DataError, JobError
 from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.embeddings import Store
-from adiabat.tune.negatives import gather_ragged, listed_negatives, negative_chooser, similarity_of
+from adiabat.tune.negatives import gather_ragged, listed_negatives, negative_chooser, short_lists_note, similarity_of
 from tests.tune.problem import addressed, random_vectors, section, store_of
 
 NO_QUERIES = torch.empty(0, 16)
+SOFTMAX = {"loss": "in_batch_softmax"}
 
 
 def lists(ragged: Ragged) -> list[list[int]]:
@@ -148,3 +150,41 @@ def test_vectors_are_gathered_list_after_list(store: Store) -> None:
     found = gather_ragged(store, Ragged.of([[4, 1], [], [4]]), torch.device("cpu"))
     np.testing.assert_array_equal(found.numpy(), random_vectors(6)[[4, 1, 4]])
     assert gather_ragged(store, Ragged.of([[], []]), torch.device("cpu")).shape == (0, 16)
+
+
+@pytest.mark.parametrize("source", ["random", "hardest"])
+def test_the_answers_of_the_same_question_in_other_rows_are_never_negatives(store: Store, source: Any) -> None:
+    examples = addressed([[0], [1], [2]], answers=[[0, 1, 2], [0, 1, 2], [2, 5]])
+    choose = negative_chooser(section(negatives=source, negatives_per_query=3), examples, store, seed=0)
+    # Each query stands where a document of another row does.
+    found = lists(choose(np.arange(3), 0, torch.from_numpy(store.gather([1, 2, 5]))))
+    assert [sorted(rows) for rows in found[:2]] == [[3, 4, 5]] * 2
+    assert not {2, 5} & set(found[2])
+    with pytest.raises(DataError, match="must hold at least 7 documents"):
+        negative_chooser(section(negatives=source, negatives_per_query=4), examples, store, seed=0)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_diverged_tower_that_looks_for_negatives_is_told_to_go_slower(store: Store, value: float) -> None:
+    choose = negative_chooser(section(negatives="hardest"), addressed([[0]]), store, seed=0)
+    with pytest.raises(JobError, match="query embeddings must be finite numbers .*; lower the learning rate"):
+        choose(np.array([0]), 0, torch.full((1, 16), value))
+
+
+def test_a_batch_of_one_query_needs_a_negative(store: Store) -> None:
+    softmax = section(loss="in_batch_softmax", batch_size=1)
+    with pytest.raises(ConfigError, match=r"tune.batch_size must be at least 2 where no negatives are listed, got 1: set lists none"):
+        negative_chooser(softmax, addressed([[0], [1]]), store, seed=0)
+    assert lists(negative_chooser(softmax, addressed([[0], [1]], [[2], []]), store, seed=0)(np.array([0]), 0, NO_QUERIES)) == [[2]]
+
+
+def test_short_lists_are_counted_in_a_note() -> None:
+    examples = addressed([[0], [1], [2]], [[5, 3, 1], [4], []])
+    found = [short_lists_note(examples, section(negatives_per_query=wanted, **loss)) for wanted, loss in ((3, {}), (2, SOFTMAX))]
+    assert found == [
+        "2 of 3 queries list fewer than tune.negatives_per_query = 3 negatives: theirs are repeated",
+        "2 of 3 queries list fewer than tune.negatives_per_query = 2 negatives: they bring what they list",
+    ]
+    assert short_lists_note(addressed([[0]], [[1, 2]]), section(negatives_per_query=2)) is None
+    assert short_lists_note(addressed([[0], [1]]), section(**SOFTMAX)) is None
+    assert short_lists_note(examples, section(negatives="random", negatives_per_query=3)) is None

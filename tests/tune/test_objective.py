@@ -1,6 +1,7 @@
 """What tuning minimises, against a peer and plain loops."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,30 @@ def test_the_validation_loss_for_the_softmax_is_over_batches_of_the_training_siz
         rows = list(range(start, min(start + BATCH, len(VALIDATION))))
         expected += len(rows) * softmax_by_hand(queries[rows], VALIDATION, rows, wanted=wanted, temperature=0.3)
     assert objective.validate().loss == pytest.approx(expected / len(VALIDATION), rel=1e-5)
+
+
+def test_the_softmax_takes_no_answer_of_the_same_question_in_another_row_for_a_negative(store: Store) -> None:
+    examples = addressed([[0], [1], [2]], [[3], [4], [5]], answers=[[0, 1, 4], [0, 1], [2]])
+    objective = objective_over(store, examples, examples, section(batch_size=3, loss="in_batch_softmax", temperature=0.3))
+    whole = addressed([[0, 1, 4], [1, 0], [2]], [[3], [4], [5]])
+    expected = softmax_by_hand(validation_vectors(objective), whole, [0, 1, 2], wanted=1, temperature=0.3)
+    assert objective.validate().loss == pytest.approx(expected, rel=1e-5)
+    assert loss_of(objective, 0) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_validation_loss_goes_by_negatives_of_its_own_and_the_errors_do_not(store: Store) -> None:
+    objective = objective_for(store, loss="in_batch_softmax", temperature=0.3)
+    same = objective.validate()
+    bare = replace(VALIDATION, negatives=Ragged.of([] for _ in range(len(VALIDATION))))
+    objective.loss_negatives = bare.negatives
+    queries, expected = validation_vectors(objective), 0.0
+    for start in range(0, len(VALIDATION), BATCH):
+        rows = list(range(start, min(start + BATCH, len(VALIDATION))))
+        expected += len(rows) * softmax_by_hand(queries[rows], bare, rows, wanted=1, temperature=0.3)
+    found = objective.validate()
+    assert found.loss == pytest.approx(expected / len(VALIDATION), rel=1e-5)
+    assert found.loss < same.loss
+    assert (found.errors, found.pairs) == (same.errors, same.pairs)
 
 
 def test_validating_in_pieces_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

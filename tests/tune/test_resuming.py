@@ -108,6 +108,26 @@ def test_a_finished_job_goes_on_to_a_later_end_as_one_that_never_stopped(problem
     assert everything(tmp_path / "longer") == everything(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("broken", ["write_result", "write_page"])
+def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_completed(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def cut(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    job = tmp_path / "job"
+    run(problem, job, settings_of(tune={"max_epochs": 1}))
+    for out, resume in ((tmp_path / "new", False), (job, True)):
+        with monkeypatch.context() as patch:
+            patch.setattr(adiabatic, broken, cut)
+            with pytest.raises(KeyboardInterrupt):
+                run(problem, out, settings_of(tune={"max_epochs": 2}), resume=resume)
+        # Not even the model of the shorter job, which the result no longer describes.
+        assert not [path.name for path in out.iterdir() if "model" in path.name]
+        run(problem, out, settings_of(tune={"max_epochs": 2}), resume=True)
+    assert everything(job) == everything(tmp_path / "new")
+
+
 def test_two_processes_cannot_work_at_one_job(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "job")
     expected = everything(tmp_path / "job")

@@ -176,3 +176,30 @@ def test_the_digest_of_examples_changes_with_any_of_their_parts() -> None:
     assert examples_digest(plain) == examples_digest(addressed([[1], [2]], [[3], [4]]))
     digests = {examples_digest(one) for one in (plain, *others)} | {examples_digest(plain, plain), examples_digest()}
     assert len(digests) == len(others) + 3
+
+
+def test_the_answers_of_the_same_question_in_other_rows_are_not_mined(store: Store) -> None:
+    tower = tiny_encoder(width=16, layers=1)
+    hardest = lists(with_negatives(addressed([[3]]), store, tower, similarity="cosine"))[0]
+    found = with_negatives(addressed([[3]], answers=[[3, *hardest[:4]]]), store, tower, similarity="cosine")
+    assert lists(found)[0][:6] == hardest[4:]
+    assert len(lists(found)[0]) == MINED_NEGATIVES
+
+
+def test_listed_negatives_that_are_replaced_are_counted_in_a_note(store: Store) -> None:
+    validation = addressed([[3], [4], [5]], [[1], [], [2]])
+    found = with_negatives(validation, store, tiny_encoder(width=16, layers=1), similarity="cosine", mine_all=True)
+    assert len(lists(found)[0]) == MINED_NEGATIVES
+    assert found.notes == (
+        "the negatives that 2 of 3 validation queries list are replaced by the store's 10 hardest, "
+        "since training takes its negatives from the store too",
+    )
+    assert with_negatives(validation, store, tiny_encoder(width=16, layers=1), similarity="cosine").notes == ()
+
+
+def test_a_question_knows_its_answers_on_the_other_side(tmp_path: Path, store: Store) -> None:
+    path = write_rows(tmp_path / "train.jsonl", [{"query": "ask", "pos": ["d1"], "neg": ["d2", "d3"]}])
+    other = write_rows(tmp_path / "dev.jsonl", [{"query": "ask", "pos": ["d2"], "neg": ["d4"]}])
+    train, validation = read_data(path, TuneDataSection(validation=other), store)
+    assert [sorted(one.known[0].tolist()) for one in (train, validation)] == [[1, 2], [1, 2]]
+    assert (lists(train), lists(validation)) == ([[3]], [[4]])

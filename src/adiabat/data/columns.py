@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, TypeVar
 
-from adiabat.data.tables import Faults, Row
+from adiabat.data.tables import FileFaults, Row
 from adiabat.errors import ConfigError, DataError
 
 Layout = Literal["grid", "examples", "corpus"]
@@ -48,6 +48,10 @@ Parsed = TypeVar("Parsed")
 
 class RowError(Exception):
     """One row cannot be used; the message is a phrase with its file and line."""
+
+    def __init__(self, phrase: str, *, advice: str = "") -> None:
+        super().__init__(phrase)
+        self.advice = advice
 
 
 class Columns:
@@ -140,6 +144,8 @@ class Columns:
     def layout(self, row: Row, *, wanted: Sequence[Layout]) -> Layout:
         """What the row is, judged by its columns.
 
+        Where a row is both, an example by its query and positives and a document by its id and a text besides, it is a document.
+
         Args:
             row: The first row of a file.
             wanted: The layouts that the caller can read.
@@ -158,6 +164,8 @@ class Columns:
         for name, column in self.given.items():
             if column not in row.values:
                 raise DataError(self.missing(name, row, possible[0]))
+        if {"examples", "corpus"}.issubset(possible) and _has_text_of_its_own(row):
+            possible.remove("examples")
         for layout in possible:
             if self._is(layout, row):
                 return layout
@@ -205,7 +213,13 @@ class Columns:
         return layout != "grid" or all(isinstance(row.values[column], Mapping) for column in columns)
 
 
-def parsed_rows(rows: Iterable[Row], faults: Faults, parse: Callable[[int, Row], Parsed]) -> Iterator[Parsed]:
+def _has_text_of_its_own(row: Row) -> bool:
+    """Whether a row has an id and a text that cannot be the positive of an example (a ``passage`` can)."""
+    texts = set(COLUMN_ALIASES["text"]).difference(COLUMN_ALIASES["positive"])
+    return not texts.isdisjoint(row.values) and not set(COLUMN_ALIASES["doc_id"]).isdisjoint(row.values)
+
+
+def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[int, Row], Parsed]) -> Iterator[Parsed]:
     """Parse each row; a row that cannot be used is noted and left out.
 
     Args:
@@ -221,9 +235,10 @@ def parsed_rows(rows: Iterable[Row], faults: Faults, parse: Callable[[int, Row],
             yield parse(number, row)
         except RowError as fault:
             faults.add(str(fault))
+            faults.advise(fault.advice)
 
 
-def first_of(rows: Iterator[Row], faults: Faults, source: object) -> tuple[Row, Iterator[Row]]:
+def first_of(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[Row, Iterator[Row]]:
     """The first sound row, and all rows, that one included.
 
     Args:

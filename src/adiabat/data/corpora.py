@@ -1,9 +1,11 @@
 """Documents to be embedded: corpora proper, and the documents inside example files and language grids."""
 
+import warnings
 from array import array
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -11,21 +13,28 @@ from adiabat.data.columns import Columns, Layout, RowError, first_of, id_value, 
 from adiabat.data.examples import packed_path, parse_example, parse_grid_row
 from adiabat.data.hub import HUB_PREFIX
 from adiabat.data.records import Document, grid_id, text_id
-from adiabat.data.tables import Faults, Row, count_rows, read_rows
-from adiabat.errors import ConfigError
+from adiabat.data.tables import FileFaults, Row, count_rows, read_rows
+from adiabat.errors import ConfigError, Faults
 
 _BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
+
+Blank = Literal["error", "drop"]
+"""What to do with documents that have neither title nor text."""
 
 Placed = tuple[Document, str]
 """A document and its ``file:line``."""
 
 
-def read_corpus(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None) -> Iterator[Document]:
+def read_corpus(
+    source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None, blank: Blank = "error"
+) -> Iterator[Document]:
     """Iterate over the documents of a source, in order.
 
     Understood are a BEIR folder (``corpus.jsonl``, plain or packed), rows with an id, a text and perhaps a title (the text is then
     ``title + " " + text``, stripped, as BEIR's dense retrievers have it), example files (the unique texts of their positives and
     negatives, in order of first appearance, addressed by `text_id`), and language grids (their hypotheses, addressed by `grid_id`).
+    Rows with an id and a text are documents even where they have a question and an answer too; map those two with `columns` to have
+    them read as examples.
 
     The source and its first row are checked at the call. Memory grows by about ten bytes per document (an example file:
     about 100 per unique text), to find what is given twice.
@@ -34,34 +43,36 @@ def read_corpus(source: str | Path, *, columns: Mapping[str, str] | None = None,
         source: A file or folder as for `read_rows`, or a BEIR folder.
         columns: Our name of a column to the file's, where `COLUMN_ALIASES` does not know it.
         split: Which split, where a ``datasets`` source has several.
+        blank: Whether documents with neither title nor text are faults, or are left out with one warning that counts them.
 
     Returns:
         The documents. The iterator ends with a DataError if rows were at fault or ids given twice: all are counted, the first ten
         spelled out.
 
     Raises:
-        ConfigError: If `columns` maps a name that is not ours, or `split` does not apply.
+        ConfigError: If `columns` maps a name that is not ours, or `split` or `blank` does not apply.
         DataError: If the source is missing or of no known layout.
     """
-    return _Corpus(source, columns, split).documents()
+    return _Corpus(source, columns, split, blank).documents()
 
 
-def scan_corpus(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None) -> int:
+def scan_corpus(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None, blank: Blank = "error") -> int:
     """Read a corpus once for its faults alone, before a costly job starts.
 
     Args:
         source: As for `read_corpus`.
         columns: As for `read_corpus`.
         split: As for `read_corpus`.
+        blank: As for `read_corpus`.
 
     Returns:
-        The number of documents.
+        The number of documents, without those left out.
 
     Raises:
         ConfigError: As `read_corpus`.
         DataError: As `read_corpus`, and for every fault that its iterator would end with.
     """
-    return sum(1 for _ in _Corpus(source, columns, split).documents())
+    return sum(1 for _ in _Corpus(source, columns, split, blank).documents())
 
 
 def corpus_size(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None) -> int | None:
@@ -73,7 +84,7 @@ def corpus_size(source: str | Path, *, columns: Mapping[str, str] | None = None,
         split: As for `read_corpus`.
 
     Returns:
-        The count, or None for CSV, example files and grids, where only `scan_corpus` tells.
+        The count, blank documents included, or None for CSV, example files and grids, where only `scan_corpus` tells.
 
     Raises:
         ConfigError: As `read_corpus`.
@@ -86,40 +97,50 @@ def corpus_size(source: str | Path, *, columns: Mapping[str, str] | None = None,
 class _Corpus:
     """A source whose layout is known."""
 
-    def __init__(self, source: str | Path, columns: Mapping[str, str] | None, split: str | None) -> None:
+    def __init__(self, source: str | Path, columns: Mapping[str, str] | None, split: str | None, blank: Blank = "error") -> None:
         self.source = _documents_file(source)
         self.split = split
+        self.drops_blank = blank == "drop"
         in_folder = self.source != source
         if in_folder and split is not None:
             raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
         self.columns = Columns(_BEIR_COLUMNS if in_folder and not columns else columns)
-        faults = Faults()
+        faults = FileFaults()
         first, _ = first_of(read_rows(self.source, split=split, faults=faults), faults, source)
         self.layout: Layout = self.columns.layout(first, wanted=("grid", "examples", "corpus"))
+        if self.drops_blank and self.layout != "corpus":
+            held = "examples" if self.layout == "examples" else "a language grid"
+            raise ConfigError(f'blank must be "error" for {source}, which holds {held}, got "drop"; leave it out, and mend blank texts')
 
     def documents(self) -> Iterator[Document]:
-        faults = Faults()
+        faults, blanks, hashes = FileFaults(), Faults(shown=3), array("q")
         if self.layout == "examples":
             yield from self._example_texts(faults)
         else:
-            hashes = array("q")
-            for document, _ in self._placed(faults):
+            for document, place in self._placed(faults):
                 hashes.append(hash(document.doc_id))
-                yield document
+                if document.text:
+                    yield document
+                else:
+                    blanks.add(f'"{document.doc_id}" ({place})')
             self._note_repeated_ids(hashes, faults)
         faults.raise_if_any()
+        if blanks.count:
+            told = blanks.told(f"of {len(hashes):,} documents")
+            warnings.warn(f"{self.source}: blank documents, with neither title nor text, are left out: {told}", stacklevel=2)
 
-    def _rows(self, faults: Faults) -> Iterator[Row]:
+    def _rows(self, faults: FileFaults) -> Iterator[Row]:
         return read_rows(self.source, split=self.split, faults=faults)
 
-    def _placed(self, faults: Faults) -> Iterator[Placed]:
+    def _placed(self, faults: FileFaults) -> Iterator[Placed]:
         if self.layout == "corpus":
-            yield from parsed_rows(self._rows(faults), faults, partial(_parse_document, columns=self.columns))
+            parse = partial(_parse_document, columns=self.columns, keep_blank=self.drops_blank)
+            yield from parsed_rows(self._rows(faults), faults, parse)
             return
         for pair in parsed_rows(self._rows(faults), faults, partial(_parse_hypotheses, columns=self.columns)):
             yield from pair
 
-    def _example_texts(self, faults: Faults) -> Iterator[Document]:
+    def _example_texts(self, faults: FileFaults) -> Iterator[Document]:
         seen: set[bytes] = set()
         for example in parsed_rows(self._rows(faults), faults, partial(parse_example, columns=self.columns)):
             for text in example.positives + example.negatives:
@@ -130,13 +151,13 @@ class _Corpus:
                     seen.add(digest)
                     yield Document(doc_id, text)
 
-    def _note_repeated_ids(self, hashes: "array[int]", faults: Faults) -> None:
+    def _note_repeated_ids(self, hashes: "array[int]", faults: FileFaults) -> None:
         """Look for equal hashes, and only where there are any read again to tell equal ids from an accident."""
         suspects = _repeated(hashes)
         if not suspects:
             return
         places: dict[str, str] = {}
-        for document, place in self._placed(Faults()):
+        for document, place in self._placed(FileFaults()):
             if hash(document.doc_id) in suspects:
                 first = places.setdefault(document.doc_id, place)
                 if first != place:
@@ -156,24 +177,28 @@ def _repeated(hashes: "array[int]") -> set[int]:
     return set(values[1:][values[1:] == values[:-1]].tolist())
 
 
-def _parse_document(number: int, row: Row, *, columns: Columns) -> Placed:
+def _parse_document(number: int, row: Row, *, columns: Columns, keep_blank: bool) -> Placed:
+    """A document and where it stands; a blank one has the text "" and is kept for its id, so that ids given twice are found."""
     del number
     id_column = columns.require("doc_id", row, "corpus")
     text_column = columns.require("text", row, "corpus")
     title_column = columns.find("title", row)
     doc_id = id_value(row.values[id_column], id_column, row.place)
     text = _joined(row, title_column, text_column)
+    if not text and not keep_blank:
+        raise RowError(f'{row.place}: "{text_column}" must not be empty', advice="fill in blank documents, or set data.blank = drop")
     return Document(doc_id, text), row.place
 
 
 def _joined(row: Row, title_column: str | None, text_column: str) -> str:
-    """Title and text as one; either may be empty (some BEIR corpora hold titles alone), not both."""
+    """Title and text as one; either may be empty (some BEIR corpora hold titles alone)."""
     title = row.values[title_column] if title_column is not None else None
     text = row.values[text_column]
     for value, column in ((title, title_column), (text, text_column)):
         if not isinstance(value, str | None):
             raise RowError(f'{row.place}: "{column}" must be a text, got {value_kind(value)}')
-    return text_value(f"{title or ''} {text or ''}", text_column, row.place).strip()
+    joined = f"{title or ''} {text or ''}".strip()
+    return text_value(joined, text_column, row.place) if joined else ""
 
 
 def _parse_hypotheses(number: int, row: Row, *, columns: Columns) -> list[Placed]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from adiabat.data.columns import Columns, RowError, entries_value, first_of, id_value, parsed_rows, text_value
+from adiabat.data.columns import Columns, RowError, entries_value, first_of, id_value, parsed_rows, text_value, value_kind
 from adiabat.data.hub import HUB_PREFIX
 from adiabat.data.records import Example, ExampleSet, LanguageGridSet
-from adiabat.data.tables import Faults, Row, read_rows, require_path, table_name
+from adiabat.data.tables import FileFaults, Row, read_rows, require_path, table_name
 from adiabat.errors import ConfigError, DataError
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -69,7 +69,7 @@ def read_examples(
             raise ConfigError(f"columns must be left out for the BEIR folder {source}, whose names are fixed, got {', '.join(columns)}")
         return _read_beir(Path(source), split=split, name=name)
     names = Columns(columns)
-    faults = Faults()
+    faults = FileFaults()
     first, rows = first_of(read_rows(source, split=split, faults=faults), faults, source)
     title = name or (f"{table_name(source)}/{split}" if split else table_name(source))
     if names.layout(first, wanted=("grid", "examples")) == "grid":
@@ -164,15 +164,26 @@ def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise RowError(f'{row.place}: "{column}" must be an object by language')
     if set(value) == {"language", "translation"}:
-        # The hub's XNLI keeps hypotheses as two parallel lists.
-        value = dict(zip(value["language"], value["translation"], strict=True))
+        value = _from_parallel_lists(value["language"], value["translation"], column, row.place)
     present = {language: text for language, text in value.items() if text is not None}
     if not present:
         raise RowError(f'{row.place}: "{column}" must hold at least one language, got none')
     return {language: text_value(present[language], f"{column}.{language}", row.place) for language in sorted(present)}
 
 
-def _read_triplets(rows: Iterator[Row], faults: Faults, *, columns: Columns, name: str) -> ExampleSet:
+def _from_parallel_lists(languages: object, texts: object, column: str, place: str) -> dict[str, object]:
+    """The hub's XNLI keeps hypotheses as two parallel lists."""
+    if not isinstance(languages, list | tuple) or not isinstance(texts, list | tuple):
+        raise RowError(f'{place}: "{column}" must hold lists of languages and translations, got {value_kind(texts)}')
+    if len(languages) != len(texts):
+        raise RowError(f'{place}: "{column}" must hold as many translations as languages, got {len(texts)} for {len(languages)}')
+    strange = [language for language in languages if not isinstance(language, str)]
+    if strange:
+        raise RowError(f'{place}: "{column}" must name every language by a text, got {value_kind(strange[0])}')
+    return dict(zip(languages, texts, strict=True))
+
+
+def _read_triplets(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, name: str) -> ExampleSet:
     examples: list[Example] = []
     places: dict[str, str] = {}
     for example in parsed_rows(rows, faults, partial(parse_example, columns=columns)):
@@ -185,7 +196,7 @@ def _read_triplets(rows: Iterator[Row], faults: Faults, *, columns: Columns, nam
     return ExampleSet(name, tuple(examples), holds_texts=None)
 
 
-def _read_grid(rows: Iterator[Row], faults: Faults, *, columns: Columns, name: str, source: str | Path) -> LanguageGridSet:
+def _read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, name: str, source: str | Path) -> LanguageGridSet:
     pairs = list(parsed_rows(rows, faults, partial(parse_grid_row, columns=columns)))
     faults.raise_if_any()
     common = set.intersection(*(set(side) for pair in pairs for side in (pair.premise, pair.hypothesis)))
@@ -203,7 +214,7 @@ def _read_grid(rows: Iterator[Row], faults: Faults, *, columns: Columns, name: s
 
 def _read_beir(folder: Path, *, split: str | None, name: str | None) -> ExampleSet:
     chosen = _choose_split(folder, split)
-    faults = Faults()
+    faults = FileFaults()
     judged = _read_qrels(chosen[1], faults)
     texts = _read_queries(folder, judged, faults)
     faults.raise_if_any()
@@ -232,7 +243,7 @@ def _choose_split(folder: Path, split: str | None) -> tuple[str, Path]:
     return split, paths[split]
 
 
-def _read_qrels(path: Path, faults: Faults) -> dict[str, _Judgements]:
+def _read_qrels(path: Path, faults: FileFaults) -> dict[str, _Judgements]:
     first, rows = first_of(read_rows(path, faults=faults), faults, path)
     if tuple(first.values) != _QRELS_HEADER:
         raise DataError(f"{path}:1 must be the header {' '.join(_QRELS_HEADER)} (by tabs), got {' '.join(first.values)}; add it")
@@ -254,7 +265,7 @@ def _parse_judgement(number: int, row: Row) -> tuple[str, str, int, str]:
         raise RowError(f'{row.place}: "score" must be a whole number, got {score or "nothing"}') from error
 
 
-def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: Faults) -> dict[str, str]:
+def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults) -> dict[str, str]:
     """Texts of the judged queries, in file order."""
     path = packed_path(folder / "queries.jsonl")
     if path is None:

@@ -24,7 +24,7 @@ def dataset_rows(source: str, *, split: str | None) -> Iterator[Mapping[str, Any
     Raises:
         DataError: If it cannot be loaded, or the split is not there or not named.
     """
-    return iter(_load(source, split))
+    return _python_values(_load(source, split), source)
 
 
 def dataset_size(source: str, *, split: str | None) -> int:
@@ -52,12 +52,36 @@ def _load(source: str, split: str | None) -> Any:
             name, config, named_split = _parts(source)
             data, split = datasets.load_dataset(name, config, keep_in_memory=False), split or named_split
         else:
-            data = datasets.load_from_disk(source, keep_in_memory=False)
+            data = _saved(source)
     except DataError:
         raise
     except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
         raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
     return data if isinstance(data, datasets.Dataset) and split is None else _one_split(data, source, split)
+
+
+def _saved(source: str) -> Any:
+    import datasets
+
+    try:
+        return datasets.load_from_disk(source, keep_in_memory=False)
+    except (KeyError, TypeError, AttributeError) as error:
+        # What the library does where a description lacks a key, or holds another kind of value than it expects.
+        reason = f"{type(error).__name__}: {error}"
+        raise DataError(f"{source} must be a whole saved data set, got one that is damaged ({reason}); save or copy it again") from error
+
+
+def _python_values(data: Any, source: str) -> Iterator[Mapping[str, Any]]:
+    rows, number = iter(data), 1
+    try:
+        while (values := next(rows, None)) is not None:
+            yield values
+            number += 1
+    except (OverflowError, ValueError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{source}:{number} must hold values that Python can hold, got: {reason}; drop or convert the column, and save it again"
+        ) from error
 
 
 def _parts(source: str) -> tuple[str, str | None, str | None]:
@@ -74,7 +98,9 @@ def _one_split(data: Any, source: str, split: str | None) -> Any:
     names = sorted(data)
     if split is None and len(names) == 1:
         return data[names[0]]
+    if split is None:
+        one = f"{source}{':' if source.startswith(HUB_PREFIX) else '/'}{names[0]}"
+        raise DataError(f"{source} must be read with a split, got the splits {', '.join(names)}; set data.split, or name one as {one}")
     if split not in names:
-        wanted = "must be read with a split" if split is None else f'must have the split "{split}"'
-        raise DataError(f"{source} {wanted}, got the splits {', '.join(names)}; choose one of them")
+        raise DataError(f'{source} must have the split "{split}", got the splits {", ".join(names)}; choose one of them')
     return data[split]

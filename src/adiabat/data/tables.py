@@ -12,15 +12,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from adiabat.data.hub import HUB_PREFIX, dataset_rows, dataset_size
-from adiabat.errors import ConfigError, DataError, several
+from adiabat.data.parquet import parquet_paths, parquet_rows, parquet_size
+from adiabat.errors import ConfigError, DataError, Faults
 
 Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
 """How a source is stored: text lines, Parquet, ``Dataset.save_to_disk``, or a name of the hub."""
@@ -35,8 +34,8 @@ _FORMS: Mapping[str, Form] = {
     ".parquet": "parquet",
 }
 _READ_BYTES = 1 << 20
-_PARQUET_ROWS = 1024
-_SHOWN = 10
+_FIELD_CHARACTERS = 1 << 24
+"""Longest field of CSV and TSV: more than any text that is read whole, little enough for a quote left open not to fill the memory."""
 _SNIPPET_CHARACTERS = 60
 
 
@@ -53,22 +52,21 @@ class Row:
     values: Mapping[str, Any]
 
 
-class Faults:
-    """What is wrong with a file: a count, and the first ten in words, so that a file full of faults costs no memory."""
+class FileFaults(Faults):
+    """Faults of a file, which end its reading once all of it has been looked at."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self._first: list[str] = []
+        super().__init__()
+        self._advice: dict[str, None] = {}
 
-    def add(self, fault: str) -> None:
-        """Note one fault.
+    def advise(self, advice: str) -> None:
+        """Say what to do about faults of a kind.
 
         Args:
-            fault: One phrase with its file and line.
+            advice: Said once behind them all, however often it is given; "" says nothing.
         """
-        self.count += 1
-        if len(self._first) < _SHOWN:
-            self._first.append(fault)
+        if advice:
+            self._advice[advice] = None
 
     def raise_if_any(self) -> None:
         """End the reading.
@@ -77,10 +75,10 @@ class Faults:
             DataError: If any fault was noted; the message counts them and spells out the first ten.
         """
         if self.count:
-            raise DataError(several(chain(self._first, repeat("", self.count - len(self._first))), shown=_SHOWN))
+            raise DataError("; ".join([self.told(), *self._advice]))
 
 
-def read_rows(source: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Iterator[Row]:
+def read_rows(source: str | Path, *, split: str | None = None, faults: FileFaults | None = None) -> Iterator[Row]:
     """Iterate over the rows of a table in order, in constant memory.
 
     The source is checked at the call, its rows as they are asked for. Blank lines are skipped. In TSV a quote is a character like any
@@ -125,7 +123,7 @@ def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
     """
     form = table_form(source)
     if form == "parquet":
-        return sum(int(_open_parquet(path).metadata.num_rows) for path in _parquet_paths(Path(source)))
+        return parquet_size(Path(source))
     if form in ("saved", "hub"):
         return dataset_size(str(source), split=split)
     if form == "csv":
@@ -200,7 +198,7 @@ def table_name(source: str | Path) -> str:
 def _folder_form(path: Path) -> Form:
     if (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
         return "saved"
-    if _parquet_paths(path):
+    if parquet_paths(path):
         return "parquet"
     raise DataError(
         f"{path} must hold Parquet files, a saved data set (dataset_info.json or dataset_dict.json) or a BEIR layout "
@@ -215,18 +213,18 @@ def _listing(folder: Path) -> str:
 
 
 def _rows_then_raise(source: str | Path, form: Form, split: str | None) -> Iterator[Row]:
-    faults = Faults()
+    faults = FileFaults()
     yield from _rows(source, form, split, faults)
     faults.raise_if_any()
 
 
-def _rows(source: str | Path, form: Form, split: str | None, faults: Faults) -> Iterator[Row]:
+def _rows(source: str | Path, form: Form, split: str | None, faults: FileFaults) -> Iterator[Row]:
     if form == "json":
         return _json_rows(Path(source), faults)
     if form in ("csv", "tsv"):
         return _delimited_rows(Path(source), faults, form=form)
     if form == "parquet":
-        return _parquet_rows(Path(source))
+        return (Row(place, values) for place, values in parquet_rows(Path(source)))
     return (Row(f"{source}:{number}", values) for number, values in enumerate(dataset_rows(str(source), split=split), 1))
 
 
@@ -251,7 +249,7 @@ def _stream_fault(path: Path, codec: str | None, number: int, reason: str) -> st
     return f"{path} must be a {codec} file, got bytes that are not after line {number} ({reason}); rename it or download it again"
 
 
-def _text_lines(path: Path, faults: Faults) -> Iterator[tuple[int, str, bool]]:
+def _text_lines(path: Path, faults: FileFaults) -> Iterator[tuple[int, str, bool]]:
     """(line number, text, sound) of each line; an unsound one has been noted and holds replacement characters."""
     for number, line in _byte_lines(path):
         if number == 1:
@@ -265,7 +263,7 @@ def _text_lines(path: Path, faults: Faults) -> Iterator[tuple[int, str, bool]]:
             yield number, line.decode("utf-8", "replace"), False
 
 
-def _json_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def _json_rows(path: Path, faults: FileFaults) -> Iterator[Row]:
     for number, line, sound in _text_lines(path, faults):
         if not sound or not line.strip():
             continue
@@ -292,13 +290,16 @@ def _json_kind(value: object) -> str:
 def _json_reason(error: Exception, line: str) -> str:
     text = line.strip()
     snippet = text if len(text) <= _SNIPPET_CHARACTERS else text[:_SNIPPET_CHARACTERS] + "..."
-    detail = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+    if isinstance(error, json.JSONDecodeError):
+        detail = f"{error.msg} at column {error.colno}"
+    else:  # The only other ValueError of the parser is Python's limit on the digits of a whole number.
+        detail = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
     return f"{snippet} ({detail})"
 
 
-def _delimited_rows(path: Path, faults: Faults, *, form: Form) -> Iterator[Row]:
+def _delimited_rows(path: Path, faults: FileFaults, *, form: Form) -> Iterator[Row]:
     # The csv module refuses fields above 131,072 characters unless told otherwise, and it can be told only for the whole process.
-    csv.field_size_limit(max(csv.field_size_limit(), 1 << 30))
+    csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS))
     unsound: set[int] = set()
     tabs = form == "tsv"
     lines = _sound_lines(path, faults, unsound, whole_lines=tabs)
@@ -309,7 +310,7 @@ def _delimited_rows(path: Path, faults: Faults, *, form: Form) -> Iterator[Row]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {error}")
+            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {_csv_reason(error, reader.line_num, form)}")
             continue
         if cells is None:
             return
@@ -327,7 +328,14 @@ def _delimited_rows(path: Path, faults: Faults, *, form: Form) -> Iterator[Row]:
             yield Row(f"{path}:{first}", {name: cell or None for name, cell in zip(header, cells, strict=True)})
 
 
-def _sound_lines(path: Path, faults: Faults, unsound: set[int], *, whole_lines: bool) -> Iterator[str]:
+def _csv_reason(error: csv.Error, last: int, form: Form) -> str:
+    if "field limit" not in str(error):
+        return str(error)
+    cause = "; close the quote that was left open" if form == "csv" else ""
+    return f"a field of more than {csv.field_size_limit():,} characters, read up to line {last}{cause}"
+
+
+def _sound_lines(path: Path, faults: FileFaults, unsound: set[int], *, whole_lines: bool) -> Iterator[str]:
     """Lines for the csv module; the numbers of unsound ones go into `unsound`, since a quoted row may span several lines."""
     for number, line, sound in _text_lines(path, faults):
         if not sound:
@@ -341,27 +349,3 @@ def _header(cells: list[str], place: str) -> list[str]:
     if "" in names or len(set(names)) < len(names):
         raise DataError(f"{place} must name every column once, got {', '.join(repr(name) for name in names)}; correct the header")
     return names
-
-
-def _parquet_paths(path: Path) -> list[Path]:
-    return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-
-
-def _open_parquet(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} must be a whole Parquet file, got: {error}; write or download it again") from error
-
-
-def _parquet_rows(path: Path) -> Iterator[Row]:
-    for part in _parquet_paths(path):
-        number = 0
-        with _open_parquet(part) as table:
-            try:
-                for batch in table.iter_batches(batch_size=_PARQUET_ROWS):
-                    for values in batch.to_pylist():
-                        number += 1
-                        yield Row(f"{part}:{number}", values)
-            except (OSError, pa.ArrowException) as error:
-                raise DataError(f"{part} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error

@@ -46,10 +46,9 @@ def run_demo(out: Path, *, command: str = "adiabat demo", settings: TuneSettings
         watch.note(f"embedding {corpus.name.split('.')[0]}")
         api.embed(MODEL, corpus, store, watch=watch)
     job = out / "job"
-    if not (job / "model").is_dir():
-        api.tune(
-            MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=settings or demo_settings(), resume=True, command=command, watch=watch
-        )
+    if not ((job / "model").is_dir() and (job / "result.json").is_file()):
+        settings = settings or demo_settings()
+        api.tune(MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=settings, resume=True, command=command, watch=watch)
     retain = [(stores[corpus], examples) for corpus, examples in DEMO_RETAIN.values()]
     whole_store = checked(EvaluateSettings, {"measure": {"negatives": "store"}})
     return api.evaluate(

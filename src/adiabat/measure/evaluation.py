@@ -3,15 +3,16 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from adiabat.config import EvaluateSettings
+from adiabat.config import EvaluateSettings, MeasureSection
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
-from adiabat.measure.tasks import Role, measure_examples, measure_languages
+from adiabat.measure.tasks import Role, measure_examples, measure_languages, rows_left_out
 from adiabat.model.device import device_name
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
@@ -37,11 +38,15 @@ class Dataset:
         store: Document vectors.
         examples: Queries by rows, or a language grid.
         role: ``target`` or ``retain``.
+        source: Where it was read from, as the user wrote it.
+        split: Of the source, where one was named.
     """
 
     store: Store
     examples: AddressedSet | LanguageGridSet
     role: Role
+    source: str = ""
+    split: str | None = None
 
 
 def read_dataset(store: Store, path: str, *, role: Role, settings: EvaluateSettings, split: str | None) -> Dataset:
@@ -51,15 +56,17 @@ def read_dataset(store: Store, path: str, *, role: Role, settings: EvaluateSetti
         store: Holds the documents.
         path: Of the data set.
         role: ``target`` or ``retain``.
-        settings: Columns, and what to do with missing documents.
+        settings: Columns of the target, and what to do with missing documents. A retention set goes by the names of columns that are
+            known: it has no reason to share those of the target.
         split: Of the data set; None takes the usual one.
 
     Returns:
         The data set.
     """
-    examples = read_examples(path, split=split, columns=settings.data.columns.given())
-    found = address(examples, store, missing=settings.data.missing) if isinstance(examples, ExampleSet) else examples
-    return Dataset(store, found, role)
+    columns = settings.data.columns.given() if role == "target" else {}
+    examples = read_examples(path, split=split, columns=columns)
+    found = address(examples, store, missing=settings.data.missing, merge_equal=True) if isinstance(examples, ExampleSet) else examples
+    return Dataset(store, found, role, path, split)
 
 
 def evaluate_datasets(
@@ -95,7 +102,7 @@ def evaluate_datasets(
             store.require_encoder(tower.fingerprint("document"))
     seed = settings.run.seed
     measured = [_measure(model, baseline, one, settings, watch) for one in datasets]
-    examples = changed_queries(model, baseline, datasets[0], seed=seed) if baseline else []
+    examples = changed_queries(model, baseline, datasets[0], settings=settings.measure, seed=seed) if baseline else []
     return Result(
         title=title,
         command=command,
@@ -107,7 +114,19 @@ def evaluate_datasets(
         baseline=baseline.name if baseline else None,
         datasets=measured,
         examples=examples,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        inputs=_inputs(datasets),
     )
+
+
+def _inputs(datasets: Sequence[Dataset]) -> dict[str, Any]:
+    """What was read, by its part: ``target``, ``retain 1``, ``retain 2``, ..."""
+    inputs: dict[str, Any] = {}
+    for one in datasets:
+        name = one.role if one.role == "target" else f"retain {sum(key != 'target' for key in inputs) + 1}"
+        split = {} if one.split is None else {"split": one.split}
+        inputs[name] = {"data": one.source, **split, "store": str(one.store.path), "store_sha256": one.store.manifest.sha256}
+    return inputs
 
 
 def _measure(model: DualEncoder, baseline: DualEncoder | None, one: Dataset, settings: EvaluateSettings, watch: Watch) -> DatasetResult:
@@ -120,13 +139,16 @@ def _measure(model: DualEncoder, baseline: DualEncoder | None, one: Dataset, set
     )
 
 
-def changed_queries(model: DualEncoder, baseline: DualEncoder, dataset: Dataset, *, seed: int) -> list[ChangedQuery]:
+def changed_queries(
+    model: DualEncoder, baseline: DualEncoder, dataset: Dataset, *, settings: MeasureSection, seed: int
+) -> list[ChangedQuery]:
     """Queries whose first results changed, drawn at random and not for effect: gains and losses as they come.
 
     Args:
         model: After.
         baseline: Before.
         dataset: Whose queries are asked; a language grid has none to show.
+        settings: Which documents the measures leave out: they are not shown either.
         seed: Of the draw.
 
     Returns:
@@ -137,7 +159,11 @@ def changed_queries(model: DualEncoder, baseline: DualEncoder, dataset: Dataset,
         return []
     order: list[int] = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES].tolist()
     texts = [examples.queries[row] for row in order]
-    before, after = (search(store, tower.encode(texts, side="query", precision="fp32"), SHOWN_HITS) for tower in (baseline, model))
+    aside = rows_left_out(store, examples, settings)
+    excluded = [aside[row] for row in order]
+    before, after = (
+        search(store, tower.encode(texts, side="query", precision="fp32"), SHOWN_HITS, excluded=excluded) for tower in (baseline, model)
+    )
     changed = [place for place in range(len(order)) if list(before.rows[place]) != list(after.rows[place])][:SHOWN_QUERIES]
     return [
         ChangedQuery(

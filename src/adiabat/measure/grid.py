@@ -4,9 +4,9 @@ A sentence pair is scored by its own premise in the query language and its own h
 pair is compared with every neutral (contradiction) pair, by ranking: exact, ties are errors (mission A9).
 
 The comparisons of one grid are far from independent: a sentence pair takes part in thousands of them, in every cell. What carries
-chance is the choice of sentence pairs, so those are resampled, the same ones in all cells. The discrepancy of a cell is a two-sample
-U-statistic; its resampled value is taken to first order in the weights (Hoeffding 1948), from each pair's *placement*, the number of
-opposite pairs it loses against (DeLong, DeLong and Clarke-Pearson 1988). That makes resampling a matrix product over all cells.
+chance is the choice of sentence pairs, so those are resampled, the same ones in all cells (`adiabat.measure.grid_draws`). The discrepancy
+of a cell is a two-sample U-statistic; its resampled value is taken to first order in the weights (Hoeffding 1948), from each pair's
+*placement*, the number of opposite pairs it loses against (DeLong, DeLong and Clarke-Pearson 1988).
 
 Letters in shapes: a query languages, b document languages, n sentence pairs, p entailment pairs, m the pairs they are compared with,
 c clusters, e embedding width; an underscore before a letter: checked in the function, with a message of its own.
@@ -19,18 +19,20 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.errors import DataError, several
+from adiabat.measure.grid_draws import (
+    DISCOVERY_RATE,
+    ByCluster,
+    Compared,
+    Draws,
+    Side,
+    cell_p_values,
+    draw_grid,
+    resamples_for,
+    resampling_notes,
+)
 from adiabat.measure.metrics import discordant_counts, improvement
 from adiabat.measure.results import Change, GridComparison
-from adiabat.measure.significance import (
-    RESAMPLES,
-    Z_CRITICAL,
-    PairedDraws,
-    benjamini_hochberg,
-    bootstrap_p_values,
-    change_from_draws,
-    resampling_counts,
-    two_proportion_z,
-)
+from adiabat.measure.significance import RESAMPLES, Z_CRITICAL, PairedDraws, benjamini_hochberg, change_from_draws, two_proportion_z
 
 SIMILARITIES = ("cosine", "distance")
 POSITIVE = "entailment"
@@ -38,7 +40,6 @@ NEGATIVES = ("neutral", "contradiction")
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 Scores = Mapping[str, Float[np.ndarray, "_a _b _n"]]
-ByCluster = Float[np.ndarray, "c cells"]
 
 # Sentence pairs scored at a time: 15 languages of 384 numbers, both sides, in 64 bits are 6 MB.
 _BLOCK_PAIRS = 64
@@ -76,42 +77,13 @@ class GridMeasurement:
             over dependent cells, so `Change.z` is None.
         grid: One per similarity and comparison.
         pairs: (entailment, other) comparisons made by each similarity, all cells and both comparisons.
+        notes: Sentences on the resampling, where it differs from what was asked for.
     """
 
     changes: list[Change]
     grid: list[GridComparison]
     pairs: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One model in one comparison: discrepancy of each cell, and the first-order influence of each cluster on it."""
-
-    errors: Int[np.ndarray, "a b"]
-    influence: ByCluster
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """One comparison by one similarity; `moved` counts, per cluster and cell, the placements that differ from the baseline's."""
-
-    comparison: str
-    similarity: str
-    total: int
-    after: _Side
-    before: _Side | None = None
-    moved: ByCluster | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Resampled:
-    """Bootstrap of a grid: draws of each similarity's average, and how often each cell's difference fell on either side of 0."""
-
-    after: Float[np.ndarray, "r s"]
-    before: Float[np.ndarray, "r s"]
-    difference: Float[np.ndarray, "r s"]
-    at_most_zero: Int[np.ndarray, "comparisons cells"]
-    at_least_zero: Int[np.ndarray, "comparisons cells"]
+    notes: list[str]
 
 
 def grid_scores(premises: Vectors, hypotheses: Vectors) -> dict[str, Float[np.ndarray, "a b n"]]:
@@ -202,8 +174,7 @@ def measure_grid(
         clusters: Sentence pairs with the same number are drawn together; None draws each by itself. XNLI uses every premise three
             times: see `cluster_ids`.
         seed: Of the draws.
-        resamples: How many, > 0. The least p-value they can give is ``2 / (resamples + 1)``: with 225 cells, fewer than 9,000
-            cannot find a single changed cell.
+        resamples: How many at the least, > 0; against a baseline, as many as so many cells need: see `resamples_for`.
 
     Returns:
         The grand averages and the grids, ``cosine`` and ``distance`` as in `after`.
@@ -223,11 +194,13 @@ def measure_grid(
         for similarity, scores in after.items()
         for negative in NEGATIVES
     ]
-    drawn = _resample(compared, seed=seed, resamples=resamples)
+    cells = 0 if before is None else compared[0].after.errors.size
+    drawn = draw_grid(compared, seed=seed, resamples=resamples_for(cells, wanted=resamples))
     return GridMeasurement(
         changes=[_grand_average(compared, drawn, column) for column in range(len(after))],
         grid=[_grid_comparison(one, drawn, row) for row, one in enumerate(compared)],
         pairs=sum(one.total * one.after.errors.size for one in compared) // len(after),
+        notes=resampling_notes(cells, wanted=resamples),
     )
 
 
@@ -288,18 +261,18 @@ def _compare(
     before: Float[np.ndarray, "a b n"] | None,
     rows: Mapping[str, Int[np.ndarray, " r"]],
     groups: Int[np.ndarray, " n"],
-) -> _Compared:
+) -> Compared:
     """Placements of one comparison, reduced to errors and influences."""
     sides = groups[rows[POSITIVE]], groups[rows[negative]]
     clusters = int(groups.max()) + 1
     now = placements(after[:, :, rows[POSITIVE]], after[:, :, rows[negative]])
-    result = _Compared(f"{POSITIVE}-{negative}", similarity, now.total, _Side(now.errors, _influence(now, sides, clusters)))
+    result = Compared(f"{POSITIVE}-{negative}", similarity, now.total, Side(now.errors, _influence(now, sides, clusters)))
     if before is None:
         return result
     was = placements(before[:, :, rows[POSITIVE]], before[:, :, rows[negative]])
     moved = _cluster_sums((now.positive != was.positive).astype(np.float64), sides[0], clusters)
     moved += _cluster_sums((now.negative != was.negative).astype(np.float64), sides[1], clusters)
-    return replace(result, before=_Side(was.errors, _influence(was, sides, clusters)), moved=moved)
+    return replace(result, before=Side(was.errors, _influence(was, sides, clusters)), moved=moved)
 
 
 def _influence(placed: Placements, sides: tuple[Int[np.ndarray, " p"], Int[np.ndarray, " m"]], clusters: int) -> ByCluster:
@@ -323,39 +296,7 @@ def _cluster_sums(values: Float[np.ndarray, "a b r"], groups: Int[np.ndarray, " 
     return sums
 
 
-def _resample(compared: Sequence[_Compared], *, seed: int, resamples: int) -> _Resampled:
-    """Draw clusters, the same for every cell, comparison and similarity; only tail counts are kept of single cells."""
-    influence = [one.after.influence for one in compared]
-    change = [one.after.influence - (one.before or one.after).influence for one in compared]
-    observed = np.concatenate([_differences(one) for one in compared])
-    single = np.concatenate(change, axis=1)
-    # Both comparisons of a similarity are neighbours, of equally many cells: their average is the average of all their cells.
-    averages = np.concatenate([_averages(influence), _averages(change)], axis=1)
-    low, high = np.zeros(single.shape[1], dtype=np.int64), np.zeros(single.shape[1], dtype=np.int64)
-    draws = []
-    for counts in resampling_counts(single.shape[0], resamples=resamples, seed=seed):
-        draws.append(counts @ averages)
-        if compared[0].before is not None:
-            drawn = observed + counts @ single
-            low += (drawn <= 0).sum(axis=0)
-            high += (drawn >= 0).sum(axis=0)
-    after, difference = np.split(np.concatenate(draws), 2, axis=1)
-    return _Resampled(after, after - difference, difference, low.reshape(len(compared), -1), high.reshape(len(compared), -1))
-
-
-def _averages(influence: Sequence[ByCluster]) -> Float[np.ndarray, "c s"]:
-    """Mean over the cells of both comparisons, one column per similarity."""
-    by_comparison = np.stack([columns.mean(axis=1) for columns in influence], axis=1)
-    return np.asarray(by_comparison.reshape(by_comparison.shape[0], -1, len(NEGATIVES)).mean(axis=2))
-
-
-def _differences(one: _Compared) -> Float[np.ndarray, " cells"]:
-    """Discrepancy after minus before of every cell; 0 without a baseline."""
-    before = one.before or one.after
-    return np.asarray((one.after.errors - before.errors).ravel() / one.total)
-
-
-def _grand_average(every: Sequence[_Compared], drawn: _Resampled, column: int) -> Change:
+def _grand_average(every: Sequence[Compared], drawn: Draws, column: int) -> Change:
     """The discrepancy of one similarity averaged over comparisons and cells."""
     compared = every[column * len(NEGATIVES) : (column + 1) * len(NEGATIVES)]
     after = float(np.mean([one.after.errors / one.total for one in compared]))
@@ -374,17 +315,16 @@ def _grand_average(every: Sequence[_Compared], drawn: _Resampled, column: int) -
     return change_from_draws(after, draws, paired, measure="PND", similarity=compared[0].similarity, lower_is_better=True)
 
 
-def _grid_comparison(one: _Compared, drawn: _Resampled, index: int) -> GridComparison:
+def _grid_comparison(one: Compared, drawn: Draws, index: int) -> GridComparison:
     """Tables of one comparison; with a baseline also verdicts and both counts of cells."""
     after = one.after.errors / one.total
     result = GridComparison(one.comparison, one.similarity, after=after.tolist())
     if one.before is None or one.moved is None:
         return result
     before = one.before.errors / one.total
-    changed, resamples = np.count_nonzero(one.moved, axis=0), drawn.difference.shape[0]
-    p_values = bootstrap_p_values(drawn.at_most_zero[index], drawn.at_least_zero[index], resamples=resamples, changed=changed)
+    p_values = cell_p_values(one, one.moved, drawn, index)
     rows = zip(before.tolist(), after.tolist(), strict=True)
-    significant = benjamini_hochberg(p_values).reshape(after.shape)
+    significant = benjamini_hochberg(p_values, rate=DISCOVERY_RATE).reshape(after.shape)
     verdicts = np.where(significant, np.where(after < before, "better", "worse"), "no evidence")
     counted = zip(one.before.errors.ravel().tolist(), one.after.errors.ravel().tolist(), strict=True)
     z = np.array([two_proportion_z(errors_before, errors_after, one.total) for errors_before, errors_after in counted])

@@ -268,6 +268,21 @@ def ranking_measures(
     return {name: values[measure].copy() for name, measure in wanted.items()}
 
 
+def largest_cutoff(measures: Sequence[str]) -> int:
+    """How far down a ranking the measures look that say so.
+
+    Args:
+        measures: Names as for `ranking_measures`.
+
+    Returns:
+        1,000 for ``nDCG@10`` and ``R@1000``; 0 where none has a cutoff.
+
+    Raises:
+        ConfigError: If a name is unknown or incomplete; all such names are listed.
+    """
+    return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures, _provider()).values()), default=0)
+
+
 def _provider() -> "Provider":
     """The programs of ir-measures that compute in this process, in a fixed order, whatever else is installed."""
     import ir_measures

@@ -28,8 +28,8 @@ class Change:
         difference_interval: Paired 95 % bootstrap interval of the difference, over queries.
         improvement_interval: The same for `improvement`, percent.
         p_paired: Two-sided p-value of the paired bootstrap.
-        z: The source's two-proportion statistic, only for the PND pair.
-        verdict: From the paired interval.
+        z: The source's two-proportion statistic, of pooled pairs: only for ``PND pooled``.
+        verdict: From the paired interval, and only where at least six queries changed.
     """
 
     measure: str
@@ -169,6 +169,7 @@ class TuningRecord:
         validation_errors: (epoch, number of errors) points, epoch 0 first.
         validation_pairs: How many validation pairs the errors are counted over.
         layers: Per parameter tensor that was updated.
+        notes: Plain sentences: what was left out or replaced, or needs saying.
     """
 
     settings: dict[str, Any]
@@ -185,6 +186,7 @@ class TuningRecord:
     validation_errors: list[tuple[int, int]]
     validation_pairs: int
     layers: list[LayerChange]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,9 @@ class Result:
         tuning: Of the job the model came from, where it did.
         datasets: Target first, then the retention sets.
         examples: Queries whose top results changed.
+        settings: The resolved configuration, as plain tables; empty in files of before it was kept.
+        inputs: What was read, by its part in the run (``target``, ``retain 1``, ...): each a table of data, store and the SHA-256 of the
+            store's vectors; empty likewise.
         format: Version of this layout.
     """
 
@@ -217,6 +222,8 @@ class Result:
     tuning: TuningRecord | None = None
     datasets: list[DatasetResult] = field(default_factory=list)
     examples: list[ChangedQuery] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
     format: int = RESULT_FORMAT
 
     def to_json(self) -> dict[str, Any]:

@@ -314,7 +314,8 @@ def pnd_per_query(after: PairCounts, before: PairCounts | None = None, *, simila
         similarity: What ranked the documents.
 
     Returns:
-        The mean first; queries without pairs weigh nothing in either.
+        The mean first; queries without pairs weigh nothing in either. Only the pooled one counts pairs as the z-test does: the mean
+        over queries weighs them otherwise, and may even change the other way.
 
     Raises:
         ValueError: If before and after compare different numbers of pairs, or have more errors than pairs.
@@ -334,7 +335,6 @@ def pnd_per_query(after: PairCounts, before: PairCounts | None = None, *, simila
         after=pnd_shares(after.errors, after.pairs),
         before=None if before is None else pnd_shares(before.errors, before.pairs),
         denominator=(after.pairs > 0).astype(np.float64),
-        counts=counts,
     )
     pooled = PerQuery(
         measure="PND pooled",

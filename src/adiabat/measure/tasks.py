@@ -1,7 +1,7 @@
 """Measuring query towers on one data set against one store: listed candidates, the whole store ranked, or a language grid."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -11,7 +11,7 @@ from adiabat.config import MeasureSection
 from adiabat.data.records import LanguageGridSet, grid_id
 from adiabat.errors import DataError
 from adiabat.measure.grid import cluster_ids, grid_scores, measure_grid
-from adiabat.measure.metrics import PairCounts, ranking_measures
+from adiabat.measure.metrics import PairCounts, largest_cutoff, ranking_measures
 from adiabat.measure.results import DatasetResult
 from adiabat.measure.significance import PerQuery, paired_bootstrap, pnd_per_query
 from adiabat.model.towers import DualEncoder
@@ -82,15 +82,14 @@ def measure_examples(
     Raises:
         DataError: If listed negatives are asked for and there are none, or the store holds nothing to compare positives with.
     """
-    listed = _uses_listed(examples, settings)
-    examples = _with_pairs(examples) if listed else examples
-    score = _score_listed if listed else _score_store
+    plan = _planned(store, examples, settings)
+    examples = plan.examples
     models = [model] if baseline is None else [baseline, model]
     queries = [tower.encode(examples.queries, side="query", precision="fp32") for tower in models]
     measured: list[PerQuery] = []
     pairs = 0
     for similarity in similarities_of(model):
-        scored = [score(store, vectors, examples, similarity, settings, watch) for vectors in queries]
+        scored = [plan.score(store, vectors, similarity, watch) for vectors in queries]
         pairs = int(scored[-1].counts.pairs.sum())
         if not pairs:
             raise DataError(
@@ -101,44 +100,88 @@ def measure_examples(
     return DatasetResult(
         name=examples.name,
         role=role,
-        kind="pairs" if listed else "ranking",
+        kind="pairs" if plan.listed else "ranking",
         queries=len(examples),
         documents=store.count,
         pairs=pairs,
-        main="PND" if listed else settings.measures[0],
+        main="PND" if plan.listed else settings.measures[0],
         changes=paired_bootstrap(measured, seed=seed, resamples=settings.resamples),
-        notes=[*examples.notes, *_notes(model, listed, settings)],
+        notes=[*examples.notes, *plan.notes, *_unit_length_note(model)],
     )
 
 
-def _uses_listed(examples: AddressedSet, settings: MeasureSection) -> bool:
-    """Whether positives are compared with the listed negatives, by the settings and by what the data has."""
-    bare = int((examples.negatives.lengths == 0).sum())
-    if settings.negatives == "listed" and bare == len(examples):
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the positives of a data set are compared with.
+
+    Attributes:
+        examples: The queries that are measured.
+        left_out: Rows that a query is not compared with, beside its positives; None where only the listed negatives are.
+        depth: How far down the store is ranked.
+        notes: The same in sentences.
+    """
+
+    examples: AddressedSet
+    left_out: Ragged | None
+    depth: int
+    notes: list[str]
+
+    @property
+    def listed(self) -> bool:
+        return self.left_out is None
+
+    def score(self, store: Store, queries: Float[np.ndarray, "q e"], similarity: Similarity, watch: Watch) -> "Scored":
+        if self.left_out is None:
+            return _score_listed(store, queries, self.examples, similarity, watch)
+        return _score_store(store, queries, self.examples, similarity, watch, left_out=self.left_out, depth=self.depth)
+
+
+def _planned(store: Store, examples: AddressedSet, settings: MeasureSection) -> _Plan:
+    """Choose by the settings and by what the data has."""
+    listing, every = int((examples.negatives.lengths > 0).sum()), len(examples)
+    if settings.negatives == "listed" and not listing:
         raise DataError(f"{examples.name}: measure.negatives = listed needs negatives, no query lists one; set measure.negatives = store")
-    return settings.negatives == "listed" or (settings.negatives == "auto" and bare < len(examples))
+    # A few queries with negatives must not decide for a set that has none: all the others would be lost.
+    if settings.negatives == "listed" or (settings.negatives == "auto" and listing and 2 * listing >= every):
+        left = f"{every - listing:,} of {every:,} queries list no negatives and were left out, {listing:,} are measured"
+        notes = [*([left] if listing < every else []), "positives are compared with listed negatives"]
+        return _Plan(examples.take(np.flatnonzero(examples.negatives.lengths > 0)), None, 0, notes)
+    depth = max(settings.depth, largest_cutoff(settings.measures))
+    notes = [f"positives are compared with all other documents of the store; rank measures look at the first {depth}"]
+    if settings.negatives == "auto" and listing:
+        notes.insert(
+            0, f"only {listing:,} of {every:,} queries list negatives, too few to measure by: all {every:,} are measured without them"
+        )
+    left_out = rows_left_out(store, examples, settings)
+    if dropped := len(left_out.values):
+        notes.append(
+            f"{dropped:,} document{'' if dropped == 1 else 's'} with the query's own id {'was' if dropped == 1 else 'were'} left out"
+        )
+    return _Plan(examples, left_out, depth, notes)
 
 
-def _with_pairs(examples: AddressedSet) -> AddressedSet:
-    """Only the queries that list negatives; says how many do not."""
-    kept = np.flatnonzero(examples.negatives.lengths > 0)
-    if len(kept) == len(examples):
-        return examples
-    note = f"{len(examples) - len(kept)} of {len(examples)} queries list no negatives and were left out"
-    return replace(examples.take(kept), notes=(*examples.notes, note))
+def rows_left_out(store: Store, examples: AddressedSet, settings: MeasureSection) -> Ragged:
+    """Documents that a ranking of the store leaves out: BEIR's rule is to drop the one that has the query's own id.
+
+    Args:
+        store: That is ranked.
+        examples: The queries.
+        settings: `drop_same_id`.
+
+    Returns:
+        At most one row per query, never a positive.
+    """
+    if not settings.drop_same_id:
+        return Ragged.of([[]] * len(examples))
+    rows = store.rows(examples.query_ids)
+    return Ragged.of([row] if row >= 0 and row not in examples.positives[query] else [] for query, row in enumerate(rows.tolist()))
 
 
-def _notes(model: DualEncoder, listed: bool, settings: MeasureSection) -> list[str]:
-    against = "listed negatives" if listed else f"all other documents of the store; rank measures look at the first {settings.depth}"
-    notes = [f"positives are compared with {against}"]
-    if len(similarities_of(model)) == 1:
-        notes.append("vectors have unit length: Euclidean distance ranks as cosine does")
-    return notes
+def _unit_length_note(model: DualEncoder) -> list[str]:
+    return ["vectors have unit length: Euclidean distance ranks as cosine does"] if len(similarities_of(model)) == 1 else []
 
 
-def _score_listed(
-    store: Store, queries: Float[np.ndarray, "q e"], examples: AddressedSet, similarity: Similarity, settings: MeasureSection, watch: Watch
-) -> Scored:
+def _score_listed(store: Store, queries: Float[np.ndarray, "q e"], examples: AddressedSet, similarity: Similarity, watch: Watch) -> Scored:
     """Score each query's own positives and negatives."""
     counts, run = PairCounts.zeros(len(examples)), {}
     for query, query_id in enumerate(examples.query_ids):
@@ -151,32 +194,32 @@ def _score_listed(
 
 
 def _score_store(
-    store: Store, queries: Float[np.ndarray, "q e"], examples: AddressedSet, similarity: Similarity, settings: MeasureSection, watch: Watch
+    store: Store,
+    queries: Float[np.ndarray, "q e"],
+    examples: AddressedSet,
+    similarity: Similarity,
+    watch: Watch,
+    *,
+    left_out: Ragged,
+    depth: int,
 ) -> Scored:
     """Rank the whole store for each query, and count exactly how many documents each positive loses to."""
     counts, run = PairCounts.zeros(len(examples)), {}
-    excluded = _same_id_rows(store, examples) if settings.drop_same_id else Ragged.of([[]] * len(examples))
     for start in range(0, len(examples), QUERIES_AT_A_TIME):
         picked = np.arange(start, min(start + QUERIES_AT_A_TIME, len(examples)))
-        left_out = excluded.take(picked)
-        hits = search(store, queries[picked], settings.depth, similarity=similarity, excluded=[left_out[i] for i in range(len(picked))])
+        aside = left_out.take(picked)
+        hits = search(store, queries[picked], depth, similarity=similarity, excluded=[aside[i] for i in range(len(picked))])
         for query, rows, scores in zip(picked, hits.rows, hits.scores, strict=True):
             run[examples.query_ids[query]] = {str(row): float(score) for row, score in zip(rows, scores, strict=True) if row >= 0}
-        ranked = _store_ranks(store, queries[picked], examples.positives.take(picked), left_out, similarity)
+        ranked = _store_ranks(store, queries[picked], examples.positives.take(picked), aside, similarity)
         counts.add(picked, ranked.errors.sum(axis=1), ranked.pairs)
         # Where a tie crosses the depth, the search had to choose: a positive that should have lost gives way to one of those that won.
-        for place, column in np.argwhere(ranked.places >= settings.depth):
+        for place, column in np.argwhere(ranked.places >= depth):
             found, row = run[examples.query_ids[picked[place]]], str(ranked.rows[place, column])
             if row in found:
                 found[f"beside {row}"] = found.pop(row)
         watch.progress(f"ranking {examples.name}", int(picked[-1]) + 1, len(examples))
     return Scored(counts, run)
-
-
-def _same_id_rows(store: Store, examples: AddressedSet) -> Ragged:
-    """The document that has the query's own id, where there is one and it is no positive: BEIR leaves it out."""
-    rows = store.rows(examples.query_ids)
-    return Ragged.of([row] if row >= 0 and row not in examples.positives[query] else [] for query, row in enumerate(rows.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +335,7 @@ def measure_languages(
         seed=seed,
         resamples=settings.resamples,
     )
+    drawn = "entailment pairs are compared with neutral and with contradiction pairs; the bootstrap draws premises"
     return DatasetResult(
         name=grid.name,
         role=role,
@@ -303,7 +347,7 @@ def measure_languages(
         changes=measured.changes,
         languages=list(grid.languages),
         grid=measured.grid,
-        notes=["entailment pairs are compared with neutral and with contradiction pairs; the bootstrap draws premises"],
+        notes=[drawn, *measured.notes],
     )
 
 

@@ -1,16 +1,17 @@
-"""Loading encoders from disk or hub, and saving them so that sentence-transformers loads them."""
+"""Loading encoders from disk or hub."""
 
 import logging
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers.normalizers import Lowercase, Normalizer
 from tokenizers.normalizers import Sequence as Chain
 from torch import nn
@@ -32,6 +33,7 @@ from transformers.utils import logging as transformers_logging
 from adiabat.errors import ConfigError, ModelError, several
 from adiabat.model.encoder import Encoder, EncoderSettings, Projection
 from adiabat.model.layout import (
+    ROOT_FILE,
     Module,
     max_tokens_of,
     needed,
@@ -41,9 +43,6 @@ from adiabat.model.layout import (
     read_json,
     read_modules,
     read_routes,
-    write_json,
-    write_root_configuration,
-    write_tower_files,
 )
 from adiabat.model.towers import DualEncoder
 
@@ -70,7 +69,10 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model")
 """One of these holds the vocabulary; without any, transformers would build a tokenizer that knows no word."""
 
 FAULTS = (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError, pickle.UnpicklingError)
-"""What reading a damaged or foreign directory raises in transformers, safetensors and torch."""
+"""What reading a damaged file of weights raises in safetensors and torch."""
+
+Loaded = dict[Path, tuple[PreTrainedModel, PreTrainedTokenizerBase]]
+"""Transformers by folder: two routes that name one folder share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class Trust:
     """What loading may do beyond reading plain data.
 
     Attributes:
-        remote_code: Name of the one model whose own Python code may run, exactly as it is loaded; None runs none.
+        remote_code: Name of the one model whose own Python code may run, exactly as it is loaded; None runs none. Code that the model
+            takes from another repository never runs.
         pickles: Whether weights may come from a pickle (``pytorch_model.bin``), which can run code when read.
     """
 
@@ -106,15 +109,39 @@ def load(name: str | Path, *, settings: Mapping[str, str | bool | int] | None = 
     if trust.remote_code not in (None, str(name)):
         raise ModelError(f"encoder.trust_remote_code must be the name of the model loaded, got {trust.remote_code!r} while loading {name}")
     folder = local_folder(name, trust=trust)
-    modules = read_modules(folder)
+    modules, root = read_modules(folder), read_json(folder / ROOT_FILE)
     if modules and modules[0].kind in ("Router", "Asym"):
         routes = read_routes(modules[0].folder)
-        document = _tower(folder, [*routes["document"], *modules[1:]], settings, trust)
+        loaded: Loaded = {}
+        document = _tower(folder, [*routes["document"], *modules[1:]], settings, trust, loaded)
         same = routes["query"] == routes["document"]
-        query = document if same else _tower(folder, [*routes["query"], *modules[1:]], settings, trust)
-        return DualEncoder(query, document, str(name))
-    encoder = _tower(folder, modules or [Module("Transformer", folder)], settings, trust, plain=not modules)
-    return DualEncoder(encoder, encoder, str(name))
+        query = document if same else _tower(folder, [*routes["query"], *modules[1:]], settings, trust, loaded)
+        return DualEncoder(query, document, str(name), root)
+    encoder = _tower(folder, modules or [Module("Transformer", folder)], settings, trust, {}, plain=not modules)
+    return DualEncoder(encoder, encoder, str(name), root)
+
+
+def override(model: DualEncoder, settings: Mapping[str, str | bool | int]) -> DualEncoder:
+    """The same weights under other settings.
+
+    Args:
+        model: As it was loaded.
+        settings: Fields of `EncoderSettings`, for both towers; none gives the model itself.
+
+    Returns:
+        A pair that shares its weights with `model`; towers that were one stay one.
+
+    Raises:
+        ConfigError: If a setting is unknown or beyond the backbone's positions.
+    """
+    if not settings:
+        return model
+    query = model.query.with_settings(_checked(model.query.settings, settings, model.query.backbone))
+    if model.shared:
+        return replace(model, query=query, document=query)
+    return replace(
+        model, query=query, document=model.document.with_settings(_checked(model.document.settings, settings, model.document.backbone))
+    )
 
 
 def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
@@ -154,15 +181,24 @@ def _first_line(fault: BaseException) -> str:
     return lines[0] if lines else type(fault).__name__
 
 
+def _reason(fault: Exception) -> str:
+    """A foreign message, after the kind of fault where the message is not made for readers."""
+    readable = isinstance(fault, (OSError, ValueError))
+    return _first_line(fault) if readable else f"{type(fault).__name__}: {_first_line(fault)}"
+
+
 def _no_bar(_: object, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
     return transformers_logging.EmptyTqdm(*given, **named)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Keep transformers' progress bars and load reports off stderr; what they would warn of is checked and raised here.
 
     The hook is used rather than ``disable_progress_bar``, which would also change the hub's bars, past restoring.
+
+    Yields:
+        Nothing.
     """
     level = transformers_logging.get_verbosity()
     hook = transformers_logging.set_tqdm_hook(_no_bar)
@@ -175,14 +211,22 @@ def _quietly() -> Iterator[None]:
 
 
 def _tower(
-    folder: Path, modules: Sequence[Module], overrides: Mapping[str, str | bool | int] | None, trust: Trust, *, plain: bool = False
+    folder: Path,
+    modules: Sequence[Module],
+    overrides: Mapping[str, str | bool | int] | None,
+    trust: Trust,
+    loaded: Loaded,
+    *,
+    plain: bool = False,
 ) -> Encoder:
     """Build one tower from its list of modules; `plain` marks a model without sentence-transformers files."""
     transformer, *rest = modules
     if transformer.kind != "Transformer":
         raise ModelError(f"{folder}: the first module must be a Transformer, got {transformer.kind}; adiabat tunes transformer encoders")
     _check_order(folder, [module.kind for module in rest])
-    backbone, tokenizer = _backbone(transformer.folder, trust), _tokenizer(transformer.folder, trust)
+    if transformer.folder not in loaded:
+        loaded[transformer.folder] = (_backbone(transformer.folder, trust), _tokenizer(transformer.folder, trust))
+    backbone, tokenizer = loaded[transformer.folder]
     pooling = next((pooling_of(module.folder) for module in rest if module.kind == "Pooling"), ("mean", True))
     query_prompt, document_prompt = prompts_of(folder)
     settings = EncoderSettings(
@@ -218,8 +262,9 @@ def _check_order(folder: Path, kinds: Sequence[str]) -> None:
 
 def _backbone(folder: Path, trust: Trust) -> PreTrainedModel:
     code = trust.remote_code is not None
+    _refuse_foreign_code(folder, trust)
     try:
-        with _quietly():
+        with quietly():
             config = AutoConfig.from_pretrained(folder, trust_remote_code=code)
             backbone, report = _loader(config).from_pretrained(
                 folder,
@@ -230,11 +275,28 @@ def _backbone(folder: Path, trust: Trust) -> PreTrainedModel:
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )
-    except FAULTS as fault:
-        raise ModelError(f"{folder} must hold a transformers model: {_first_line(fault)}{_hint(folder, trust)}") from fault
+    except Exception as fault:
+        # A foreign configuration can make any part of transformers, or the model's own code, fail in any way.
+        raise ModelError(f"{folder} must hold a transformers model: {_reason(fault)}{_hint(folder, trust)}") from fault
     _check_weights(folder, type(backbone).__name__, [*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])])
     found: PreTrainedModel = backbone
     return found
+
+
+def _refuse_foreign_code(folder: Path, trust: Trust) -> None:
+    """Trust in one model is no trust in what its files refer to: ``auto_map`` may name code of another repository."""
+    if trust.remote_code is None:
+        return
+    for name in ("config.json", "tokenizer_config.json"):
+        classes = read_json(folder / name).get("auto_map") or {}
+        named = chain.from_iterable(entry if isinstance(entry, list) else [entry] for entry in classes.values())
+        for entry in named:
+            repository, dashes, _ = str(entry).partition("--")
+            if dashes and repository != trust.remote_code:
+                raise ModelError(
+                    f"{folder / name} must name code of the model itself, got code of {repository}; "
+                    "copy that code into the model's directory, and load the directory"
+                )
 
 
 def _check_weights(folder: Path, architecture: str, absent: Sequence[str]) -> None:
@@ -266,10 +328,10 @@ def _tokenizer(folder: Path, trust: Trust) -> PreTrainedTokenizerBase:
     if not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise ModelError(f"{folder} must hold a tokenizer, got none of {', '.join(TOKENIZER_FILES)}")
     try:
-        with _quietly():
+        with quietly():
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust.remote_code is not None)
-    except FAULTS as fault:
-        raise ModelError(f"{folder} must hold a tokenizer: {_first_line(fault)}") from fault
+    except Exception as fault:
+        raise ModelError(f"{folder} must hold a tokenizer: {_reason(fault)}") from fault
     if not tokenizer.is_fast:
         raise ModelError(f"{folder} must hold a fast tokenizer (tokenizer.json); convert it with transformers first")
     if read_json(folder / "sentence_bert_config.json").get("do_lower_case"):
@@ -280,12 +342,20 @@ def _tokenizer(folder: Path, trust: Trust) -> PreTrainedTokenizerBase:
 def _lower_case(tokenizer: PreTrainedTokenizerBase) -> None:
     """Make lower-casing part of the tokenizer, where sentence-transformers keeps it beside it; once is enough."""
     backend = tokenizer.backend_tokenizer
-    parts = _normalizers(tokenizer)
+    parts = normalizers_of(tokenizer)
     if not any(isinstance(part, Lowercase) or getattr(part, "lowercase", False) for part in parts):
         backend.normalizer = Chain([Lowercase(), *parts])
 
 
-def _normalizers(tokenizer: PreTrainedTokenizerBase) -> list[Normalizer]:
+def normalizers_of(tokenizer: PreTrainedTokenizerBase) -> list[Normalizer]:
+    """What a tokenizer does to a text before splitting it.
+
+    Args:
+        tokenizer: A fast one.
+
+    Returns:
+        The steps, in order.
+    """
     normalizer = tokenizer.backend_tokenizer.normalizer
     if normalizer is None:
         return []
@@ -306,79 +376,3 @@ def _projection(folder: Path) -> Projection:
     except FAULTS as fault:
         raise ModelError(f"{folder}/model.safetensors must hold a linear layer of {inner} to {outer}: {_first_line(fault)}") from fault
     return Projection(linear, ACTIVATIONS[activation]())
-
-
-def save(model: DualEncoder, folder: Path) -> None:
-    """Write a directory that `sentence_transformers.SentenceTransformer` loads with equal embeddings.
-
-    Shared towers become a plain model; towers that differ become a Router, with a route for queries and one for documents.
-
-    Args:
-        model: What to save.
-        folder: Made where missing; files of the same names are replaced.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    if model.shared:
-        modules = _save_tower(model.query, folder, prefix="", root=True)
-        listed = [{"idx": i, "name": str(i), "path": path, "type": _dotted(kind)} for i, (path, kind) in enumerate(modules)]
-    else:
-        routes = {side: _save_tower(model.tower(side), folder, prefix=f"{side}_", root=False) for side in ("query", "document")}
-        write_json(folder / "router_config.json", _router_configuration(routes))
-        listed = [{"idx": 0, "name": "0", "path": "", "type": _dotted("Router")}]
-    write_json(folder / "modules.json", listed)
-    write_root_configuration(
-        folder, query_prompt=model.query.settings.query_prompt, document_prompt=model.document.settings.document_prompt
-    )
-
-
-def _dotted(kind: str) -> str:
-    """The old dotted name: new installations still import it, old ones know no other."""
-    return f"sentence_transformers.models.{kind}"
-
-
-def _router_configuration(routes: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, Any]:
-    return {
-        "types": {path: _dotted(kind) for modules in routes.values() for path, kind in modules},
-        "structure": {side: [path for path, _ in modules] for side, modules in routes.items()},
-        "parameters": {"default_route": "query", "allow_empty_key": True, "route_mappings": {}},
-    }
-
-
-def _save_tower(encoder: Encoder, folder: Path, *, prefix: str, root: bool) -> list[tuple[str, str]]:
-    """Write the modules of one tower; returns (path, kind) of each."""
-    kinds = ["Transformer", "Pooling", *("Dense" for _ in encoder.projections), *(["Normalize"] if encoder.settings.normalize else [])]
-    modules = [("" if root and kind == "Transformer" else f"{prefix}{i}_{kind}", kind) for i, kind in enumerate(kinds)]
-    for path, _ in modules:
-        (folder / path).mkdir(exist_ok=True)
-    transformer = folder / modules[0][0]
-    with _quietly():
-        encoder.backbone.save_pretrained(transformer)
-        encoder.tokenizer.save_pretrained(transformer)
-    write_tower_files(
-        transformer,
-        folder / modules[1][0],
-        encoder.settings,
-        hidden_size=int(encoder.backbone.config.hidden_size),
-        # Some tokenizer classes rebuild their normaliser from their own settings and would lose one that was added.
-        lower_case=any(isinstance(part, Lowercase) for part in _normalizers(encoder.tokenizer)),
-    )
-    dense = [path for path, kind in modules if kind == "Dense"]
-    for path, projection in zip(dense, encoder.projections, strict=True):
-        assert isinstance(projection, Projection)
-        _save_projection(projection, folder / path)
-    return modules
-
-
-def _save_projection(projection: Projection, folder: Path) -> None:
-    linear = projection.linear
-    activation = type(projection.activation)
-    write_json(
-        folder / "config.json",
-        {
-            "in_features": linear.in_features,
-            "out_features": linear.out_features,
-            "bias": linear.bias is not None,
-            "activation_function": f"{activation.__module__}.{activation.__name__}",
-        },
-    )
-    save_file({f"linear.{name}": weights.contiguous() for name, weights in linear.state_dict().items()}, folder / "model.safetensors")

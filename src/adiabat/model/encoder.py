@@ -185,7 +185,12 @@ class Encoder(nn.Module):
 
         Returns:
             One list of ids per text, never empty.
+
+        Raises:
+            TypeError: If `texts` is one text, whose letters would be taken for texts.
         """
+        if isinstance(texts, str):
+            raise TypeError(f"texts must be a list of texts, got one text; write [{texts[:20]!r}]")
         if not len(texts):
             return []
         prompt = self.settings.prompt(side)

@@ -24,6 +24,8 @@ OLD_POOLING_FLAGS: Mapping[str, Pooling] = {
     "pooling_mode_lasttoken": "last",
 }
 
+ROOT_FILE = "config_sentence_transformers.json"
+
 UNLIMITED = 1_000_000
 """transformers writes about 1e30 for a tokenizer that states no limit; anything from here on means none."""
 
@@ -109,8 +111,8 @@ def read_modules(folder: Path) -> list[Module]:
     if not path.is_file():
         return []
     entries = _read(path, list)
-    if not entries or not all(isinstance(entry, dict) for entry in entries):
-        raise ModelError(f"{path} must hold a list of modules, got {entries!r:.80}")
+    if not entries or not all(isinstance(entry, dict) and isinstance(entry.get("path", ""), str) for entry in entries):
+        raise ModelError(f"{path} must hold a list of modules with their types and paths, got {entries!r:.80}")
     named = [needed(entry, "type", "path", where=path) for entry in entries]
     return [Module(_kind(dotted), folder / part) for dotted, part in named]
 
@@ -133,6 +135,8 @@ def read_routes(folder: Path) -> dict[str, list[Module]]:
     """
     path = folder / "router_config.json"
     types, structure = needed(read_json(path), "types", "structure", where=path)
+    if not isinstance(types, dict) or not isinstance(structure, dict):
+        raise ModelError(f"{path}: types and structure must map names, got {types!r:.40} and {structure!r:.40}")
     if not all(structure.get(side) for side in ("query", "document")):
         raise ModelError(f"{path} must have routes query and document, got {', '.join(structure) or 'none'}")
     routes = {side: list(structure[side]) for side in ("query", "document")}
@@ -155,7 +159,7 @@ def pooling_of(folder: Path) -> tuple[Pooling, bool]:
     config = read_json(folder / "config.json")
     if "pooling_mode" in config:
         named = config["pooling_mode"]
-        modes = [named] if isinstance(named, str) else list(named)
+        modes = list(map(str, named)) if isinstance(named, list) else [str(named)]
         found = [NAMES_OF_POOLING.get(mode) for mode in modes]
     else:
         modes = [flag for flag, on in config.items() if flag.startswith("pooling_mode_") and on]
@@ -166,7 +170,10 @@ def pooling_of(folder: Path) -> tuple[Pooling, bool]:
 
 
 def prompts_of(folder: Path) -> tuple[str, str]:
-    """Prompts for query and document, found as sentence-transformers finds them.
+    """Prompts for query and document.
+
+    A model that names a prompt for passages and none for documents gets it for its documents: ``encode_document`` of sentence-transformers
+    6.2 would put nothing before them, and the model was not trained so.
 
     Args:
         folder: Of the model.
@@ -177,7 +184,7 @@ def prompts_of(folder: Path) -> tuple[str, str]:
     Raises:
         ModelError: If the prompts are not texts by name.
     """
-    path = folder / "config_sentence_transformers.json"
+    path = folder / ROOT_FILE
     prompts = read_json(path).get("prompts") or {}
     if not isinstance(prompts, dict) or not all(text is None or isinstance(text, str) for text in prompts.values()):
         raise ModelError(f"{path}: prompts must map names to texts, got {prompts!r:.80}")
@@ -249,20 +256,21 @@ def write_tower_files(transformer: Path, pooling: Path, settings: EncoderSetting
     )
 
 
-def write_root_configuration(folder: Path, *, query_prompt: str, document_prompt: str) -> None:
-    """Write ``config_sentence_transformers.json``; both prompts are written even where empty, so that no default takes their place.
+def write_root_configuration(folder: Path, stated: Mapping[str, Any], *, query_prompt: str, document_prompt: str) -> None:
+    """Write the root configuration; both prompts are written even where empty, so that no default takes their place.
 
     Args:
         folder: Of the model.
+        stated: What the model said when it was loaded: its other prompts, default prompt and similarity are kept.
         query_prompt: Put before queries.
         document_prompt: Put before documents.
     """
     write_json(
-        folder / "config_sentence_transformers.json",
+        folder / ROOT_FILE,
         {
             "model_type": "SentenceTransformer",
-            "prompts": {"query": query_prompt, "document": document_prompt},
-            "default_prompt_name": None,
-            "similarity_fn_name": "cosine",
+            "prompts": {**(stated.get("prompts") or {}), "query": query_prompt, "document": document_prompt},
+            "default_prompt_name": stated.get("default_prompt_name"),
+            "similarity_fn_name": stated.get("similarity_fn_name") or "cosine",
         },
     )

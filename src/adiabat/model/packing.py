@@ -91,6 +91,6 @@ def is_packable(backbone: PreTrainedModel) -> bool:
         backbone: Any.
 
     Returns:
-        True for the types in `PACKABLE`.
+        True for the types in `PACKABLE` as transformers has them: a model with code of its own may call itself anything.
     """
-    return backbone.config.model_type in PACKABLE
+    return backbone.config.model_type in PACKABLE and type(backbone).__module__.startswith("transformers.models.")

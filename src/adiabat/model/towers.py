@@ -1,7 +1,8 @@
 """Two towers that share an embedding space: one for queries, one for documents."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,11 +23,13 @@ class DualEncoder:
         query: Encodes queries.
         document: Encodes documents; the same object as `query` where the towers are shared (SDE), another where they are not (ADE).
         name: What the user called it.
+        root: The root configuration it was loaded with: other prompts, the default one, the similarity. Kept for saving.
     """
 
     query: Encoder
     document: Encoder
     name: str = ""
+    root: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.query.width != self.document.width:

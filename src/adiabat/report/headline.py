@@ -124,23 +124,30 @@ def _retention_clause(kept: Sequence[DatasetResult]) -> str:
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
     """How large a loss the intervals leave open where none was found: absence of evidence is not evidence of absence."""
-    open_ends = [
-        (change.improvement_interval[0], dataset)
-        for dataset in datasets
-        if dataset.role == "retain"
-        and (change := dataset.main_change()).verdict == "no evidence"
-        and change.improvement_interval is not None
-        and change.improvement_interval[0] < 0
+    undecided = [dataset for dataset in datasets if dataset.role == "retain" and dataset.main_change().verdict == "no evidence"]
+    changes = [(dataset, dataset.main_change()) for dataset in undecided]
+    percents = [(-change.improvement_interval[0], dataset) for dataset, change in changes if change.improvement_interval is not None]
+    rooms = []
+    if percents and (largest := max(percents, key=lambda room: room[0]))[0] >= 0.05:
+        rooms.append(f"{largest[0]:.1f}{NO_BREAK}% ({_name(largest[1])}, {largest[1].main_change().measure})")
+    # Where the baseline is 0 in many resamples there are no percents; differences do not compare between data sets, so each is named.
+    rooms += [
+        f"{number(loss, digits=3)} ({_name(dataset)}, difference of {change.measure})"
+        for dataset, change in changes
+        if change.improvement_interval is None and (loss := _largest_loss(change)) > 0
     ]
-    if not open_ends:
-        return ""
-    lowest, dataset = min(open_ends, key=lambda end: end[0])
-    if lowest > -0.05:
+    if not rooms:
         return ""
     return (
         f"\u201cNo evidence\u201d is not proof of no change: on the retention sets that show none, the intervals leave room for a loss of "
-        f"at most {abs(lowest):.1f}{NO_BREAK}% ({_name(dataset)}, {dataset.main_change().measure})."
+        f"at most {', '.join(rooms)}."
     )
+
+
+def _largest_loss(change: Change) -> float:
+    """The bad end of the paired interval of the difference; below 0 where even that is a gain."""
+    low, high = change.difference_interval or (0.0, 0.0)
+    return high if change.lower_is_better else -low
 
 
 def _other_measures_worse(dataset: DatasetResult) -> str:

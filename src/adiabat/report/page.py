@@ -48,7 +48,6 @@ def render_page(result: Result) -> str:
         headline=sentences.headline(result),
         reservations=sentences.reservations(result),
         compared=any(change.before is not None for change in measured),
-        any_z=any(change.z is not None for change in measured),
         rows=[_row(dataset) for dataset in result.datasets],
         forest=_picture(plots.forest(result.datasets)),
         forest_narrow=_picture(plots.forest(result.datasets, name="forest-narrow", narrow=True)),
@@ -62,7 +61,7 @@ def render_page(result: Result) -> str:
         limits={"hits": HITS_SHOWN, "query": QUERY_LENGTH, "document": DOCUMENT_LENGTH},
         layers=None if result.tuning is None or not result.tuning.layers else _layers(result.tuning.layers),
         facts=_facts(result),
-        settings=[] if result.tuning is None else _flat(result.tuning.settings),
+        given=_given(result),
         versions=sorted(result.versions.items()),
     )
 
@@ -182,6 +181,7 @@ def _tuning(tuning: TuningRecord) -> dict[str, Any]:
     return {
         "facts": [fact for fact in facts if fact[1]],
         "sentence": sentences.tuning_sentence(tuning),
+        "notes": tuning.notes,
         "curves": [_picture(picture) for picture in plots.curves(tuning)],
     }
 
@@ -274,6 +274,15 @@ def _facts(result: Result) -> list[tuple[str, str]]:
     facts = [("model", result.model), ("baseline", result.baseline or ""), ("made", result.created), ("seed", str(result.seed))]
     facts.append(("time for measuring" if result.datasets else "time", wording.duration(result.seconds)))
     return [fact for fact in facts if fact[1]]
+
+
+def _given(result: Result) -> list[dict[str, Any]]:
+    """What the run was given, as far as the result holds it: inputs, settings, and those of the tuning where they are others."""
+    tuned = {} if result.tuning is None else result.tuning.settings
+    tables = [("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings or tuned)]
+    if result.settings and tuned != result.settings:
+        tables.append(("tuning-settings", "Settings of the tuning", tuned))
+    return [{"id": name, "title": title, "rows": _flat(table)} for name, title, table in tables if table]
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

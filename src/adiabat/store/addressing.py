@@ -1,7 +1,7 @@
 """From examples to rows of a store: which stored vector each positive and negative is, and which are not there."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal, Self
 
@@ -72,7 +72,8 @@ class AddressedSet:
         positives: Rows of relevant documents, at least one per query, each once.
         grades: Relevance of each of them, in step with `positives`.
         negatives: Rows of irrelevant documents, perhaps none, each once and none of them a positive of the query.
-        notes: Sentences on what was left out; empty where nothing was.
+        notes: Sentences on what was left out or put together; empty where nothing was.
+        answers: Rows that answer a query's text in any of its entries; None where no text is asked in two entries. See `known`.
     """
 
     name: str
@@ -82,9 +83,15 @@ class AddressedSet:
     grades: Ragged
     negatives: Ragged
     notes: tuple[str, ...] = ()
+    answers: Ragged | None = None
 
     def __len__(self) -> int:
         return len(self.queries)
+
+    @property
+    def known(self) -> Ragged:
+        """Rows that must never count as a query's negatives: its positives, and those of every other entry of the same text."""
+        return self.positives if self.answers is None else self.answers
 
     def take(self, kept: Int[np.ndarray, " n"]) -> "AddressedSet":
         """Some of the queries.
@@ -103,23 +110,29 @@ class AddressedSet:
             self.grades.take(kept),
             self.negatives.take(kept),
             self.notes,
+            None if self.answers is None else self.answers.take(kept),
         )
 
 
-def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "drop"] = "error") -> AddressedSet:
+def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "drop"] = "error", merge_equal: bool = False) -> AddressedSet:
     """Find every document of a data set in a store, by its id, or else by the hash of its text.
 
     A document that a query lists twice counts once, with its highest grade; a negative that is also a positive is left out. (In a store
     keyed by text, two entries of one text are one document.)
+
+    Entries of equal query text, such as those of a file with one pair per row, know each other's positives: `AddressedSet.known` holds
+    them all, and none of them stays a negative.
 
     Args:
         examples: The data set.
         store: Holds the vectors.
         missing: What to do with documents that are not in the store: ``error`` names them; ``drop`` leaves them out, and with them every
             query that has no positive left.
+        merge_equal: Make one query, under the first one's id, of all entries of equal text: it has the positives and the negatives of
+            them all.
 
     Returns:
-        The examples by rows, with a note on what was dropped.
+        The examples by rows, with notes on what was dropped and merged.
 
     Raises:
         DataError: If documents are missing and not to be dropped, or no query is left.
@@ -132,9 +145,70 @@ def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "dr
             "embed them (adiabat embed, or --append to the store), or set data.missing = drop"
         )
     addressed = _pack(examples, rows, absent)
+    addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]
     if not len(addressed):
         raise DataError(f"{examples.name}: at least one query must have a positive document in the store {store.path}, got none")
     return addressed
+
+
+def sharing_answers(*sets: AddressedSet) -> tuple[AddressedSet, ...]:
+    """Let the entries of equal query text, in any of several sets over one store, know each other's positives.
+
+    Args:
+        *sets: Any number.
+
+    Returns:
+        The same sets with `AddressedSet.known` over all of them, and with no negative that is known to answer the query; a note says how
+        many were left out for that.
+    """
+    answers: dict[str, dict[int, None]] = {}
+    for examples in sets:
+        for row, query in enumerate(examples.queries):
+            answers.setdefault(query, {}).update(dict.fromkeys(examples.positives[row].tolist()))
+    if len(answers) == sum(map(len, sets)):
+        return sets
+    return tuple(_knowing(examples, [answers[query] for query in examples.queries]) for examples in sets)
+
+
+def _knowing(examples: AddressedSet, answers: Sequence[dict[int, None]]) -> AddressedSet:
+    kept = Ragged.of(
+        [negative for negative in examples.negatives[row].tolist() if negative not in known] for row, known in enumerate(answers)
+    )
+    notes = examples.notes
+    if left_out := len(examples.negatives.values) - len(kept.values):
+        listed = "1 listed negative" if left_out == 1 else f"{left_out:,} listed negatives"
+        notes = (*notes, f"{examples.name}: {listed} left out, because another entry of the same question has it as a positive")
+    return replace(examples, negatives=kept, notes=notes, answers=Ragged.of(list(known) for known in answers))
+
+
+def _merged(examples: AddressedSet) -> AddressedSet:
+    """One query for each distinct text, where its first entry stands."""
+    places: dict[str, list[int]] = {}
+    for row, query in enumerate(examples.queries):
+        places.setdefault(query, []).append(row)
+    if len(places) == len(examples):
+        return examples
+    entries = list(places.values())
+    positives = [_graded(_joined(examples.positives, rows), _joined(examples.grades, rows)) for rows in entries]
+    negatives = [dict.fromkeys(_joined(examples.negatives, rows)) for rows in entries]
+    shared = sum(len(rows) for rows in entries if len(rows) > 1)
+    merged = sum(len(rows) > 1 for rows in entries)
+    note = (
+        f"{examples.name}: {shared:,} rows share their question with another; merged to {merged:,} {'query' if merged == 1 else 'queries'}"
+    )
+    return AddressedSet(
+        examples.name,
+        [examples.query_ids[rows[0]] for rows in entries],
+        list(places),
+        Ragged.of(list(near) for near in positives),
+        Ragged.of(list(near.values()) for near in positives),
+        Ragged.of([row for row in far if row not in near] for near, far in zip(positives, negatives, strict=True)),
+        (*examples.notes, note),
+    )
+
+
+def _joined(lists: Ragged, rows: Sequence[int]) -> list[int]:
+    return [entry for row in rows for entry in lists[row].tolist()]
 
 
 def _rows_of(examples: Sequence[Example], store: Store) -> Int[np.ndarray, " documents"]:

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from adiabat.data.records import Document
-from adiabat.errors import StoreError, several
+from adiabat.errors import Faults, StoreError
 from adiabat.locks import sole_writer
 from adiabat.store.build import CHUNK_SIZE, DocumentEncoder
 from adiabat.store.embeddings import Store
@@ -94,26 +94,26 @@ def append_documents(
     if chunk_size < 1:
         raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
     completed = finish_append(folder)
-    store = Store.open(folder)
-    if store.fingerprint is None:
-        raise StoreError(f"{folder} holds imported vectors whose encoder is unknown; import them again with encoder and texts, then append")
-    store.require_encoder(encoder.fingerprint("document"))
-    staging_folder = folder / APPENDING
-    staging_folder.mkdir(exist_ok=True)
-    with disk_full_is_plain(folder), sole_writer(staging_folder):
-        _clear_leftovers(staging_folder)
-        staging = Staging.prepare(staging_folder, Plan(store.fingerprint, store.dtype), chunk_size=chunk_size)
-        skipped: list[str] = []
-        staging.take_corpus(_new_documents(documents(), store, existing, skipped, source), source=source)
+    kept = _open_known(folder)
+    fingerprint = encoder.fingerprint("document")
+    kept.require_encoder(fingerprint)
+    with disk_full_is_plain(folder), sole_writer(folder):
+        # Opened again: until the lock was taken, another append may have come to its end, or been cut within its commit.
+        completed = _complete(folder) or completed
+        store = _open_known(folder)
+        store.require_encoder(fingerprint)
+        staging = _stage(folder / APPENDING, Plan(fingerprint, store.dtype), chunk_size)
+        taken = Faults()
+        staging.take_corpus(_new_documents(documents(), store, existing, taken, source), source=source)
         appended = staging.count
         if not appended:
             staging.discard()
-            return AppendResult(store, 0, len(skipped), completed)
+            return AppendResult(store, 0, taken.count, completed)
         staging.encode(encoder, on_progress)
         _merge(store, staging, source)
-        write_json(staging_folder / COMMIT_FILE, {"old_count": store.count})
+        write_json(staging.folder / COMMIT_FILE, {"old_count": store.count})
         _redo(folder)
-    return AppendResult(Store.open(folder), appended, len(skipped), completed)
+    return AppendResult(Store.open(folder), appended, taken.count, completed)
 
 
 def finish_append(path: str | os.PathLike[str]) -> bool:
@@ -128,9 +128,30 @@ def finish_append(path: str | os.PathLike[str]) -> bool:
     folder = Path(path)
     if not (folder / APPENDING / COMMIT_FILE).exists():
         return False
-    with disk_full_is_plain(folder), sole_writer(folder / APPENDING):
-        _redo(folder)
+    with disk_full_is_plain(folder), sole_writer(folder):
+        return _complete(folder)
+
+
+def _complete(folder: Path) -> bool:
+    """What `finish_append` does, under the lock. The store is locked, not its staging folder, which every append removes at its end."""
+    if not (folder / APPENDING / COMMIT_FILE).exists():
+        return False
+    _redo(folder)
     return True
+
+
+def _open_known(folder: Path) -> Store:
+    store = Store.open(folder)
+    if store.fingerprint is None:
+        raise StoreError(f"{folder} holds imported vectors whose encoder is unknown; import them again with encoder and texts, then append")
+    return store
+
+
+def _stage(folder: Path, plan: Plan, chunk_size: int) -> Staging:
+    folder.mkdir(exist_ok=True)
+    _clear_leftovers(folder)
+    remedy = "remove it to begin the append anew, or append those documents first"
+    return Staging.prepare(folder, plan, chunk_size=chunk_size, remedy=remedy)
 
 
 def _clear_leftovers(staging_folder: Path) -> None:
@@ -141,17 +162,16 @@ def _clear_leftovers(staging_folder: Path) -> None:
             child.unlink()
 
 
-def _new_documents(documents: Iterator[Document], store: Store, existing: Existing, skipped: list[str], source: str) -> Iterator[Document]:
-    taken = []
+def _new_documents(documents: Iterator[Document], store: Store, existing: Existing, taken: Faults, source: str) -> Iterator[Document]:
+    """Documents whose ids are not in the store; those that are go into `taken`."""
     while part := list(islice(documents, ID_BATCH)):
         known = store.rows([document.doc_id for document in part]) >= 0
-        taken += [f'"{document.doc_id}"' for document, old in zip(part, known, strict=True) if old]
+        taken.extend(f'"{document.doc_id}"' for document, old in zip(part, known, strict=True) if old)
         yield from (document for document, old in zip(part, known, strict=True) if not old)
-    if taken and existing == "refuse":
+    if taken.count and existing == "refuse":
         raise StoreError(
-            f"{source}: document ids must be new to {store.path}, it holds {several(taken, of='documents')}; leave them out of the corpus"
+            f"{source}: document ids must be new to {store.path}, it holds {taken.told('documents')}; leave them out of the corpus"
         )
-    skipped += taken
 
 
 def _merge(store: Store, staging: Staging, source: str) -> None:

@@ -11,7 +11,7 @@ from adiabat.errors import StoreError
 from adiabat.locks import sole_writer
 from adiabat.store.embeddings import Store
 from adiabat.store.manifest import (
-    BUILDING_SUFFIX,
+    DISK_FULL,
     DTYPES,
     MANIFEST_FILE,
     STATE_FILE,
@@ -19,6 +19,7 @@ from adiabat.store.manifest import (
     VECTOR_FILE,
     Manifest,
     StoreDtype,
+    building_of,
     disk_full_is_plain,
     hash_vectors,
     sync_folder,
@@ -92,7 +93,7 @@ def build_store(
         return _finished(target, plan, documents, keep_texts, source)
     building = begin(target)
     with disk_full_is_plain(building), sole_writer(building):
-        staging = Staging.prepare(building, plan, chunk_size=chunk_size)
+        staging = Staging.prepare(building, plan, chunk_size=chunk_size, remedy="remove it, or choose another --out")
         resumed = staging.encoded
         staging.take_corpus(documents(), source=source)
         if not staging.count:
@@ -123,17 +124,26 @@ def begin(target: Path) -> Path:
         target: Directory that the store will have.
 
     Returns:
-        The folder beside it, which exists.
+        The folder beside it (beside what it links to), which exists.
 
     Raises:
-        StoreError: If `target` is taken by something else.
+        StoreError: If `target` is taken by something else, or no folder can be renamed to it.
     """
     if target.exists() and not target.is_dir():
         raise StoreError(f"{target} must be a directory, it is a file; choose another --out")
     if target.exists() and any(target.iterdir()):
         held = ", ".join(sorted(child.name for child in target.iterdir())[:5])
         raise StoreError(f"{target} must be empty or a store, it holds {held}; choose another --out")
-    building = target.absolute().with_name(target.absolute().name + BUILDING_SUFFIX)
+    real, kind = os.path.realpath(target), ""
+    if os.path.ismount(real):
+        kind = "a mount point"
+    elif real == os.path.realpath(os.curdir):
+        kind = "the current directory"
+    if kind:
+        raise StoreError(
+            f"{target} must be a directory that can be replaced, it is {kind}; choose one within it, as --out {target / 'store'}"
+        )
+    building = building_of(target)
     try:
         building.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -146,19 +156,36 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
 
     Args:
         building: Holds every file of the store but the manifest.
-        target: Missing or an empty directory.
+        target: Missing or an empty directory, or a link to one.
         manifest: What the files hold.
 
     Returns:
         The store.
+
+    Raises:
+        StoreError: If the folder cannot be moved there, as when something was put there meanwhile.
     """
-    if not manifest.has_texts:
-        (building / TEXT_FILE).unlink(missing_ok=True)
     manifest.write(building)
-    building.replace(target)
-    sync_folder(target.absolute().parent)
-    (target / STATE_FILE).unlink(missing_ok=True)
+    real = Path(os.path.realpath(target))
+    try:
+        building.replace(real)
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise
+        raise StoreError(
+            f"{target} must be missing or empty when its store is moved there, got: {error.strerror}; "
+            f"the work is kept in {building}: clear {target} and run the same command again, or move that folder where the store may lie"
+        ) from error
+    sync_folder(real.parent)
+    _clear_traces(target, manifest)
     return Store.open(target)
+
+
+def _clear_traces(target: Path, manifest: Manifest) -> None:
+    """Remove what only the building needed; not before the store is in place, for until then a call may go on from it."""
+    if not manifest.has_texts:
+        (target / TEXT_FILE).unlink(missing_ok=True)
+    (target / STATE_FILE).unlink(missing_ok=True)
 
 
 def now() -> str:
@@ -191,13 +218,14 @@ def _finished(target: Path, plan: Plan, documents: Callable[[], Iterator[Documen
     if store.fingerprint is None:
         raise StoreError(f"{target} holds imported vectors whose encoder is unknown; choose another --out")
     differences = Plan(store.fingerprint, store.dtype).differences(plan)
-    if keep_texts and not store.has_texts:
-        differences.append("texts kept: no in the store, yes asked for")
+    if keep_texts != store.has_texts:
+        kept, asked = ("yes", "no") if store.has_texts else ("no", "yes")
+        differences.append(f"texts kept: {kept} in the store, {asked} asked for")
     if differences:
         raise StoreError(f"{target} is a store made otherwise: {'; '.join(differences)}; remove it, or choose another --out")
     if store.manifest.corpus != digest_documents(documents()):
         raise StoreError(f"{target} is a store of another corpus than {source}; append to it, remove it, or choose another --out")
-    (target / STATE_FILE).unlink(missing_ok=True)
+    _clear_traces(target, store.manifest)
     return BuildResult(
         store, encoded=0, resumed=0, note=f"{target} was finished before: the same encoder and corpus, {store.count} documents"
     )

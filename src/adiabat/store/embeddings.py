@@ -13,7 +13,6 @@ from adiabat.model.fingerprint import Fingerprint
 from adiabat.store.ids import IdIndex, StringColumn
 from adiabat.store.manifest import (
     APPENDING,
-    BUILDING_SUFFIX,
     COMMIT_FILE,
     HEADER_BYTES,
     ID_FILE,
@@ -23,6 +22,7 @@ from adiabat.store.manifest import (
     VECTOR_FILE,
     Manifest,
     StoreDtype,
+    building_of,
     hash_vectors,
 )
 
@@ -269,7 +269,7 @@ def _column(path: Path, count: int) -> StringColumn:
 
 
 def _why_no_store(folder: Path) -> str:
-    building = Path(f"{folder.absolute()}{BUILDING_SUFFIX}")
+    building = building_of(folder)
     if building.exists():
         return f"{folder} must be a finished store, its building was cut short ({building.name}); run the same command again to go on"
     if folder.is_file():

@@ -1,5 +1,6 @@
 """Stores from vectors that exist already, of whatever program."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.data.records import Document
-from adiabat.errors import StoreError, several
+from adiabat.errors import Faults, StoreError
 from adiabat.locks import sole_writer
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.store.build import begin, finish, is_store, now
@@ -20,6 +21,9 @@ from adiabat.store.ids import ID_BATCH, StringColumn, StringColumnWriter, unwrit
 from adiabat.store.manifest import (
     DTYPES,
     ID_FILE,
+    INDEX_FILE,
+    MANIFEST_FILE,
+    PARTIAL_SUFFIX,
     STATE_FILE,
     TEXT_FILE,
     VECTOR_FILE,
@@ -28,22 +32,26 @@ from adiabat.store.manifest import (
     VectorFile,
     disk_full_is_plain,
     hash_vectors,
+    read_json,
     write_json,
 )
 from adiabat.store.staging import DocumentEncoder, narrowed, unusable, write_corpus
-from adiabat.store.vector_sources import VectorSource, next_ids, open_vectors, read_ids
+from adiabat.store.vector_sources import VectorSource, given_ids, next_ids, open_vectors, read_ids
 
 BLOCK_ROWS = 4096
 NEEDED_COSINE = 0.999
 """Between an imported vector and the encoder's own: float16 and bfloat16 stay above it, another prompt or pooling does not."""
+LENGTH_TOLERANCE = 0.01
+"""Of an imported vector's length, relative to the encoder's: rounding stays within it, a length that was left as it came does not."""
 TEXT_TABLE = "texts.sqlite"
+INCOMING_FILE = "ids.incoming"
 
 
 def import_vectors(
     vectors: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    ids: str | os.PathLike[str] | Sequence[str] | None = None,
+    ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.ndarray | None = None,
     documents: Iterable[Document] | None = None,
     encoder: DocumentEncoder | None = None,
     dtype: StoreDtype = "float16",
@@ -54,14 +62,15 @@ def import_vectors(
 ) -> Store:
     """Make a store of vectors from a numpy, Parquet or faiss file.
 
-    With texts and an encoder, `sample` random documents are encoded again; where all agree with their vectors, the store takes on the
-    encoder's fingerprint. Without, its fingerprint stays unknown, and an encoder can be checked against it by width only.
+    With texts and an encoder, `sample` random documents are encoded again; where all agree with their vectors in direction and length, the
+    store takes on the encoder's fingerprint. Without, its fingerprint stays unknown, and an encoder can be checked against it by width
+    only.
 
     Args:
         vectors: ``.npy``, ``.parquet``, ``.faiss`` or ``.index``; a compressed faiss index gives approximations, with a warning.
         out: Directory of the store; must not exist or be empty.
-        ids: One per vector: a list, or a file (text with one per line, ``.json``, ``.npy``, ``.arrow``, ``.parquet``); None takes
-            those of the Parquet file or faiss index itself.
+        ids: One per vector: strings or whole numbers, or a file (text with one per line, ``.json``, ``.npy``, ``.arrow``,
+            ``.parquet``); None takes those of the Parquet file or faiss index itself.
         documents: Texts by id, in any order; texts of other ids are left out. None for a store without texts.
         encoder: The document tower that is said to have made the vectors.
         dtype: Of the stored vectors.
@@ -88,21 +97,28 @@ def import_vectors(
         raise StoreError(f"{vectors} must have the encoder's width {encoder.width}, got {opened.width}; choose the encoder that made them")
     building = begin(target)
     with disk_full_is_plain(building), sole_writer(building):
-        _refuse_strangers(building)
+        _start_over(building)
         try:
             write_json(building / STATE_FILE, {"import": str(vectors)})
             corpus = _copy(opened, building, ids, documents, dtype, str(vectors))
             fingerprint = _verified(encoder, building, opened.width, dtype, sample, seed) if encoder and documents is not None else None
             manifest = _manifest(building, opened.width, dtype, fingerprint, corpus, encoder_name, source or Path(vectors).name)
-            return finish(building, target, manifest)
         except BaseException:
             # An import is quick beside an encoding: it starts anew rather than resuming.
             shutil.rmtree(building, ignore_errors=True)
             raise
+        return finish(building, target, manifest)
 
 
-def _refuse_strangers(building: Path) -> None:
-    strangers = [child.name for child in building.iterdir()]
+def _start_over(building: Path) -> None:
+    """Clear what an import left that was killed; refuse a folder of anything else."""
+    state = building / STATE_FILE
+    if state.exists() and "import" in read_json(state):
+        # The state goes last: until then the folder says what it is.
+        for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, INDEX_FILE, TEXT_TABLE, MANIFEST_FILE, STATE_FILE):
+            (building / name).unlink(missing_ok=True)
+            (building / f"{name}{PARTIAL_SUFFIX}").unlink(missing_ok=True)
+    strangers = [child.name for child in building.iterdir() if child.name != f"{STATE_FILE}{PARTIAL_SUFFIX}"]
     if strangers:
         raise StoreError(f"{building} must be empty, it holds {', '.join(sorted(strangers)[:5])}; remove it, or choose another --out")
 
@@ -110,17 +126,18 @@ def _refuse_strangers(building: Path) -> None:
 def _copy(
     opened: VectorSource,
     building: Path,
-    ids: str | os.PathLike[str] | Sequence[str] | None,
+    ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.ndarray | None,
     documents: Iterable[Document] | None,
     dtype: StoreDtype,
     name: str,
 ) -> str | None:
     """Write vectors, ids and texts; the digest of the corpus, where texts are known."""
-    given = None if ids is None else read_ids(Path(ids)) if isinstance(ids, str | os.PathLike) else iter(ids)
+    given = None if ids is None else read_ids(Path(ids)) if isinstance(ids, str | os.PathLike) else given_ids(ids)
     count = _copy_vectors(opened, building, given, dtype, name)
     if not count:
         raise StoreError(f"{name}: must hold at least one vector, got none")
-    written = chain.from_iterable(StringColumn(_moved(building / ID_FILE)).slices())
+    # The ids were first written as they came; they are read from under another name while they are written again, checked and indexed.
+    written = chain.from_iterable(StringColumn((building / ID_FILE).replace(building / INCOMING_FILE)).slices())
     if documents is None:
         write_corpus((Document(doc_id, "") for doc_id in written), building, source=name)
         return None
@@ -130,13 +147,8 @@ def _copy(
     return digest
 
 
-def _moved(path: Path) -> Path:
-    """The ids were first written as they came; they are read from under another name while they are written again, checked and indexed."""
-    return path.replace(path.with_suffix(".incoming"))
-
-
 def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | None, dtype: StoreDtype, name: str) -> int:
-    faults: list[str] = []
+    faults = Faults()
     with (
         VectorFile(building / VECTOR_FILE, dtype=dtype, width=opened.width) as file,
         StringColumnWriter(building / ID_FILE, name="doc_id", batch_rows=ID_BATCH) as column,
@@ -147,20 +159,19 @@ def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | N
                 raise StoreError(f"{name}: vectors must come with ids, it has none; give ids")
             if len(ids) < len(block):
                 raise StoreError(f"{name}: ids and vectors must be equally many, got {file.rows + len(ids)} ids for more vectors")
-            faults += [f"id {ids[place]!r} is not valid Unicode" for place in unwritable(ids)]
+            faults.extend(f"id {ids[place]!r} is not valid Unicode" for place in unwritable(ids))
             stored = narrowed(block, dtype)
             rows, kinds = unusable(stored)
-            faults += [f'"{ids[row]}" {kind}' for row, kind in zip(rows, kinds, strict=True)]
-            if not faults:
+            faults.extend(f'"{ids[row]}" {kind}' for row, kind in zip(rows, kinds, strict=True))
+            if not faults.count:
                 column.extend(ids)
             file.append(stored)
         surplus = sum(1 for _ in given) if given is not None else 0
         if surplus:
             raise StoreError(f"{name}: ids and vectors must be equally many, got {file.rows + surplus} ids for {file.rows} vectors")
-        if faults:
+        if faults.count:
             raise StoreError(
-                f"{name}: vectors must be finite and of a length other than zero, "
-                f"got {several(faults, of='vectors')}; mend or leave them out"
+                f"{name}: vectors must be finite and of a length other than zero, got {faults.told('vectors')}; mend or leave them out"
             )
         file.commit()
         return file.rows
@@ -175,8 +186,6 @@ class _TextTable:
     def __enter__(self) -> "_TextTable":
         self._path.unlink(missing_ok=True)
         self._base = sqlite3.connect(self._path)
-        self._base.execute("PRAGMA journal_mode = OFF")
-        self._base.execute("CREATE TABLE texts (doc_id BLOB PRIMARY KEY, text BLOB) WITHOUT ROWID")
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -184,26 +193,37 @@ class _TextTable:
         self._path.unlink(missing_ok=True)
 
     def fill(self, documents: Iterable[Document]) -> None:
-        rows = ((_bytes(document.doc_id), _bytes(document.text)) for document in documents)
-        try:
-            self._base.executemany("INSERT INTO texts VALUES (?, ?)", rows)
-        except sqlite3.IntegrityError as error:
-            raise StoreError("documents: ids must be unique, one of them repeats; remove the repeats") from error
+        self._execute("PRAGMA journal_mode = OFF")
+        self._execute("CREATE TABLE texts (doc_id BLOB PRIMARY KEY, text BLOB) WITHOUT ROWID")
+        repeated = Faults()
+        for document in documents:
+            values = _bytes(document.doc_id), _bytes(document.text)
+            if not self._execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", *values).rowcount:
+                repeated.add(f'"{document.doc_id}" again')
+        if repeated.count:
+            raise StoreError(f"documents: ids must be unique, got {repeated.told('repeats')}; remove the repeats")
 
     def documents(self, ids: Iterator[str]) -> Iterator[Document]:
-        missing: list[str] = []
+        missing = Faults()
         while part := list(islice(ids, ID_BATCH)):
             for doc_id in part:
-                row = self._base.execute("SELECT text FROM texts WHERE doc_id = ?", (_bytes(doc_id),)).fetchone()
+                row = self._execute("SELECT text FROM texts WHERE doc_id = ?", _bytes(doc_id)).fetchone()
                 if row is None:
-                    missing.append(f'"{doc_id}"')
+                    missing.add(f'"{doc_id}"')
                 else:
                     yield Document(doc_id, row[0].decode("utf-8", "surrogatepass"))
-        if missing:
+        if missing.count:
             raise StoreError(
-                f"documents must hold the text of every vector, got none for {several(missing, of='ids')}; "
-                "add them, or import without texts"
+                f"documents must hold the text of every vector, got none for {missing.told('ids')}; add them, or import without texts"
             )
+
+    def _execute(self, statement: str, *values: bytes) -> sqlite3.Cursor:
+        try:
+            return self._base.execute(statement, values)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            raise OSError(errno.ENOSPC, str(error)) from error
 
 
 def _bytes(string: str) -> bytes:
@@ -215,15 +235,35 @@ def _verified(encoder: DocumentEncoder, building: Path, width: int, dtype: Store
     ids, texts = StringColumn(building / ID_FILE), StringColumn(building / TEXT_FILE)
     rows = np.sort(np.random.default_rng(seed).choice(len(ids), size=min(sample, len(ids)), replace=False))
     stored = np.load(building / VECTOR_FILE, mmap_mode="r")[rows].astype(np.float64)
-    cosines = _cosines(stored, encoder.encode(texts.take(rows), side="document").astype(np.float64))
+    own = encoder.encode(texts.take(rows), side="document").astype(np.float64)
+    names, fingerprint = ids.take(rows), encoder.fingerprint("document")
+    _require_same_direction(stored, own, names)
+    _require_same_length(stored, own, names, normalize=fingerprint.normalize)
+    return fingerprint
+
+
+def _require_same_direction(stored: Float[np.ndarray, "n e"], own: Float[np.ndarray, "n e"], names: list[str]) -> None:
+    cosines = _cosines(stored, own)
     worst = int(np.argmin(cosines))
     # "Not at least" also catches NaN.
     if not cosines[worst] >= NEEDED_COSINE:
         raise StoreError(
             f"imported vectors must agree with the encoder's at cosine >= {NEEDED_COSINE}, got {cosines[worst]:.4f} for "
-            f'"{ids.take(rows[worst : worst + 1])[0]}" (the worst of {len(rows)}); choose the encoder and document_prompt that made them'
+            f'"{names[worst]}" (the worst of {len(names)}); choose the encoder and document_prompt that made them'
         )
-    return encoder.fingerprint("document")
+
+
+def _require_same_length(stored: Float[np.ndarray, "n e"], own: Float[np.ndarray, "n e"], names: list[str], *, normalize: bool) -> None:
+    """Cosines are blind to length, on which distances and dot products depend, and documents appended later would have the encoder's."""
+    found, wanted = np.linalg.norm(stored, axis=1), np.linalg.norm(own, axis=1)
+    deviations = np.abs(found / wanted - 1)
+    worst = int(np.argmax(deviations))
+    if deviations[worst] > LENGTH_TOLERANCE:
+        remedy = "false, if the model gives them so" if normalize else "true, if they have length 1"
+        raise StoreError(
+            f"imported vectors must have the length of the encoder's within {LENGTH_TOLERANCE:.0%}, got {found[worst]:.4g} instead of "
+            f'{wanted[worst]:.4g} for "{names[worst]}" (the worst of {len(names)}); scale them, or set encoder.normalize={remedy}'
+        )
 
 
 def _cosines(one: Float[np.ndarray, "n e"], other: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " n"]:
@@ -236,7 +276,7 @@ def _cosines(one: Float[np.ndarray, "n e"], other: Float[np.ndarray, "n e"]) -> 
 def _manifest(
     building: Path, width: int, dtype: StoreDtype, fingerprint: Fingerprint | None, corpus: str | None, encoder: str, source: str
 ) -> Manifest:
-    (building / ID_FILE).with_suffix(".incoming").unlink()
+    (building / INCOMING_FILE).unlink()
     return Manifest(
         fingerprint=fingerprint,
         dtype=dtype,

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from adiabat.errors import StoreError
+from adiabat.errors import StoreError, several
 from adiabat.model.fingerprint import Fingerprint
 
 FORMAT = "adiabat-store"
@@ -26,10 +26,12 @@ STATE_FILE = "state.json"
 COMMIT_FILE = "commit.json"
 APPENDING = "appending"
 BUILDING_SUFFIX = ".building"
+PARTIAL_SUFFIX = ".partial"
 
 HEADER_BYTES = 128
 """Fixed, so that a header that counts more rows can take the place of the old one; a multiple of 64, as the npy format asks."""
 COPY_BYTES = 1 << 22
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 SHORTEST, LONGEST = 1e-15, 1e15
 """Lengths of vectors between which squares and products of two neither vanish nor overflow in float32."""
@@ -114,11 +116,29 @@ class Manifest:
             raise StoreError(
                 f"{where}: must hold exactly the known fields, got a difference in {', '.join(sorted(missing))}; rebuild the store"
             )
+        odd = [f"{name} is {record[name]!r}" for name, kinds in _KINDS.items() if type(record[name]) not in kinds]
+        if odd:
+            raise StoreError(f"{where}: fields must be of their type, got {several(odd, of='fields')}; rebuild the store")
         if record["dtype"] not in DTYPES:
             raise StoreError(f"{where}: dtype must be float16 or float32, got {record['dtype']}; rebuild the store")
         if record["fingerprint"] is not None:
             record["fingerprint"] = Fingerprint.from_json(record["fingerprint"])
         return cls(**record)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "fingerprint": (dict, type(None)),
+    "dtype": (str,),
+    "width": (int,),
+    "count": (int,),
+    "sha256": (str,),
+    "corpus": (str, type(None)),
+    "encoder": (str,),
+    "source": (str,),
+    "created": (str,),
+    "has_texts": (bool,),
+}
+"""Exact types of the fields as JSON has them: a truth value is no number here."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -149,13 +169,25 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
         path: The file.
         record: Its new content.
     """
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + PARTIAL_SUFFIX)
     with partial.open("w", encoding="utf-8") as file:
         json.dump(record, file, indent=1, ensure_ascii=False)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
     sync_folder(path.parent)
+
+
+def building_of(target: Path) -> Path:
+    """The folder in which the store for `target` is made.
+
+    Args:
+        target: Directory that the store will have, or a link to it.
+
+    Returns:
+        A folder beside the directory itself, so that one rename can put it into place.
+    """
+    return Path(f"{os.path.realpath(target)}{BUILDING_SUFFIX}")
 
 
 def sync_folder(folder: Path) -> None:
@@ -212,12 +244,23 @@ class VectorFile:
             dtype: Of the stored numbers.
             width: Numbers per row.
             rows: How many rows are already good.
+
+        Raises:
+            StoreError: If the file is missing or shorter than these rows need.
         """
         self.rows = rows
         self._dtype, self._width = dtype, width
         self._row_bytes = width * np.dtype(dtype).itemsize
+        needed = HEADER_BYTES + rows * self._row_bytes
+        size = path.stat().st_size if path.exists() else 0
+        # Lengthening the file would invent zero vectors.
+        if rows and size < needed:
+            raise StoreError(
+                f"{path} must have at least {needed} bytes for the {rows} vectors written before, got {size}; "
+                f"remove the folder {path.parent} and run the command again"
+            )
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        os.ftruncate(self._handle, HEADER_BYTES + rows * self._row_bytes)
+        os.ftruncate(self._handle, needed)
 
     def append(self, vectors: np.ndarray) -> None:
         """Write rows at the end.
@@ -276,7 +319,7 @@ def disk_full_is_plain(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in DISK_FULL:
             raise
         raise StoreError(
             f"{where}: the disk must have room for the store, it is full; free some and run the same command to go on"

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, UInt64
 
 from adiabat.data.records import Document, Side
-from adiabat.errors import AdiabatError, StoreError, several
+from adiabat.errors import AdiabatError, Faults, StoreError, several
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.store.ids import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, hash_ids, refuse_duplicates, unwritable
 from adiabat.store.manifest import (
@@ -28,6 +28,8 @@ from adiabat.store.manifest import (
     read_json,
     write_json,
 )
+
+_STATE_NAMES = ("fingerprint", "dtype", "chunk_size", "corpus", "count", "encoded")
 
 Progress = Callable[[int, int], None]
 """Called with (documents done, documents in all)."""
@@ -95,18 +97,19 @@ class Staging:
     Each is on disk before the state says so; therefore a killed process loses at most the chunk it was at.
     """
 
-    def __init__(self, folder: Path, plan: Plan, state: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, plan: Plan, state: dict[str, Any], remedy: str) -> None:
         """Take over a prepared folder; `Staging.prepare` is the way in.
 
         Args:
             folder: Where the files lie.
             plan: Of the call at hand.
             state: Content of ``state.json``.
+            remedy: What to do about a folder that was begun otherwise, for messages.
         """
-        self.folder, self.plan, self._state = folder, plan, state
+        self.folder, self.plan, self._state, self._remedy = folder, plan, state, remedy
 
     @classmethod
-    def prepare(cls, folder: Path, plan: Plan, *, chunk_size: int) -> "Staging":
+    def prepare(cls, folder: Path, plan: Plan, *, chunk_size: int, remedy: str) -> "Staging":
         """Create the folder, or go on in one that was left behind.
 
         Args:
@@ -114,6 +117,7 @@ class Staging:
             plan: What is to be made.
             chunk_size: Documents encoded between two commits; a resumed build keeps the size it began with, so that its chunks, and so its
                 vectors, are the same.
+            remedy: What to do about a folder that was begun otherwise, for messages.
 
         Returns:
             The staging.
@@ -123,25 +127,19 @@ class Staging:
         """
         if (folder / STATE_FILE).exists():
             state = read_json(folder / STATE_FILE)
+            if lacking := [name for name in _STATE_NAMES if name not in state]:
+                raise StoreError(f"{folder} must be empty or a build cut short, its {STATE_FILE} lacks {', '.join(lacking)}; {remedy}")
             begun = Plan(Fingerprint.from_json(state["fingerprint"]), state["dtype"])
             if differences := begun.differences(plan):
-                raise StoreError(f"{folder} was begun otherwise: {'; '.join(differences)}; remove it, or choose another --out")
-            return cls(folder, plan, state)
+                raise StoreError(f"{folder} was begun otherwise: {'; '.join(differences)}; {remedy}")
+            return cls(folder, plan, state, remedy)
         strangers = sorted(child.name for child in folder.iterdir() if not child.name.startswith(STATE_FILE))
         if strangers:
-            raise StoreError(
-                f"{folder} must be empty or a build cut short, it holds {', '.join(strangers[:5])}; remove it, or choose another --out"
-            )
-        state = {
-            "fingerprint": plan.fingerprint.to_json(),
-            "dtype": plan.dtype,
-            "chunk_size": chunk_size,
-            "corpus": None,
-            "count": 0,
-            "encoded": 0,
-        }
+            raise StoreError(f"{folder} must be empty or a build cut short, it holds {', '.join(strangers[:5])}; {remedy}")
+        values = (plan.fingerprint.to_json(), plan.dtype, chunk_size, None, 0, 0)
+        state = dict(zip(_STATE_NAMES, values, strict=True))
         write_json(folder / STATE_FILE, state)
-        return cls(folder, plan, state)
+        return cls(folder, plan, state, remedy)
 
     @property
     def count(self) -> int:
@@ -170,7 +168,7 @@ class Staging:
         """
         if self._state["corpus"] is not None:
             if digest_documents(documents) != self.corpus:
-                raise StoreError(f"{self.folder} was begun with another corpus than {source}; remove it, or choose another --out")
+                raise StoreError(f"{self.folder} was begun with another corpus than {source}; {self._remedy}")
             return
         try:
             digest, hashes = write_corpus(documents, self.folder, source=source)
@@ -301,24 +299,24 @@ def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) ->
     Raises:
         StoreError: If ids repeat or strings are not Unicode.
     """
-    digest, hashes, faults, stream = hashlib.sha256(), [], [], iter(documents)
+    digest, hashes, faults, stream = hashlib.sha256(), [], Faults(), iter(documents)
     with (
         StringColumnWriter(folder / ID_FILE, name="doc_id", batch_rows=ID_BATCH) as ids,
         StringColumnWriter(folder / TEXT_FILE, name="text", batch_rows=TEXT_BATCH) as texts,
     ):
         while part := list(islice(stream, ID_BATCH)):
             broken = unwritable(f"{document.doc_id}{document.text}" for document in part)
-            faults += [f"document {part[place].doc_id!r}" for place in broken]
-            if faults:
+            faults.extend(f"document {part[place].doc_id!r}" for place in broken)
+            if faults.count:
                 continue
             for document in part:
                 digest.update(_digested(document))
             hashes.append(hash_ids([document.doc_id for document in part]))
             ids.extend(document.doc_id for document in part)
             texts.extend(document.text for document in part)
-    if faults:
+    if faults.count:
         raise StoreError(
-            f"{source}: ids and texts must be valid Unicode, got half a surrogate pair: {several(faults, of='documents')}; clean the corpus"
+            f"{source}: ids and texts must be valid Unicode, got half a surrogate pair: {faults.told('documents')}; clean the corpus"
         )
     every = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
     refuse_duplicates(every, StringColumn(folder / ID_FILE), source)

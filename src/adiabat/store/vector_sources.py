@@ -2,9 +2,10 @@
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,7 @@ def read_ids(path: Path) -> Iterator[str]:
 
 
 def _json_ids(path: Path) -> list[str]:
-    ids = json.loads(path.read_text(encoding="utf-8"))
+    ids = json.loads(path.read_text(encoding="utf-8-sig"))
     if not isinstance(ids, list):
         raise StoreError(f"{path}: ids must be a JSON list, got {type(ids).__name__}")
     return _plain_ids(path, ids)
@@ -219,7 +220,7 @@ def _json_ids(path: Path) -> list[str]:
 
 def _text_ids(path: Path) -> Iterator[str]:
     # Only line feeds end a line: an id may hold any other character that Unicode counts as a break.
-    with path.open(encoding="utf-8", newline="\n") as file:
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
         try:
             for line in file:
                 yield line.removesuffix("\n").removesuffix("\r")
@@ -240,13 +241,33 @@ def _column_ids(path: Path) -> Iterator[str]:
     return (doc_id for batch in batches for doc_id in _plain_ids(path, batch.column(name).to_pylist()))
 
 
-def _plain_ids(path: Path, ids: Iterable[object]) -> list[str]:
+def given_ids(ids: Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
+    """Take document ids that are in memory.
+
+    Args:
+        ids: Strings or whole numbers, Python's or numpy's.
+
+    Returns:
+        The ids in order.
+
+    Raises:
+        StoreError: If one is something else.
+    """
+    return iter(_plain_ids("ids given", ids))
+
+
+def _plain_ids(where: Path | str, ids: Iterable[object]) -> list[str]:
     """Ids as text: strings and whole numbers are ids, anything else is a mistake."""
     kept = list(ids)
-    odd = [f"entry {place} is {value!r}" for place, value in enumerate(kept) if not isinstance(value, str | int) or isinstance(value, bool)]
+    odd = [f"entry {place} is {value!r}" for place, value in enumerate(kept) if not _is_id(value)]
     if odd:
-        raise StoreError(f"{path}: ids must be strings or whole numbers, got {several(odd, of='entries')}")
+        raise StoreError(f"{where}: ids must be strings or whole numbers, got {several(odd, of='entries')}")
     return [str(value) for value in kept]
+
+
+def _is_id(value: object) -> bool:
+    # A truth value is a whole number to Python, but nobody's id.
+    return False if isinstance(value, bool) else isinstance(value, str | Integral)
 
 
 def next_ids(ids: Iterator[str], count: int) -> list[str]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn, optim
 
 from adiabat.data.batching import step_seed
 from adiabat.errors import JobError
+from adiabat.model.device import device_name
 from adiabat.train.checkpoint import Snapshot, optimizer_snapshot, read_latest, restore_optimizer, restore_weights, write_checkpoint
 from adiabat.train.interrupt import Interruption
 from adiabat.train.log import JobLog
@@ -307,7 +308,7 @@ class Loop:
         position.loss_sum = float(self._loss_sum)
         optimizer = optimizer_snapshot(self.optimizer)
         weights = {WEIGHTS + name: tensor for name, tensor in self._trained.items()}
-        record = {"position": asdict(position), **optimizer.record}
+        record = {"position": asdict(position), "runs_on": device_name(self._loss_sum.device), **optimizer.record}
         self.log.flush()
         snapshot = Snapshot({**weights, **self._best, **optimizer.tensors}, record)
         write_checkpoint(self.folder, position.step, snapshot, keep=self.limits.keep_checkpoints)
@@ -321,6 +322,9 @@ class Loop:
         if snapshot is None:
             return False
         self.position = Position.from_record(dict(snapshot.record["position"]))
+        before, now = snapshot.record.get("runs_on"), device_name(self._loss_sum.device)
+        if before not in (None, now):
+            self.note(f"the run so far was on {before}, it goes on with {now}: the last digits will differ from a run that never stopped")
         restore_weights(self.objective.module, snapshot.tensors, prefix=WEIGHTS)
         restore_optimizer(self.optimizer, snapshot)
         device = self._loss_sum.device

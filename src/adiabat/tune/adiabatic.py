@@ -3,6 +3,7 @@
 import copy
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from adiabat.errors import JobError
 from adiabat.locks import sole_writer
 from adiabat.measure.results import Result, TuningRecord
 from adiabat.model.device import device_name, device_of
-from adiabat.model.directory import save
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import FreezeReport, check_patterns, freeze
+from adiabat.model.saving import save
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
@@ -26,14 +27,14 @@ from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.train.log import JobLog, read_log
 from adiabat.train.loop import Limits, Loop, Outcome, Position
-from adiabat.train.optimizers import make_optimizer
+from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
 from adiabat.train.passes import in_halves
 from adiabat.train.schedules import Schedule, scaled_learning_rate
-from adiabat.tune.job import Job, open_job, require_free
+from adiabat.tune.job import Job, open_job, read_description, require_free
 from adiabat.tune.layers import layer_changes
-from adiabat.tune.negatives import negative_chooser, similarity_of
+from adiabat.tune.negatives import negative_chooser, short_lists_note, similarity_of
 from adiabat.tune.objective import StoredDocuments, pairs_of
-from adiabat.tune.splits import examples_digest, read_data, with_negatives
+from adiabat.tune.splits import examples_digest, read_data, trained_too, with_negatives
 from adiabat.watch import SILENT, Watch
 
 
@@ -80,11 +81,11 @@ def tune(
     objective = _objective(tower, store, train, validation, settings)
     loop = _loop(objective, settings, Job(out), watch)
     job = open_job(out, _description(model, model_name, store_path, data_path, objective, settings), resume=resume)
-    _say_what_is_tuned(watch, objective, frozen)
+    _say_what_is_tuned(watch, objective, frozen, settings)
     with sole_writer(job.folder), in_halves(tower, precision=settings.run.precision) as objective.passes:
         outcome = _run(loop, resume=resume)
         result = _result(objective, model, outcome, job, settings, model_name=model_name, command=command)
-        _finish(job, DualEncoder(tower, model.document, str(out)), result)
+        _finish(job, replace(model, query=tower, name=str(out)), result)
     return result
 
 
@@ -128,6 +129,11 @@ def objective_of(tower: Encoder, store: Store, data_path: str, settings: TuneSet
 def _objective(tower: Encoder, store: Store, train: AddressedSet, validation: AddressedSet, settings: TuneSettings) -> StoredDocuments:
     # What is trained on the store's own negatives is validated on them: those listed with an example may all be easy.
     mine_all = settings.tune.negatives != "examples"
+    # The softmax does without listed negatives; were its validation loss to go by mined ones, it would not be the loss that is trained.
+    # Only a batch of one query, which has no other's positive to be told apart from, needs them.
+    section = settings.tune
+    lists_suffice = section.loss == "in_batch_softmax" and section.negatives == "examples" and section.batch_size > 1
+    own = validation.negatives if lists_suffice else None
     validation = with_negatives(validation, store, tower, similarity=similarity_of(settings.tune), mine_all=mine_all)
     return StoredDocuments(
         encoder=tower,
@@ -140,6 +146,7 @@ def _objective(tower: Encoder, store: Store, train: AddressedSet, validation: Ad
         choose=negative_chooser(settings.tune, train, store, seed=settings.run.seed),
         seed=settings.run.seed,
         precision=settings.run.precision,
+        loss_negatives=own,
     )
 
 
@@ -163,9 +170,9 @@ def _description(
     return {"job": {**inputs, **digests}, **settings.model_dump()}
 
 
-def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport) -> None:
+def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
     train, validation = objective.train, objective.validation
-    for sentence in dict.fromkeys((*train.notes, *validation.notes)):
+    for sentence in _notes(objective, settings):
         watch.note(sentence)
     watch.note(f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters on {len(train):,} queries")
     limit = objective.encoder.settings.max_tokens
@@ -174,12 +181,31 @@ def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeR
     watch.note(f"validating on {len(validation):,} queries, {pairs_of(validation):,} pairs")
 
 
+def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...]:
+    """What a reader of the result must know: what was left out or replaced, and settings that do nothing."""
+    short = short_lists_note(objective.train, settings.tune)
+    decay = _decay_note(settings.tune)
+    return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *filter(None, (short, decay))]))
+
+
+def _decay_note(section: TuneSection) -> str | None:
+    """Said of a decay that someone chose: below half an ulp of every weight it is rounded away (see `make_optimizer`)."""
+    chosen = section.weight_decay not in (0, TuneSection().weight_decay)
+    if section.optimizer != "adamw" or not chosen or _rate(section) * section.weight_decay >= ROUNDED_AWAY:
+        return None
+    return f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning rate {_rate(section):g} in float32"
+
+
+def _rate(section: TuneSection) -> float:
+    return scaled_learning_rate(
+        section.learning_rate, batch_size=section.batch_size, reference_batch_size=section.reference_batch_size, rule=section.batch_scaling
+    )
+
+
 def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
     """The loop of a job, with nothing written yet."""
     section, run = settings.tune, settings.run
-    rate = scaled_learning_rate(
-        section.learning_rate, batch_size=section.batch_size, reference_batch_size=section.reference_batch_size, rule=section.batch_scaling
-    )
+    rate = _rate(section)
     trainable = [weights for weights in objective.encoder.parameters() if weights.requires_grad]
     return Loop(
         objective=objective,
@@ -244,6 +270,8 @@ def _result(
         versions=versions(device_name(objective.encoder.device)),
         model=str(job.folder),
         tuning=record,
+        settings=record.settings,
+        inputs={"train": read_description(job)["job"]},
     )
 
 
@@ -254,7 +282,7 @@ def _record(objective: StoredDocuments, model: DualEncoder, outcome: Outcome, jo
     before: dict[str, Tensor] = dict(model.query.used_parameters())
     return TuningRecord(
         settings=settings.model_dump(mode="json", exclude_none=True),
-        trained_on=f"{objective.train.name}: {len(objective.train):,} queries, validated on {len(objective.validation):,} others",
+        trained_on=_trained_on(objective.train, objective.validation),
         parameters=sum(weights.numel() for weights in objective.encoder.parameters()),
         trainable=sum(weights.numel() for weights in tuned.values()),
         steps=position.step,
@@ -269,19 +297,35 @@ def _record(objective: StoredDocuments, model: DualEncoder, outcome: Outcome, jo
         layers=layer_changes(
             {name: before[name].detach() for name in tuned}, {name: weights.detach().cpu() for name, weights in tuned.items()}
         ),
+        notes=_notes(objective, settings),
     )
 
 
+def _trained_on(train: AddressedSet, validation: AddressedSet) -> str:
+    shared = trained_too(validation, train)
+    others = f"queries, {shared:,} of them trained on too" if shared else "others"
+    source = "" if validation.name == train.name else f", from {validation.name}"
+    return f"{train.name}: {len(train):,} queries, validated on {len(validation):,} {others}{source}"
+
+
 def _finish(job: Job, tuned: DualEncoder, result: Result) -> None:
-    """Write model, result and report; the model under its own name only once it is whole."""
-    partial = job.folder / ".model"
+    """Write model, result and report; the model gets its own name last of all, so that a job with a model is complete."""
+    partial, former = job.folder / ".model", job.folder / ".former-model"
     try:
-        shutil.rmtree(partial, ignore_errors=True)
+        _clear(partial, former)
         save(tuned.to("cpu"), partial)
-        shutil.rmtree(job.model, ignore_errors=True)
+        if job.model.exists():
+            # In one move: a model half removed would be taken for a whole one.
+            job.model.rename(former)
+        write_result(result, job.result)
+        write_page(result, job.report)
         partial.rename(job.model)
     except (OSError, SafetensorError) as fault:
-        shutil.rmtree(partial, ignore_errors=True)
         raise JobError(f"{job.model} could not be written: {fault}; free some space and run the same command with --resume") from fault
-    write_result(result, job.result)
-    write_page(result, job.report)
+    finally:
+        _clear(partial, former)
+
+
+def _clear(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,8 @@
 """The directory of a tuning job: what it was asked to do, and where its files are."""
 
+import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import tomli_w
 from adiabat.errors import DataError, JobError, several
 from adiabat.locks import sole_writer
 from adiabat.report.files import write_text
+from adiabat.train.log import read_log
 
 CONFIG = "config.toml"
 
@@ -84,7 +86,8 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> J
         The job.
 
     Raises:
-        JobError: If the directory holds something else, a job that is not to be resumed, or one of another description.
+        JobError: If the directory holds something else, a job that is not to be resumed, one of another description, or one that has
+            already gone beyond where it is now to stop.
         DataError: If the disk is full or not writable.
         InUseError: If another process works at the job, and is to stop elsewhere.
     """
@@ -92,6 +95,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> J
     job = Job(folder)
     if is_job(folder):
         _require_same(job, description)
+        _require_ahead(job, _flat_settings(description))
         if _flat_settings(read_description(job)) != _flat_settings(description):
             with sole_writer(folder):
                 write_text(tomli_w.dumps(_without_none(description)), job.config)
@@ -152,6 +156,37 @@ def _require_same(job: Job, description: Mapping[str, Any]) -> None:
             f"--resume must go on with the same job, but in {job.folder} {several(differing, of='differences')}; "
             "repeat the first command, or choose another --out"
         )
+
+
+def _require_ahead(job: Job, wanted: Mapping[str, Any]) -> None:
+    """Refuse a stop that lies behind the run: the epochs since then cannot be taken back."""
+    rows = list(read_log(job.log)) if job.log.exists() else []
+    idle = _idle_counts([(row["validation_loss"], row["validation_errors"]) for row in rows if "validation_loss" in row])
+    if not idle:
+        return
+    # At the latest epoch the run may end by being idle just so long; at each one before it must have gone on.
+    least = {
+        "max_epochs": (len(idle) - 1, "the epochs already done"),
+        "idle_epochs": (max([idle[-1], *(count + 1 for count in idle[:-1])]), "or the run would have ended before"),
+    }
+    faults = [
+        f"tune.{name} must be at least {number}, {why}, got {wanted[f'tune.{name}']}"
+        for name, (number, why) in least.items()
+        if wanted.get(f"tune.{name}", number) < number
+    ]
+    if faults:
+        raise JobError(f"{job.folder}: {several(faults)}; raise it, or start anew in another directory")
+
+
+def _idle_counts(validations: Sequence[tuple[float, int]]) -> list[int]:
+    """After the start and after each epoch, how many epochs have passed without both loss and errors falling."""
+    counts: list[int] = []
+    best = (math.inf, math.inf)
+    for loss, errors in validations:
+        improved = not counts or (loss < best[0] and errors < best[1])
+        best = (loss, errors) if improved else best
+        counts.append(0 if improved else counts[-1] + 1)
+    return counts
 
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:

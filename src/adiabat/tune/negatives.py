@@ -9,7 +9,7 @@ from torch import Tensor
 
 from adiabat.config import TuneSection
 from adiabat.data.batching import step_generator
-from adiabat.errors import DataError
+from adiabat.errors import ConfigError, DataError, JobError
 from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
@@ -33,21 +33,23 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
 
     Raises:
         DataError: If negatives are to come from examples that list none, or the store holds too few documents.
+        ConfigError: If no query has anything to be told apart from: batches of one query, and no negatives listed.
     """
     wanted = settings.negatives_per_query
     if settings.negatives == "examples":
         _require_listed(examples, needed=settings.loss == "triplet")
+        _require_contrast(examples, settings)
         return lambda picked, step, query: listed_negatives(examples, picked, settings)
-    most = int(examples.positives.lengths.max()) + wanted
+    most = int(examples.known.lengths.max()) + wanted
     if store.count < most:
         raise DataError(
             f"{store.path} must hold at least {most} documents for tune.negatives_per_query = {wanted} beside a query's positives, "
             f"got {store.count}; lower it"
         )
     if settings.negatives == "random":
-        return lambda picked, step, query: _random(examples.positives.take(picked), store.count, wanted, step_generator(seed, step))
+        return lambda picked, step, query: _random(examples.known.take(picked), store.count, wanted, step_generator(seed, step))
     similarity = similarity_of(settings)
-    return lambda picked, step, query: _hardest(examples.positives.take(picked), store, wanted, query, similarity)
+    return lambda picked, step, query: _hardest(examples.known.take(picked), store, wanted, query, similarity)
 
 
 def similarity_of(settings: TuneSection) -> Similarity:
@@ -71,6 +73,33 @@ def _require_listed(examples: AddressedSet, *, needed: bool) -> None:
         )
 
 
+def _require_contrast(examples: AddressedSet, settings: TuneSection) -> None:
+    if settings.batch_size == 1 and not len(examples.negatives.values):
+        raise ConfigError(
+            f"tune.batch_size must be at least 2 where no negatives are listed, got 1: {examples.name} lists none, so a query has no "
+            "document to be told apart from; raise it, or set tune.negatives = hardest or random"
+        )
+
+
+def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | None:
+    """What becomes of queries that list fewer negatives than are wanted of each.
+
+    Args:
+        examples: What is trained on.
+        settings: `TuneSection.negatives`, `TuneSection.negatives_per_query` and `TuneSection.loss`.
+
+    Returns:
+        A sentence; None where there are no such queries, or the negatives are not the listed ones.
+    """
+    wanted, lengths = settings.negatives_per_query, examples.negatives.lengths
+    short = int((lengths < wanted).sum())
+    # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
+    if settings.negatives != "examples" or not short or not lengths.any():
+        return None
+    then = "theirs are repeated" if settings.loss == "triplet" else "they bring what they list"
+    return f"{short:,} of {len(examples):,} queries list fewer than tune.negatives_per_query = {wanted} negatives: {then}"
+
+
 def listed_negatives(examples: AddressedSet, picked: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
     """The first negatives that examples list.
 
@@ -91,9 +120,9 @@ def listed_negatives(examples: AddressedSet, picked: Int[np.ndarray, " b"], sett
     return Ragged.of(rows[: settings.negatives_per_query] for rows in lists)
 
 
-def _random(positives: Ragged, count: int, wanted: int, generator: np.random.Generator) -> Ragged:
-    """Rows drawn evenly from all documents but the query's positives, without repetition in one query."""
-    return Ragged.of(_draw(positives[index], count, wanted, generator) for index in range(len(positives)))
+def _random(known: Ragged, count: int, wanted: int, generator: np.random.Generator) -> Ragged:
+    """Rows drawn evenly from all documents but those known to answer the query, without repetition in one query."""
+    return Ragged.of(_draw(known[index], count, wanted, generator) for index in range(len(known)))
 
 
 def _draw(known: Int[np.ndarray, " p"], count: int, wanted: int, generator: np.random.Generator) -> Int[np.ndarray, " h"]:
@@ -104,11 +133,14 @@ def _draw(known: Int[np.ndarray, " p"], count: int, wanted: int, generator: np.r
     return rows
 
 
-def _hardest(positives: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e"], similarity: Similarity) -> Ragged:
+def _hardest(known: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e"], similarity: Similarity) -> Ragged:
     """The nearest documents in the whole store that are not known to answer the query."""
+    if not bool(torch.isfinite(query).all()):
+        raise JobError(
+            "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity; lower the learning rate"
+        )
     embeddings = query.detach().float().cpu().numpy()
-    known = [positives[index] for index in range(len(positives))]
-    hits = search(store, embeddings, wanted, similarity=similarity, excluded=known)
+    hits = search(store, embeddings, wanted, similarity=similarity, excluded=[known[index] for index in range(len(known))])
     return Ragged.of(row[row >= 0] for row in hits.rows)
 
 

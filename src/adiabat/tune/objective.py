@@ -1,6 +1,6 @@
 """What adiabatic tuning minimises: a query tower's loss against document vectors that are read, never computed (mission A1)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ class StoredDocuments:
         choose: Negatives of a step.
         seed: Of the order.
         precision: Of the training pass; validation always runs in float32.
+        loss_negatives: Of the validation queries, where the validation loss takes others than the errors do; None takes the same.
     """
 
     encoder: Encoder
@@ -53,6 +54,7 @@ class StoredDocuments:
     choose: Chooser
     seed: int
     precision: Precision = "fp32"
+    loss_negatives: Ragged | None = None
 
     def __post_init__(self) -> None:
         self.passes = Passes(self.encoder, precision=self.precision)
@@ -85,7 +87,7 @@ class StoredDocuments:
         if settings.loss == "triplet":
             lists = negative.view(len(picked), -1, negative.shape[-1])
             return triplet_margin(query, positive, lists, margin=settings.margin, distance=settings.distance)
-        excluded = torch.from_numpy(known_positives(examples.positives.take(picked), np.concatenate([first, negatives.values])))
+        excluded = torch.from_numpy(known_positives(examples.known.take(picked), np.concatenate([first, negatives.values])))
         unit = [nn.functional.normalize(part, dim=-1) for part in (query, torch.cat([positive, negative]))]
         return in_batch_softmax(unit[0], unit[1], temperature=settings.temperature, excluded=excluded.to(query.device))
 
@@ -93,7 +95,8 @@ class StoredDocuments:
     def validate(self) -> Validation:
         """Loss and errors on the validation examples.
 
-        The loss is that of training, on each query's first positive and first negatives; errors are counted over all its pairs.
+        The loss is that of training, on each query's first positive and first negatives, with none where training has none
+        (`loss_negatives`); errors are counted over all its pairs.
 
         Returns:
             Both signals, and the number of pairs.
@@ -108,12 +111,17 @@ class StoredDocuments:
         return Validation(loss=self._validation_loss(queries), errors=self._validation_errors(queries), pairs=pairs_of(self.validation))
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
-        """Mean over batches of the training size, in file order, so that in-batch negatives are as many as in training."""
+        """Mean over batches of the training size, in file order, so that in-batch negatives are as many as in training.
+
+        (The last batch may be smaller.)
+        """
+        own = self.loss_negatives
+        examples = self.validation if own is None else replace(self.validation, negatives=own)
         total = 0.0
         for start in range(0, len(queries), self.settings.batch_size):
             picked = np.arange(start, min(start + self.settings.batch_size, len(queries)))
-            negatives = listed_negatives(self.validation, picked, self.settings)
-            total += float(self._loss(queries[start : start + len(picked)], self.validation, picked, negatives)) * len(picked)
+            negatives = listed_negatives(examples, picked, self.settings)
+            total += float(self._loss(queries[start : start + len(picked)], examples, picked, negatives)) * len(picked)
         return total / len(queries)
 
     def _validation_errors(self, queries: Float[Tensor, "n e"]) -> int:
@@ -164,17 +172,17 @@ def pairs_of(examples: AddressedSet) -> int:
     return int((examples.positives.lengths * examples.negatives.lengths).sum())
 
 
-def known_positives(positives: Ragged, documents: Int[np.ndarray, " n"]) -> Bool[np.ndarray, "b n"]:
+def known_positives(answers: Ragged, documents: Int[np.ndarray, " n"]) -> Bool[np.ndarray, "b n"]:
     """Which documents of a batch must not count as negatives, because the query is known to be answered by them.
 
     Args:
-        positives: Rows that answer each query.
+        answers: Rows that answer each query.
         documents: Rows scored; document ``i`` is the positive of query ``i``.
 
     Returns:
         True where a document answers the query; a query's own column is left False, since it is the positive.
     """
-    known = np.stack([np.isin(documents, positives[index]) for index in range(len(positives))])
-    own = np.arange(len(positives))
+    known = np.stack([np.isin(documents, answers[index]) for index in range(len(answers))])
+    own = np.arange(len(answers))
     known[own, own] = False
     return known

@@ -11,7 +11,7 @@ from adiabat.data.examples import read_examples
 from adiabat.data.records import LanguageGridSet
 from adiabat.errors import DataError
 from adiabat.model.encoder import Encoder
-from adiabat.store.addressing import AddressedSet, Ragged, address
+from adiabat.store.addressing import AddressedSet, Ragged, address, sharing_answers
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
 from adiabat.store.search import search
@@ -37,7 +37,8 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
     everything = _read(path, settings.split, settings, store)
     if settings.validation:
         named = _read(settings.validation, settings.validation_split or settings.split, settings, store)
-        return everything, _with_overlap_noted(named, everything)
+        train, validation = sharing_answers(everything, named)
+        return train, _with_overlap_noted(validation, train)
     held_out = held_out_queries(everything.queries, settings.validation_fraction, settings.max_validation)
     kept = np.setdiff1d(np.arange(len(everything)), held_out)
     if not len(held_out) or not len(kept):
@@ -49,12 +50,25 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
 
 
 def _with_overlap_noted(validation: AddressedSet, train: AddressedSet) -> AddressedSet:
-    trained = set(train.queries)
-    shared = sum(query in trained for query in validation.queries)
+    shared = trained_too(validation, train)
     if not shared:
         return validation
     note = f"{shared:,} of {len(validation):,} validation queries are also trained on, so validation looks better than it is"
     return replace(validation, notes=(*validation.notes, note))
+
+
+def trained_too(validation: AddressedSet, train: AddressedSet) -> int:
+    """How many validation queries have a text that is trained on.
+
+    Args:
+        validation: Counted.
+        train: Compared with.
+
+    Returns:
+        The count.
+    """
+    trained = set(train.queries)
+    return sum(query in trained for query in validation.queries)
 
 
 def _read(path: str, split: str | None, settings: TuneDataSection, store: Store) -> AddressedSet:
@@ -98,7 +112,7 @@ def with_negatives(
         mine_all: Mine for the queries that list negatives too, in their place.
 
     Returns:
-        The same queries, each with negatives.
+        The same queries, each with negatives; a note says how many had others.
 
     Raises:
         DataError: If the store holds no document beside a query's positives.
@@ -107,7 +121,7 @@ def with_negatives(
     if not len(bare):
         return validation
     vectors = tower.encode([validation.queries[row] for row in bare], side="query", precision="fp32")
-    hits = search(store, vectors, MINED_NEGATIVES, similarity=similarity, excluded=[validation.positives[int(row)] for row in bare])
+    hits = search(store, vectors, MINED_NEGATIVES, similarity=similarity, excluded=[validation.known[int(row)] for row in bare])
     mined = {int(row): found[found >= 0] for row, found in zip(bare, hits.rows, strict=True)}
     lonely = sum(not len(found) for found in mined.values())
     if lonely:
@@ -116,7 +130,11 @@ def with_negatives(
             "list negatives in the data, or add documents to the store"
         )
     lists = [mined.get(row, validation.negatives[row]) for row in range(len(validation))]
-    return replace(validation, negatives=Ragged.of(lists))
+    notes = validation.notes
+    if replaced := int((validation.negatives.lengths[bare] > 0).sum()):
+        listing = f"the negatives that {replaced:,} of {len(validation):,} validation queries list are replaced by the store's"
+        notes = (*notes, f"{listing} {MINED_NEGATIVES} hardest, since training takes its negatives from the store too")
+    return replace(validation, negatives=Ragged.of(lists), notes=notes)
 
 
 def examples_digest(*sets: AddressedSet) -> str:

@@ -1,0 +1,143 @@
+"""Rows of Parquet files: a column becomes Python values only where somebody asks for it, so that columns nobody uses cannot do harm."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from adiabat.errors import DataError
+
+_BATCH_ROWS = 1024
+
+
+def parquet_paths(path: Path) -> list[Path]:
+    """The files of a source, in order.
+
+    Args:
+        path: A file, or a folder with Parquet files at any depth.
+
+    Returns:
+        Sorted; none where a folder holds none.
+    """
+    return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+
+
+def parquet_size(path: Path) -> int:
+    """Number of rows, which the files say themselves.
+
+    Args:
+        path: As for `parquet_paths`.
+
+    Returns:
+        The count.
+
+    Raises:
+        DataError: If a file is damaged.
+    """
+    return sum(int(_open(part).metadata.num_rows) for part in parquet_paths(path))
+
+
+def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Iterate over the rows of all files.
+
+    Args:
+        path: As for `parquet_paths`.
+
+    Yields:
+        ``path:row``, rows counted from 1 in each file, and column name to value. Asking for a value ends with a DataError where Python
+        cannot hold it, its text is not UTF-8, or several columns have that name.
+
+    Raises:
+        DataError: If a file is damaged.
+    """
+    for part in parquet_paths(path):
+        number = 0
+        with _open(part) as table:
+            try:
+                for batch in table.iter_batches(batch_size=_BATCH_ROWS):
+                    columns = _Columns(batch, part, number)
+                    for row in range(batch.num_rows):
+                        number += 1
+                        yield f"{part}:{number}", _Values(columns, row)
+            except (OSError, pa.ArrowException) as error:
+                raise DataError(f"{part} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error
+
+
+class _Columns:
+    """The columns of one batch, each as Python values once it was asked for."""
+
+    def __init__(self, batch: pa.RecordBatch, path: Path, before: int) -> None:
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(batch.schema.names))
+        self._batch = batch
+        self._path = path
+        self._before = before
+        self._values: dict[str, list[Any]] = {}
+
+    def __getitem__(self, name: str) -> list[Any]:
+        values = self._values.get(name)
+        if values is None:
+            values = self._values[name] = self._as_python(name)
+        return values
+
+    def _as_python(self, name: str) -> list[Any]:
+        places = self._batch.schema.get_all_field_indices(name)
+        if not places:
+            raise KeyError(name)
+        if len(places) > 1:
+            raise DataError(f'{self._path} must have one column "{name}", got {len(places)} of that name; rename or drop the others')
+        column = self._batch.column(places[0])
+        try:
+            values: list[Any] = column.to_pylist()
+        except (OverflowError, ValueError, pa.ArrowException) as error:
+            raise DataError(self._fault(name, column, error)) from error
+        return values
+
+    def _fault(self, name: str, column: pa.Array, error: Exception) -> str:
+        """The phrase for a column that cannot become Python values, with the first row that stands in the way."""
+        place = f"{self._path}:{self._before + _first_unusable(column) + 1}"
+        if isinstance(error, UnicodeDecodeError):
+            found = f"byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the value"
+            return f'{place}: "{name}" must be UTF-8, got {found}; write the column again as UTF-8'
+        reason = " ".join(str(error).split())
+        return f'{place}: "{name}" must hold values that Python can hold, got {column.type}: {reason}; write the column as text, or drop it'
+
+
+def _first_unusable(column: pa.Array) -> int:
+    for place, value in enumerate(column):
+        try:
+            value.as_py()
+        except (OverflowError, ValueError, pa.ArrowException):
+            return place
+    return 0
+
+
+class _Values(Mapping[str, Any]):
+    """One row of a batch."""
+
+    __slots__ = ("_columns", "_row")
+
+    def __init__(self, columns: _Columns, row: int) -> None:
+        self._columns = columns
+        self._row = row
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns[name][self._row]
+
+    def __contains__(self, name: object) -> bool:
+        # The inherited one asks for the value, and so would convert columns that nobody uses.
+        return name in self._columns.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns.names)
+
+    def __len__(self) -> int:
+        return len(self._columns.names)
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} must be a whole Parquet file, got: {error}; write or download it again") from error

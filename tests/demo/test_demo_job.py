@@ -1,0 +1,32 @@
+"""What an earlier demo has finished is not done again, and what it has not is."""
+
+from pathlib import Path
+
+import pytest
+
+from adiabat import api
+from adiabat.demo import job as demo_job
+from adiabat.measure.results import Result
+
+EVALUATED = Result(title="", command="", created="", seconds=0.0, seed=0, versions={}, model="")
+
+
+@pytest.mark.parametrize(
+    ("left", "tuned_again"), [((), True), (("model",), True), (("result.json",), True), (("model", "result.json"), False)]
+)
+def test_only_a_job_with_model_and_result_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...], tuned_again: bool
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    for name in left:
+        if name == "model":
+            (job / name).mkdir()
+        else:
+            (job / name).write_text("{}")
+    tuned: list[bool] = []
+    monkeypatch.setattr(api, "embed", lambda *_, **__: None)
+    monkeypatch.setattr(api, "tune", lambda *_, resume, **__: tuned.append(resume))
+    monkeypatch.setattr(api, "evaluate", lambda *_, **__: EVALUATED)
+    assert demo_job.run_demo(tmp_path) is EVALUATED
+    assert tuned == [True] * tuned_again

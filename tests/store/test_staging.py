@@ -1,0 +1,52 @@
+"""Folders of cut-short builds that cannot be gone on with: each is refused by name before anything is encoded."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jaxtyping import Float
+
+from adiabat.data.records import Document, Side
+from adiabat.errors import StoreError
+from adiabat.store.build import BuildResult, build_store
+from tests.fake_encoder import FakeEncoder
+
+DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(10)]
+
+
+def build(out: Path, encoder: FakeEncoder | None = None) -> BuildResult:
+    return build_store(encoder or FakeEncoder(), lambda: iter(DOCUMENTS), out, chunk_size=4, source="corpus", encoder_name="fake")
+
+
+class Cut(FakeEncoder):
+    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
+        if len(self.calls) == 2:
+            raise KeyboardInterrupt
+        return super().encode(texts, side=side)
+
+
+@pytest.mark.parametrize("damage", [os.unlink, lambda path: os.truncate(path, 200)])
+def test_vectors_lost_from_a_cut_short_build_are_not_replaced_by_zeros(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "s", Cut())
+    damage(tmp_path / "s.building" / "vectors.npy")
+    encoder = FakeEncoder()
+    with pytest.raises(
+        StoreError, match=r"vectors\.npy must have at least 256 bytes for the 8 vectors .* remove the folder .*s\.building and run"
+    ):
+        build(tmp_path / "s", encoder)
+    assert encoder.calls == []
+
+
+@pytest.mark.parametrize(("state", "lacking"), [({}, "fingerprint, dtype, chunk_size, corpus"), ({"import": "v.npy"}, "fingerprint")])
+def test_a_state_of_something_else_is_refused(tmp_path: Path, state: dict[str, str], lacking: str) -> None:
+    (tmp_path / "s.building").mkdir()
+    (tmp_path / "s.building" / "state.json").write_text(json.dumps(state))
+    with pytest.raises(
+        StoreError,
+        match=rf"s\.building must be empty or a build cut short, its state\.json lacks {lacking}.*; remove it, or choose another",
+    ):
+        build(tmp_path / "s")
