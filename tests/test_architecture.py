@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"data", "errors"},
     "data.records": {"errors"},
     "model": {"data.records", "errors", "model"},
-    "store": {"data.records", "errors", "locks", "model", "store", "watch"},
+    "store": {"data.records", "errors", "locks", "model", "provenance", "store", "watch"},
     "train": {"config", "data", "errors", "model", "store", "train", "watch"},
     "measure": BELOW_TUNING,
     "measure.results": {"errors"},

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from adiabat.data.records import Document
 from adiabat.errors import StoreError
 from adiabat.locks import sole_writer
+from adiabat.provenance import now
 from adiabat.store.embeddings import Store
 from adiabat.store.manifest import (
     DISK_FULL,
@@ -186,15 +186,6 @@ def _clear_traces(target: Path, manifest: Manifest) -> None:
     if not manifest.has_texts:
         (target / TEXT_FILE).unlink(missing_ok=True)
     (target / STATE_FILE).unlink(missing_ok=True)
-
-
-def now() -> str:
-    """The time, for a manifest.
-
-    Returns:
-        ISO 8601, UTC, whole seconds.
-    """
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _manifest(staging: Staging, width: int, *, keep_texts: bool, encoder: str, source: str) -> Manifest:

@@ -15,7 +15,8 @@ from adiabat.data.records import Document
 from adiabat.errors import Faults, StoreError
 from adiabat.locks import sole_writer
 from adiabat.model.fingerprint import Fingerprint
-from adiabat.store.build import begin, finish, is_store, now
+from adiabat.provenance import now
+from adiabat.store.build import begin, finish, is_store
 from adiabat.store.embeddings import Store
 from adiabat.store.ids import ID_BATCH, StringColumn, StringColumnWriter, unwritable
 from adiabat.store.manifest import (
