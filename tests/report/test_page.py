@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
@@ -261,6 +262,15 @@ def test_inputs_and_settings_of_an_evaluation_stand_apart_from_those_of_the_tuni
         assert words in shown.text, words
     tuned = make_result(tuning=make_tuning(), baseline=None)
     assert "tuning-settings" not in page(replace(tuned, settings=tuned.tuning.settings)).ids()
+
+
+def test_a_note_on_several_data_sets_stands_once_behind_their_names():
+    sets = [
+        replace(make_dataset(name, "retain", 0.5, 0.6), notes=notes) for name, notes in (("a", ["x", "y"]), ("b", ["y", "x"]), ("c", ["y"]))
+    ]
+    (card,) = render_page(make_result(*sets)).split('<div class="card small notes">')[1:]
+    lines = re.findall(r'<span class="muted">(.*?):</span> (\w+)</p>', card)
+    assert lines == [("a, b", "x"), ("all data sets", "y")]
 
 
 def test_notes_of_the_tuning_stand_in_its_section():

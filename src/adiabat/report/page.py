@@ -60,6 +60,7 @@ def render_page(result: Result) -> str:
         examples_left_out=max(0, len(result.examples) - EXAMPLES_SHOWN),
         limits={"hits": HITS_SHOWN, "query": QUERY_LENGTH, "document": DOCUMENT_LENGTH},
         layers=None if result.tuning is None or not result.tuning.layers else _layers(result.tuning.layers),
+        notes=_notes(result.datasets),
         facts=_facts(result),
         given=_given(result),
         versions=sorted(result.versions.items()),
@@ -109,8 +110,17 @@ def _row(dataset: DatasetResult) -> dict[str, Any]:
         "about": ", ".join(counts),
         "kind": _KINDS[dataset.kind],
         "main": _change(dataset.main_change()),
-        "notes": dataset.notes,
     }
+
+
+def _notes(datasets: Sequence[DatasetResult]) -> list[tuple[str, str]]:
+    """Each note once, behind the names of the data sets that it is about."""
+    about: dict[str, dict[str, None]] = {}
+    for dataset in datasets:
+        for note in dataset.notes:
+            about.setdefault(note, {})[dataset.name] = None
+    every = len({dataset.name for dataset in datasets})
+    return [("all data sets" if len(names) == every > 1 else ", ".join(names), note) for note, names in about.items()]
 
 
 def _change(change: Change) -> dict[str, str]:
