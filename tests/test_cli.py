@@ -161,7 +161,7 @@ def test_tune_answers_programs_on_stdout_and_people_on_stderr(run: Run, new: str
     assert said.code == 0
     result = json.loads(said.out)
     assert (result["seed"], result["tuning"]["steps"]) == (7, 4)
-    assert re.search(r"^tuning [\d,]+ of [\d,]+ parameters on \d+ queries$", said.err, re.MULTILINE)
+    assert re.search(r"^tuning [\d,]+ of [\d,]+ parameters on \d+ queries of pairs$", said.err, re.MULTILINE)
     assert "4 steps in 2 epochs" in said.err.splitlines()[-1]
     assert result == json.loads((Path(new) / "result.json").read_text(encoding="utf-8"))
 

@@ -106,7 +106,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "lines without their keys": (tune("no_keys.jsonl"), ("12 faults", "no_keys.jsonl:2:", "no_keys.jsonl:11:", "and 2 more")),
     "lines with other keys": (
         evaluate("other_keys.jsonl"),
-        ('other_keys.jsonl:1: expected "query" and "positive"', 'columns.positive = "reply"'),
+        ('other_keys.jsonl:1: expected "query" and "positive"', 'data.columns.positive = "reply"'),
     ),
     "corpus with other keys": (embed("other_keys.jsonl"), ("other_keys.jsonl:1", "expected")),
     "unknown document while tuning": (tune("unknown_doc.jsonl"), ("unknown_doc.jsonl:21", "d999", "adiabat embed")),
@@ -190,10 +190,17 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a BEIR folder without qrels": (evaluate("no_qrels"), ("no_qrels must hold", "qrels/")),
     "STORE and DATA swapped": (
         ("tune", "model", "pairs.jsonl", "store", "--out", "new"),
-        ("pairs.jsonl must be a store", "STORE comes before DATA"),
+        ("STORE must be a store, pairs.jsonl is none and store is one; the order is MODEL STORE DATA",),
     ),
-    "MODEL and STORE swapped": (("evaluate", "store", "model", "pairs.jsonl", "--out", "new"), ("model must be a store",)),
-    "STORE and QUERY swapped": (("search", "hello", "store", "--model", "model"), ("hello must be a store",)),
+    "MODEL and STORE swapped": (
+        ("evaluate", "store", "model", "pairs.jsonl", "--out", "new"),
+        ("model is none and store is one; the order is MODEL STORE DATA",),
+    ),
+    "STORE and QUERY swapped": (
+        ("search", "hello", "store", "--model", "model"),
+        ("hello is none and store is one; the order is STORE QUERY",),
+    ),
+    "MODEL and CORPUS swapped": (("embed", "corpus.jsonl", "model", "--out", "new"), ("model is a model; the order is MODEL CORPUS",)),
     "a GPU that is not there": (tune("pairs.jsonl", "--device", "cuda:63"), ("run.device must be a device of this machine", "'cuda:63'")),
     "a device of another name": (evaluate("pairs.jsonl", "--device", "gpu"), ("run.device must be auto, cpu, cuda or cuda:N, got 'gpu'",)),
     "--retain with one word": (

@@ -29,7 +29,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result, write_result
 from adiabat.report.page import write_page
 from adiabat.store.append import append_documents, finish_append
-from adiabat.store.build import build_store, is_store
+from adiabat.store.build import build_store, is_store, refuse_swapped
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
 from adiabat.store.search import search as search_store
@@ -143,6 +143,8 @@ def embed(
         AdiabatError: If anything the user gave is wrong.
     """
     settings = settings or EmbedSettings()
+    if _is_model(corpus):
+        raise DataError(f"CORPUS must be a corpus, {corpus} is a model; the order is MODEL CORPUS")
     _require_one_way(settings.store, append=append, vectors=vectors, ids=ids)
     # Looks at the first row, so that a fault of the corpus comes before the model is loaded.
     documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=settings.data.blank)
@@ -230,6 +232,7 @@ def tune(
         AdiabatError: If anything the user gave is wrong.
     """
     settings = settings or TuneSettings()
+    refuse_swapped(store, model, data, order="MODEL STORE DATA")
     name = model.name if isinstance(model, DualEncoder) else str(model)
     return run_tuning(
         lambda: load(model, settings=settings.encoder),
@@ -282,6 +285,7 @@ def evaluate(
     ranking_measures({}, {}, settings.measure.measures)
     # So is a damaged record of the job.
     tuning = _tuning_record(model)
+    refuse_swapped(store, model, data, order="MODEL STORE DATA")
     # Data sets of one store share it, and with it the one check of the encoder.
     stores = {str(place): Store.open(place) for place in dict.fromkeys([str(store), *(str(place) for place, _ in retain)])}
     target = read_dataset(stores[str(store)], str(data), role="target", settings=settings, split=split or settings.data.split)
@@ -294,6 +298,8 @@ def evaluate(
         result = evaluate_datasets(tested, before, datasets, settings=settings, title=title, command=command, watch=watch)
         result = replace(result, tuning=tuning)
         if folder:
+            if (folder / "result.json").exists():
+                watch.note(f"the evaluation that stood in {folder} is replaced")
             write_result(result, folder / "result.json")
             write_page(result, folder / "report.html")
     return result
@@ -363,11 +369,18 @@ def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings
     """
     settings = settings or SearchSettings()
     _require_text(query)
+    refuse_swapped(store, query, order="STORE QUERY")
     opened = Store.open(store)
     towers = load(model, settings=settings.encoder, device=settings.run.device)
     opened.require_encoder(towers.fingerprint("document"))
     hits = search_store(opened, towers.encode([query], side="query", precision="fp32"), k, similarity="cosine")
     return hits_of(opened, hits, 0, np.empty(0, dtype=np.int64))
+
+
+def _is_model(place: str | Path) -> bool:
+    """Whether a path that is to be something else is a model: the embedded one, a directory of one, or a job."""
+    folder = Path(place)
+    return is_job(folder) or (folder / "modules.json").exists() or (str(place) == "demo" and not folder.exists())
 
 
 def _require_text(query: str) -> None:

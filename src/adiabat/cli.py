@@ -25,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Tune, train, plan, distil and measure dual-encoder text-embedding models.",
+    help="Tune query encoders against stored document embeddings, and measure what changed.",
     epilog="MODEL is a hub name, a directory, the directory of a tuning job, or `demo` (the embedded model).",
 )
 
@@ -56,18 +56,25 @@ LOWER_MEMORY = {
 
 
 def _settings(
-    kind: type[S], config: Path | None, assignments: list[str] | None, *, seed: str | None = None, device: str | None = None
+    kind: type[S],
+    config: Path | None,
+    assignments: list[str] | None,
+    *,
+    seed: str | None = None,
+    device: str | None = None,
+    split: str | None = None,
 ) -> S:
     """Settings from the file, then ``--set``, then the short flags."""
     short = [f"run.seed={seed}"] if seed is not None else []
     short += [f"run.device={json.dumps(device)}"] if device is not None else []
+    short += [f"data.split={json.dumps(split)}"] if split is not None else []
     return read_settings(kind, config, [*(assignments or ()), *short])
 
 
 @app.command()
 def embed(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Its document tower encodes.")],
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="BEIR folder, JSONL, CSV, Parquet, hf:NAME, or a file of examples.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="BEIR folder, JSONL, CSV, TSV, Parquet, hf:NAME, or examples.")],
     out: Annotated[Path, typer.Option("--out", help="Directory of the store.")],
     append: Annotated[bool, typer.Option("--append", help="Add the corpus to the store at --out.")] = False,
     vectors: Annotated[Path | None, typer.Option("--import", help="Take these vectors (.npy, Parquet, faiss) instead of encoding.")] = None,
@@ -93,6 +100,7 @@ def tune(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives and perhaps negatives.")],
     out: Annotated[Path, typer.Option("--out", help="Directory of the job; afterwards a MODEL.")],
+    split: Annotated[str | None, typer.Option("--split", help="Short for --set data.split=NAME.", show_default=False)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was cut short.")] = False,
     config: Config = None,
     assignments: Assignments = None,
@@ -101,7 +109,7 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Tune a query tower against stored document vectors, which stay as they are."""
-    settings = _settings(TuneSettings, config, assignments, seed=seed, device=device)
+    settings = _settings(TuneSettings, config, assignments, seed=seed, device=device, split=split)
     from adiabat import api
 
     with watching() as watch:
@@ -243,13 +251,19 @@ def _answer(answer: str | dict[str, Any]) -> None:
 
 
 def _say_tuned(result: "Result") -> None:
+    from adiabat.report.wording import counted
+
     record = result.tuning
     assert record is not None
     first, best = record.validation_errors[0][1], dict(record.validation_errors)[record.best_epoch]
     outcome = f"best epoch {record.best_epoch}: {best:,} validation errors of {record.validation_pairs:,} pairs, {first:,} at the start"
+    if not record.steps:
+        say(f"nothing was trained: {record.stop_reason}")
+        return
     if not record.best_epoch:
-        outcome = f"no epoch had a lower validation loss and fewer than the start's {first:,} errors, so its weights are kept as they were"
-    say(f"{record.steps:,} steps in {record.epochs} epochs, {record.seconds:.0f} s; stopped after {record.stop_reason}; {outcome}")
+        outcome = f"no epoch had both a lower validation loss and fewer errors than the start's {first:,}: the starting weights are kept"
+    ran = f"{counted(record.steps, 'step')} in {counted(record.epochs, 'epoch')}, {record.seconds:.0f} s"
+    say(f"{ran}; stopped after {record.stop_reason}; {outcome}")
 
 
 def _show(result: "Result") -> None:
@@ -259,10 +273,12 @@ def _show(result: "Result") -> None:
 
 
 def _show_hits(found: "dict[str, list[Hit]]") -> None:
+    from adiabat.report.wording import cut
+
     for name, hits in found.items():
         print(one_line(name))
         for place, hit in enumerate(hits, start=1):
-            print(f"{place:3d}  {hit.score:.4f}  {one_line(hit.doc_id)}  {one_line(hit.text)[:120]}")
+            print(f"{place:3d}  {hit.score:.4f}  {one_line(hit.doc_id)}  {cut(one_line(hit.text), limit=120)}")
 
 
 def _version(asked: bool) -> bool:

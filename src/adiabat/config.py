@@ -95,7 +95,7 @@ class DataSection(Section):
     """``[data]``: how the examples are read."""
 
     split: Text | None = None
-    """Of a BEIR folder (``qrels/SPLIT.tsv``) or a hub data set."""
+    """Of a BEIR folder (``qrels/SPLIT.tsv``; of several, ``train`` is tuned on and ``test`` measured) or a hub data set."""
     columns: ColumnsSection = ColumnsSection()
     """Of an evaluation, the target's alone: retention sets go by the names that are known."""
     missing: Literal["error", "drop"] = "error"
@@ -113,7 +113,7 @@ class TuneDataSection(DataSection):
     validation: Text | None = None
     """A file or folder of examples to validate on; None holds out `validation_fraction` of the data."""
     validation_split: Text | None = None
-    """Split of `validation`; None means as `split`."""
+    """Split of `validation`; None means as `split`, or ``dev`` of a BEIR folder that has several."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Share of the queries held out, chosen by a hash of the query's text, so that it stays the same when data is added."""
     max_validation: PositiveInt = 4_200

@@ -27,7 +27,7 @@ def test_two_aliases_at_once_are_an_error_that_asks():
         Columns().layout(row("question", "answer", "passage"), wanted=ALL)
     assert str(caught.value) == (
         'pairs.jsonl:1843: expected one column for positive, found "passage" and "answer"; '
-        'choose with columns.positive = "passage" or "answer"'
+        'choose with data.columns.positive = "passage" or "answer"'
     )
     assert Columns({"positive": "answer"}).layout(row("question", "answer", "passage"), wanted=ALL) == "examples"
 
@@ -61,12 +61,12 @@ def test_a_missing_column_names_the_one_that_may_be_meant():
     with pytest.raises(DataError) as caught:
         Columns().layout(row("query", "reply"), wanted=("grid", "examples"))
     assert str(caught.value) == (
-        'pairs.jsonl:1843: expected "query" and "positive", found "query" and "reply"; map it with columns.positive = "reply"'
+        'pairs.jsonl:1843: expected "query" and "positive", found "query" and "reply"; map it with data.columns.positive = "reply"'
     )
 
 
 def test_a_missing_column_among_many_asks_which_it_is():
-    with pytest.raises(DataError, match=r'found "query", "a" and "b"; say which it is with columns\.positive$'):
+    with pytest.raises(DataError, match=r'found "query", "a" and "b"; say which it is with data\.columns\.positive$'):
         Columns().layout(row("query", "a", "b"), wanted=ALL)
 
 
@@ -75,7 +75,7 @@ def test_a_row_of_no_layout_is_told_all_of_them():
         Columns().layout(row("lang", "en"), wanted=ALL)
     assert str(caught.value) == (
         'pairs.jsonl:1843: expected "doc_id" and "text" (a document), or "query" and "positive" (an example), '
-        'or "premise" and "hypothesis" (a sentence pair), found "lang" and "en"; map them with columns.NAME'
+        'or "premise" and "hypothesis" (a sentence pair), found "lang" and "en"; map them with data.columns.NAME'
     )
 
 
@@ -83,14 +83,14 @@ def test_a_mapped_column_that_is_missing_is_an_error():
     with pytest.raises(DataError) as caught:
         Columns({"positive": "answer"}).layout(row("query", "pos"), wanted=ALL)
     assert str(caught.value) == (
-        'pairs.jsonl:1843: expected "answer" (columns.positive), found "query" and "pos"; name a column that is there'
+        'pairs.jsonl:1843: expected "answer" (data.columns.positive), found "query" and "pos"; name a column that is there'
     )
 
 
 def test_unknown_names_of_ours_are_refused():
-    with pytest.raises(ConfigError, match=r"^unknown key columns\.positve; did you mean columns\.positive\?$"):
+    with pytest.raises(ConfigError, match=r"^unknown key data\.columns\.positve; did you mean data\.columns\.positive\?$"):
         Columns({"positve": "answer"})
-    with pytest.raises(ConfigError, match=r"^unknown key columns\.zzz; the names are doc_id, text, "):
+    with pytest.raises(ConfigError, match=r"^unknown key data\.columns\.zzz; the names are doc_id, text, "):
         Columns({"zzz": "answer"})
 
 
@@ -108,7 +108,7 @@ def test_negatives_are_taken_by_number():
     names = ("query", "negative_10", "negative_2", "negative", "negative_x")
     assert Columns().find_negatives(row(*names)) == ["negative", "negative_2", "negative_10"]
     assert Columns({"negative": "negative_2"}).find_negatives(row(*names)) == ["negative_2"]
-    with pytest.raises(RowError, match=r'expected "bad" \(columns\.negative\)'):
+    with pytest.raises(RowError, match=r'expected "bad" \(data\.columns\.negative\)'):
         Columns({"negative": "bad"}).find_negatives(row(*names))
 
 

@@ -76,7 +76,7 @@ def test_what_is_written_comes_back(tmp_path):
 def test_columns_are_mapped(tmp_path):
     path = write(tmp_path / "c.jsonl", {"key": 1, "id": "no", "words": "yes", "head": "Oh"})
     assert pairs(path, columns={"doc_id": "key", "text": "words", "title": "head"}) == [("1", "Oh yes")]
-    with pytest.raises(DataError, match=r'c\.jsonl:1: expected "wrods" \(columns\.text\), found "key", "id", "words" and "head"; '):
+    with pytest.raises(DataError, match=r'c\.jsonl:1: expected "wrods" \(data\.columns\.text\), found "key", "id", "words" and "head"; '):
         read_corpus(path, columns={"text": "wrods"})
 
 
@@ -85,7 +85,7 @@ def test_a_source_is_checked_at_the_call(tmp_path):
         read_corpus(tmp_path / "none.jsonl")
     with pytest.raises(DataError, match='expected "doc_id" and "text" .* found "a"'):
         read_corpus(write(tmp_path / "c.jsonl", {"a": 1}))
-    with pytest.raises(ConfigError, match=r"unknown key columns\.txt; did you mean columns\.text\?"):
+    with pytest.raises(ConfigError, match=r"unknown key data\.columns\.txt; did you mean data\.columns\.text\?"):
         read_corpus(write(tmp_path / "c.jsonl", {"a": 1}), columns={"txt": "a"})
     write(tmp_path / "beir" / "corpus.jsonl", {"_id": "1", "text": "a"})
     with pytest.raises(ConfigError, match="split must be left out for the corpus of the BEIR folder"):
@@ -112,7 +112,7 @@ def test_faults_of_every_kind_are_counted_together(tmp_path):
     )
     assert fault(path) == (
         f'7 faults: {path}:2: "text" must not be empty; {path}:3: "doc_id" must not be empty'
-        f'; {path}:4: expected "doc_id" and "text", found "doc_id" and "title"; say which it is with columns.text'
+        f'; {path}:4: expected "doc_id" and "text", found "doc_id" and "title"; say which it is with data.columns.text'
         f'; {path}:5: "text" must be a text, got a number; {path}:6 must be one JSON object, got a JSON array'
         f'; {path}:7: document id must be unique, got "a" again, first at {path}:1'
         f'; {path}:9: document id must be unique, got "a" again, first at {path}:1'
@@ -168,7 +168,7 @@ def test_where_no_document_is_blank_nothing_is_said(tmp_path):
 def test_leaving_blank_documents_out_hides_no_other_fault(tmp_path):
     path = write(tmp_path / "c.jsonl", *BLANKS[:2], {"_id": "2", "text": "again"}, {"_id": "3"}, {"_id": "", "text": ""})
     assert fault(path, blank="drop") == (
-        f'3 faults: {path}:4: expected "doc_id" and "text", found "_id"; say which it is with columns.text'
+        f'3 faults: {path}:4: expected "doc_id" and "text", found "_id"; say which it is with data.columns.text'
         f'; {path}:5: "_id" must not be empty; {path}:3: document id must be unique, got "2" again, first at {path}:2'
     )
 

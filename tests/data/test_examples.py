@@ -99,7 +99,7 @@ def test_columns_are_mapped(tmp_path):
     assert bare(read_examples(path, columns={"positive": "reply", "negative": "wrong"})) == [("q0", "q", ("p",), ("n",))]
     assert (
         fault(path)
-        == f'{path}:1: expected "query" and "positive", found "query", "reply" and "wrong"; say which it is with columns.positive'
+        == f'{path}:1: expected "query" and "positive", found "query", "reply" and "wrong"; say which it is with data.columns.positive'
     )
 
 
@@ -119,7 +119,7 @@ def test_faults_are_all_counted_with_their_lines(tmp_path):
     assert fault(path) == (
         f'7 faults: {path}:2: "query" must not be empty; {path}:3: "pos" must name at least one document, got none'
         f'; {path}:4: "pos" must not be empty; {path}:5: "neg" must not be empty'
-        f'; {path}:6: expected "query" and "positive", found "id", "query" and "answers"; map it with columns.positive = "answers"'
+        f'; {path}:6: expected "query" and "positive", found "id", "query" and "answers"; map it with data.columns.positive = "answers"'
         f'; {path}:7 must be one JSON object, got a JSON string; {path}:8: query id must be unique, got "a" again, first at {path}:1'
     )
 
@@ -163,7 +163,8 @@ def test_the_split_of_a_beir_folder_is_chosen(tmp_path):
     assert read_examples(folder, split="train").name == "set/train"
     assert fault(folder, split="dev") == f'{folder} must have the split "dev", got test, train; choose one of them'
     folder = beir(tmp_path / "other", dev="1\ta\t1\n", train="2\ta\t1\n")
-    assert fault(folder) == f"{folder} must be read with a split, got none of the splits dev, train; choose one of them"
+    assert fault(folder) == f"{folder} must be read with a split, got none, and there is no test; choose dev or train"
+    assert read_examples(folder, usual_split="train").name == "other/train"
 
 
 def test_qrels_must_name_known_queries_and_whole_scores(tmp_path):
@@ -191,7 +192,7 @@ def test_beir_queries_must_be_unique_and_not_empty(tmp_path):
     path = write(folder / "queries.jsonl", {"_id": "1", "text": "a"}, {"_id": "2", "text": ""}, {"_id": "1", "text": "b"}, {"_id": "4"})
     assert fault(folder) == (
         f'3 faults: {path}:2: "text" must not be empty; {path}:3: query id must be unique, got "1" again'
-        f'; {path}:4: expected "text" (columns.text), found "_id"; name a column that is there'
+        f'; {path}:4: expected "text" (data.columns.text), found "_id"; name a column that is there'
     )
 
 
@@ -263,7 +264,7 @@ def test_faults_of_a_language_grid_are_collected(tmp_path):
     wanted = "must be entailment, neutral, contradiction or 0, 1, 2, got"
     assert fault(path) == (
         f'7 faults: {path}:2: "label" {wanted} \'maybe\'; {path}:3: "label" {wanted} 3; {path}:4: "label" {wanted} True'
-        f'; {path}:5: expected "label" beside premise and hypothesis, found none; map it with columns.label'
+        f'; {path}:5: expected "label" beside premise and hypothesis, found none; map it with data.columns.label'
         f'; {path}:6: "premise.en" must not be empty; {path}:7: "hypothesis" must hold at least one language, got none'
         f'; {path}:8: "hypothesis" must be an object by language'
     )

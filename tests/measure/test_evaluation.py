@@ -12,6 +12,7 @@ from adiabat.config import EvaluateSettings, MeasureSection
 from adiabat.data.records import Document, LanguageGridSet
 from adiabat.errors import DataError, StoreError
 from adiabat.measure.evaluation import (
+    SAME_TOWER,
     SHOWN_CHARACTERS,
     SHOWN_HITS,
     SHOWN_QUERIES,
@@ -145,9 +146,13 @@ def test_changed_queries_are_drawn_by_the_seed_and_not_for_effect(model: DualEnc
     assert [one.query for one in first] != [one.query for one in other]
 
 
-def test_a_model_that_is_its_own_baseline_has_no_changed_queries(model: DualEncoder, store: Store) -> None:
+def test_a_model_that_is_its_own_baseline_has_no_changed_queries_and_that_is_said(
+    model: DualEncoder, baseline: DualEncoder, store: Store
+) -> None:
     result = evaluated(model, model, [Dataset(store, questions(12), "target")])
     assert result.examples == []
+    assert result.datasets[0].notes[0] == SAME_TOWER
+    assert SAME_TOWER not in evaluated(model, baseline, [Dataset(store, questions(12), "target")]).datasets[0].notes
     assert {change.difference for change in result.datasets[0].changes} == {0.0}
 
 
@@ -187,8 +192,8 @@ def write_lines(path: Path, rows: Sequence[object]) -> str:
 
 
 def test_reading_a_data_set_finds_its_documents_or_names_those_that_are_missing(store: Store, tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "a.jsonl", [{"query": "x", "pos": ["d3"], "neg": ["nowhere"]}, {"query": "y", "pos": [TEXTS[0]]}])
-    with pytest.raises(DataError, match=r"a\.jsonl:1: 'nowhere'.*a\.jsonl:2: 'document 0"):
+    path = write_lines(tmp_path / "a.jsonl", [{"query": "x", "pos": ["d3"], "neg": ["nowhere"]}, {"query": "y", "pos": ["another text"]}])
+    with pytest.raises(DataError, match=r"a\.jsonl:1: 'nowhere'.*a\.jsonl:2: 'another text'"):
         read_dataset(store, path, role="target", settings=SETTINGS, split=None)
     dropping = EvaluateSettings.model_validate({"data": {"missing": "drop"}})
     found = read_dataset(store, path, role="retain", settings=dropping, split=None)

@@ -139,7 +139,9 @@ def test_an_empty_directory_is_no_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nobody/nothing", "nothing", "/no/such/folder/at all", "a/b/c"])
 def test_a_name_that_cannot_be_had_is_one_clear_line(name: str) -> None:
-    with pytest.raises(ModelError, match=rf"MODEL must be a directory, .* got {name}: no such directory, and the hub says: \S") as caught:
+    with pytest.raises(
+        ModelError, match=rf"MODEL must be a directory, .* got {name}: there is no such directory, and the hub did not give it \(\S"
+    ) as caught:
         load(name)
     assert "\n" not in str(caught.value)
 

@@ -51,6 +51,18 @@ def test_documents_are_found_by_the_hash_of_their_text(by_text: Store) -> None:
     assert lists(found.negatives) == [[0, 3]]
 
 
+def test_documents_of_a_store_with_ids_of_its_own_are_found_by_the_text_it_keeps(tmp_path: Path) -> None:
+    store = store_of(tmp_path, {"d0": "zero", "d1": "one", "d2": "zero", "three": "two"})
+    found = address(examples_of(Example("q0", "ask", ("zero",), ("two", "three", "one"))), store)
+    # An id goes before a text, and of equal texts the first is taken.
+    assert (lists(found.positives), lists(found.negatives)) == ([[0]], [[3, 1]])
+    bare = build_store(
+        FakeEncoder(), lambda: iter([Document("d0", "zero")]), tmp_path / "bare", keep_texts=False, source="corpus", encoder_name="fake"
+    ).store
+    with pytest.raises(DataError, match="it lacks set: 'zero'"):
+        address(examples_of(Example("q0", "ask", ("zero",))), bare)
+
+
 def test_ids_and_texts_may_be_mixed_and_an_id_goes_before_a_text(tmp_path: Path) -> None:
     store = store_of(tmp_path, {"one": "a document whose id is a word", text_id("one"): "one", text_id("two"): "two"})
     found = address(examples_of(Example("q0", "ask", ("one",), ("two", text_id("one")))), store)

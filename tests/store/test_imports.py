@@ -248,7 +248,7 @@ def test_unusable_vectors_are_counted_and_the_first_ten_named(tmp_path: Path, va
     assert sorted(path.name for path in tmp_path.iterdir()) == ["v.npy"]
 
 
-@pytest.mark.parametrize(("ids", "counts"), [(IDS[:-1], "got 6 ids for more"), ([*IDS, "x", "y"], "got 9 ids for 7 vectors")])
+@pytest.mark.parametrize(("ids", "counts"), [(IDS[:-1], "got only 6 ids"), ([*IDS, "x", "y"], "got 9 ids for 7 vectors")])
 def test_ids_and_vectors_must_be_equally_many(tmp_path: Path, ids: list[str], counts: str) -> None:
     with pytest.raises(StoreError, match=f"must be equally many, {counts}"):
         import_vectors(saved(tmp_path), tmp_path / "s", ids=ids)
@@ -265,7 +265,7 @@ def test_ids_of_half_a_surrogate_pair_are_named(tmp_path: Path) -> None:
 
 
 def test_vectors_without_ids_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="must come with ids, it has none; give ids"):
+    with pytest.raises(StoreError, match="must come with ids, the file holds none; name a file of them"):
         import_vectors(saved(tmp_path), tmp_path / "s")
 
 

@@ -193,7 +193,7 @@ def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, 
     run(Problem(problem.model, problem.store, data), tmp_path / "job", settings, notes=notes)
     assert notes[0] == "data: 1 document not in the store left out, and with that 1 query without a positive"
     assert notes[1].startswith("tuning ")
-    assert notes[1].endswith(" queries")
+    assert notes[1].endswith(" queries of data")
     assert re.fullmatch(r"1 of \d+ queries fill the limit of \d+ tokens: what goes beyond it is not read", notes[2])
     assert notes[3].startswith("validating on ")
     assert len(notes) == 4

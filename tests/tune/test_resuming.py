@@ -142,9 +142,24 @@ def test_resuming_with_another_setting_store_model_or_data_names_what_differs(pr
         run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}), resume=True)
     other = Problem(problem.model, problem.store, tmp_path / "other.jsonl")
     other.data.write_text("\n".join(problem.data.read_text().splitlines()[:-1]) + "\n")
-    with pytest.raises(JobError, match=r"2 differences: job.data was .*triplets.jsonl', is .*other.jsonl'; job.examples was"):
+    with pytest.raises(JobError, match=r"got job.data was .*triplets.jsonl', is .*other.jsonl'; repeat"):
         run(other, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
     twin = problem.fresh()
     strange = DualEncoder(tiny_dual(width=16, layers=2, seed=5).query, twin.document, "tiny")
-    with pytest.raises(JobError, match="in .* job.query_weights was"):
+    with pytest.raises(JobError, match="as it was begun, got job.query_weights was"):
         run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), model=strange, resume=True)
+
+
+def test_a_setting_left_out_when_resuming_is_named_before_the_data_are_read(problem: Problem, tmp_path: Path) -> None:
+    own = Problem(problem.model, problem.store, tmp_path / "data.jsonl")
+    own.data.write_bytes(problem.data.read_bytes())
+    run(own, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}))
+    own.data.unlink()
+    with pytest.raises(JobError, match=r"got tune.margin was 0.4, is 0.3; repeat the first command with all its settings"):
+        run(own, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
+
+
+def test_resuming_what_is_not_there_says_that_it_begins(problem: Problem, tmp_path: Path) -> None:
+    notes: list[str] = []
+    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True, notes=notes)
+    assert notes[0].endswith("job holds no job yet, so there is nothing to go on with: beginning")

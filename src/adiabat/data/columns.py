@@ -69,7 +69,7 @@ class Columns:
         self.given: Mapping[str, str] = dict(given or {})
         for name in self.given:
             if name not in COLUMN_ALIASES:
-                raise ConfigError(f"unknown key columns.{name}; {_near_name(name)}")
+                raise ConfigError(f"unknown key data.columns.{name}; {_near_name(name)}")
         self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in _OF_LAYOUT.items() if names.issuperset(self.given))
         if not self.layouts:
             raise ConfigError(
@@ -98,7 +98,7 @@ class Columns:
         if len(present) > 1:
             raise DataError(
                 f"{row.place}: expected one column for {name}, found {_quoted(present)}; "
-                f'choose with columns.{name} = "{present[0]}" or "{present[1]}"'
+                f'choose with data.columns.{name} = "{present[0]}" or "{present[1]}"'
             )
         return present[0] if present else None
 
@@ -184,11 +184,11 @@ class Columns:
         """
         found = f"found {_quoted(row.values) or 'no columns'}"
         if name in self.given:
-            return f'{row.place}: expected "{self.given[name]}" (columns.{name}), {found}; name a column that is there'
+            return f'{row.place}: expected "{self.given[name]}" (data.columns.{name}), {found}; name a column that is there'
         known = {self.find(other, row) for other in _OF_LAYOUT[layout]}
         known.update(self.find_negatives(row) if layout == "examples" else ())
         spare = [key for key in row.values if key not in known]
-        advice = f'map it with columns.{name} = "{spare[0]}"' if len(spare) == 1 else f"say which it is with columns.{name}"
+        advice = f'map it with data.columns.{name} = "{spare[0]}"' if len(spare) == 1 else f"say which it is with data.columns.{name}"
         return f"{row.place}: expected {_quoted(_REQUIRED[layout])}, {found}; {advice}"
 
     def _misfit(self, row: Row, possible: Sequence[Layout]) -> str:
@@ -196,7 +196,7 @@ class Columns:
         present = {layout: sum(self.find(name, row) is not None for name in _REQUIRED[layout]) for layout in possible}
         if not any(present.values()) and len(possible) > 1:
             wanted = ", or ".join(f"{_quoted(_REQUIRED[layout])} ({_MEANING[layout]})" for layout in reversed(possible))
-            return f"{row.place}: expected {wanted}, found {_quoted(row.values) or 'no columns'}; map them with columns.NAME"
+            return f"{row.place}: expected {wanted}, found {_quoted(row.values) or 'no columns'}; map them with data.columns.NAME"
         closest = max(reversed(possible), key=present.__getitem__)
         missing = next((name for name in _REQUIRED[closest] if self.find(name, row) is None), None)
         if missing is None:
@@ -351,4 +351,4 @@ def _quoted(names: Iterable[str]) -> str:
 
 def _near_name(name: str) -> str:
     near = difflib.get_close_matches(name, COLUMN_ALIASES, n=1, cutoff=0.6)
-    return f"did you mean columns.{near[0]}?" if near else f"the names are {', '.join(COLUMN_ALIASES)}"
+    return f"did you mean data.columns.{near[0]}?" if near else f"the names are {', '.join(COLUMN_ALIASES)}"

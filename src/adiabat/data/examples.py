@@ -42,6 +42,7 @@ def read_examples(
     split: str | None = None,
     columns: Mapping[str, str] | None = None,
     name: str | None = None,
+    usual_split: str = "test",
 ) -> ExampleSet | LanguageGridSet:
     """Read a data set of queries with relevant and irrelevant documents, or of sentence pairs in several languages.
 
@@ -53,9 +54,10 @@ def read_examples(
 
     Args:
         source: A file or folder as for `read_rows`, or a BEIR folder.
-        split: Of a BEIR folder or a ``datasets`` source. None takes the only one; of several in a BEIR folder, ``test``.
+        split: Of a BEIR folder or a ``datasets`` source. None takes the only one; of several in a BEIR folder, the usual one.
         columns: Our name of a column to the file's, where `COLUMN_ALIASES` does not know it.
         name: For tables and reports; None takes the file's or folder's name.
+        usual_split: What the caller takes of a BEIR folder with several: ``test`` to measure, ``train`` to train.
 
     Returns:
         The examples in file order, or the sentence pairs in the languages that all of them have, sorted.
@@ -67,7 +69,7 @@ def read_examples(
     if is_beir_examples(source):
         if columns:
             raise ConfigError(f"columns must be left out for the BEIR folder {source}, whose names are fixed, got {', '.join(columns)}")
-        return _read_beir(Path(source), split=split, name=name)
+        return _read_beir(Path(source), split=split, usual=usual_split, name=name)
     names = Columns(columns)
     faults = FileFaults()
     first, rows = first_of(read_rows(source, split=split, faults=faults), faults, source)
@@ -149,7 +151,7 @@ def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
     del number
     label_column = columns.find("label", row)
     if label_column is None:
-        raise RowError(f'{row.place}: expected "label" beside premise and hypothesis, found none; map it with columns.label')
+        raise RowError(f'{row.place}: expected "label" beside premise and hypothesis, found none; map it with data.columns.label')
     label = row.values[label_column]
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(LABELS):
         label = LABELS[label]
@@ -212,8 +214,8 @@ def _read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, nam
     )
 
 
-def _read_beir(folder: Path, *, split: str | None, name: str | None) -> ExampleSet:
-    chosen = _choose_split(folder, split)
+def _read_beir(folder: Path, *, split: str | None, usual: str, name: str | None) -> ExampleSet:
+    chosen = _choose_split(folder, split, usual)
     faults = FileFaults()
     judged = _read_qrels(chosen[1], faults)
     texts = _read_queries(folder, judged, faults)
@@ -228,16 +230,16 @@ def _read_beir(folder: Path, *, split: str | None, name: str | None) -> ExampleS
     return ExampleSet(name or f"{folder.resolve().name}/{chosen[0]}", answered, holds_texts=False)
 
 
-def _choose_split(folder: Path, split: str | None) -> tuple[str, Path]:
+def _choose_split(folder: Path, split: str | None, usual: str) -> tuple[str, Path]:
     """Name and file of the judgements to read."""
     endings = tuple(".tsv" + packing for packing in _PACKINGS)
     paths = {path.name.partition(".tsv")[0]: path for path in sorted((folder / "qrels").iterdir()) if path.name.endswith(endings)}
     if not paths:
         raise DataError(f"{folder / 'qrels'} must hold judgements named SPLIT.tsv, got none; check the folder")
     if split is None:
-        split = next(iter(paths)) if len(paths) == 1 else "test"
+        split = next(iter(paths)) if len(paths) == 1 else usual
         if split not in paths:
-            raise DataError(f"{folder} must be read with a split, got none of the splits {', '.join(paths)}; choose one of them")
+            raise DataError(f"{folder} must be read with a split, got none, and there is no {usual}; choose {' or '.join(paths)}")
     if split not in paths:
         raise DataError(f'{folder} must have the split "{split}", got {", ".join(paths)}; choose one of them')
     return split, paths[split]

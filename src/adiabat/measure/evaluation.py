@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,9 @@ SEARCHED_QUERIES = 500
 
 SHOWN_CHARACTERS = 500
 """Of a document's text kept in a result file."""
+
+
+SAME_TOWER = "model and baseline have the same query tower, so nothing differs: the tuning kept the starting weights, or there was none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,9 @@ def evaluate_datasets(
     for store in {id(one.store): one.store for one in datasets}.values():
         for tower in filter(None, (model, baseline)):
             store.require_encoder(tower.fingerprint("document"))
+    same = [SAME_TOWER] if baseline and model.fingerprint("query") == baseline.fingerprint("query") else []
+    for sentence in same:
+        watch.note(sentence)
     seed = settings.run.seed
     measured = [_measure(model, baseline, one, settings, watch) for one in datasets]
     examples = changed_queries(model, baseline, datasets[0], settings=settings.measure, seed=seed) if baseline else []
@@ -112,7 +118,7 @@ def evaluate_datasets(
         versions=versions(device_name(model.query.device)),
         model=model.name,
         baseline=baseline.name if baseline else None,
-        datasets=measured,
+        datasets=[replace(one, notes=[*same, *one.notes]) for one in measured],
         examples=examples,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=_inputs(datasets),

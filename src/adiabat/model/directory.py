@@ -167,7 +167,8 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
         return Path(snapshot_download(str(name), allow_patterns=_hub_files(trust or Trust())))
     except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as fault:
         raise ModelError(
-            f"MODEL must be a directory, a job, `demo` or a hub name, got {name}: no such directory, and the hub says: {_first_line(fault)}"
+            f"MODEL must be a directory, a job, `demo` or a hub name, got {name}: there is no such directory, "
+            f"and the hub did not give it ({_first_line(fault)}); check the name"
         ) from fault
 
 

@@ -59,7 +59,9 @@ def render_page(result: Result) -> str:
         examples=[_example(example) for example in result.examples[:EXAMPLES_SHOWN]],
         examples_left_out=max(0, len(result.examples) - EXAMPLES_SHOWN),
         limits={"hits": HITS_SHOWN, "query": QUERY_LENGTH, "document": DOCUMENT_LENGTH},
-        layers=None if result.tuning is None or not result.tuning.layers else _layers(result.tuning.layers),
+        layers=None
+        if result.tuning is None or not any(layer.relative != 0 for layer in result.tuning.layers)
+        else _layers(result.tuning.layers),
         notes=_notes(result.datasets),
         facts=_facts(result),
         given=_given(result),
@@ -259,7 +261,7 @@ def _layers(layers: Sequence[LayerChange]) -> dict[str, Any]:
     by_largest = sorted(layers, key=lambda layer: (-abs(layer.largest_change), layer.name))[:LAYERS_SHOWN]
     top = by_relative[:LAYERS_SHOWN]
     return {
-        "count": wording.counted(len(layers), "parameter tensor"),
+        "count": wording.counted(sum(layer.relative != 0 for layer in layers), "parameter tensor"),
         "shown": max(len(top), len(by_largest)),
         "bars": _picture(plots.layer_bars(top)),
         "tables": [

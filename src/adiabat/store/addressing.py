@@ -115,7 +115,7 @@ class AddressedSet:
 
 
 def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "drop"] = "error", merge_equal: bool = False) -> AddressedSet:
-    """Find every document of a data set in a store, by its id, or else by the hash of its text.
+    """Find every document of a data set in a store, by its id, by the hash of its text, or by the text that the store keeps.
 
     A document that a query lists twice counts once, with its highest grade; a negative that is also a positive is left out. (In a store
     keyed by text, two entries of one text are one document.)
@@ -212,13 +212,16 @@ def _joined(lists: Ragged, rows: Sequence[int]) -> list[int]:
 
 
 def _rows_of(examples: Sequence[Example], store: Store) -> Int[np.ndarray, " documents"]:
-    """Rows of all positives and negatives, example by example; -1 where the store has none."""
+    """Rows of all positives and negatives, example by example, by id, hash of the text or the text itself; -1 where there is none."""
     entries = list(chain.from_iterable((*example.positives, *example.negatives) for example in examples))
     distinct = list(dict.fromkeys(entries))
     rows = store.rows(distinct)
     unknown = np.flatnonzero(rows < 0)
     if len(unknown):
         rows[unknown] = store.rows([text_id(distinct[index]) for index in unknown])
+        unknown = unknown[rows[unknown] < 0]
+        by_text = store.rows_of_texts([distinct[index] for index in unknown])
+        rows[unknown] = [by_text.get(distinct[index], -1) for index in unknown]
     row_of = dict(zip(distinct, rows.tolist(), strict=True))
     return np.fromiter((row_of[entry] for entry in entries), dtype=np.int64, count=len(entries))
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,6 +116,26 @@ def is_store(target: Path) -> bool:
         True where its manifest exists.
     """
     return (target / MANIFEST_FILE).exists()
+
+
+def refuse_swapped(store: str | Path, *others: object, order: str) -> None:
+    """Say so where arguments stand in the wrong order; whatever else is wrong with a store, opening it says.
+
+    Args:
+        store: What is to be a store.
+        *others: The other arguments; those that are no paths are passed over.
+        order: Of the arguments, as the user should give them.
+
+    Raises:
+        StoreError: If one of the others is a store, and `store` is none.
+    """
+    if is_store(Path(store)):
+        return
+    for other in others:
+        # A query may be too long for a path.
+        with suppress(OSError):
+            if isinstance(other, str | Path) and is_store(Path(other)):
+                raise StoreError(f"STORE must be a store, {store} is none and {other} is one; the order is {order}")
 
 
 def begin(target: Path) -> Path:

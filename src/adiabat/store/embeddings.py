@@ -1,8 +1,9 @@
 """Stored document vectors: found by document id, read from disk piece by piece, bound to the encoder that made them."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +172,23 @@ class Store:
             if os.preadv(self._handle, [out[place]], offset) != row_bytes:
                 raise StoreError(f"{self.path / VECTOR_FILE} must stay as it was while it is read, it became shorter; rebuild the store")
         return out.astype(np.float32, copy=False)
+
+    def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
+        """Rows of documents by their text, found by reading all texts once.
+
+        Args:
+            texts: Exactly as they were embedded.
+
+        Returns:
+            The first row of each text that is there; empty where the store keeps no texts.
+        """
+        wanted, found = set(texts), dict[str, int]()
+        if not wanted or self._texts is None:
+            return found
+        for row, text in enumerate(chain.from_iterable(self._texts.slices())):
+            if text in wanted:
+                found.setdefault(text, row)
+        return found
 
     def read_into(self, start: int, buffer: Float[np.ndarray, "b e"]) -> int:
         """Read consecutive vectors into a buffer.

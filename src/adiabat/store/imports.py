@@ -157,9 +157,9 @@ def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | N
         for own, block in opened.blocks:
             ids = own if given is None else next_ids(given, len(block))
             if ids is None:
-                raise StoreError(f"{name}: vectors must come with ids, it has none; give ids")
+                raise StoreError(f"{name}: vectors must come with ids, the file holds none; name a file of them (--ids)")
             if len(ids) < len(block):
-                raise StoreError(f"{name}: ids and vectors must be equally many, got {file.rows + len(ids)} ids for more vectors")
+                raise StoreError(f"{name}: ids and vectors must be equally many, got only {file.rows + len(ids)} ids")
             faults.extend(f"id {ids[place]!r} is not valid Unicode" for place in unwritable(ids))
             stored = narrowed(block, dtype)
             rows, kinds = unusable(stored)
@@ -250,7 +250,8 @@ def _require_same_direction(stored: Float[np.ndarray, "n e"], own: Float[np.ndar
     if not cosines[worst] >= NEEDED_COSINE:
         raise StoreError(
             f"imported vectors must agree with the encoder's at cosine >= {NEEDED_COSINE}, got {cosines[worst]:.4f} for "
-            f'"{names[worst]}" (the worst of {len(names)}); choose the encoder and document_prompt that made them'
+            f'"{names[worst]}" (the worst of {len(names)}); choose the encoder and document_prompt that made them, '
+            "and see that ids stand in the order of the vectors"
         )
 
 

@@ -227,7 +227,7 @@ class Loop:
         if not validation.errors:
             self.note(
                 f"the start makes no error in {validation.pairs:,} validation pairs, so no epoch can improve on it and nothing is trained; "
-                "validate on harder pairs"
+                "validate on more or harder pairs (data.validation, data.validation_fraction, tune.negatives)"
             )
 
     def step(self) -> None:

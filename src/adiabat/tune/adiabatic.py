@@ -30,12 +30,15 @@ from adiabat.train.loop import Limits, Loop, Outcome, Position
 from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
 from adiabat.train.passes import in_halves
 from adiabat.train.schedules import Schedule, scaled_learning_rate
-from adiabat.tune.job import Job, open_job, read_description, require_free
+from adiabat.tune.job import Job, is_job, open_job, read_description, require_free, require_same
 from adiabat.tune.layers import layer_changes
 from adiabat.tune.negatives import negative_chooser, short_lists_note, similarity_of
 from adiabat.tune.objective import StoredDocuments, pairs_of
 from adiabat.tune.splits import examples_digest, read_data, trained_too, with_negatives
 from adiabat.watch import SILENT, Watch
+
+DIGESTS = ("job.query_weights", "job.store_vectors", "job.examples")
+"""What decides a run beside names and settings, and is known once model, store and data have been read."""
 
 
 def tune(
@@ -72,6 +75,12 @@ def tune(
     settings = settings or TuneSettings()
     require_free(out, resume=resume)
     _check(settings)
+    inputs = {"model": model_name, "store": str(store_path), "data": data_path}
+    if resume and is_job(out):
+        # Before the data are read: settings that were left out make faults that speak of anything but resuming.
+        require_same(Job(out), {"job": inputs, **settings.model_dump()}, unknown=DIGESTS)
+    elif resume:
+        watch.note(f"{out} holds no job yet, so there is nothing to go on with: beginning")
     store = Store.open(store_path)
     train, validation = read_data(data_path, settings.data, store)
     model = load_model()
@@ -80,7 +89,7 @@ def tune(
     frozen = freeze(tower.backbone, settings.tune.freeze)
     objective = _objective(tower, store, train, validation, settings)
     loop = _loop(objective, settings, Job(out), watch)
-    job = open_job(out, _description(model, model_name, store_path, data_path, objective, settings), resume=resume)
+    job = open_job(out, _description(model, inputs, objective, settings), resume=resume)
     _say_what_is_tuned(watch, objective, frozen, settings)
     with sole_writer(job.folder), in_halves(tower, precision=settings.run.precision) as objective.passes:
         outcome = _run(loop, resume=resume)
@@ -157,16 +166,10 @@ def _check(settings: TuneSettings) -> None:
     schedule_of(settings)
 
 
-def _description(
-    model: DualEncoder, name: str, store_path: Path, data_path: str, objective: StoredDocuments, settings: TuneSettings
-) -> dict[str, Any]:
+def _description(model: DualEncoder, inputs: dict[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    inputs = {"model": name, "store": str(store_path), "data": data_path}
-    digests = {
-        "query_weights": model.query.weights_digest(),
-        "store_vectors": objective.store.manifest.sha256,
-        "examples": examples_digest(objective.train, objective.validation),
-    }
+    found = (model.query.weights_digest(), objective.store.manifest.sha256, examples_digest(objective.train, objective.validation))
+    digests = {key.removeprefix("job."): digest for key, digest in zip(DIGESTS, found, strict=True)}
     return {"job": {**inputs, **digests}, **settings.model_dump()}
 
 
@@ -174,7 +177,7 @@ def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeR
     train, validation = objective.train, objective.validation
     for sentence in _notes(objective, settings):
         watch.note(sentence)
-    watch.note(f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters on {len(train):,} queries")
+    watch.note(f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters on {len(train):,} queries of {train.name}")
     limit = objective.encoder.settings.max_tokens
     if full := int((objective.tokens.lengths >= limit).sum()):
         watch.note(f"{full:,} of {len(train):,} queries fill the limit of {limit} tokens: what goes beyond it is not read")

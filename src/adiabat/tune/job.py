@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> J
     require_free(folder, resume=resume)
     job = Job(folder)
     if is_job(folder):
-        _require_same(job, description)
+        require_same(job, description)
         _require_ahead(job, _flat_settings(description))
         if _flat_settings(read_description(job)) != _flat_settings(description):
             with sole_writer(folder):
@@ -144,17 +144,27 @@ def is_job(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and "job" in read_description(Job(folder))
 
 
-def _require_same(job: Job, description: Mapping[str, Any]) -> None:
+def require_same(job: Job, description: Mapping[str, Any], *, unknown: Collection[str] = ()) -> None:
+    """Refuse to go on with a job as another one.
+
+    Args:
+        job: What stands there.
+        description: What is wanted.
+        unknown: Keys of the description, dotted, that are not known yet and so not compared.
+
+    Raises:
+        JobError: Naming every setting that differs.
+    """
     before, wanted = _flat_settings(read_description(job)), _flat_settings(description)
     differing = [
         f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}"
-        for key in sorted({*before, *wanted} - _stopping(wanted))
+        for key in sorted({*before, *wanted} - _stopping(wanted) - set(unknown))
         if before.get(key) != wanted.get(key)
     ]
     if differing:
         raise JobError(
-            f"--resume must go on with the same job, but in {job.folder} {several(differing, of='differences')}; "
-            "repeat the first command, or choose another --out"
+            f"--resume must go on with the job in {job.folder} as it was begun, got {several(differing, of='differences')}; "
+            f"repeat the first command with all its settings ({job.config} holds them), or choose another --out"
         )
 
 

@@ -34,9 +34,9 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
     Raises:
         DataError: If a file is faulty, a document is missing, or one of the two parts would be empty.
     """
-    everything = _read(path, settings.split, settings, store)
+    everything = _read(path, settings.split, settings, store, usual="train")
     if settings.validation:
-        named = _read(settings.validation, settings.validation_split or settings.split, settings, store)
+        named = _read(settings.validation, settings.validation_split or settings.split, settings, store, usual="dev")
         train, validation = sharing_answers(everything, named)
         return train, _with_overlap_noted(validation, train)
     held_out = held_out_queries(everything.queries, settings.validation_fraction, settings.max_validation)
@@ -71,8 +71,8 @@ def trained_too(validation: AddressedSet, train: AddressedSet) -> int:
     return sum(query in trained for query in validation.queries)
 
 
-def _read(path: str, split: str | None, settings: TuneDataSection, store: Store) -> AddressedSet:
-    examples = read_examples(path, split=split, columns=settings.columns.given())
+def _read(path: str, split: str | None, settings: TuneDataSection, store: Store, *, usual: str) -> AddressedSet:
+    examples = read_examples(path, split=split, columns=settings.columns.given(), usual_split=usual)
     if isinstance(examples, LanguageGridSet):
         raise DataError(f"{path} must hold queries with positives, got a language grid; use it with adiabat evaluate")
     return address(examples, store, missing=settings.missing)
