@@ -1,242 +1,372 @@
-import inspect
+"""In-batch losses: worked by hand, again in plain loops, against sentence-transformers, and whatever must not change them."""
+
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses as peer
 from torch import Tensor, nn
-from torch.nn import functional
 
-from adiabat.train.losses import (
-    cosine_similarity,
-    euclidean_distance,
-    in_batch_softmax,
-    softmax_cross_entropy,
-    triplet_distances,
-    triplet_errors,
-    triplet_margin,
-)
+from adiabat.train.losses import in_batch_softmax, pair, samtone
+from adiabat.train.pairs import Guide, Pairs
+
+Loss = Callable[..., Tensor]
+
+LOSSES: dict[str, Loss] = {
+    "softmax": in_batch_softmax,
+    "softmax both ways": partial(in_batch_softmax, symmetric=True),
+    "softmax with a margin": partial(in_batch_softmax, symmetric=True, margin=0.3),
+    "samtone query": samtone,
+    "samtone query one way": partial(samtone, symmetric=False),
+    "samtone document": partial(samtone, side="document"),
+    "samtone both": partial(samtone, side="both", margin=0.1),
+    "pair": pair,
+    "pair printed": partial(pair, weight=0.3, printed=True, symmetric=True),
+}
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def plain_distance(left: list[float], right: list[float], distance: str) -> float:
-    if distance == "euclidean":
-        return math.sqrt(sum((x - y) ** 2 for x, y in zip(left, right, strict=True)))
-    dot = sum(x * y for x, y in zip(left, right, strict=True))
-    return 1 - dot / math.sqrt(sum(x * x for x in left)) / math.sqrt(sum(y * y for y in right))
+def batch(pairs: int = 5, shared: int = 3, own: int = 2, width: int = 6, *, dtype: torch.dtype = torch.float64) -> Pairs:
+    """Unit rows with everything a batch can have: repeated queries and positives, a negative that is a positive, a guide."""
+    keys = torch.arange(pairs)
+    sides = [random(pairs, width, seed=1, dtype=dtype), random(pairs, width, seed=2, dtype=dtype)]
+    more = [random(shared, width, seed=3, dtype=dtype), random(pairs, own, width, seed=4, dtype=dtype)]
+    return Pairs(
+        *sides,
+        shared=more[0],
+        own=more[1],
+        query_keys=keys.clone().index_fill_(0, torch.tensor([pairs - 1]), 0),
+        positive_keys=(100 + keys).index_fill_(0, torch.tensor([2]), 101),
+        shared_keys=200 + torch.arange(shared) - 99 * (torch.arange(shared) == 0),
+        known=random(pairs, pairs + shared, seed=5) > 1.5,
+        guide=Guide(
+            random(pairs, 4, seed=6, dtype=dtype),
+            random(pairs, 4, seed=7, dtype=dtype),
+            random(shared, 4, seed=8, dtype=dtype),
+            random(pairs, own, 4, seed=9, dtype=dtype),
+            margin=-0.5,
+        ),
+    ).unit()
 
 
-def test_similarities_agree_with_plain_loops() -> None:
-    left, right = random(3, 5), random(4, 5, seed=1)
-    cosines, distances = cosine_similarity(left, right), euclidean_distance(left, right)
-    for i in range(3):
-        for j in range(4):
-            assert cosines[i, j].item() == pytest.approx(1 - plain_distance(left[i].tolist(), right[j].tolist(), "cosine"))
-            assert distances[i, j].item() == pytest.approx(plain_distance(left[i].tolist(), right[j].tolist(), "euclidean"))
+def dot(left: Tensor, right: Tensor) -> float:
+    return sum(a * b for a, b in zip(left.tolist(), right.tolist(), strict=True))
 
 
-def test_cosine_ignores_length_and_takes_zeros_as_unlike_everything() -> None:
-    left, right = random(3, 5), random(4, 5, seed=1)
-    torch.testing.assert_close(cosine_similarity(7 * left, right / 3), cosine_similarity(left, right))
-    assert torch.equal(cosine_similarity(torch.zeros(1, 5), torch.ones(2, 5)), torch.zeros(1, 2))
+@dataclass
+class Loops:
+    """The formulas again, one number at a time."""
+
+    pairs: Pairs
+    temperature: float
+
+    def same(self, i: int, j: int) -> bool:
+        queries, positives = self.pairs.query_keys, self.pairs.positive_keys
+        return (
+            i == j or bool(queries is not None and queries[i] == queries[j]) or bool(positives is not None and positives[i] == positives[j])
+        )
+
+    def threshold(self, i: int) -> float:
+        guide = self.pairs.guide
+        return math.inf if guide is None else dot(guide.query[i], guide.positive[i]) - guide.margin
+
+    def guided(self, i: int, left: str, right: Tensor) -> bool:
+        return dot(getattr(self.pairs.guide, left)[i], right) > self.threshold(i) if self.pairs.guide else False
+
+    def terms(self, i: int, of: str, against: str) -> list[float]:
+        """exp(s_ij) of the candidates on one side of the other pairs."""
+        found = []
+        for j in range(len(self.pairs.query)):
+            known = (of, against) == ("query", "positive") and self.pairs.known is not None and bool(self.pairs.known[i, j])
+            if not (
+                self.same(i, j) or known or self.guided(i, of, getattr(self.pairs.guide, against)[j] if self.pairs.guide else Tensor())
+            ):
+                found.append(math.exp(dot(getattr(self.pairs, of)[i], getattr(self.pairs, against)[j]) / self.temperature))
+        return found
+
+    def further(self, i: int) -> list[float]:
+        """exp(s_ij) of shared and own negatives of a query."""
+        pairs, found = self.pairs, []
+        for j in range(len(pairs.shared)):
+            equal = pairs.positive_keys is not None and bool(pairs.shared_keys[j] == pairs.positive_keys[i])
+            known = pairs.known is not None and bool(pairs.known[i, len(pairs.query) + j])
+            if not (equal or known or (pairs.guide and self.guided(i, "query", pairs.guide.shared[j]))):
+                found.append(math.exp(dot(pairs.query[i], pairs.shared[j]) / self.temperature))
+        for h in range(pairs.own.shape[1]):
+            if not (pairs.guide and self.guided(i, "query", pairs.guide.own[i, h])):
+                found.append(math.exp(dot(pairs.query[i], pairs.own[i, h]) / self.temperature))
+        return found
+
+    def loss(self, *, margin: float = 0.0, symmetric: bool = False, same_tower: tuple[str, ...] = ()) -> float:
+        total = 0.0
+        every = range(len(self.pairs.query))
+        for i in every:
+            own = math.exp((dot(self.pairs.query[i], self.pairs.positive[i]) - margin) / self.temperature)
+            forward = [own, *self.terms(i, "query", "positive"), *self.further(i)]
+            forward += self.terms(i, "query", "query") if "query" in same_tower else []
+            back = [own, *self.terms(i, "positive", "query")]
+            back += self.terms(i, "positive", "positive") if "positive" in same_tower else []
+            ways = [forward, back] if symmetric else [forward]
+            total -= sum(math.log(own / sum(way)) for way in ways) / len(ways)
+        return total / len(every)
+
+    def passages(self, *, printed: bool) -> float:
+        total = 0.0
+        for i in range(len(self.pairs.query)):
+            own = math.exp(dot(self.pairs.query[i], self.pairs.positive[i]) / self.temperature)
+            total -= math.log(own / sum([*([] if printed else [own]), *self.terms(i, "positive", "positive")]))
+        return total / len(self.pairs.query)
 
 
-def test_euclidean_distance_of_equal_rows_is_exactly_zero_even_among_many() -> None:
-    rows = 100 + random(64, 8, dtype=torch.float32)
-    assert torch.equal(euclidean_distance(rows, rows.clone()).diagonal(), torch.zeros(64))
+def expected(name: str, loops: Loops) -> float:
+    return {
+        "softmax": lambda: loops.loss(),
+        "softmax both ways": lambda: loops.loss(symmetric=True),
+        "softmax with a margin": lambda: loops.loss(symmetric=True, margin=0.3),
+        "samtone query": lambda: loops.loss(symmetric=True, same_tower=("query",)),
+        "samtone query one way": lambda: loops.loss(same_tower=("query",)),
+        "samtone document": lambda: loops.loss(symmetric=True, same_tower=("positive",)),
+        "samtone both": lambda: loops.loss(symmetric=True, margin=0.1, same_tower=("query", "positive")),
+        "pair": lambda: 0.9 * loops.loss() + 0.1 * loops.passages(printed=False),
+        "pair printed": lambda: 0.7 * loops.loss(symmetric=True) + 0.3 * loops.passages(printed=True),
+    }[name]()
 
 
-def test_triplet_margin_worked_by_hand() -> None:
-    # Cosine: d(q, p) = 1 - 0.6 = 0.4 and d(q, n) = 1 - 0.8 = 0.2, so 0.4 - 0.2 + 0.1 = 0.3; the second triplet is met: 0.
-    query = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-    positive = torch.tensor([[3.0, 4.0], [0.0, 1.0]])
-    negative = torch.tensor([[4.0, 3.0], [1.0, 0.0]])
-    assert triplet_margin(query, positive, negative, margin=0.1, distance="cosine").item() == pytest.approx(0.15)
-    # Euclidean: |q - p| = sqrt(20), |q - n| = sqrt(18); then 1 - sqrt(5) + 0.1 < 0.
-    expected = (math.sqrt(20) - math.sqrt(18) + 0.1) / 2
-    assert triplet_margin(query, positive, negative, margin=0.1, distance="euclidean").item() == pytest.approx(expected)
+# By hand: q = p = the unit axes of a plane, T = 1/2, so s_ii = 2, s_ij = 0, and both other towers' scores are 0 too.
+E2 = math.exp(2)
+BY_HAND = {
+    "softmax": math.log((E2 + 1) / E2),
+    "softmax both ways": math.log((E2 + 1) / E2),
+    "samtone query": (math.log((E2 + 2) / E2) + math.log((E2 + 1) / E2)) / 2,
+    "samtone query one way": math.log((E2 + 2) / E2),
+    "samtone document": (math.log((E2 + 2) / E2) + math.log((E2 + 1) / E2)) / 2,
+    "pair": math.log((E2 + 1) / E2),
+    "pair printed": 0.7 * math.log((E2 + 1) / E2) + 0.3 * (0 - 2),
+}
 
 
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_triplet_margin_agrees_with_plain_loops_over_several_negatives(distance: str) -> None:
-    query, positive, negative = random(4, 6), random(4, 6, seed=1), random(4, 3, 6, seed=2)
-    terms, errors = [], 0
-    for i in range(4):
-        near = plain_distance(query[i].tolist(), positive[i].tolist(), distance)
-        for h in range(3):
-            far = plain_distance(query[i].tolist(), negative[i, h].tolist(), distance)
-            terms.append(max(0.0, near - far + 0.3))
-            errors += near >= far
-    assert triplet_margin(query, positive, negative, margin=0.3, distance=distance).item() == pytest.approx(sum(terms) / 12)
-    assert triplet_errors(query, positive, negative, distance=distance).item() == errors
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_loss_is_what_one_works_out_by_hand(name: str) -> None:
+    loss = LOSSES[name](Pairs(torch.eye(2), torch.eye(2)), temperature=0.5)
+    assert loss.item() == pytest.approx(BY_HAND[name], rel=1e-6)
 
 
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_one_negative_may_come_with_or_without_its_own_dimension(distance: str) -> None:
-    query, positive, negative = random(4, 6), random(4, 6, seed=1), random(4, 6, seed=2)
-    flat = triplet_margin(query, positive, negative, margin=0.1, distance=distance)
-    assert torch.equal(flat, triplet_margin(query, positive, negative.unsqueeze(1), margin=0.1, distance=distance))
+def test_a_margin_makes_the_positive_harder_by_hand() -> None:
+    # s'_ii = (1 - 0.5) / 0.5 = 1.
+    loss = in_batch_softmax(Pairs(torch.eye(2), torch.eye(2)), temperature=0.5, margin=0.5)
+    assert loss.item() == pytest.approx(math.log((math.e + 1) / math.e))
 
 
-def test_triplet_margin_does_not_depend_on_the_order_of_triplets() -> None:
-    query, positive, negative = random(5, 6), random(5, 6, seed=1), random(5, 2, 6, seed=2)
-    order = torch.tensor([3, 0, 4, 1, 2])
-    loss = triplet_margin(query, positive, negative, margin=0.1, distance="cosine")
-    torch.testing.assert_close(triplet_margin(query[order], positive[order], negative[order].flip(1), margin=0.1, distance="cosine"), loss)
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_loss_agrees_with_plain_loops(name: str, plain: bool) -> None:
+    pairs = batch()
+    if plain:
+        pairs = replace(pairs, query_keys=None, positive_keys=None, shared_keys=None, known=None, guide=None)
+    assert LOSSES[name](pairs, temperature=0.3).item() == pytest.approx(expected(name, Loops(pairs, 0.3)))
 
 
-@pytest.mark.parametrize(
-    ("distance", "metric"), [("cosine", peer.TripletDistanceMetric.COSINE), ("euclidean", peer.TripletDistanceMetric.EUCLIDEAN)]
-)
-def test_triplet_margin_equals_sentence_transformers(distance: str, metric: object) -> None:
-    rows = [random(8, 16, seed=seed) for seed in range(3)]
-    theirs = peer.TripletLoss(model=nn.Identity(), distance_metric=metric, triplet_margin=0.2)
-    expected = theirs.compute_loss_from_embeddings(rows, torch.empty(0))
-    # Their Euclidean distance adds 1e-6 to every difference.
-    torch.testing.assert_close(triplet_margin(*rows, margin=0.2, distance=distance), expected, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("tile", [1, 2, 3, 100])
+def test_tiles_change_neither_value_nor_gradients(name: str, tile: int) -> None:
+    results = []
+    for size in (None, tile):
+        pairs = batch()
+        leaves = [part.detach().clone().requires_grad_() for part in (pairs.query, pairs.positive, pairs.shared, pairs.own)]
+        temperature = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+        trained = replace(pairs, query=leaves[0], positive=leaves[1], shared=leaves[2], own=leaves[3])
+        loss = LOSSES[name](trained, temperature=temperature, tile=size)
+        loss.backward()
+        results.append([loss.detach(), *(leaf.grad for leaf in leaves), temperature.grad])
+    for whole, tiled in zip(*results, strict=True):
+        torch.testing.assert_close(tiled, whole, rtol=1e-10, atol=1e-12)
 
 
-def test_euclidean_triplet_margin_and_its_gradient_equal_torchs() -> None:
-    ours, theirs = ([random(8, 16, seed=seed).requires_grad_() for seed in range(3)] for _ in range(2))
-    loss = triplet_margin(*ours, margin=0.5, distance="euclidean")
-    expected = functional.triplet_margin_loss(*theirs, margin=0.5, eps=0.0)
-    torch.testing.assert_close(loss, expected)
+@pytest.mark.parametrize(("size", "tile"), [(1000, 333), (4096, 1000)])
+def test_tiles_agree_on_large_batches_in_float32(size: int, tile: int) -> None:
+    results = []
+    for choice in (None, tile):
+        query, positive = (random(size, 16, seed=seed, dtype=torch.float32).requires_grad_() for seed in (1, 2))
+        loss = samtone(Pairs(query, positive).unit(), temperature=0.05, side="both", tile=choice)
+        loss.backward()
+        results.append((loss.detach(), query.grad, positive.grad))
+    for whole, tiled in zip(*results, strict=True):
+        assert (whole - tiled).norm() <= 1e-5 * whole.norm()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("tile", [None, 2])
+def test_gradients_pass_torchs_numerical_check(name: str, tile: int | None) -> None:
+    pairs = batch(4, 2, 1, 3)
+
+    def loss(query: Tensor, positive: Tensor, shared: Tensor, own: Tensor, temperature: Tensor) -> Tensor:
+        changed = replace(pairs, query=query, positive=positive, shared=shared, own=own)
+        return LOSSES[name](changed, temperature=temperature, tile=tile)
+
+    leaves = [part.detach().clone().requires_grad_() for part in (pairs.query, pairs.positive, pairs.shared, pairs.own)]
+    assert torch.autograd.gradcheck(loss, (*leaves, torch.tensor(0.5, dtype=torch.float64, requires_grad=True)))
+
+
+PEERS: dict[str, dict[str, object]] = {
+    "softmax": {},
+    "softmax both ways": {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"},
+    "samtone query one way": {"directions": ("query_to_doc", "query_to_query")},
+}
+
+
+@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("shared", [0, 4, 8])
+def test_value_and_gradient_equal_sentence_transformers(name: str, shared: int) -> None:
+    ours, theirs = ([random(4, 16, seed=seed).requires_grad_() for seed in range(2 + shared // 4)] for _ in range(2))
+    negatives = torch.cat(ours[2:]) if shared else None
+    loss = LOSSES[name](Pairs(ours[0], ours[1], shared=negatives).unit(), temperature=1 / 20)
+    other = peer.MultipleNegativesRankingLoss(model=nn.Identity(), scale=20.0, **PEERS[name])
+    wanted = other.compute_loss_from_embeddings(theirs, torch.empty(0))
+    torch.testing.assert_close(loss, wanted, rtol=1e-9, atol=0)
     loss.backward()
-    expected.backward()
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine.grad, other.grad)
+    wanted.backward()
+    for mine, his in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, his.grad, rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_gradient_is_finite_where_query_positive_and_negative_are_equal(distance: str) -> None:
-    query = random(3, 6).requires_grad_()
-    positive, negative = query.detach().clone(), query.detach().clone()
-    triplet_margin(query, positive, negative, margin=0.1, distance=distance).backward()
-    assert query.grad is not None
-    assert torch.isfinite(query.grad).all()
+class Named(nn.Module):
+    """Gives embeddings that were prepared, as a peer's model would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokenizer = None
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return features
 
 
-def test_under_euclidean_an_equal_positive_does_not_pull_but_the_negative_pushes() -> None:
-    query = torch.tensor([[1.0, 0.0]], requires_grad=True)
-    triplet_margin(query, torch.tensor([[1.0, 0.0]]), torch.tensor([[1.5, 0.0]]), margin=1.0, distance="euclidean").backward()
-    torch.testing.assert_close(query.grad, torch.tensor([[1.0, 0.0]]))  # -d|q - n|/dq = -(q - n)/|q - n|; descent moves away
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("anchors", [False, True])
+def test_guided_masking_equals_sentence_transformers(relative: bool, anchors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = [random(6, 16, seed=seed).requires_grad_() for seed in range(3)]
+    guide = [random(6, 8, seed=seed) for seed in range(3, 6)]
+    loss = peer.GISTEmbedLoss.__new__(peer.GISTEmbedLoss)
+    nn.Module.__init__(loss)
+    loss.model, loss.guide = Named(), Named()
+    loss.temperature, loss.margin, loss.margin_strategy = 0.1, 0.05, "relative" if relative else "absolute"
+    loss.contrast_anchors, loss.contrast_positives, loss.gather_across_devices, loss.must_retokenize = anchors, False, False, False
+    loss.similarity_fct, loss.cross_entropy_loss = nn.CosineSimilarity(dim=-1), nn.CrossEntropyLoss()
+    embedded = iter([model, guide])
+    monkeypatch.setattr("sentence_transformers.sentence_transformer.losses.gist_embed.embed_columns", lambda *_: next(embedded))
+    wanted = loss([{}, {}, {}], torch.empty(0))
+    theirs = torch.autograd.grad(wanted, model)
+    unit = [nn.functional.normalize(part, dim=1) for part in guide]
+    pairs = Pairs(model[0], model[1], shared=model[2], guide=Guide(*unit, margin=0.05, relative=relative)).unit()
+    mine = samtone(pairs, temperature=0.1, symmetric=False) if anchors else in_batch_softmax(pairs, temperature=0.1)
+    torch.testing.assert_close(mine, wanted)
+    for gradient, other in zip(torch.autograd.grad(mine, model), theirs, strict=True):
+        torch.testing.assert_close(gradient, other)
 
 
-def test_satisfied_triplets_have_neither_loss_nor_gradient() -> None:
-    query = torch.tensor([[1.0, 0.0]], requires_grad=True)
-    loss = triplet_margin(query, torch.tensor([[1.0, 0.1]]), torch.tensor([[-1.0, 0.0]]), margin=0.1, distance="cosine")
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_order_of_pairs_and_negatives_does_not_matter(name: str) -> None:
+    pairs = batch()
+    order, turned = torch.tensor([3, 0, 4, 1, 2]), torch.tensor([2, 0, 1])
+    assert pairs.guide is not None
+    guide = replace(
+        pairs.guide,
+        query=pairs.guide.query[order],
+        positive=pairs.guide.positive[order],
+        shared=pairs.guide.shared[turned],
+        own=pairs.guide.own[order].flip(1),
+    )
+    other = Pairs(
+        pairs.query[order],
+        pairs.positive[order],
+        shared=pairs.shared[turned],
+        own=pairs.own[order].flip(1),
+        query_keys=pairs.query_keys[order],
+        positive_keys=pairs.positive_keys[order],
+        shared_keys=pairs.shared_keys[turned],
+        known=pairs.known[order][:, torch.cat([order, 5 + turned])],
+        guide=guide,
+    )
+    torch.testing.assert_close(LOSSES[name](other, temperature=0.2), LOSSES[name](pairs, temperature=0.2))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_under_cosine_lengths_do_not_matter(name: str) -> None:
+    pairs = batch()
+    longer = replace(pairs, query=7 * pairs.query, positive=pairs.positive / 3, shared=2 * pairs.shared, own=5 * pairs.own)
+    torch.testing.assert_close(LOSSES[name](longer.unit(), temperature=0.2), LOSSES[name](pairs, temperature=0.2))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("tile", [None, 2])
+def test_the_losses_of_two_halves_average_to_that_of_the_whole(name: str, tile: int | None) -> None:
+    pairs = batch(6)
+    parts = [slice(0, 3), slice(3, 6)]
+    halves = [LOSSES[name](replace(pairs, rows=rows, known=pairs.known[rows]), temperature=0.2, tile=tile) for rows in parts]
+    torch.testing.assert_close(sum(halves) / 2, LOSSES[name](pairs, temperature=0.2))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("tile", [None, 2])
+def test_pairs_that_are_all_the_same_have_nothing_to_learn_from_one_another(name: str, tile: int | None) -> None:
+    query, positive = random(4, 6).requires_grad_(), random(4, 6, seed=1).requires_grad_()
+    pairs = Pairs(query, positive, query_keys=torch.zeros(4, dtype=torch.int64)).unit()
+    loss = LOSSES[name](pairs, temperature=0.1, tile=tile)
     loss.backward()
     assert loss.item() == 0.0
-    assert torch.equal(query.grad, torch.zeros(1, 2))
+    assert torch.count_nonzero(query.grad) == torch.count_nonzero(positive.grad) == 0
 
 
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-@pytest.mark.parametrize("width", [3, 384, 1000])
-def test_ties_count_as_errors(distance: str, width: int) -> None:
-    query, positive = random(14, width, dtype=torch.float32), random(14, width, seed=1, dtype=torch.float32)
-    negative = positive.unsqueeze(1).repeat(1, 5, 1)
-    near, far = triplet_distances(query, positive, negative, distance=distance)
-    assert torch.equal(near.expand(14, 5), far)
-    assert triplet_errors(query, positive, negative, distance=distance).item() == 70
+@pytest.mark.parametrize("tile", [None, 2])
+def test_small_temperatures_do_not_overflow(tile: int | None) -> None:
+    rows = (100 * random(3, 6, dtype=torch.float32)).requires_grad_()
+    loss = samtone(Pairs(rows, rows), temperature=1e-3, side="both", tile=tile)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(rows.grad).all()
 
 
-def test_distances_that_are_not_numbers_count_as_errors() -> None:
-    query = torch.tensor([[math.nan, 0.0]])
-    assert triplet_errors(query, torch.ones(1, 2), -torch.ones(1, 2), distance="cosine").item() == 1
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
+def test_a_temperature_not_above_zero_is_refused(name: str, temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature must be above 0"):
+        LOSSES[name](batch(), temperature=temperature)
 
 
 @pytest.mark.parametrize("margin", [-0.1, math.nan, math.inf])
 def test_an_impossible_margin_is_refused(margin: float) -> None:
-    rows = random(3, 2, 4)
     with pytest.raises(ValueError, match="margin must be a finite number >= 0"):
-        triplet_margin(*rows, margin=margin, distance="cosine")
+        in_batch_softmax(batch(), temperature=0.1, margin=margin)
 
 
-def test_an_unknown_distance_is_refused() -> None:
-    # Unwrapped, because the run-time type check of the test run would speak first.
-    with pytest.raises(ValueError, match='distance must be "cosine" or "euclidean", got "manhattan"'):
-        inspect.unwrap(triplet_distances)(*random(3, 2, 4), distance="manhattan")
+@pytest.mark.parametrize("weight", [-0.1, 1.1, math.nan])
+def test_an_impossible_weight_of_pair_is_refused(weight: float) -> None:
+    with pytest.raises(ValueError, match="weight must be between 0 and 1"):
+        pair(batch(), temperature=0.1, weight=weight)
 
 
-def test_in_batch_softmax_worked_by_hand() -> None:
-    # s = [[1, 0], [0, 1]], T = 0.5: each row is -ln(e^2 / (e^2 + 1)).
-    rows = torch.eye(2)
-    assert in_batch_softmax(rows, rows, temperature=0.5).item() == pytest.approx(math.log(1 + math.exp(-2)))
+def test_a_document_side_without_its_direction_is_refused() -> None:
+    with pytest.raises(ValueError, match='side must be "query" where symmetric is False, got "both"'):
+        samtone(batch(), temperature=0.1, side="both", symmetric=False)
 
 
-def test_in_batch_softmax_agrees_with_plain_loops_under_exclusion() -> None:
-    query, document = random(4, 6), random(7, 6, seed=1)
-    excluded = random(4, 7, seed=2) > 0.5
-    excluded[:, :4].fill_diagonal_(True)  # the positive stays in whatever the mask says
-    total = 0.0
-    for i in range(4):
-        scores = [sum(a * b for a, b in zip(query[i].tolist(), row, strict=True)) / 0.7 for row in document.tolist()]
-        kept = [score for j, score in enumerate(scores) if j == i or not excluded[i, j]]
-        total -= math.log(math.exp(scores[i]) / sum(math.exp(score) for score in kept))
-    assert in_batch_softmax(query, document, temperature=0.7, excluded=excluded).item() == pytest.approx(total / 4)
+def test_an_empty_tile_is_refused() -> None:
+    with pytest.raises(ValueError, match="tile must be at least 1 row, got 0"):
+        in_batch_softmax(batch(), temperature=0.1, tile=0)
 
 
-@pytest.mark.parametrize("hard", [0, 1, 2])
-def test_in_batch_softmax_on_unit_rows_equals_sentence_transformers(hard: int) -> None:
-    sides = [random(6, 16, seed=seed) for seed in range(2 + hard)]
-    theirs = peer.MultipleNegativesRankingLoss(model=nn.Identity(), scale=20.0)
-    expected = theirs.compute_loss_from_embeddings(sides, torch.empty(0))
-    query, document = functional.normalize(sides[0], dim=1), functional.normalize(torch.cat(sides[1:]), dim=1)
-    torch.testing.assert_close(in_batch_softmax(query, document, temperature=1 / 20), expected)
+@pytest.mark.parametrize("missing", ["shared", "own"])
+def test_a_guide_that_has_not_seen_the_negatives_is_refused(missing: str) -> None:
+    pairs = batch()
+    with pytest.raises(ValueError, match="guide must have embeddings of"):
+        in_batch_softmax(replace(pairs, guide=replace(pairs.guide, **{missing: None})), temperature=0.1)
 
 
-def test_excluding_a_document_is_leaving_it_out() -> None:
-    query, document = random(3, 6), random(5, 6, seed=1)
-    excluded = torch.zeros(3, 5, dtype=torch.bool)
-    excluded[:, 3] = True
-    shorter = in_batch_softmax(query, document[[0, 1, 2, 4]], temperature=0.1)
-    torch.testing.assert_close(in_batch_softmax(query, document, temperature=0.1, excluded=excluded), shorter)
-
-
-def test_a_row_without_negatives_has_loss_and_gradient_zero() -> None:
-    query, document = random(3, 6).requires_grad_(), random(5, 6, seed=1)
-    excluded = torch.zeros(3, 5, dtype=torch.bool)
-    excluded[1] = True
-    rows = softmax_cross_entropy(query @ document.T, temperature=0.05, excluded=excluded)
-    rows.sum().backward()
-    assert rows[1].item() == 0.0
-    assert torch.equal(query.grad[1], torch.zeros(6, dtype=torch.float64))
-    assert torch.isfinite(query.grad).all()
-    assert query.grad[0].abs().sum() > 0
-
-
-def test_in_batch_softmax_does_not_depend_on_the_order_of_pairs_and_negatives() -> None:
-    query, document = random(4, 6), random(7, 6, seed=1)
-    order = [2, 0, 3, 1]
-    turned = in_batch_softmax(query[order], document[[*order, 6, 4, 5]], temperature=0.2)
-    torch.testing.assert_close(turned, in_batch_softmax(query, document, temperature=0.2))
-
-
-def test_small_temperatures_do_not_overflow() -> None:
-    rows = 100 * random(3, 6, dtype=torch.float32)
-    assert torch.isfinite(in_batch_softmax(rows, rows, temperature=1e-3))
-
-
-def test_the_gradient_of_the_softmax_passes_torchs_numerical_check() -> None:
-    query, document = random(3, 4).requires_grad_(), random(5, 4, seed=1).requires_grad_()
-    excluded = random(3, 5, seed=2) > 0.8
-    assert torch.autograd.gradcheck(lambda q, d: in_batch_softmax(q, d, temperature=0.5, excluded=excluded), (query, document))
-
-
-def test_fewer_documents_than_queries_are_refused() -> None:
-    with pytest.raises(ValueError, match="documents must be at least as many as queries, got 2 for 3"):
-        in_batch_softmax(random(3, 4), random(2, 4), temperature=0.1)
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
-def test_a_temperature_not_above_zero_is_refused(temperature: float) -> None:
-    with pytest.raises(ValueError, match="temperature must be above 0"):
-        in_batch_softmax(random(2, 4), random(2, 4), temperature=temperature)
-
-
-def test_a_mask_of_another_shape_is_refused_instead_of_broadcast() -> None:
-    with pytest.raises(ValueError, match="excluded must have one entry per score, 3 x 5, got 5"):
-        inspect.unwrap(softmax_cross_entropy)(random(3, 5), temperature=1.0, excluded=torch.zeros(5, dtype=torch.bool))
+def test_keys_of_negatives_alone_are_refused() -> None:
+    with pytest.raises(ValueError, match="positive_keys must be given beside shared_keys"):
+        in_batch_softmax(replace(batch(), positive_keys=None), temperature=0.1)

@@ -1,16 +1,21 @@
 """Losses, pure functions over embeddings: no texts, no devices, no ranks (missions A3, A14, C2).
 
-What there is of each idea, once: `cosine_similarity` normalises, `softmax_cross_entropy` divides by the temperature and leaves out
-excluded candidates. A loss with more candidates (hard negatives, other queries) puts more columns into the same score matrix.
+What there is of each idea, once: `adiabat.train.partition` has the denominator, whole or in tiles; `adiabat.train.pairs` says which
+candidates do not count; here stands which scores a loss puts into which denominator.
 """
 
 import math
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
+
+from adiabat.train.pairs import OTHER, Pairs, Tower
+from adiabat.train.partition import check_temperature, log_denominator
+
+Temperature = float | Float[Tensor, ""]
 
 Distance = Literal["cosine", "euclidean"]
 """How far two embeddings are apart: ``1 - cos``, or the length of their difference."""
@@ -19,32 +24,6 @@ Distance = Literal["cosine", "euclidean"]
 def _unit(embeddings: Float[Tensor, "*rows e"]) -> Float[Tensor, "*rows e"]:
     """Rows scaled to length 1; a row of zeros stays zero, so that its cosine with anything is 0."""
     return functional.normalize(embeddings, dim=-1)
-
-
-def cosine_similarity(left: Float[Tensor, "b e"], right: Float[Tensor, "n e"]) -> Float[Tensor, "b n"]:
-    """Cosine of every left row with every right row, ``cos(x, y) = x.y / (|x| |y|)``.
-
-    Args:
-        left: Embeddings of any length; a row of zeros has cosine 0 with everything.
-        right: Embeddings of any length.
-
-    Returns:
-        Cosines in [-1, 1], dimensionless.
-    """
-    return _unit(left) @ _unit(right).T
-
-
-def euclidean_distance(left: Float[Tensor, "b e"], right: Float[Tensor, "n e"]) -> Float[Tensor, "b n"]:
-    """Length of the difference between every left row and every right row, ``|x - y|``.
-
-    Args:
-        left: Embeddings.
-        right: Embeddings.
-
-    Returns:
-        Distances >= 0, exact for near rows too: differences are taken before squaring, and equal rows are at 0.
-    """
-    return torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def triplet_distances(
@@ -112,8 +91,7 @@ def triplet_margin(
     Reference:
         Schroff et al. 2015, equation 2, with plain distances; source 000; mission A3.
     """
-    if not (math.isfinite(margin) and margin >= 0):
-        raise ValueError(f"margin must be a finite number >= 0, got {margin}; the default regime uses 0.1")
+    _check_margin(margin)
     near, far = triplet_distances(query, positive, negative, distance=distance)
     return functional.relu(near - far + margin).mean()
 
@@ -146,65 +124,151 @@ def triplet_errors(
     return (~(near < far)).sum()
 
 
-def softmax_cross_entropy(
-    scores: Float[Tensor, "b n"],
-    *,
-    temperature: float,
-    excluded: Bool[Tensor, "b n"] | None = None,
-) -> Float[Tensor, " b"]:
-    """Cross-entropy of each row against the column of the same number, the core of every in-batch loss.
-
-    ``loss_i = -ln( exp(s_ii / T) / sum_j exp(s_ij / T) )``, the sum without excluded ``j``; ``j = i`` always stays in.
-
-    Args:
-        scores: Similarities before the temperature; column ``i`` is the positive of row ``i``, all other columns are candidates.
-        temperature: ``T`` above, > 0, dimensionless.
-        excluded: True where a column must not count as a negative of that row; on the diagonal it has no effect. None excludes nothing.
-
-    Returns:
-        One loss per row in nats, >= 0; a row all of whose negatives are excluded has loss and gradient 0.
-
-    Raises:
-        ValueError: If there are fewer columns than rows, `temperature` is not above 0, or `excluded` has another shape.
-    """
-    rows, columns = scores.shape
-    if columns < rows:
-        raise ValueError(f"documents must be at least as many as queries, got {columns} for {rows}; give each query its positive")
-    if not temperature > 0:
-        raise ValueError(f"temperature must be above 0, got {temperature}; typical values are 0.01 to 0.1")
-    logits = scores / temperature
-    if excluded is not None:
-        if excluded.shape != scores.shape:
-            raise ValueError(f"excluded must have one entry per score, {rows} x {columns}, got {' x '.join(map(str, excluded.shape))}")
-        positive = torch.eye(rows, columns, dtype=torch.bool, device=scores.device)
-        logits = logits.masked_fill(excluded & ~positive, -math.inf)
-    return torch.logsumexp(logits, dim=1) - logits.diagonal()
+def _check_margin(margin: float) -> None:
+    if not (math.isfinite(margin) and margin >= 0):
+        raise ValueError(f"margin must be a finite number >= 0, got {margin}; triplets commonly use 0.1, a softmax 0.3")
 
 
 def in_batch_softmax(
-    query: Float[Tensor, "b e"],
-    document: Float[Tensor, "n e"],
-    *,
-    temperature: float,
-    excluded: Bool[Tensor, "b n"] | None = None,
+    pairs: Pairs, *, temperature: Temperature, margin: float = 0.0, symmetric: bool = False, tile: int | None = None
 ) -> Float[Tensor, ""]:
     """Cross-entropy of each query against its own document among all documents of the batch.
 
-    ``loss = -mean_i ln( exp(s_ii / T) / sum_j exp(s_ij / T) )`` with ``s = query @ document.T``.
+    ``loss = -mean_i ln( exp(s'_ii) / (exp(s'_ii) + sum_j exp(s_ij)) )`` with ``s_ij = q_i . d_j / T``, ``s'_ii = (q_i . p_i - m) / T``
+    and the sum over positives of other pairs and all negatives that ``i`` sees, without what `Pairs` excludes.
 
     Args:
-        query: Embeddings as they are to be compared (unit length for cosine).
-        document: Row ``i`` is the positive of query ``i``; rows from ``b`` on are hard negatives, shared by every query.
-        temperature: ``T`` above, > 0, dimensionless.
-        excluded: True where a document must not count as a negative of that query; its own positive always counts.
+        pairs: The batch.
+        temperature: ``T`` above, > 0, dimensionless; a tensor is learned.
+        margin: ``m`` above, >= 0, in the unit of the similarity: LaBSE takes 0.3 from a cosine.
+        symmetric: Average it with the same loss of each positive among all queries.
+        tile: As in `log_denominator`.
 
     Returns:
-        The loss in nats, averaged over queries.
+        The loss in nats, averaged over `Pairs.rows`; a row without negatives has loss and gradient 0.
 
     Raises:
-        ValueError: If there are fewer documents than queries, `temperature` is not above 0, or `excluded` has another shape.
+        ValueError: If `temperature` or `margin` is out of range.
 
     Reference:
-        Henderson et al. 2017; mission C2.
+        Henderson et al. 2017; Yang et al. 2019 (margin, both directions); missions B2, C2, D1.
     """
-    return softmax_cross_entropy(query @ document.T, temperature=temperature, excluded=excluded).mean()
+    return _contrast(pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, set(), tile)
+
+
+def samtone(
+    pairs: Pairs,
+    *,
+    temperature: Temperature,
+    side: Literal["query", "document", "both"] = "query",
+    margin: float = 0.0,
+    symmetric: bool = True,
+    tile: int | None = None,
+) -> Float[Tensor, ""]:
+    """In-batch softmax whose denominators hold the other texts of the row's own tower too.
+
+    On the query side, the denominator of query ``i`` gains ``sum_{j != i} exp(q_i . q_j / T)``; on the document side, that of positive
+    ``i`` in the reverse direction gains ``sum_{j != i} exp(p_i . p_j / T)``.
+
+    Args:
+        pairs: The batch.
+        temperature: As in `in_batch_softmax`.
+        side: Where the same-tower negatives are added.
+        margin: As in `in_batch_softmax`.
+        symmetric: Both directions, as the source has it; False leaves the reverse direction out.
+        tile: As in `log_denominator`.
+
+    Returns:
+        The loss in nats, averaged over `Pairs.rows` and directions.
+
+    Raises:
+        ValueError: If the document side is asked for without the direction that it belongs to, or a number is out of range.
+
+    Reference:
+        Moiseev et al. 2023, equation 2 and section 3.4; mission C2.
+    """
+    if side != "query" and not symmetric:
+        raise ValueError(f'side must be "query" where symmetric is False, got "{side}"; documents have no direction of their own then')
+    towers: dict[str, set[Tower]] = {"query": {"query"}, "document": {"positive"}, "both": {"query", "positive"}}
+    return _contrast(pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, towers[side], tile)
+
+
+def pair(
+    pairs: Pairs,
+    *,
+    temperature: Temperature,
+    weight: float = 0.1,
+    printed: bool = False,
+    margin: float = 0.0,
+    symmetric: bool = False,
+    tile: int | None = None,
+) -> Float[Tensor, ""]:
+    """In-batch softmax, and beside it each pair's similarity against those of its positive with other positives.
+
+    ``loss = (1 - a) L_c + a L_P`` with ``L_P = -mean_i ln( exp(q_i . p_i / T) / (exp(q_i . p_i / T) + sum_{j != i} exp(p_i . p_j / T)) )``.
+
+    Args:
+        pairs: The batch.
+        temperature: As in `in_batch_softmax`.
+        weight: ``a`` above, in [0, 1].
+        printed: Leave the pair's own term out of the denominator of ``L_P``, as the SamToNe paper prints it; it can then be below 0.
+        margin: Of ``L_c``.
+        symmetric: Of ``L_c``.
+        tile: As in `log_denominator`.
+
+    Returns:
+        The loss in nats, averaged over `Pairs.rows`.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Reference:
+        Ren et al. 2021; the printed form: Moiseev et al. 2023, equation 3; mission C2.
+    """
+    if not 0 <= weight <= 1:
+        raise ValueError(f"weight must be between 0 and 1, got {weight}; PAIR uses 0.1")
+    between = in_batch_softmax(pairs, temperature=temperature, margin=margin, symmetric=symmetric, tile=tile)
+    return (1 - weight) * between + weight * _passage_centric(pairs, temperature, printed, tile)
+
+
+def _contrast(
+    pairs: Pairs, temperature: Temperature, margin: float, directions: set[Tower], same_tower: set[Tower], tile: int | None
+) -> Float[Tensor, ""]:
+    """Mean over directions and rows of ``ln(denominator) - own score``."""
+    _check_margin(margin)
+    losses = []
+    for side in sorted(directions):
+        blocks = [pairs.block(side, OTHER[side])]
+        blocks += [pairs.block(side, side)] if side in same_tower else []
+        beside = own = _own_scores(pairs, temperature, margin)
+        if side == "query":
+            blocks += [pairs.shared_block()] if pairs.shared is not None else []
+            beside = torch.cat([own, _own_negatives(pairs, temperature)], dim=1)
+        rows = getattr(pairs, side)[pairs.rows]
+        losses.append((log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile) - own[:, 0]).mean())
+    return torch.stack(losses).mean()
+
+
+def _own_scores(pairs: Pairs, temperature: Temperature, margin: float = 0.0) -> Float[Tensor, "b 1"]:
+    check_temperature(temperature)
+    similarity = (pairs.query[pairs.rows] * pairs.positive[pairs.rows]).sum(dim=1, keepdim=True)
+    return (similarity - margin) / temperature
+
+
+def _own_negatives(pairs: Pairs, temperature: Temperature) -> Float[Tensor, "b h"]:
+    query = pairs.query[pairs.rows]
+    if pairs.own is None:
+        return query.new_empty(len(query), 0)
+    scores = (query.unsqueeze(1) * pairs.own[pairs.rows]).sum(dim=-1) / temperature
+    return scores.masked_fill(pairs.own_excluded(), -math.inf)
+
+
+def _passage_centric(pairs: Pairs, temperature: Temperature, printed: bool, tile: int | None) -> Float[Tensor, ""]:
+    """``L_P`` of `pair`."""
+    own = _own_scores(pairs, temperature)
+    # In the printed form nothing stands beside the sum; a term of nothing keeps a row without any candidates finite.
+    nothing = torch.finfo(own.dtype).min
+    beside = torch.full_like(own, nothing) if printed else own
+    block = pairs.block("positive", "positive")
+    total = log_denominator(pairs.positive[pairs.rows], [block], beside=beside, temperature=temperature, tile=tile)
+    return torch.where(total > nothing, total - own[:, 0], 0.0).mean()

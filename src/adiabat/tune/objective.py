@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from adiabat.config import TuneSection
 from adiabat.data.batching import ShuffledStream
@@ -16,6 +16,7 @@ from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.embeddings import Store
 from adiabat.train.loop import Validation
 from adiabat.train.losses import Distance, in_batch_softmax, triplet_errors, triplet_margin
+from adiabat.train.pairs import Pairs
 from adiabat.train.passes import Passes
 from adiabat.tune.negatives import Chooser, gather_ragged, listed_negatives
 
@@ -61,7 +62,7 @@ class StoredDocuments:
         self._stream = ShuffledStream(len(self.train), seed=self.seed)
 
     @property
-    def module(self) -> nn.Module:
+    def module(self) -> Encoder:
         """The query tower."""
         return self.encoder
 
@@ -87,9 +88,9 @@ class StoredDocuments:
         if settings.loss == "triplet":
             lists = negative.view(len(picked), -1, negative.shape[-1])
             return triplet_margin(query, positive, lists, margin=settings.margin, distance=settings.distance)
-        excluded = torch.from_numpy(known_positives(examples.known.take(picked), np.concatenate([first, negatives.values])))
-        unit = [nn.functional.normalize(part, dim=-1) for part in (query, torch.cat([positive, negative]))]
-        return in_batch_softmax(unit[0], unit[1], temperature=settings.temperature, excluded=excluded.to(query.device))
+        known = torch.from_numpy(known_positives(examples.known.take(picked), np.concatenate([first, negatives.values])))
+        pairs = Pairs(query, positive, shared=negative, known=known.to(query.device)).unit()
+        return in_batch_softmax(pairs, temperature=settings.temperature)
 
     @torch.no_grad()
     def validate(self) -> Validation:
@@ -180,9 +181,6 @@ def known_positives(answers: Ragged, documents: Int[np.ndarray, " n"]) -> Bool[n
         documents: Rows scored; document ``i`` is the positive of query ``i``.
 
     Returns:
-        True where a document answers the query; a query's own column is left False, since it is the positive.
+        True where a document answers the query, a query's own positive included.
     """
-    known = np.stack([np.isin(documents, answers[index]) for index in range(len(answers))])
-    own = np.arange(len(answers))
-    known[own, own] = False
-    return known
+    return np.stack([np.isin(documents, answers[index]) for index in range(len(answers))])

@@ -1,0 +1,192 @@
+"""What one in-batch loss looks at: embedded pairs, further negatives, and what is known of candidates that are none (mission C3).
+
+Letters in shapes: p pairs, n shared negatives, h own negatives of each query, e embedding width, g width of the guide; r and c rows and
+columns of a tile.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal, overload
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from adiabat.train.partition import Block, Excluded
+
+Tower = Literal["query", "positive"]
+OTHER: dict[Tower, Tower] = {"query": "positive", "positive": "query"}
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """Somebody's opinion on which candidates are too good to be negatives: another model's embeddings, or one's own without gradient.
+
+    A candidate ``y`` of row ``x_i`` does not count where ``g(x_i) . g(y) > g(q_i) . g(p_i) - margin``, or, relative, ``- margin |g(q_i) .
+    g(p_i)|``.
+
+    Attributes:
+        query: Of the guide, of unit length for cosine.
+        positive: Row ``i`` belongs to query ``i``.
+        shared: In step with `Pairs.shared`; None where there are none.
+        own: In step with `Pairs.own`; None where there are none.
+        margin: How far below the positive a candidate must be to count, dimensionless.
+        relative: Whether the margin is a share of the positive's score.
+
+    Reference:
+        Solatorio 2024 (GISTEmbed); Moreira et al. 2024 (NV-Retriever) for the margins.
+    """
+
+    query: Float[Tensor, "p g"]
+    positive: Float[Tensor, "p g"]
+    shared: Float[Tensor, "n g"] | None = None
+    own: Float[Tensor, "p h g"] | None = None
+    margin: float = 0.0
+    relative: bool = False
+
+    def thresholds(self) -> Float[Tensor, " p"]:
+        """Above which score a candidate of each pair does not count.
+
+        Returns:
+            One per pair.
+        """
+        scores = (self.query * self.positive).sum(dim=1)
+        return scores - self.margin * (scores.abs() if self.relative else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Embeddings of one batch.
+
+    Attributes:
+        query: Embeddings as they are to be compared (`unit` for cosine).
+        positive: Row ``i`` answers query ``i``.
+        shared: Negatives that every query is compared with.
+        own: Negatives that only their own query is compared with.
+        rows: Which pairs the loss is averaged over; the others, such as those of other processes, are candidates only.
+        query_keys: Equal where query texts are equal; None takes all of them for different.
+        positive_keys: The same of the positives.
+        shared_keys: The same of `shared`, comparable with `positive_keys`.
+        known: True where a document, positives first and then `shared`, is known to answer a query of `rows`.
+        guide: Takes out candidates that it finds too good.
+    """
+
+    query: Float[Tensor, "p e"]
+    positive: Float[Tensor, "p e"]
+    shared: Float[Tensor, "n e"] | None = None
+    own: Float[Tensor, "p h e"] | None = None
+    rows: slice = field(default_factory=lambda: slice(None))
+    query_keys: Int[Tensor, " p"] | None = None
+    positive_keys: Int[Tensor, " p"] | None = None
+    shared_keys: Int[Tensor, " n"] | None = None
+    known: Bool[Tensor, "b p_and_n"] | None = None
+    guide: Guide | None = None
+
+    def unit(self) -> "Pairs":
+        """The same with embeddings of unit length, so that their products are cosines.
+
+        Returns:
+            The scaled batch; a row of zeros stays zero.
+        """
+        return replace(self, query=_unit(self.query), positive=_unit(self.positive), shared=_unit(self.shared), own=_unit(self.own))
+
+    def block(self, of: Tower, against: Tower) -> Block:
+        """One side of every pair as candidates for one side of the pairs in `rows`.
+
+        A pair is no negative of itself, nor of a pair that asks the same query or has the same positive.
+
+        Args:
+            of: Side of the rows.
+            against: Side of the candidates.
+
+        Returns:
+            The candidates, with what is excluded.
+        """
+        masks = [self._same_pair()]
+        if self.guide:
+            masks.append(self._too_good(getattr(self.guide, of), getattr(self.guide, against)))
+        if self.known is not None and (of, against) == ("query", "positive"):
+            masks.append(_window(self.known[:, : len(self.positive)]))
+        return Block(getattr(self, against), _any_of(masks))
+
+    def shared_block(self) -> Block:
+        """The shared negatives as candidates for the queries in `rows`.
+
+        Returns:
+            The candidates, with what is excluded.
+
+        Raises:
+            ValueError: If the guide says nothing of them.
+        """
+        assert self.shared is not None
+        masks = [_equal(self._of_rows(self.positive_keys), self.shared_keys)] if self.shared_keys is not None else []
+        if self.guide:
+            if self.guide.shared is None:
+                raise ValueError("guide must have embeddings of the shared negatives, got none; embed them with the guide too")
+            masks.append(self._too_good(self.guide.query, self.guide.shared))
+        if self.known is not None:
+            masks.append(_window(self.known[:, len(self.positive) :]))
+        return Block(self.shared, _any_of(masks) if masks else self._none)
+
+    def own_excluded(self) -> Bool[Tensor, "b h"]:
+        """Which own negatives the guide finds too good.
+
+        Returns:
+            True where one does not count.
+
+        Raises:
+            ValueError: If the guide says nothing of them.
+        """
+        assert self.own is not None
+        if self.guide is None:
+            return torch.zeros(self.own[self.rows].shape[:2], dtype=torch.bool, device=self.own.device)
+        if self.guide.own is None:
+            raise ValueError("guide must have embeddings of each query's own negatives, got none; embed them with the guide too")
+        scores = (self.guide.query[self.rows].unsqueeze(1) * self.guide.own[self.rows]).sum(dim=-1)
+        return scores > self.guide.thresholds()[self.rows, None]
+
+    def _same_pair(self) -> Excluded:
+        numbers = torch.arange(len(self.query), device=self.query.device)
+        keys = [numbers, *(key for key in (self.query_keys, self.positive_keys) if key is not None)]
+        return _any_of([_equal(self._of_rows(key), key) for key in keys])
+
+    def _too_good(self, left: Float[Tensor, "p g"], right: Float[Tensor, "n g"]) -> Excluded:
+        assert self.guide is not None
+        rows, above = left[self.rows], self.guide.thresholds()[self.rows]
+        return lambda r, c: rows[r] @ right[c].T > above[r, None]
+
+    def _none(self, r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        assert self.shared is not None
+        shape = len(self.query[self.rows][r]), len(self.shared[c])
+        return torch.zeros(shape, dtype=torch.bool, device=self.shared.device)
+
+    def _of_rows(self, keys: Int[Tensor, " p"] | None) -> Int[Tensor, " b"]:
+        if keys is None:
+            raise ValueError("positive_keys must be given beside shared_keys, got none; give both or neither")
+        return keys[self.rows]
+
+
+@overload
+def _unit(embeddings: Tensor) -> Tensor: ...
+@overload
+def _unit(embeddings: None) -> None: ...
+def _unit(embeddings: Tensor | None) -> Tensor | None:
+    return None if embeddings is None else functional.normalize(embeddings, dim=-1)
+
+
+def _equal(left: Int[Tensor, " b"], right: Int[Tensor, " n"]) -> Excluded:
+    return lambda r, c: left[r, None] == right[c]
+
+
+def _window(mask: Bool[Tensor, "b m"]) -> Excluded:
+    return lambda r, c: mask[r, c]
+
+
+def _any_of(masks: list[Excluded]) -> Excluded:
+    def joined(r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        found = masks[0](r, c)
+        for mask in masks[1:]:
+            found = found | mask(r, c)
+        return found
+
+    return joined
