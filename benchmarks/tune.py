@@ -31,7 +31,7 @@ from adiabat.store.embeddings import Store
 from adiabat.train.log import JobLog
 from adiabat.train.loop import Limits, Loop
 from adiabat.train.optimizers import make_optimizer
-from adiabat.train.passes import in_halves
+from adiabat.train.passes import side_passes
 from adiabat.train.schedules import Schedule
 from adiabat.tune.adiabatic import objective_of, tunable_tower
 
@@ -123,7 +123,7 @@ def our_side(triplets: list[tuple[str, str, str]], folder: Path, steps: int) -> 
             folder=folder / "checkpoints",
             log=JobLog(folder / "log.jsonl"),
         )
-        with in_halves(tower, precision="fp32") as objective.passes:
+        with side_passes(tower, precision="fp32") as objective.passes:
             started = time.perf_counter()
             for _ in range(steps):
                 loop.step()

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from adiabat.model.tokens import TokenTable
-from adiabat.train.passes import Passes, halves, in_halves
+from adiabat.train.pairs import Pairs
+from adiabat.train.passes import Chunking, Passes, evenly, shared_out, side_passes
 from tests.tiny import KINDS, Kind, tiny_encoder
+from tests.train.test_losses import LOSSES
 
 TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two"]
 
@@ -34,7 +36,7 @@ def test_two_halves_give_the_embeddings_and_gradients_of_one_pass(kind: Kind):
     picked = np.array([3, 0, 5, 2, 1])
     target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
     one, plain = gradients(encoder, Passes(encoder, precision="fp32"), table, picked, target)
-    with in_halves(encoder, precision="fp32") as passes:
+    with side_passes(encoder, precision="fp32") as passes:
         two, halved = gradients(encoder, passes, table, picked, target)
         _, again = gradients(encoder, passes, table, picked, target)
     torch.testing.assert_close(two, one)
@@ -48,7 +50,7 @@ def test_gradients_add_to_what_is_there():
     encoder = tiny_encoder().eval()
     table = TokenTable.of(encoder, TEXTS, side="query")
     weights = next(weights for name, weights in encoder.named_parameters() if name.endswith("intermediate.dense.weight"))
-    with in_halves(encoder, precision="fp32") as passes:
+    with side_passes(encoder, precision="fp32") as passes:
         passes.embed(table, np.arange(4))[:, 0].sum().backward()
         once = weights.grad.clone()
         passes.embed(table, np.arange(4))[:, 0].sum().backward()
@@ -61,7 +63,7 @@ def test_frozen_weights_get_no_gradient():
     for weights in frozen:
         weights.requires_grad_(False)
     table = TokenTable.of(encoder, TEXTS, side="query")
-    with in_halves(encoder, precision="fp32") as passes:
+    with side_passes(encoder, precision="fp32") as passes:
         passes.embed(table, np.arange(4)).square().mean().backward()
     assert all(weights.grad is None for weights in frozen)
 
@@ -69,19 +71,19 @@ def test_frozen_weights_get_no_gradient():
 def test_a_batch_of_one_is_one_pass():
     encoder = tiny_encoder().eval()
     table = TokenTable.of(encoder, TEXTS, side="query")
-    with in_halves(encoder, precision="fp32") as passes:
+    with side_passes(encoder, precision="fp32") as passes:
         assert passes.embed(table, np.array([2])).shape == (1, encoder.width)
 
 
 def test_with_dropout_on_a_batch_is_one_pass_so_that_random_numbers_come_in_a_fixed_order():
     encoder = tiny_encoder().train()
-    with in_halves(encoder, precision="fp32") as passes:
-        assert passes._run is None
+    with side_passes(encoder, precision="fp32") as passes:
+        assert len(passes._copies) == 1
 
 
 def test_the_cut_makes_the_longer_half_as_short_as_can_be():
     lengths = np.array([9, 3, 8, 2, 4])
-    cut = halves(lengths, packed=False)
+    cut = shared_out(lengths, 2, packed=False)
     assert sorted(np.concatenate(cut).tolist()) == [0, 1, 2, 3, 4]
     cost = max(len(part) * lengths[part].max() for part in cut)
     order = np.sort(lengths)
@@ -90,19 +92,87 @@ def test_the_cut_makes_the_longer_half_as_short_as_can_be():
 
 def test_packed_halves_have_nearly_the_same_number_of_tokens():
     lengths = np.array([9, 3, 8, 2, 4, 1])
-    parts = halves(lengths, packed=True)
+    parts = shared_out(lengths, 2, packed=True)
     assert sorted(np.concatenate(parts).tolist()) == [0, 1, 2, 3, 4, 5]
     # By hand: 9 | 8, then 4 joins 8, 3 joins 9, 2 joins the first (12 each), 1 the other.
     assert sorted(int(lengths[part].sum()) for part in parts) == [13, 14]
 
 
 def test_two_texts_of_which_one_is_long_make_two_halves():
-    assert [len(part) for part in halves(np.array([500, 3]), packed=True)] == [1, 1]
+    assert [len(part) for part in shared_out(np.array([500, 3]), 2, packed=True)] == [1, 1]
 
 
 def test_an_error_in_a_pass_reaches_the_caller():
     encoder = tiny_encoder().eval()
     table = TokenTable.of(encoder, TEXTS, side="query")
     table.ids[:] = 10**6
-    with in_halves(encoder, precision="fp32") as passes, pytest.raises(IndexError):
+    with side_passes(encoder, precision="fp32") as passes, pytest.raises(IndexError):
         passes.embed(table, np.arange(4))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("tokens", [1, 12, 1000])
+def test_chunks_give_the_embeddings_and_gradients_of_one_pass(kind: Kind, cached: bool, tokens: int):
+    encoder = tiny_encoder(kind).eval()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    picked = np.array([3, 0, 5, 2, 1])
+    target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
+    one, plain = gradients(encoder, Passes(encoder, precision="fp32"), table, picked, target)
+    with side_passes(encoder, precision="fp32", chunking=Chunking(tokens, cached)) as passes:
+        chunked, found = gradients(encoder, passes, table, picked, target)
+        _, again = gradients(encoder, passes, table, picked, target)
+    torch.testing.assert_close(chunked, one)
+    assert found.keys() == plain.keys()
+    for name, gradient in plain.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max()))
+        assert torch.equal(found[name], again[name])
+
+
+@pytest.mark.parametrize("loss", [*LOSSES])
+def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropout_on(loss: str):
+    found = []
+    for cached in (False, True):
+        encoder = tiny_encoder().train()
+        table = TokenTable.of(encoder, TEXTS, side="query")
+        temperature = torch.tensor(0.2, requires_grad=True)
+        torch.manual_seed(7)
+        with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached)) as passes:
+            query, positive, shared = (passes.embed(table, np.array(rows)) for rows in ([3, 0, 5], [2, 1, 4], [0, 1]))
+            value = LOSSES[loss](Pairs(query, positive, shared=shared), temperature=temperature)
+            value.backward()
+        found.append({"loss": value.detach(), "temperature": temperature.grad} | {n: w.grad for n, w in encoder.named_parameters()})
+    assert found[0]["loss"] == found[1]["loss"]
+    for name, gradient in found[0].items():
+        assert (gradient is None) == (found[1][name] is None)
+        if gradient is not None:
+            torch.testing.assert_close(found[1][name], gradient)
+
+
+def test_a_cached_chunk_leaves_the_random_numbers_as_they_were():
+    encoder = tiny_encoder().train()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
+        embeddings = passes.embed(table, np.arange(5))
+        state = torch.get_rng_state()
+        embeddings.sum().backward()
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_a_tower_without_trainable_weights_passes_once(trainable: bool):
+    encoder = tiny_encoder().eval().requires_grad_(trainable)
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    passed = []
+    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
+        for copy in passes._copies:
+            copy.register_forward_hook(lambda module, given, result: passed.append(len(result)))
+        embeddings = passes.embed(table, np.arange(5))
+        (embeddings * torch.ones(encoder.width, requires_grad=True)).sum().backward()
+    assert sum(passed) == (10 if trainable else 5)
+    assert embeddings.requires_grad is trainable
+
+
+def test_every_piece_goes_to_the_thread_that_has_least():
+    assert [part.tolist() for part in evenly(np.array([5, 9, 4, 3, 1]), 2)] == [[1, 3], [0, 2, 4]]
+    assert [part.tolist() for part in evenly(np.array([5]), 2)] == [[0]]

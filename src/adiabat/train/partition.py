@@ -62,7 +62,7 @@ def log_denominator(
         scores = [_scores(rows, block.candidates, block.excluded(EVERYTHING, EVERYTHING), temperature) for block in blocks]
         return torch.logsumexp(torch.cat([beside, *scores], dim=1), dim=1)
     if tile < 1:
-        raise ValueError(f"tile must be at least 1 row, got {tile}; 2048 is a good start")
+        raise ValueError(f"tile must be at least 1 row, got {tile}; 1024 is a good start")
     divisor = temperature if isinstance(temperature, Tensor) else rows.new_tensor(temperature)
     masks = [block.excluded for block in blocks]
     result: Tensor = _Tiled.apply(tile, masks, rows, beside, divisor, *(block.candidates for block in blocks))  # type: ignore[no-untyped-call]

@@ -1,46 +1,101 @@
-"""Forward and backward passes of a tower over one batch, cut in two so that two threads share the work of a CPU.
+"""Forward and backward passes of a tower over one batch, in chunks of like length that two threads share on a CPU.
 
-The texts of a batch are few and short, so one pass cut over all cores mostly waits for its slowest core after every operation. Two passes
-of half the work each wait for nothing, and they are packed: no padding is computed.
+The texts of a batch are few and short, so one pass cut over all cores mostly waits for its slowest core after every operation. Passes
+side by side wait for nothing, and on a CPU they are packed: no padding is computed. Gradient caching (Gao et al. 2021) is the same with
+one difference: a chunk's activations are thrown away and computed again when its gradient is known.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from adiabat.model.batches import token_budget_batches
 from adiabat.model.encoder import Encoder
 from adiabat.model.packing import PackedBackbone, is_packable
 from adiabat.model.precision import Precision, autocast
 from adiabat.model.tokens import TokenTable, embed_rows
 from adiabat.model.workers import side_by_side, working_copies
 
-HALVES = 2
-"""More would make a weight's gradient depend on which thread adds to it first; of two summands the order does not matter."""
+WORKERS = 2
+"""Threads that share a batch on a CPU; each adds up gradients of its own, so that no sum depends on which is faster."""
 
-Job = Callable[[Encoder], Tensor]
-Runner = Callable[[Iterable[Job]], Iterator[Tensor]]
+Job = Callable[[], list[Tensor]]
+Runner = Callable[[Iterable[Job]], Iterator[list[Tensor]]]
+Places = Int[np.ndarray, " _"]
+_State = tuple[Tensor, Tensor | None]
+"""Of torch's random numbers before a pass: on the CPU, and on a GPU where the tower is on one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """How a batch is cut.
+
+    Attributes:
+        tokens: Tokens of one chunk, padding counted; None makes one chunk for each thread.
+        cached: Whether a chunk is computed a second time for its gradient: memory then follows the chunk, not the batch.
+    """
+
+    tokens: int | None = None
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Texts that pass together.
+
+    Attributes:
+        encoder: The thread's own copy of the tower.
+        table: Tokens of all texts.
+        picked: Which texts of the table.
+        places: Where they stand in the batch.
+        precision: Of the pass.
+    """
+
+    encoder: Encoder
+    table: TokenTable
+    picked: Int[np.ndarray, " p"]
+    places: Int[np.ndarray, " p"]
+    precision: Precision
+
+    def forward(self) -> Float[Tensor, "p e"]:
+        with autocast(self.encoder.device, self.precision):
+            return embed_rows(self.encoder, self.table, self.picked)
 
 
 class Passes:
-    """Embeds batches of one tower, differentiably; `in_halves` makes one that uses two threads."""
+    """Embeds batches of one tower, differentiably; `side_passes` makes one that uses two threads."""
 
-    def __init__(self, encoder: Encoder, *, precision: Precision, run: Runner | None = None) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        precision: Precision,
+        copies: Sequence[Encoder] = (),
+        run: Runner | None = None,
+        chunking: Chunking | None = None,
+    ) -> None:
         """Set up.
 
         Args:
-            encoder: The tower, or a copy of it that shares its weights.
+            encoder: The tower.
             precision: Of the forward pass.
-            run: Carries out jobs side by side and gives their results in order; None makes every batch one pass.
+            copies: One for each thread, with the tower's weights and gradients of their own (`_copies`); none makes the tower itself the
+                only one.
+            run: Carries out jobs side by side and gives their results in order; None runs them one after the other.
+            chunking: None makes one chunk for each copy.
         """
         self._encoder = encoder
+        self._copies = list(copies) or [encoder]
         self._precision = precision
-        self._run = run
+        self._run: Runner = run or (lambda jobs: (job() for job in jobs))
+        self._chunking = chunking or Chunking()
 
     def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
         """Embed some texts of a table.
@@ -50,81 +105,164 @@ class Passes:
             picked: Which texts.
 
         Returns:
-            Their embeddings; differentiating a function of them adds to the gradients of the weights, and may be done once.
+            Their embeddings; differentiating a function of them adds to the gradients of the weights, and may be done once. A tower
+            without trainable weights is passed through once, without a graph.
         """
-        if self._run is None or len(picked) < HALVES:
-            return self._forward(table, picked, self._encoder)
-        places = halves(table.lengths[picked], packed=is_packed(self._encoder))
-        parts = list(self._run([partial(self._forward, table, picked[place]) for place in places]))
-        anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-        joined: Tensor = _Joined.apply(anchor, self._run, places, parts)  # type: ignore[no-untyped-call]
+        shares = self._shares(table, picked)
+        trained = torch.is_grad_enabled() and any(weights.requires_grad for weights in self._encoder.parameters())
+        if trained and not self._chunking.cached and sum(map(len, shares)) == 1:
+            (chunk,) = (chunk for share in shares for chunk in share)
+            return _in_place(chunk.forward(), chunk.places)
+        anchor = torch.empty(0, requires_grad=trained)
+        joined: Tensor = _Joined.apply(anchor, self, shares, trained)  # type: ignore[no-untyped-call]
         return joined
 
-    def _forward(self, table: TokenTable, rows: Int[np.ndarray, " p"], encoder: Encoder) -> Float[Tensor, "p e"]:
-        with autocast(encoder.device, self._precision):
-            return embed_rows(encoder, table, rows)
+    def _shares(self, table: TokenTable, picked: Int[np.ndarray, " b"]) -> list[list[_Chunk]]:
+        """Chunks of each thread, in a fixed order."""
+        lengths = table.lengths[picked]
+        threads = len(self._copies)
+        if self._chunking.tokens is None:
+            cut = [[part] for part in shared_out(lengths, threads, packed=is_packed(self._copies[0]))]
+        else:
+            pieces = list(token_budget_batches(lengths, self._chunking.tokens))
+            costs = np.array([int(lengths[piece].sum()) for piece in pieces])
+            cut = [[pieces[number] for number in numbers] for numbers in evenly(costs, threads)]
+        return [
+            [_Chunk(encoder, table, picked[places], places, self._precision) for places in share]
+            for encoder, share in zip(self._copies, cut, strict=False)
+        ]
+
+    def _collect(self) -> None:
+        """Add the gradients of every thread but the first to the tower's own, and forget them."""
+        own = list(self._encoder.parameters())
+        for copy in self._copies[1:]:
+            for weights, twin in zip(own, copy.parameters(), strict=True):
+                if twin.grad is not None:
+                    weights.grad = twin.grad if weights.grad is None else weights.grad.add_(twin.grad)
+                    twin.grad = None
 
 
 class _Joined(torch.autograd.Function):
-    """Parts of a batch put together; its gradient is carried on into each part's own graph, side by side."""
+    """Chunks of a batch put together; the gradient is carried on into each chunk's own graph, side by side."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, run: Runner, places: Sequence[Int[np.ndarray, " _"]], parts: Sequence[Tensor]) -> Tensor:
-        """Put the parts in the order of the batch; `anchor` only makes autograd call `backward`."""
-        ctx.run, ctx.places, ctx.parts = run, [torch.from_numpy(place) for place in places], parts
-        joined = parts[0].new_empty(sum(map(len, parts)), parts[0].shape[1])
-        for place, part in zip(ctx.places, parts, strict=True):
-            joined[place] = part.detach()
+    def forward(ctx: Any, anchor: Tensor, passes: Passes, shares: Sequence[Sequence[_Chunk]], trained: bool) -> Tensor:
+        """Put the chunks in the order of the batch; `anchor` only makes autograd call `backward`."""
+        kept = trained and not passes._chunking.cached
+        states: list[list[_State]] = [[] for _ in shares]
+        jobs = [partial(_pass_through, share, kept, state) for share, state in zip(shares, states, strict=True)]
+        ctx.passes, ctx.shares, ctx.states = passes, shares, states
+        ctx.outputs = list(passes._run(jobs))
+        chunks = [chunk for share in shares for chunk in share]
+        parts = [part for outputs in ctx.outputs for part in outputs]
+        joined: Tensor = parts[0].new_empty(sum(map(len, parts)), parts[0].shape[1])
+        for chunk, part in zip(chunks, parts, strict=True):
+            joined[torch.from_numpy(chunk.places)] = part.detach()
+        if not kept:
+            ctx.outputs = [[] for _ in shares]
         return joined
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, None]:
-        """Differentiate both parts at once."""
-        gradient = gradients[0]
-        jobs = [partial(_differentiate, part, gradient[place]) for place, part in zip(ctx.places, ctx.parts, strict=True)]
-        for _ in ctx.run(jobs):
+        """Differentiate all chunks."""
+        jobs = [partial(_carry_on, gradients[0], *work) for work in zip(ctx.shares, ctx.outputs, ctx.states, strict=True)]
+        for _ in ctx.passes._run(jobs):
             pass
+        ctx.passes._collect()
         return None, None, None, None
 
 
-def _differentiate(part: Float[Tensor, "p e"], gradient: Float[Tensor, "p e"], encoder: Encoder) -> Tensor:
-    """A job: the graph of `part` knows its own encoder, so the one it is given is of no use to it."""
-    del encoder
-    torch.autograd.backward(part, gradient)
-    return part
+def _pass_through(share: Sequence[_Chunk], kept: bool, states: list[_State]) -> list[Tensor]:
+    """Embed a thread's chunks, with their graphs or without; a pass that will be repeated notes what random numbers it began with."""
+    parts = []
+    for chunk in share:
+        if not kept and chunk.encoder.training:
+            states.append(_random_state(chunk.encoder.device))
+        with torch.set_grad_enabled(kept):
+            parts.append(chunk.forward())
+    return parts
+
+
+def _carry_on(gradient: Tensor, share: Sequence[_Chunk], outputs: Sequence[Tensor], states: Sequence[_State]) -> list[Tensor]:
+    """Differentiate a thread's chunks, computing again those whose graphs were not kept."""
+    for number, chunk in enumerate(share):
+        part = outputs[number] if outputs else _again(chunk, states[number] if states else None)
+        torch.autograd.backward(part, gradient[torch.from_numpy(chunk.places).to(gradient.device)])
+    return []
+
+
+def _again(chunk: _Chunk, state: _State | None) -> Float[Tensor, "p e"]:
+    """The pass once more, with the same dropout."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad())
+        if state is not None:
+            device = chunk.encoder.device
+            stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
+            torch.set_rng_state(state[0])
+            if state[1] is not None:
+                torch.cuda.set_rng_state(state[1], device)
+        return chunk.forward()
+
+
+def _random_state(device: torch.device) -> _State:
+    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+
+def _in_place(part: Float[Tensor, "b e"], places: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
+    """Rows of the only chunk in the order of the batch."""
+    order = torch.from_numpy(np.argsort(places)).to(part.device)
+    return part[order]
 
 
 @contextmanager
-def in_halves(encoder: Encoder, *, precision: Precision) -> Iterator[Passes]:
+def side_passes(encoder: Encoder, *, precision: Precision, chunking: Chunking | None = None) -> Iterator[Passes]:
     """Two threads for the passes of one tower, while the block lasts.
 
-    With one thread, or with dropout on (whose random numbers two threads would draw in no fixed order), a batch is one pass. On a GPU a
-    batch is one padded pass: attention text by text would leave it idle.
+    With one thread, or with dropout on (whose random numbers two threads would draw in no fixed order), chunks pass one after the other.
+    On a GPU chunks are padded: attention text by text would leave it idle.
 
     Args:
         encoder: The tower, in the mode it will be trained in.
         precision: Of the forward pass.
+        chunking: See `Chunking`.
 
     Yields:
         What runs them.
     """
     if encoder.device.type != "cpu":
-        yield Passes(encoder, precision=precision)
+        yield Passes(encoder, precision=precision, chunking=chunking)
         return
-    count = 1 if encoder.training or torch.get_num_threads() < HALVES else HALVES
-    copies = [_packed(copy) for copy in working_copies(encoder, count, precision="fp32", shared=[encoder.tokenizer])]
+    count = 1 if encoder.training or torch.get_num_threads() < WORKERS else WORKERS
+    copies = _copies(encoder, count)
     if count == 1:
-        yield Passes(copies[0], precision=precision)
+        yield Passes(encoder, precision=precision, copies=copies, chunking=chunking)
         return
-    with side_by_side([_caller(copy) for copy in copies]) as run:
-        yield Passes(copies[0], precision=precision, run=run)
+    with side_by_side([_call] * count) as run:
+        yield Passes(encoder, precision=precision, copies=copies, run=run, chunking=chunking)
 
 
-def _packed(encoder: Encoder) -> Encoder:
-    """The encoder, changed to compute no padding where its backbone can."""
-    if is_packable(encoder.backbone):
-        encoder.backbone = PackedBackbone(encoder.backbone)  # type: ignore[assignment]
-    return encoder
+def _call(job: Job) -> list[Tensor]:
+    return job()
+
+
+def _copies(encoder: Encoder, count: int) -> list[Encoder]:
+    """Copies that compute no padding where the backbone can: the first has the tower's own parameters, the others only their values."""
+    copies = working_copies(encoder, count, precision="fp32", shared=[encoder.tokenizer])
+    for copy in copies[1:]:
+        _give_own_gradients(copy)
+    for copy in copies:
+        if is_packable(copy.backbone):
+            copy.backbone = PackedBackbone(copy.backbone)  # type: ignore[assignment]
+    return copies
+
+
+def _give_own_gradients(module: nn.Module) -> None:
+    """Replace each parameter by one that has the same memory, and a gradient of its own."""
+    twins: dict[int, nn.Parameter] = {}
+    for part in module.modules():
+        for name, weights in part.named_parameters(recurse=False, remove_duplicate=False):
+            twin = twins.setdefault(id(weights), nn.Parameter(weights.detach(), requires_grad=weights.requires_grad))
+            setattr(part, name, twin)
 
 
 def is_packed(encoder: Encoder) -> bool:
@@ -139,37 +277,44 @@ def is_packed(encoder: Encoder) -> bool:
     return isinstance(encoder.backbone, PackedBackbone)
 
 
-def _caller(encoder: Encoder) -> Callable[[Job], Tensor]:
-    return lambda job: job(encoder)
-
-
-def halves(lengths: Int[np.ndarray, " b"], *, packed: bool) -> list[Int[np.ndarray, " _"]]:
-    """Cut a batch in two so that the longer pass is short.
+def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) -> list[Places]:
+    """Cut a batch into one part per thread so that the longest pass is short.
 
     Args:
-        lengths: Tokens of each text, two texts or more.
+        lengths: Tokens of each text, at least one text.
+        threads: One or two.
         packed: Whether padding costs nothing.
 
     Returns:
-        Places in the batch, twice; neither is empty.
+        Places in the batch; as many parts as threads or as texts, none empty.
     """
+    if threads == 1 or len(lengths) == 1:
+        return [np.arange(len(lengths))]
+    return evenly(lengths, threads) if packed else _cut(lengths)
+
+
+def evenly(costs: Int[np.ndarray, " n"], threads: int) -> list[Places]:
+    """Longest first, each piece to the thread that has least so far.
+
+    Args:
+        costs: Of each piece.
+        threads: > 0.
+
+    Returns:
+        Pieces of each thread that has any.
+    """
+    parts: list[list[int]] = [[] for _ in range(threads)]
+    sums = [0] * threads
+    for piece in np.argsort(-costs, kind="stable").tolist():
+        thread = sums.index(min(sums))
+        parts[thread].append(piece)
+        sums[thread] += int(costs[piece])
+    return [np.array(part) for part in parts if part]
+
+
+def _cut(lengths: Int[np.ndarray, " b"]) -> list[Places]:
+    """The cut in two, in order of length, where the longer of two padded passes is shortest."""
     order = np.argsort(lengths, kind="stable")
-    return _even(lengths, order) if packed else _cut(lengths, order)
-
-
-def _even(lengths: Int[np.ndarray, " b"], order: Int[np.ndarray, " b"]) -> list[Int[np.ndarray, " _"]]:
-    """Longest first, each text to the half that has fewer tokens so far."""
-    parts: list[list[int]] = [[], []]
-    tokens = [0, 0]
-    for place in order[::-1].tolist():
-        half = int(tokens[1] < tokens[0])
-        parts[half].append(place)
-        tokens[half] += int(lengths[place])
-    return [np.array(part) for part in parts]
-
-
-def _cut(lengths: Int[np.ndarray, " b"], order: Int[np.ndarray, " b"]) -> list[Int[np.ndarray, " _"]]:
-    """The cut, in order of length, where the longer of two padded passes is shortest."""
     ascending = lengths[order]
     cuts = np.arange(1, len(order))
     longer = np.maximum(cuts * ascending[cuts - 1], (len(order) - cuts) * ascending[-1])

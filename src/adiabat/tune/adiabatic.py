@@ -28,7 +28,7 @@ from adiabat.store.embeddings import Store
 from adiabat.train.log import JobLog, read_log
 from adiabat.train.loop import Limits, Loop, Outcome, Position
 from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
-from adiabat.train.passes import in_halves
+from adiabat.train.passes import side_passes
 from adiabat.train.schedules import Schedule, scaled_learning_rate
 from adiabat.tune.job import Job, is_job, open_job, read_description, require_free, require_same
 from adiabat.tune.layers import layer_changes
@@ -91,7 +91,7 @@ def tune(
     loop = _loop(objective, settings, Job(out), watch)
     job = open_job(out, _description(model, inputs, objective, settings), resume=resume)
     _say_what_is_tuned(watch, objective, frozen, settings)
-    with sole_writer(job.folder), in_halves(tower, precision=settings.run.precision) as objective.passes:
+    with sole_writer(job.folder), side_passes(tower, precision=settings.run.precision) as objective.passes:
         outcome = _run(loop, resume=resume)
         result = _result(objective, model, outcome, job, settings, model_name=model_name, command=command)
         _finish(job, replace(model, query=tower, name=str(out)), result)
