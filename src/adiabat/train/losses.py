@@ -13,9 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adiabat.train.pairs import OTHER, Pairs, Tower
-from adiabat.train.partition import check_temperature, log_denominator
-
-Temperature = float | Float[Tensor, ""]
+from adiabat.train.partition import Temperature, log_denominator, scores_of
 
 Distance = Literal["cosine", "euclidean"]
 """How far two embeddings are apart: ``1 - cos``, or the length of their difference."""
@@ -250,17 +248,16 @@ def _contrast(
 
 
 def _own_scores(pairs: Pairs, temperature: Temperature, margin: float = 0.0) -> Float[Tensor, "b 1"]:
-    check_temperature(temperature)
     similarity = (pairs.query[pairs.rows] * pairs.positive[pairs.rows]).sum(dim=1, keepdim=True)
-    return (similarity - margin) / temperature
+    return scores_of(similarity - margin, temperature)
 
 
 def _own_negatives(pairs: Pairs, temperature: Temperature) -> Float[Tensor, "b h"]:
     query = pairs.query[pairs.rows]
     if pairs.own is None:
         return query.new_empty(len(query), 0)
-    scores = (query.unsqueeze(1) * pairs.own[pairs.rows]).sum(dim=-1) / temperature
-    return scores.masked_fill(pairs.own_excluded(), -math.inf)
+    similarity = (query.unsqueeze(1) * pairs.own[pairs.rows]).sum(dim=-1)
+    return scores_of(similarity, temperature).masked_fill(pairs.own_excluded(), -math.inf)
 
 
 def _passage_centric(pairs: Pairs, temperature: Temperature, printed: bool, tile: int | None) -> Float[Tensor, ""]:

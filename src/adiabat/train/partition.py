@@ -17,6 +17,9 @@ from torch.autograd.function import once_differentiable
 Excluded = Callable[[slice, slice], Bool[Tensor, "r c"]]
 """Which candidates do not count, for some rows and some columns: asked tile by tile, so that no whole mask need ever exist."""
 
+Temperature = float | Float[Tensor, ""]
+"""Divides similarities, > 0, dimensionless; a tensor gets a gradient."""
+
 EVERYTHING = slice(None)
 
 
@@ -38,7 +41,7 @@ def log_denominator(
     blocks: Sequence[Block],
     *,
     beside: Float[Tensor, "b k"],
-    temperature: float | Float[Tensor, ""],
+    temperature: Temperature,
     tile: int | None = None,
 ) -> Float[Tensor, " b"]:
     """``ln( sum_k exp(beside_ik) + sum_j exp(x_i . y_j / T) )``, the second sum over all candidates that are not excluded.
@@ -57,7 +60,6 @@ def log_denominator(
     Raises:
         ValueError: If `temperature` is not above 0, or `tile` is below 1.
     """
-    check_temperature(temperature)
     if tile is None:
         scores = [_scores(rows, block.candidates, block.excluded(EVERYTHING, EVERYTHING), temperature) for block in blocks]
         return torch.logsumexp(torch.cat([beside, *scores], dim=1), dim=1)
@@ -69,24 +71,29 @@ def log_denominator(
     return result
 
 
-def check_temperature(temperature: float | Float[Tensor, ""]) -> None:
-    """Refuse a temperature that is not above 0; one that is learned is clamped where it is kept, and not looked at here.
+def scores_of(similarities: Float[Tensor, "*any"], temperature: Temperature) -> Float[Tensor, "*any"]:
+    """Similarities divided by the temperature: the one place that does it.
 
     Args:
-        temperature: Divides similarities.
+        similarities: Products of embeddings.
+        temperature: > 0; one that is learned, a tensor, is clamped where it is kept, and not looked at here.
+
+    Returns:
+        What stands in the exponent.
 
     Raises:
-        ValueError: If it is a number that is not above 0.
+        ValueError: If `temperature` is a number that is not above 0.
     """
     # Looking at a tensor would make a GPU wait.
     if not isinstance(temperature, Tensor) and not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}; typical values are 0.01 to 0.1")
+    return similarities / temperature
 
 
 def _scores(
-    rows: Float[Tensor, "r e"], candidates: Float[Tensor, "c e"], excluded: Bool[Tensor, "r c"], temperature: float | Tensor
+    rows: Float[Tensor, "r e"], candidates: Float[Tensor, "c e"], excluded: Bool[Tensor, "r c"], temperature: Temperature
 ) -> Float[Tensor, "r c"]:
-    return (rows @ candidates.T / temperature).masked_fill(excluded, -math.inf)
+    return scores_of(rows @ candidates.T, temperature).masked_fill(excluded, -math.inf)
 
 
 def _tiles(length: int, tile: int) -> Iterator[slice]:
