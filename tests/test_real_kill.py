@@ -17,8 +17,8 @@ KILLS = 10
 SETTINGS = {
     "tune.learning_rate": "1e-6",
     "tune.negatives": "hardest",
-    "tune.batches_per_epoch": "15",
-    "tune.max_epochs": "3",
+    "tune.batches_per_epoch": "40",
+    "tune.max_epochs": "4",
     "data.validation_fraction": "0.25",
     "run.checkpoint_seconds": "0.5",
     "run.log_every": "5",
@@ -76,7 +76,7 @@ def test_a_run_killed_ten_times_ends_with_the_weights_of_one_that_was_not(tmp_pa
     while kills < KILLS:
         process = tuning(tmp_path, "killed", "--resume")
         # From the imports over the first validation to the middle of the steps.
-        time.sleep(moments.uniform(2.0, 9.0))
+        time.sleep(moments.uniform(2.0, 6.0))
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
             kills += 1
