@@ -63,6 +63,13 @@ def test_documents_of_a_store_with_ids_of_its_own_are_found_by_the_text_it_keeps
         address(examples_of(Example("q0", "ask", ("zero",))), bare)
 
 
+def test_ids_of_a_set_that_holds_no_texts_are_never_taken_for_texts(tmp_path: Path) -> None:
+    store = store_of(tmp_path, {"d0": "Paris"})
+    judged = ExampleSet("set", (Example("q0", "ask", ("Paris",)),), holds_texts=False)
+    with pytest.raises(DataError, match="it lacks set: 'Paris'"):
+        address(judged, store)
+
+
 def test_ids_and_texts_may_be_mixed_and_an_id_goes_before_a_text(tmp_path: Path) -> None:
     store = store_of(tmp_path, {"one": "a document whose id is a word", text_id("one"): "one", text_id("two"): "two"})
     found = address(examples_of(Example("q0", "ask", ("one",), ("two", text_id("one")))), store)

@@ -1,4 +1,4 @@
-"""Passes in halves against one pass."""
+"""Passes in chunks and side by side against one pass."""
 
 import numpy as np
 import pytest
@@ -176,3 +176,72 @@ def test_a_tower_without_trainable_weights_passes_once(trainable: bool):
 def test_every_piece_goes_to_the_thread_that_has_least():
     assert [part.tolist() for part in evenly(np.array([5, 9, 4, 3, 1]), 2)] == [[1, 3], [0, 2, 4]]
     assert [part.tolist() for part in evenly(np.array([5]), 2)] == [[0]]
+
+
+def test_a_backward_that_fails_leaves_nothing_behind_for_the_next_step():
+    encoder = tiny_encoder().eval()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
+    with side_passes(encoder, precision="fp32") as passes:
+        _, wanted = gradients(encoder, passes, table, np.arange(5), target)
+        embeddings = passes.embed(table, np.arange(5))
+        weights = next(weights for name, weights in passes._copies[0].named_parameters() if name.endswith("intermediate.dense.weight"))
+        hook = weights.register_hook(lambda gradient: (_ for _ in ()).throw(OSError("no")))
+        with pytest.raises(OSError, match="no"):
+            embeddings.sum().backward()
+        hook.remove()
+        assert all(twin.grad is None for _, twin in passes._twins())
+        _, found = gradients(encoder, passes, table, np.arange(5), target)
+    assert all(torch.equal(found[name], gradient) for name, gradient in wanted.items())
+
+
+def test_what_is_frozen_and_unfrozen_between_steps_is_heeded():
+    encoder = tiny_encoder().eval()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
+    _, plain = gradients(encoder, Passes(encoder, precision="fp32"), table, np.arange(5), target)
+    named = dict(encoder.named_parameters())
+    first, second = (name for name in named if name.endswith("intermediate.dense.weight"))
+    named[first].requires_grad_(False)
+    with side_passes(encoder, precision="fp32") as passes:
+        named[first].requires_grad_(True)
+        named[second].requires_grad_(False)
+        _, found = gradients(encoder, passes, table, np.arange(5), target)
+    assert second not in found
+    torch.testing.assert_close(found[first], plain[first], rtol=1e-4, atol=1e-6)
+
+
+def test_dropout_in_a_part_alone_is_replayed():
+    found = []
+    for cached in (False, True):
+        encoder = tiny_encoder().eval()
+        encoder.backbone.train()
+        table = TokenTable.of(encoder, TEXTS, side="query")
+        torch.manual_seed(7)
+        with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached)) as passes:
+            passes.embed(table, np.arange(5))[:, 0].sum().backward()
+        found.append({name: weights.grad for name, weights in encoder.named_parameters() if weights.grad is not None})
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_second_backward_is_refused(cached: bool):
+    encoder = tiny_encoder().eval()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached)) as passes:
+        loss = passes.embed(table, np.arange(5)).sum()
+        loss.backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="a batch must be differentiated once"):
+            loss.backward()
+
+
+def test_no_texts_give_no_embeddings():
+    encoder = tiny_encoder().eval()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    assert Passes(encoder, precision="fp32").embed(table, np.arange(0)).shape == (0, encoder.width)
+
+
+def test_chunks_of_nothing_are_refused():
+    with pytest.raises(ValueError, match="tokens must be at least 1, got 0"):
+        Chunking(0)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -142,11 +143,11 @@ def test_resuming_with_another_setting_store_model_or_data_names_what_differs(pr
         run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}), resume=True)
     other = Problem(problem.model, problem.store, tmp_path / "other.jsonl")
     other.data.write_text("\n".join(problem.data.read_text().splitlines()[:-1]) + "\n")
-    with pytest.raises(JobError, match=r"got job.data was .*triplets.jsonl', is .*other.jsonl'; repeat"):
+    with pytest.raises(JobError, match=r"as it was begun, got job.examples was"):
         run(other, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
     twin = problem.fresh()
     strange = DualEncoder(tiny_dual(width=16, layers=2, seed=5).query, twin.document, "tiny")
-    with pytest.raises(JobError, match="as it was begun, got job.query_weights was"):
+    with pytest.raises(JobError, match="as it was begun, got job.query_tower was"):
         run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), model=strange, resume=True)
 
 
@@ -163,3 +164,14 @@ def test_resuming_what_is_not_there_says_that_it_begins(problem: Problem, tmp_pa
     notes: list[str] = []
     run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True, notes=notes)
     assert notes[0].endswith("job holds no job yet, so there is nothing to go on with: beginning")
+
+
+def test_a_job_goes_on_wherever_its_inputs_lie_but_not_with_another_prompt(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
+    moved = Problem(problem.model, problem.store, tmp_path / problem.data.name)
+    moved.data.write_bytes(problem.data.read_bytes())
+    run(moved, tmp_path / "job", settings_of(tune={"max_epochs": 2}, run={"device": "cpu", "checkpoint_seconds": 5.0}), resume=True)
+    twin = problem.fresh()
+    asked = twin.query.with_settings(replace(twin.query.settings, query_prompt="another: "))
+    with pytest.raises(JobError, match="as it was begun, got job.query_tower was"):
+        run(moved, tmp_path / "job", settings_of(tune={"max_epochs": 2}), model=replace(twin, query=asked), resume=True)

@@ -7,7 +7,7 @@ operation, and what a batch needs stays in its core's cache.
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TypeVar
@@ -64,12 +64,18 @@ def side_by_side(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
 
 def _in_order(pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Iterable[Job], *, ahead: int) -> Iterator[Result]:
     waiting: deque[Future[Result]] = deque()
-    for job in jobs:
-        waiting.append(pool.submit(call, job))
-        if len(waiting) > ahead:
+    try:
+        for job in jobs:
+            waiting.append(pool.submit(call, job))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
             yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+    except BaseException:
+        for future in waiting:
+            future.cancel()
+        wait(waiting)
+        raise
 
 
 def working_copies(module: ModuleT, count: int, *, precision: Precision, shared: Iterable[object] = ()) -> list[ModuleT]:

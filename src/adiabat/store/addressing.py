@@ -8,7 +8,7 @@ from typing import Literal, Self
 import numpy as np
 from jaxtyping import Int
 
-from adiabat.data.records import Example, ExampleSet, text_id
+from adiabat.data.records import ExampleSet, text_id
 from adiabat.errors import DataError, several
 from adiabat.store.embeddings import Store
 
@@ -137,7 +137,7 @@ def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "dr
     Raises:
         DataError: If documents are missing and not to be dropped, or no query is left.
     """
-    rows = _rows_of(examples.examples, store)
+    rows = _rows_of(examples, store)
     absent = _absent(examples, rows)
     if absent and missing == "error":
         raise DataError(
@@ -211,13 +211,13 @@ def _joined(lists: Ragged, rows: Sequence[int]) -> list[int]:
     return [entry for row in rows for entry in lists[row].tolist()]
 
 
-def _rows_of(examples: Sequence[Example], store: Store) -> Int[np.ndarray, " documents"]:
+def _rows_of(examples: ExampleSet, store: Store) -> Int[np.ndarray, " documents"]:
     """Rows of all positives and negatives, example by example, by id, hash of the text or the text itself; -1 where there is none."""
-    entries = list(chain.from_iterable((*example.positives, *example.negatives) for example in examples))
+    entries = list(chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples))
     distinct = list(dict.fromkeys(entries))
     rows = store.rows(distinct)
     unknown = np.flatnonzero(rows < 0)
-    if len(unknown):
+    if len(unknown) and examples.holds_texts is not False:
         rows[unknown] = store.rows([text_id(distinct[index]) for index in unknown])
         unknown = unknown[rows[unknown] < 0]
         by_text = store.rows_of_texts([distinct[index] for index in unknown])

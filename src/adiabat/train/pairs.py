@@ -15,6 +15,9 @@ from torch.nn import functional
 from adiabat.train.partition import Block, Excluded
 
 Tower = Literal["query", "positive"]
+ROUNDING = 32
+"""Units in the last place by which two sums of the same products may differ: they are added up in another order."""
+
 OTHER: dict[Tower, Tower] = {"query": "positive", "positive": "query"}
 
 
@@ -22,8 +25,8 @@ OTHER: dict[Tower, Tower] = {"query": "positive", "positive": "query"}
 class Guide:
     """Somebody's opinion on which candidates are too good to be negatives: another model's embeddings, or one's own without gradient.
 
-    A candidate ``y`` of row ``x_i`` does not count where ``g(x_i) . g(y) > g(q_i) . g(p_i) - margin``, or, relative, ``- margin |g(q_i) .
-    g(p_i)|``.
+    A candidate ``y`` of row ``x_i`` does not count where ``g(x_i) . g(y) >= g(q_i) . g(p_i) - margin``, or, relative, ``- margin |g(q_i) .
+    g(p_i)|``. A score that equals the threshold but for rounding counts as equal to it: a text that repeats the positive is always out.
 
     Attributes:
         query: Of the guide, of unit length for cosine.
@@ -45,13 +48,14 @@ class Guide:
     relative: bool = False
 
     def thresholds(self) -> Float[Tensor, " p"]:
-        """Above which score a candidate of each pair does not count.
+        """From which score on a candidate of each pair does not count, lowered by what rounding may do to an equal score.
 
         Returns:
             One per pair.
         """
         scores = (self.query * self.positive).sum(dim=1)
-        return scores - self.margin * (scores.abs() if self.relative else 1.0)
+        rounding = ROUNDING * torch.finfo(scores.dtype).eps * (1.0 + scores.abs())
+        return scores - self.margin * (scores.abs() if self.relative else 1.0) - rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,9 @@ class Pairs:
         query_keys: Equal where query texts are equal; None takes all of them for different.
         positive_keys: The same of the positives.
         shared_keys: The same of `shared`, comparable with `positive_keys`.
-        known: True where a document, positives first and then `shared`, is known to answer a query of `rows`.
+        own_keys: The same of `own`.
+        known: True where a document, positives first and then `shared`, is known to answer a query of `rows`; for losses that compare
+            queries with documents and nothing else.
         guide: Takes out candidates that it finds too good.
     """
 
@@ -79,8 +85,14 @@ class Pairs:
     query_keys: Int[Tensor, " p"] | None = None
     positive_keys: Int[Tensor, " p"] | None = None
     shared_keys: Int[Tensor, " n"] | None = None
+    own_keys: Int[Tensor, "p h"] | None = None
     known: Bool[Tensor, "b p_and_n"] | None = None
     guide: Guide | None = None
+
+    def __post_init__(self) -> None:
+        _check_lengths(self)
+        if self.query.dtype in (torch.bfloat16, torch.float16):
+            raise ValueError(f"embeddings must be float32 or float64, got {self.query.dtype}; convert them with .float()")
 
     def unit(self) -> "Pairs":
         """The same with embeddings of unit length, so that their products are cosines.
@@ -93,7 +105,7 @@ class Pairs:
     def block(self, of: Tower, against: Tower) -> Block:
         """One side of every pair as candidates for one side of the pairs in `rows`.
 
-        A pair is no negative of itself, nor of a pair that asks the same query or has the same positive.
+        A pair is no negative of itself, nor of a pair that asks the same query, or whose positive answers the same query.
 
         Args:
             of: Side of the rows.
@@ -101,11 +113,16 @@ class Pairs:
 
         Returns:
             The candidates, with what is excluded.
+
+        Raises:
+            ValueError: If `known` is given, which says nothing of these two sides.
         """
         masks = [self._same_pair()]
         if self.guide:
             masks.append(self._too_good(getattr(self.guide, of), getattr(self.guide, against)))
-        if self.known is not None and (of, against) == ("query", "positive"):
+        if self.known is not None:
+            if (of, against) != ("query", "positive"):
+                raise ValueError("known must be left out of a loss that compares more than queries with documents; give keys instead")
             masks.append(_window(self.known[:, : len(self.positive)]))
         return Block(getattr(self, against), _any_of(masks))
 
@@ -119,7 +136,7 @@ class Pairs:
             ValueError: If the guide says nothing of them.
         """
         assert self.shared is not None
-        masks = [_equal(self._of_rows(self.positive_keys), self.shared_keys)] if self.shared_keys is not None else []
+        masks = [_among(self._answers()[self.rows], self.shared_keys)] if self.shared_keys is not None else []
         if self.guide:
             if self.guide.shared is None:
                 raise ValueError("guide must have embeddings of the shared negatives, got none; embed them with the guide too")
@@ -129,7 +146,7 @@ class Pairs:
         return Block(self.shared, _any_of(masks) if masks else self._none)
 
     def own_excluded(self) -> Bool[Tensor, "b h"]:
-        """Which own negatives the guide finds too good.
+        """Which own negatives are known to answer their query, or found too good by the guide.
 
         Returns:
             True where one does not count.
@@ -138,32 +155,46 @@ class Pairs:
             ValueError: If the guide says nothing of them.
         """
         assert self.own is not None
+        answers = torch.zeros(self.own[self.rows].shape[:2], dtype=torch.bool, device=self.own.device)
+        if self.own_keys is not None:
+            answers = (self.own_keys[self.rows].unsqueeze(-1) == self._answers()[self.rows].unsqueeze(1)).any(dim=-1)
         if self.guide is None:
-            return torch.zeros(self.own[self.rows].shape[:2], dtype=torch.bool, device=self.own.device)
+            return answers
         if self.guide.own is None:
             raise ValueError("guide must have embeddings of each query's own negatives, got none; embed them with the guide too")
         scores = (self.guide.query[self.rows].unsqueeze(1) * self.guide.own[self.rows]).sum(dim=-1)
-        return scores > self.guide.thresholds()[self.rows, None]
+        return answers | (scores >= self.guide.thresholds()[self.rows, None])
 
     def _same_pair(self) -> Excluded:
         numbers = torch.arange(len(self.query), device=self.query.device)
-        keys = [numbers, *(key for key in (self.query_keys, self.positive_keys) if key is not None)]
-        return _any_of([_equal(self._of_rows(key), key) for key in keys])
+        masks = [_equal(key[self.rows], key) for key in (numbers, self.query_keys) if key is not None]
+        if self.positive_keys is not None:
+            answers = self._answers()
+            masks += [_among(answers[self.rows], self.positive_keys), _transposed(_among(answers, self.positive_keys[self.rows]))]
+        return _any_of(masks)
+
+    def _answers(self) -> Int[Tensor, "p m"]:
+        """Keys of all positives of each pair's query, those of other pairs that ask the same included; filled up by repetition."""
+        if self.positive_keys is None:
+            raise ValueError("positive_keys must be given beside keys of negatives, got none; give both or neither")
+        if self.query_keys is None:
+            return self.positive_keys[:, None]
+        _, query = torch.unique(self.query_keys, return_inverse=True)
+        order = torch.argsort(query, stable=True)
+        counts = torch.bincount(query)
+        first = torch.cumsum(counts, dim=0) - counts
+        places = torch.arange(int(counts.max()), device=query.device) % counts[query, None]
+        return self.positive_keys[order[first[query, None] + places]]
 
     def _too_good(self, left: Float[Tensor, "p g"], right: Float[Tensor, "n g"]) -> Excluded:
         assert self.guide is not None
         rows, above = left[self.rows], self.guide.thresholds()[self.rows]
-        return lambda r, c: rows[r] @ right[c].T > above[r, None]
+        return lambda r, c: rows[r] @ right[c].T >= above[r, None]
 
     def _none(self, r: slice, c: slice) -> Bool[Tensor, "r c"]:
         assert self.shared is not None
         shape = len(self.query[self.rows][r]), len(self.shared[c])
         return torch.zeros(shape, dtype=torch.bool, device=self.shared.device)
-
-    def _of_rows(self, keys: Int[Tensor, " p"] | None) -> Int[Tensor, " b"]:
-        if keys is None:
-            raise ValueError("positive_keys must be given beside shared_keys, got none; give both or neither")
-        return keys[self.rows]
 
 
 @overload
@@ -178,6 +209,15 @@ def _equal(left: Int[Tensor, " b"], right: Int[Tensor, " n"]) -> Excluded:
     return lambda r, c: left[r, None] == right[c]
 
 
+def _among(answers: Int[Tensor, "b m"], keys: Int[Tensor, " n"]) -> Excluded:
+    """True where a candidate's key is one of the row's answers."""
+    return _any_of([_equal(column, keys) for column in answers.T])
+
+
+def _transposed(excluded: Excluded) -> Excluded:
+    return lambda r, c: excluded(c, r).T
+
+
 def _window(mask: Bool[Tensor, "b m"]) -> Excluded:
     return lambda r, c: mask[r, c]
 
@@ -190,3 +230,21 @@ def _any_of(masks: list[Excluded]) -> Excluded:
         return found
 
     return joined
+
+
+def _check_lengths(pairs: Pairs) -> None:
+    """Raise ValueError where parts of a batch do not belong together; torch would repeat rows to make them fit."""
+    count, shared = len(pairs.query), 0 if pairs.shared is None else len(pairs.shared)
+    rows = len(range(count)[pairs.rows])
+    wanted = {"positive": count, "own": count, "query_keys": count, "positive_keys": count, "own_keys": count, "shared_keys": shared}
+    faults = [
+        f"{name} must have {length} rows, got {len(part)}"
+        for name, length in {**wanted, "known": rows}.items()
+        if (part := getattr(pairs, name)) is not None and len(part) != length
+    ]
+    if not rows:
+        faults.append(f"rows must name at least one pair, got {pairs.rows} of {count}")
+    if pairs.known is not None and pairs.known.shape[1] != count + shared:
+        faults.append(f"known must have a column for each of {count + shared} documents, got {pairs.known.shape[1]}")
+    if faults:
+        raise ValueError("; ".join(faults))

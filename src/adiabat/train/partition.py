@@ -58,14 +58,23 @@ def log_denominator(
         One number per row, differentiable once (twice without tiles).
 
     Raises:
-        ValueError: If `temperature` is not above 0, or `tile` is below 1.
+        ValueError: If `temperature` is a number not above 0, or `tile` is below 1.
     """
+    check_temperature(temperature)
+    # Half precision of an outer context would round sums over many candidates away.
+    with torch.autocast(rows.device.type, enabled=False):
+        return _log_denominator(rows, blocks, beside, temperature, tile)
+
+
+def _log_denominator(
+    rows: Float[Tensor, "b e"], blocks: Sequence[Block], beside: Float[Tensor, "b k"], temperature: Temperature, tile: int | None
+) -> Float[Tensor, " b"]:
     if tile is None:
         scores = [_scores(rows, block.candidates, block.excluded(EVERYTHING, EVERYTHING), temperature) for block in blocks]
         return torch.logsumexp(torch.cat([beside, *scores], dim=1), dim=1)
     if tile < 1:
         raise ValueError(f"tile must be at least 1 row, got {tile}; 1024 is a good start")
-    divisor = temperature if isinstance(temperature, Tensor) else rows.new_tensor(temperature)
+    divisor = temperature.to(rows.device) if isinstance(temperature, Tensor) else rows.new_tensor(temperature)
     masks = [block.excluded for block in blocks]
     result: Tensor = _Tiled.apply(tile, masks, rows, beside, divisor, *(block.candidates for block in blocks))  # type: ignore[no-untyped-call]
     return result
@@ -84,10 +93,21 @@ def scores_of(similarities: Float[Tensor, "*any"], temperature: Temperature) -> 
     Raises:
         ValueError: If `temperature` is a number that is not above 0.
     """
-    # Looking at a tensor would make a GPU wait.
+    check_temperature(temperature)
+    return similarities / temperature
+
+
+def check_temperature(temperature: Temperature) -> None:
+    """Refuse a number that is not above 0.
+
+    Args:
+        temperature: A tensor passes: looking at it would make a GPU wait.
+
+    Raises:
+        ValueError: If it is such a number.
+    """
     if not isinstance(temperature, Tensor) and not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}; typical values are 0.01 to 0.1")
-    return similarities / temperature
 
 
 def _scores(

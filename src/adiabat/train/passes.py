@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,10 @@ class Chunking:
 
     tokens: int | None = None
     cached: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tokens is not None and self.tokens < 1:
+            raise ValueError(f"tokens must be at least 1, got {self.tokens}; 4096 is a good start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,15 @@ class Passes:
         Returns:
             Their embeddings; differentiating a function of them adds to the gradients of the weights, and may be done once. A tower
             without trainable weights is passed through once, without a graph.
+
+        Raises:
+            RuntimeError: When they are differentiated a second time.
         """
+        if not len(picked):
+            return torch.zeros(0, self._encoder.width, device=self._encoder.device)
+        for weights, twin in self._twins():
+            # What is trained may have changed since the copies were made.
+            twin.requires_grad_(weights.requires_grad)
         shares = self._shares(table, picked)
         trained = torch.is_grad_enabled() and any(weights.requires_grad for weights in self._encoder.parameters())
         if trained and not self._chunking.cached and sum(map(len, shares)) == 1:
@@ -132,14 +145,21 @@ class Passes:
             for encoder, share in zip(self._copies, cut, strict=False)
         ]
 
+    def _twins(self) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
+        """Each of the tower's parameters with that of every thread but the first."""
+        own = list(self._encoder.parameters())
+        return chain.from_iterable(zip(own, copy.parameters(), strict=True) for copy in self._copies[1:])
+
     def _collect(self) -> None:
         """Add the gradients of every thread but the first to the tower's own, and forget them."""
-        own = list(self._encoder.parameters())
-        for copy in self._copies[1:]:
-            for weights, twin in zip(own, copy.parameters(), strict=True):
-                if twin.grad is not None:
-                    weights.grad = twin.grad if weights.grad is None else weights.grad.add_(twin.grad)
-                    twin.grad = None
+        for weights, twin in self._twins():
+            if twin.grad is not None:
+                weights.grad = twin.grad if weights.grad is None else weights.grad.add_(twin.grad)
+        self._forget()
+
+    def _forget(self) -> None:
+        for _, twin in self._twins():
+            twin.grad = None
 
 
 class _Joined(torch.autograd.Function):
@@ -151,7 +171,7 @@ class _Joined(torch.autograd.Function):
         kept = trained and not passes._chunking.cached
         states: list[list[_State]] = [[] for _ in shares]
         jobs = [partial(_pass_through, share, kept, state) for share, state in zip(shares, states, strict=True)]
-        ctx.passes, ctx.shares, ctx.states = passes, shares, states
+        ctx.passes, ctx.shares, ctx.states, ctx.done = passes, shares, states, False
         ctx.outputs = list(passes._run(jobs))
         chunks = [chunk for share in shares for chunk in share]
         parts = [part for outputs in ctx.outputs for part in outputs]
@@ -165,9 +185,16 @@ class _Joined(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, None]:
         """Differentiate all chunks."""
+        if ctx.done:
+            raise RuntimeError("a batch must be differentiated once, got a second time; embed it again")
+        ctx.done = True
         jobs = [partial(_carry_on, gradients[0], *work) for work in zip(ctx.shares, ctx.outputs, ctx.states, strict=True)]
-        for _ in ctx.passes._run(jobs):
-            pass
+        try:
+            for _ in ctx.passes._run(jobs):
+                pass
+        except BaseException:
+            ctx.passes._forget()
+            raise
         ctx.passes._collect()
         return None, None, None, None
 
@@ -176,7 +203,7 @@ def _pass_through(share: Sequence[_Chunk], kept: bool, states: list[_State]) -> 
     """Embed a thread's chunks, with their graphs or without; a pass that will be repeated notes what random numbers it began with."""
     parts = []
     for chunk in share:
-        if not kept and chunk.encoder.training:
+        if not kept and _draws(chunk.encoder):
             states.append(_random_state(chunk.encoder.device))
         with torch.set_grad_enabled(kept):
             parts.append(chunk.forward())
@@ -202,6 +229,11 @@ def _again(chunk: _Chunk, state: _State | None) -> Float[Tensor, "p e"]:
             if state[1] is not None:
                 torch.cuda.set_rng_state(state[1], device)
         return chunk.forward()
+
+
+def _draws(encoder: Encoder) -> bool:
+    """Whether a pass may draw random numbers: in any part, for dropout may be on in a part alone."""
+    return any(part.training for part in encoder.modules())
 
 
 def _random_state(device: torch.device) -> _State:
@@ -232,7 +264,7 @@ def side_passes(encoder: Encoder, *, precision: Precision, chunking: Chunking | 
     if encoder.device.type != "cpu":
         yield Passes(encoder, precision=precision, chunking=chunking)
         return
-    count = 1 if encoder.training or torch.get_num_threads() < WORKERS else WORKERS
+    count = 1 if _draws(encoder) or torch.get_num_threads() < WORKERS else WORKERS
     copies = _copies(encoder, count)
     if count == 1:
         yield Passes(encoder, precision=precision, copies=copies, chunking=chunking)

@@ -1,6 +1,8 @@
 """Adiabatic tuning: a query tower learns, slowly, against document vectors that never change (missions A1 to A4, A14)."""
 
 import copy
+import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +39,7 @@ from adiabat.tune.objective import StoredDocuments, pairs_of
 from adiabat.tune.splits import examples_digest, read_data, trained_too, with_negatives
 from adiabat.watch import SILENT, Watch
 
-DIGESTS = ("job.query_weights", "job.store_vectors", "job.examples")
+DIGESTS = ("job.query_tower", "job.store_vectors", "job.examples")
 """What decides a run beside names and settings, and is known once model, store and data have been read."""
 
 
@@ -168,9 +170,14 @@ def _check(settings: TuneSettings) -> None:
 
 def _description(model: DualEncoder, inputs: dict[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    found = (model.query.weights_digest(), objective.store.manifest.sha256, examples_digest(objective.train, objective.validation))
+    found = (_digest_of(model), objective.store.manifest.sha256, examples_digest(objective.train, objective.validation))
     digests = {key.removeprefix("job."): digest for key, digest in zip(DIGESTS, found, strict=True)}
     return {"job": {**inputs, **digests}, **settings.model_dump()}
+
+
+def _digest_of(model: DualEncoder) -> str:
+    """Of all that decides the query vectors where tuning starts: weights, tokenizer, prompt, pooling and limit."""
+    return hashlib.sha256(json.dumps(model.fingerprint("query").to_json(), sort_keys=True).encode()).hexdigest()
 
 
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:

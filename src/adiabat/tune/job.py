@@ -20,6 +20,10 @@ LENGTH_SCHEDULES = frozenset(("linear", "quadratic", "cosine"))
 """Schedules whose every step depends on `TuneSection.max_epochs`."""
 
 
+_FREE = frozenset(("job.model", "job.store", "job.data", "run.device", "run.checkpoint_seconds", "run.keep_checkpoints"))
+"""What may differ when a job goes on: where its inputs lie, for their digests are compared, and how it runs (another device is noted)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """Paths of one job directory."""
@@ -158,7 +162,7 @@ def require_same(job: Job, description: Mapping[str, Any], *, unknown: Collectio
     before, wanted = _flat_settings(read_description(job)), _flat_settings(description)
     differing = [
         f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}"
-        for key in sorted({*before, *wanted} - _stopping(wanted) - set(unknown))
+        for key in sorted({*before, *wanted} - _FREE - _stopping(wanted) - set(unknown))
         if before.get(key) != wanted.get(key)
     ]
     if differing:
