@@ -82,11 +82,12 @@ def peer_step(texts: Texts, chunk_rows: int, precision: Precision) -> Step:
     model = SentenceTransformer(str(demo_model_folder()), device="cpu").eval()
     loss_of = CachedMultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE, mini_batch_size=chunk_rows)
 
+    features = {rows: [model.preprocess(column[:rows]) for column in texts] for rows in (chunk_rows, len(texts[0]))}
+
     def step(rows: int) -> float:
         model.zero_grad()
-        features = [model.preprocess(column[:rows]) for column in texts]
         with autocast(torch.device("cpu"), precision):
-            loss: Tensor = loss_of(features, torch.empty(0))
+            loss: Tensor = loss_of([dict(column) for column in features[rows]], torch.empty(0))
             loss.backward()  # type: ignore[no-untyped-call]
         return float(loss)
 
