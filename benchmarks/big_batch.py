@@ -15,10 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
+from rise import rise_of
 from torch import Tensor
 
 from adiabat.data.corpora import read_corpus
@@ -94,12 +94,6 @@ def peer_step(texts: Texts, chunk_rows: int, precision: Precision) -> Step:
     return step
 
 
-def resident(name: str) -> float:
-    """A line of the kernel's account of this process, in MB."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:"))
-
-
 def measure(side: str, options: argparse.Namespace) -> dict[str, float]:
     """Seconds, loss and rise of the resident set of one step."""
     texts = texts_of(options.batch)
@@ -108,10 +102,9 @@ def measure(side: str, options: argparse.Namespace) -> dict[str, float]:
     else:
         step = our_step(texts, options.chunk_rows, options.precision, frozen="frozen" in side)
     step(options.chunk_rows)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # makes the present size the highest so far
-    before, start = resident("VmRSS"), time.perf_counter()
-    loss = step(options.batch)
-    return {"seconds": time.perf_counter() - start, "loss": loss, "megabytes": resident("VmHWM") - before}
+    start = time.perf_counter()
+    megabytes, loss = rise_of(lambda: step(options.batch))
+    return {"seconds": time.perf_counter() - start, "loss": loss, "megabytes": megabytes}
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import torch
+from rise import rise_of
 from torch import Tensor
 
 from adiabat.train.losses import in_batch_softmax
@@ -41,16 +41,8 @@ def growth(rows: int, tile: int) -> float:
     """MB by which the resident set rises above what it is before the loss, at its highest, less the gradients (Linux only)."""
     sides = leaves(rows)
     loss_of(leaves(64), 32)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # makes the present size the highest so far
-    before = resident("VmRSS")
-    loss_of(sides, tile)
-    return resident("VmHWM") - before - 2 * rows * WIDTH * 4 / MB
-
-
-def resident(name: str) -> float:
-    """A line of the kernel's account of this process, in MB."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:"))
+    megabytes, _ = rise_of(lambda: loss_of(sides, tile))
+    return megabytes - 2 * rows * WIDTH * 4 / MB
 
 
 def timed(rows: int, tile: int | None) -> tuple[float, list[Tensor]]:

@@ -100,9 +100,10 @@ def evaluate_datasets(
         StoreError: If a store was not made by the document tower of the model, or of the baseline.
     """
     started = time.monotonic()
+    fingerprints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
     for store in {id(one.store): one.store for one in datasets}.values():
-        for tower in filter(None, (model, baseline)):
-            store.require_encoder(tower.fingerprint("document"))
+        for fingerprint in fingerprints:
+            store.require_encoder(fingerprint)
     same = [SAME_TOWER] if baseline and model.fingerprint("query") == baseline.fingerprint("query") else []
     for sentence in same:
         watch.note(sentence)

@@ -12,16 +12,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from adiabat.train.pairs import OTHER, Pairs, Tower
+from adiabat.train.pairs import OTHER, Pairs, Tower, unit_rows
 from adiabat.train.partition import Temperature, log_denominator, scores_of
 
 Distance = Literal["cosine", "euclidean"]
 """How far two embeddings are apart: ``1 - cos``, or the length of their difference."""
-
-
-def _unit(embeddings: Float[Tensor, "*rows e"]) -> Float[Tensor, "*rows e"]:
-    """Rows scaled to length 1; a row of zeros stays zero, so that its cosine with anything is 0."""
-    return functional.normalize(embeddings, dim=-1)
 
 
 def triplet_distances(
@@ -51,7 +46,7 @@ def triplet_distances(
     negatives = negative.unsqueeze(1) if negative.dim() == 2 else negative
     documents = torch.cat([positive.unsqueeze(1), negatives], dim=1)
     if distance == "cosine":
-        apart = 1.0 - (_unit(query).unsqueeze(1) * _unit(documents)).sum(dim=-1)
+        apart = 1.0 - (unit_rows(query).unsqueeze(1) * unit_rows(documents)).sum(dim=-1)
     elif distance == "euclidean":
         # `vector_norm` has gradient 0 at 0, where the square root of a sum of squares would give NaN.
         apart = torch.linalg.vector_norm(query.unsqueeze(1) - documents, dim=-1)

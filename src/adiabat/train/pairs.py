@@ -5,7 +5,7 @@ columns of a tile.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, overload
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -100,7 +100,8 @@ class Pairs:
         Returns:
             The scaled batch; a row of zeros stays zero.
         """
-        return replace(self, query=_unit(self.query), positive=_unit(self.positive), shared=_unit(self.shared), own=_unit(self.own))
+        shared, own = (None if part is None else unit_rows(part) for part in (self.shared, self.own))
+        return replace(self, query=unit_rows(self.query), positive=unit_rows(self.positive), shared=shared, own=own)
 
     def block(self, of: Tower, against: Tower) -> Block:
         """One side of every pair as candidates for one side of the pairs in `rows`.
@@ -197,12 +198,16 @@ class Pairs:
         return torch.zeros(shape, dtype=torch.bool, device=self.shared.device)
 
 
-@overload
-def _unit(embeddings: Tensor) -> Tensor: ...
-@overload
-def _unit(embeddings: None) -> None: ...
-def _unit(embeddings: Tensor | None) -> Tensor | None:
-    return None if embeddings is None else functional.normalize(embeddings, dim=-1)
+def unit_rows(embeddings: Float[Tensor, "*rows e"]) -> Float[Tensor, "*rows e"]:
+    """Scale rows to length 1: the one place that does it.
+
+    Args:
+        embeddings: Of any length.
+
+    Returns:
+        The scaled rows; a row of zeros stays zero, so that its cosine with anything is 0.
+    """
+    return functional.normalize(embeddings, dim=-1)
 
 
 def _equal(left: Int[Tensor, " b"], right: Int[Tensor, " n"]) -> Excluded:
