@@ -27,8 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "watch": set(),
     "locks": {"errors"},
     "provenance": set(),
-    "wrong_settings": set(),
-    "config": {"errors", "wrong_settings"},
+    "config": {"config", "errors"},
     "data": {"data", "errors"},
     "data.records": {"errors"},
     "model": {"data.records", "errors", "model"},
@@ -61,7 +60,6 @@ WITHOUT_TORCH = (
     "measure.results",
     "measure.significance",
     "report",
-    "wrong_settings",
 )
 SLOW_PACKAGES = {"sentence_transformers", "torch", "transformers"}
 # Arithmetic on arrays and nothing else.

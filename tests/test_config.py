@@ -22,8 +22,8 @@ from adiabat.config import (
     keys_of,
     read_settings,
 )
+from adiabat.config.faults import shown
 from adiabat.errors import ConfigError
-from adiabat.wrong_settings import shown
 
 KINDS: tuple[type[Section], ...] = (EmbedSettings, TuneSettings, EvaluateSettings, SearchSettings)
 

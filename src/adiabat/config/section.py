@@ -1,0 +1,47 @@
+"""What a section of settings is, and the kinds of value that several sections have."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from adiabat.config.faults import Need, idle_phrases
+
+Text = Annotated[str, Field(min_length=1)]
+Texts = Annotated[tuple[Text, ...], Field(strict=False)]
+"""A list in TOML, which `Section` is too strict to take for a tuple."""
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Amount = Annotated[int, Field(ge=0)]
+OptimizerName = Literal["adamw", "adamax", "adamax-no-momentum", "adadelta", "sgd"]
+ScheduleName = Literal["constant", "linear", "quadratic", "exponential", "cosine"]
+ScalingRule = Literal["none", "linear", "sqrt"]
+
+
+class IdleError(ValueError):
+    """A setting would have no effect."""
+
+
+class Section(BaseModel):
+    """A table of settings; unknown keys are refused, values are taken as they are, and no setting changes after it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    needs: ClassVar[Mapping[str, Need]] = {}
+
+    @model_validator(mode="after")
+    def _nothing_ignored(self) -> Self:
+        """Refuse a setting that another one makes meaningless."""
+        if faults := list(idle_phrases(self.needs, vars(self), defaults_of(type(self)), "")):
+            raise IdleError("; ".join(faults))
+        return self
+
+
+def defaults_of(kind: type[Section]) -> dict[str, Any]:
+    """What every setting of a section is where nobody says anything.
+
+    Args:
+        kind: Which section.
+
+    Returns:
+        Name to value.
+    """
+    return {name: field.default for name, field in kind.model_fields.items()}

@@ -1,0 +1,153 @@
+"""Sections that several verbs have, such as the encoder and where a job runs; and the settings of verbs that have no others."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from adiabat.config.faults import Need
+from adiabat.config.section import Amount, Section, Text, Texts
+
+
+class EncoderSection(Section):
+    """``[encoder]``: what overrides the model's own files; a setting left out is taken from them."""
+
+    pooling: Literal["mean", "cls", "last", "max", "weighted_mean"] | None = None
+    """Which token states make the vector."""
+    normalize: bool | None = None
+    """Whether vectors get unit length. On unit vectors cosine and Euclidean distance rank alike."""
+    max_tokens: Annotated[int, Field(ge=3)] | None = None
+    """Where texts are cut, in tokens."""
+    query_prompt: str | None = None
+    """Put before every query."""
+    document_prompt: str | None = None
+    """Put before every document."""
+    trust_remote_code: Text | None = None
+    """Name of the one model whose own Python code may run while loading."""
+    allow_pickles: bool = False
+    """Whether weights may come from a pickle file, which can run code when read."""
+
+    def overrides(self) -> dict[str, str | bool | int]:
+        """The settings that were given, by their name in `EncoderSettings`.
+
+        Returns:
+            Name to value.
+        """
+        given = self.model_dump(exclude={"trust_remote_code", "allow_pickles"}, exclude_none=True)
+        return dict(given)
+
+
+class ColumnsSection(Section):
+    """``[data.columns]``: names of columns in the user's files, where no alias of ours fits."""
+
+    query: Text | None = None
+    query_id: Text | None = None
+    positive: Text | None = None
+    negative: Text | None = None
+    doc_id: Text | None = None
+    text: Text | None = None
+    title: Text | None = None
+
+    def given(self) -> dict[str, str]:
+        """The columns that were named.
+
+        Returns:
+            Our name to the file's.
+        """
+        named: dict[str, str] = self.model_dump(exclude_none=True)
+        return named
+
+
+class DataSection(Section):
+    """``[data]``: how the examples are read."""
+
+    split: Text | None = None
+    """Of a BEIR folder (``qrels/SPLIT.tsv``; of several, ``train`` is tuned on and ``test`` measured) or a hub data set."""
+    columns: ColumnsSection = ColumnsSection()
+    """Of an evaluation, the target's alone: retention sets go by the names that are known."""
+    missing: Literal["error", "drop"] = "error"
+    """What to do with documents that are not in the store: stop and name them, or leave them out and say how many."""
+
+
+class EmbedDataSection(Section):
+    """``[data]`` of an embedding run."""
+
+    split: Text | None = None
+    """Of a hub data set, or of one saved by the ``datasets`` library, that has several."""
+    columns: ColumnsSection = ColumnsSection()
+    blank: Literal["error", "drop"] = "error"
+    """What to do with documents that have neither title nor text: stop and name them, or leave them out and say how many."""
+
+
+class DeviceSection(Section):
+    """``[run]`` of what chooses nothing at random."""
+
+    device: Text = "auto"
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
+
+
+class RunSection(DeviceSection):
+    """``[run]``: where and how a job runs."""
+
+    seed: Amount = 0
+    """Of every random choice; of an embedding run, of the documents that are encoded to check imported vectors."""
+
+
+class StoreSection(Section):
+    """``[store]``: how vectors are kept."""
+
+    dtype: Literal["float16", "float32"] = "float16"
+    keep_texts: bool = True
+    """Whether the texts are kept beside the vectors, for search results and reports."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """``auto`` encodes in bfloat16 where the device has it and the vectors stay at cosine >= 0.9999."""
+
+
+class MeasureSection(Section):
+    """``[measure]``: what is measured, and how surely."""
+
+    needs: ClassVar[Mapping[str, Need]] = {
+        "depth": Need("negatives", ("auto", "store")),
+        "drop_same_id": Need("negatives", ("auto", "store")),
+    }
+    measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
+    """Beside PND; names of the ir-measures grammar. Where the whole store is ranked, the first carries the verdict."""
+    negatives: Literal["auto", "listed", "store"] = "auto"
+    """Compare positives with listed negatives, with the rest of the store, or (auto) with listed ones where half the queries list some."""
+    depth: PositiveInt = 100
+    """Documents retrieved per query where the whole store is ranked, more for a measure of a larger cutoff; measures see no further."""
+    drop_same_id: bool = True
+    """Leave out a document whose id equals the query's id, as BEIR does."""
+    resamples: Annotated[int, Field(ge=100)] = 10_000
+    """Of the paired bootstrap, at the least: a language grid takes as many as its cells need."""
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        if len(set(self.measures)) < len(self.measures):
+            raise ValueError(f"measure.measures must name each measure once, got {', '.join(self.measures)}")
+        return self
+
+
+class EmbedSettings(Section):
+    """Everything that ``adiabat embed`` may be told."""
+
+    encoder: EncoderSection = EncoderSection()
+    data: EmbedDataSection = EmbedDataSection()
+    store: StoreSection = StoreSection()
+    run: RunSection = RunSection()
+
+
+class EvaluateSettings(Section):
+    """Everything that ``adiabat evaluate`` may be told."""
+
+    encoder: EncoderSection = EncoderSection()
+    data: DataSection = DataSection()
+    measure: MeasureSection = MeasureSection()
+    run: RunSection = RunSection()
+
+
+class SearchSettings(Section):
+    """Everything that ``adiabat search`` may be told."""
+
+    encoder: EncoderSection = EncoderSection()
+    run: DeviceSection = DeviceSection()
