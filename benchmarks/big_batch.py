@@ -29,9 +29,10 @@ from adiabat.demo.model import demo_model_folder
 from adiabat.model.directory import load
 from adiabat.model.precision import Precision, autocast
 from adiabat.model.tokens import TokenTable
+from adiabat.train.chunking import Chunking
 from adiabat.train.losses import in_batch_softmax
 from adiabat.train.pairs import Pairs
-from adiabat.train.passes import Chunking, side_passes
+from adiabat.train.passes import Group, side_passes
 
 SIDES = ("adiabat", "adiabat, documents frozen", "sentence-transformers")
 TEMPERATURE = 0.05
@@ -61,12 +62,10 @@ def our_step(texts: Texts, chunk_rows: int, precision: Precision, *, frozen: boo
     def step(rows: int) -> float:
         model.zero_grad()
         picked = np.arange(rows)
-        with (
-            side_passes(model, precision=precision, chunking=chunking) as ours,
-            side_passes(documents, precision=precision, chunking=chunking) as theirs,
-        ):
-            query = ours.embed(tables[0], picked)
-            document = (theirs if frozen else ours).embed(tables[1], np.concatenate([picked, len(texts[0]) + picked]))
+        towers = (model, documents) if frozen else (model,)
+        with side_passes(*towers, precision=precision, chunking=chunking) as passes:
+            both = Group(tables[1], np.concatenate([picked, len(texts[0]) + picked]), tower=len(towers) - 1)
+            query, document = passes.embed_all([Group(tables[0], picked), both])
             loss = in_batch_softmax(Pairs(query, document[:rows], shared=document[rows:]), temperature=TEMPERATURE)
             loss.backward()  # type: ignore[no-untyped-call]
         return float(loss)

@@ -28,8 +28,9 @@ from adiabat.demo.data import DEMO_CORPUS, DEMO_TRAIN
 from adiabat.demo.model import demo_model_folder
 from adiabat.model.freezing import freeze
 from adiabat.store.embeddings import Store
+from adiabat.train.limits import Limits
 from adiabat.train.log import JobLog
-from adiabat.train.loop import Limits, Loop
+from adiabat.train.loop import Loop
 from adiabat.train.optimizers import make_optimizer
 from adiabat.train.passes import side_passes
 from adiabat.train.schedules import Schedule

@@ -19,8 +19,8 @@ store = api.embed("demo", DEMO_CORPUS, out / "store")
 short = ["tune.negatives=hardest", "tune.learning_rate=2e-6", "tune.batches_per_epoch=50", "tune.max_epochs=2"]
 settings = read_settings(TuneSettings, assignments=short)
 tuned = api.tune("demo", store.path, DEMO_TRAIN, out / "job", settings=settings, resume=True)
-assert tuned.tuning is not None
-print(f"{tuned.tuning.steps} steps, validation errors by epoch: {tuned.tuning.validation_errors}")
+assert tuned.training is not None
+print(f"{tuned.training.steps} steps, validation errors by epoch: {tuned.training.validation_errors}")
 
 # Measure before and after, on queries that were not trained on, each against the whole store.
 measure = read_settings(EvaluateSettings, assignments=["measure.negatives=store"])

@@ -167,21 +167,21 @@ def test_documents_that_fill_the_token_limit_are_counted(here: Path, tmp_path: P
     assert notes == ["1 of 2 documents fill the limit of 64 tokens: what goes beyond it is not in their vectors"]
 
 
-def test_an_evaluation_of_a_job_holds_the_record_of_its_tuning(here: Path, tmp_path: Path) -> None:
+def test_an_evaluation_of_a_job_holds_the_record_of_its_training(here: Path, tmp_path: Path) -> None:
     result = api.evaluate(here / "job", here / "store", here / "pairs.jsonl", baseline=here / "model", out=tmp_path / "new", settings=QUICK)
-    assert result.tuning is not None
-    assert result.tuning == read_result(here / "job" / "result.json").tuning
+    assert result.training is not None
+    assert result.training == read_result(here / "job" / "result.json").training
     assert read_result(tmp_path / "new" / "result.json") == result
     page = (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
     assert "embeddings" in page
-    assert result.tuning.trained_on.split(":")[0] in page
+    assert result.training.trained_on.split(":")[0] in page
 
 
 def test_a_job_of_which_only_the_model_is_left_is_evaluated_without_a_record(here: Path, tmp_path: Path) -> None:
     shutil.copytree(here / "job", tmp_path / "job")
     (tmp_path / "job" / "result.json").unlink()
     result = api.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", settings=QUICK)
-    assert (result.model, result.tuning) == (str(tmp_path / "job"), None)
+    assert (result.model, result.training) == (str(tmp_path / "job"), None)
 
 
 def test_a_damaged_record_of_a_job_is_told_before_anything_is_measured(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_a_result_says_by_which_settings_and_from_which_files(here: Path, tmp_pa
 def test_without_an_output_directory_nothing_is_written(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=QUICK)
-    assert result.tuning is None
+    assert result.training is None
     assert list(tmp_path.iterdir()) == []
 
 

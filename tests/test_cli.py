@@ -160,7 +160,7 @@ def test_tune_answers_programs_on_stdout_and_people_on_stderr(run: Run, new: str
     said = run(*tune("pairs.jsonl", "--json", "--seed", "7", out=new))
     assert said.code == 0
     result = json.loads(said.out)
-    assert (result["seed"], result["tuning"]["steps"]) == (7, 4)
+    assert (result["seed"], result["training"]["steps"]) == (7, 4)
     assert re.search(r"^tuning [\d,]+ of [\d,]+ parameters on \d+ queries of pairs$", said.err, re.MULTILINE)
     assert "4 steps in 2 epochs" in said.err.splitlines()[-1]
     assert result == json.loads((Path(new) / "result.json").read_text(encoding="utf-8"))

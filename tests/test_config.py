@@ -16,6 +16,7 @@ from adiabat.config import (
     EvaluateSettings,
     SearchSettings,
     Section,
+    TrainSettings,
     TuneSection,
     TuneSettings,
     checked,
@@ -24,69 +25,10 @@ from adiabat.config import (
 )
 from adiabat.config.faults import shown
 from adiabat.errors import ConfigError
+from tests.config_values import VALUES
 
-KINDS: tuple[type[Section], ...] = (EmbedSettings, TuneSettings, EvaluateSettings, SearchSettings)
+KINDS: tuple[type[Section], ...] = (EmbedSettings, TuneSettings, EvaluateSettings, SearchSettings, TrainSettings)
 
-# For each key a value other than its default, and the settings without which it would have no effect.
-VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "encoder.pooling": ("cls", {}),
-    "encoder.normalize": (False, {}),
-    "encoder.max_tokens": (128, {}),
-    "encoder.query_prompt": ("query: ", {}),
-    "encoder.document_prompt": ("passage: ", {}),
-    "encoder.trust_remote_code": ("owner/name", {}),
-    "encoder.allow_pickles": (True, {}),
-    "data.split": ("train", {}),
-    "data.columns.query": ("q", {}),
-    "data.columns.query_id": ("qid", {}),
-    "data.columns.positive": ("good", {}),
-    "data.columns.negative": ("bad", {}),
-    "data.columns.doc_id": ("key", {}),
-    "data.columns.text": ("body", {}),
-    "data.columns.title": ("head", {}),
-    "data.missing": ("drop", {}),
-    "data.blank": ("drop", {}),
-    "data.validation": ("dev.jsonl", {}),
-    "data.validation_split": ("dev", {"data.validation": "folder"}),
-    "data.validation_fraction": (0.25, {}),
-    "data.max_validation": (99, {}),
-    "store.dtype": ("float32", {}),
-    "store.keep_texts": (False, {}),
-    "store.precision": ("bf16", {}),
-    "tune.learning_rate": (2e-6, {}),
-    "tune.batch_size": (28, {}),
-    "tune.loss": ("in_batch_softmax", {}),
-    "tune.distance": ("euclidean", {}),
-    "tune.margin": (0.05, {}),
-    "tune.temperature": (0.1, {"tune.loss": "in_batch_softmax"}),
-    "tune.negatives": ("hardest", {}),
-    "tune.negatives_per_query": (3, {}),
-    "tune.freeze": (("embeddings", "blocks[0].attention"), {}),
-    "tune.optimizer": ("adadelta", {}),
-    "tune.weight_decay": (0.1, {}),
-    "tune.schedule": ("cosine", {}),
-    "tune.gamma": (0.95, {"tune.schedule": "exponential"}),
-    "tune.warmup_steps": (10, {}),
-    "tune.final_fraction": (0.1, {"tune.schedule": "linear"}),
-    "tune.batch_scaling": ("sqrt", {}),
-    "tune.reference_batch_size": (7, {"tune.batch_scaling": "linear"}),
-    "tune.batches_per_epoch": (5, {}),
-    "tune.max_epochs": (6, {}),
-    "tune.idle_epochs": (2, {}),
-    "tune.dropout": (True, {}),
-    "measure.measures": (("RR", "P@3"), {}),
-    "measure.negatives": ("store", {}),
-    "measure.depth": (1000, {}),
-    "measure.drop_same_id": (False, {}),
-    "measure.resamples": (500, {}),
-    "run.seed": (7, {}),
-    "run.device": ("cuda:1", {}),
-    "run.precision": ("bf16", {}),
-    "run.log_every": (5, {}),
-    "run.checkpoint_seconds": (0.5, {}),
-    "run.keep_checkpoints": (9, {}),
-    "run.tensorboard": (True, {}),
-}
 EVERY_KEY = [(kind, key) for kind in KINDS for key in keys_of(kind)]
 
 

@@ -128,8 +128,8 @@ def test_from_a_file_of_triplets_to_a_proof_of_what_changed(run: Run, here: Path
     assert (target["role"], retained["role"], target["kind"]) == ("target", "retain", "pairs")
     assert changes["PND"]["verdict"] == "better"
     assert changes["PND"]["difference_interval"][1] < 0
-    assert result["tuning"]["best_epoch"] > 0
-    assert result["tuning"]["validation_errors"][0][1] > min(errors for _, errors in result["tuning"]["validation_errors"])
+    assert result["training"]["best_epoch"] > 0
+    assert result["training"]["validation_errors"][0][1] > min(errors for _, errors in result["training"]["validation_errors"])
     page = (here / "proof" / "report.html").read_text(encoding="utf-8")
     assert "train" in page
     assert not re.search(r"""(src|href)=["']https?:""", page)
@@ -161,7 +161,7 @@ def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights_bit_for_bit(run: Ru
     assert not (here / "cut" / "model").exists()
     done(run, "tune model store train.jsonl --out cut --config tune.toml --set tune.max_epochs=3 --resume")
     assert_same_weights(here / "cut" / "model", here / "whole" / "model")
-    first, second = (read_result(here / name / "result.json").tuning for name in ("cut", "whole"))
+    first, second = (read_result(here / name / "result.json").training for name in ("cut", "whole"))
     assert first is not None
     assert second is not None
     assert (first.loss, first.validation_loss, first.validation_errors) == (second.loss, second.validation_loss, second.validation_errors)
@@ -172,7 +172,7 @@ def test_the_same_seed_gives_the_same_job_and_another_seed_another(run: Run, her
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         done(run, f"tune model store train.jsonl --out {name} --config tune.toml --seed {seed} --set tune.max_epochs=2")
     assert_same_weights(here / "a" / "model", here / "b" / "model")
-    losses = [read_result(here / name / "result.json").tuning for name in ("a", "c")]
+    losses = [read_result(here / name / "result.json").training for name in ("a", "c")]
     assert losses[0] is not None
     assert losses[1] is not None
     assert losses[0].loss != losses[1].loss
@@ -192,7 +192,7 @@ def test_the_same_seed_gives_the_same_job_and_another_seed_another(run: Run, her
 def test_every_way_of_tuning_runs_to_its_end(run: Run, here: Path, assignments: tuple[str, ...]) -> None:
     sets = [word for assignment in assignments for word in ("--set", assignment)]
     done(run, "tune model store train.jsonl --out job --config tune.toml --set tune.max_epochs=2", *sets)
-    record = read_result(here / "job" / "result.json").tuning
+    record = read_result(here / "job" / "result.json").training
     assert record is not None
     assert (record.steps, record.epochs) == (20, 2)
     assert 0 < record.trainable < record.parameters

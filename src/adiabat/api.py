@@ -3,25 +3,30 @@
 A MODEL is a hub name, a directory, the directory of a tuning job, ``demo`` (the embedded model), or a `DualEncoder` already loaded.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, StoreSection, TuneSettings
+from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, StoreSection, TrainSettings, TuneSettings
+from adiabat.contrastive.estimate import Estimate
+from adiabat.contrastive.estimate import estimate as estimate_run
+from adiabat.contrastive.training import train as run_training
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Side
 from adiabat.demo.model import demo_model_folder
 from adiabat.errors import ConfigError, DataError, JobError, ModelError
+from adiabat.jobs.claims import claimed
+from adiabat.jobs.directory import Job, is_job
 from adiabat.measure.evaluation import evaluate_datasets, hits_of, read_dataset
 from adiabat.measure.metrics import ranking_measures
-from adiabat.measure.results import Hit, Result, TuningRecord
+from adiabat.measure.results import Hit, Result, TrainingRecord
+from adiabat.model.backbone import Trust
 from adiabat.model.device import device_of
-from adiabat.model.directory import Trust, override
 from adiabat.model.directory import load as load_directory
+from adiabat.model.directory import override
 from adiabat.model.encoder import Progress
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.precision import Precision
@@ -29,12 +34,11 @@ from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result, write_result
 from adiabat.report.page import write_page
 from adiabat.store.append import append_documents, finish_append
-from adiabat.store.build import build_store, is_store, refuse_swapped
+from adiabat.store.build import build_store, refuse_swapped
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
 from adiabat.store.search import search as search_store
 from adiabat.tune.adiabatic import tune as run_tuning
-from adiabat.tune.job import Job, is_job
 from adiabat.watch import SILENT, Watch
 
 Model = str | Path | DualEncoder
@@ -54,16 +58,20 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
 
     Raises:
         ModelError: If it cannot be loaded.
+        ConfigError: If the model cannot have a setting that was given.
         JobError: If it is a job that is not finished.
     """
     place = device_of(device)
     section = settings or EncoderSection()
     if isinstance(model, DualEncoder):
-        return override(model, section.overrides()).to(place)
+        if section.blocks is not None:
+            raise ConfigError(f"encoder.blocks must be left out for a model already loaded, got {section.blocks}; load it with them")
+        return override(model, section.overrides(), pad_token=section.pad_token).to(place)
     name = _directory(model)
     trusted = (section.trust_remote_code or "").rstrip("/") == str(model).rstrip("/")
     trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
-    return replace(load_directory(name, settings=section.overrides(), trust=trust), name=str(model)).to(place)
+    loaded = load_directory(name, settings=section.overrides(), trust=trust, blocks=section.blocks, pad_token=section.pad_token)
+    return replace(loaded, name=str(model)).to(place)
 
 
 def _directory(model: str | Path) -> str | Path:
@@ -247,6 +255,40 @@ def tune(
     )
 
 
+def train(settings: TrainSettings, *, resume: bool = False, command: str = "adiabat.train(...)", watch: Watch = SILENT) -> Result:
+    """Train both towers of a dual encoder; see `adiabat.contrastive.training.train`.
+
+    Args:
+        settings: Everything, `JobSection.model`, `JobSection.data` and `JobSection.out` among it.
+        resume: Go on with a job that was cut short.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What the run did, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    return run_training(lambda name, section: load(name, settings=section), settings, resume=resume, command=command, watch=watch)
+
+
+def estimate(settings: TrainSettings, *, watch: Watch = SILENT) -> Estimate:
+    """What a training run will take: `train` without its steps, and without writing anything.
+
+    Args:
+        settings: As for `train`; `JobSection.out` need not be given.
+        watch: Whom to tell.
+
+    Returns:
+        Parameters, tokens, floating-point operations, memory and time.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    return estimate_run(lambda name, section: load(name, settings=section), settings, watch=watch)
+
+
 def evaluate(
     model: Model,
     store: str | Path,
@@ -284,19 +326,19 @@ def evaluate(
     # An unknown measure is refused before anything is read.
     ranking_measures({}, {}, settings.measure.measures)
     # So is a damaged record of the job.
-    tuning = _tuning_record(model)
+    tuning = _training_record(model)
     refuse_swapped(store, model, data, order="MODEL STORE DATA")
     # Data sets of one store share it, and with it the one check of the encoder.
     stores = {str(place): Store.open(place) for place in dict.fromkeys([str(store), *(str(place) for place, _ in retain)])}
     target = read_dataset(stores[str(store)], str(data), role="target", settings=settings, split=split or settings.data.split)
     rest = [read_dataset(stores[str(place)], str(what), role="retain", settings=settings, split=None) for place, what in retain]
     datasets = [target, *rest]
-    with _claimed(None if out is None else Path(out)) as folder:
+    with claimed(None if out is None else Path(out)) as folder:
         tested = load(model, settings=settings.encoder, device=settings.run.device)
         before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
         title = f"{tested.name} on {datasets[0].examples.name}"
         result = evaluate_datasets(tested, before, datasets, settings=settings, title=title, command=command, watch=watch)
-        result = replace(result, tuning=tuning)
+        result = replace(result, training=tuning)
         if folder:
             if (folder / "result.json").exists():
                 watch.note(f"the evaluation that stood in {folder} is replaced")
@@ -305,50 +347,12 @@ def evaluate(
     return result
 
 
-@contextmanager
-def _claimed(folder: Path | None) -> Iterator[Path | None]:
-    """A directory that an evaluation may write into, made where it is missing, and gone again where the evaluation fails."""
-    if folder is None:
-        yield None
-        return
-    _require_own(folder)
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
-    try:
-        yield folder
-    except BaseException:
-        for place in missing:
-            with suppress(OSError):
-                place.rmdir()
-        raise
-
-
-def _require_own(folder: Path) -> None:
-    """Refuse a directory that is something else, or holds a result or report of something else."""
-    kinds = {
-        "a file": folder.exists() and not folder.is_dir(),
-        "a job": is_job(folder),
-        "a store": is_store(folder),
-        "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
-    }
-    if kind := next((name for name, found in kinds.items() if found), None):
-        raise JobError(f"--out must be a directory of its own, {folder} is {kind}; choose another")
-    if (folder / "result.json").exists() or (folder / "report.html").exists():
-        try:
-            read_result(folder / "result.json")
-        except DataError as fault:
-            raise JobError(f"--out must hold no files of another program, {folder} does ({fault}); choose another") from fault
-
-
-def _tuning_record(model: Model) -> TuningRecord | None:
+def _training_record(model: Model) -> TrainingRecord | None:
     """What the job did that a model came from; None where nothing of it is left but the model."""
     if isinstance(model, DualEncoder) or not is_job(Path(model)):
         return None
     written = Job(Path(model)).result
-    return read_result(written).tuning if written.exists() else None
+    return read_result(written).training if written.exists() else None
 
 
 def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings: SearchSettings | None = None) -> list[Hit]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adiabat import __version__
-from adiabat.config import EmbedSettings, EvaluateSettings, S, SearchSettings, TuneSettings, read_settings
+from adiabat.config import EmbedSettings, EvaluateSettings, S, SearchSettings, TrainSettings, TuneSettings, read_settings
 from adiabat.console import PEOPLE, complain, one_line, plain_warnings, say, watching
 from adiabat.errors import AdiabatError, ConfigError
 
@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Tune query encoders against stored document embeddings, and measure what changed.",
-    epilog="MODEL is a hub name, a directory, the directory of a tuning job, or `demo` (the embedded model).",
+    epilog="MODEL is a hub name, a directory, the directory of a job, or `demo` (the embedded model).",
 )
 
 Config = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.", show_default=False)]
@@ -44,12 +44,13 @@ SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 
 _GOES_ON = "what is finished is kept; run the same command again to go on"
 _NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
-AFTER_CTRL_C = {"embed": _GOES_ON, "demo": _GOES_ON, "tune": "run the same command with --resume to go on"}
+AFTER_CTRL_C = {"embed": _GOES_ON, "demo": _GOES_ON} | dict.fromkeys(("tune", "train"), "run the same command with --resume to go on")
 """What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
 
 LOWER_MEMORY = {
     "embed": "encoder.max_tokens",
     "tune": "tune.batch_size, tune.negatives_per_query or encoder.max_tokens",
+    "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
     "evaluate": "measure.depth or encoder.max_tokens",
 }
 """Settings that decide how much memory a verb takes."""
@@ -63,11 +64,13 @@ def _settings(
     seed: str | None = None,
     device: str | None = None,
     split: str | None = None,
+    out: Path | None = None,
 ) -> S:
     """Settings from the file, then ``--set``, then the short flags."""
     short = [f"run.seed={seed}"] if seed is not None else []
     short += [f"run.device={json.dumps(device)}"] if device is not None else []
     short += [f"data.split={json.dumps(split)}"] if split is not None else []
+    short += [f"job.out={json.dumps(str(out))}"] if out is not None else []
     return read_settings(kind, config, [*(assignments or ()), *short])
 
 
@@ -114,9 +117,34 @@ def tune(
 
     with watching() as watch:
         result = api.tune(model, store, data, out, settings=settings, resume=resume, command=_command(), watch=watch)
-    assert result.tuning is not None
+    assert result.training is not None
     _say_tuned(result)
     _answer(result.to_json() if as_json else str(out))
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Model, data, towers, loss: job.model and job.data are required.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Short for --set job.out=DIR.", show_default=False)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was cut short.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what the run would take, and write nothing.")] = False,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train both towers of a dual encoder on pairs of texts."""
+    settings = _settings(TrainSettings, config, assignments, seed=seed, device=device, out=out)
+    from adiabat import api
+
+    with watching() as watch:
+        if dry_run:
+            estimate = api.estimate(settings, watch=watch)
+            _answer(estimate.to_json() if as_json else estimate.told())
+            return
+        result = api.train(settings, resume=resume, command=_command(), watch=watch)
+    _show(result)
+    _answer(result.to_json() if as_json else str(settings.job.out))
 
 
 @app.command()
@@ -253,7 +281,7 @@ def _answer(answer: str | dict[str, Any]) -> None:
 def _say_tuned(result: "Result") -> None:
     from adiabat.report.wording import counted
 
-    record = result.tuning
+    record = result.training
     assert record is not None
     first, best = record.validation_errors[0][1], dict(record.validation_errors)[record.best_epoch]
     outcome = f"best epoch {record.best_epoch}: {best:,} validation errors of {record.validation_pairs:,} pairs, {first:,} at the start"

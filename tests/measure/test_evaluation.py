@@ -99,7 +99,7 @@ def test_data_sets_keep_their_order_and_roles(model: DualEncoder, baseline: Dual
     result = evaluated(model, baseline, sets)
     assert [(one.name, one.role, one.queries) for one in result.datasets] == [("a", "target", 4), ("b", "retain", 5), ("c", "retain", 6)]
     assert (result.model, result.baseline, result.seed, result.title) == ("tiny", "before", 3, "A title")
-    assert result.tuning is None
+    assert result.training is None
 
 
 def test_a_result_says_with_what_it_was_made(model: DualEncoder, store: Store) -> None:

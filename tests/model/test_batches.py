@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat.model.batches import TokenBatch, pad, token_budget_batches
+from adiabat.model.batches import TokenBatch, bucket_batches, filled_up, pad, token_budget_batches
 
 
 def padded_in_plain_loops(token_ids: list[list[int]], fill: int, skipped: int) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
@@ -103,3 +103,56 @@ def test_no_texts_give_no_batches() -> None:
 
 def test_equal_lengths_keep_their_order() -> None:
     assert [rows.tolist() for rows in token_budget_batches([4] * 5, 8)] == [[0, 1], [2, 3], [4]]
+
+
+def test_a_batch_filled_up_by_hand() -> None:
+    batch = filled_up(pad([[5, 6, 7], [8]], pad_token_id=9, skipped=1), rows=3, length=4, pad_token_id=9)
+    assert batch.input_ids.tolist() == [[5, 6, 7, 9], [8, 9, 9, 9], [9, 9, 9, 9]]
+    assert batch.attention_mask.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
+    assert batch.pooling_mask.tolist() == [[0, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
+
+
+def test_filling_a_batch_up_leaves_the_batch_as_it_was() -> None:
+    batch = pad([[5, 6], [8, 3]], pad_token_id=9)
+    same = filled_up(batch, rows=2, length=2, pad_token_id=9)
+    larger = filled_up(batch, rows=3, length=2, pad_token_id=9)
+    assert same.input_ids.tolist() == batch.input_ids.tolist() == [[5, 6], [8, 3]]
+    assert larger.attention_mask.tolist() == [[1, 1], [1, 1], [1, 0]]
+    assert batch.attention_mask.tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(("rows", "length"), [(1, 3), (2, 2)])
+def test_a_batch_is_never_cut_to_a_shape(rows: int, length: int) -> None:
+    with pytest.raises(ValueError, match=f"a batch must fit {rows} rows of {length} tokens, got 2 of 3"):
+        filled_up(pad([[1, 2, 3], [4]], pad_token_id=0), rows=rows, length=length, pad_token_id=0)
+
+
+def test_buckets_worked_by_hand() -> None:
+    # 3 and 4 go to 4; 5 to 8; 130 to the second multiple of 128; 300 to the third, cut at 310. 16 tokens are 4 rows of 4, 2 of 8.
+    found = list(bucket_batches([3, 130, 5, 4, 300, 1, 2, 4], 16, (4, 8), longest=310))
+    assert [(rows.tolist(), shape) for rows, shape in found] == [
+        ([4], (1, 310)),
+        ([1], (1, 256)),
+        ([2], (2, 8)),
+        ([0, 3, 5, 6], (4, 4)),
+        ([7], (4, 4)),
+    ]
+
+
+@pytest.mark.parametrize("buckets", [(64, 128, 196, 256), (10,), (199, 200)])
+@pytest.mark.parametrize("budget", [1, 256, 4096])
+def test_every_row_comes_once_in_the_smallest_bucket_that_holds_it(buckets: tuple[int, ...], budget: int) -> None:
+    lengths = random_lengths(157, 1)
+    allowed = sorted({*buckets, 128, 256})
+    seen = []
+    for rows, (height, length) in bucket_batches(lengths, budget, buckets, longest=512):
+        assert len(rows) <= height == max(1, budget // length)
+        for row in rows:
+            inside = [bucket for bucket in buckets if bucket >= lengths[row]]
+            assert length == (min(inside) if inside else min(bucket for bucket in allowed if bucket % 128 == 0 and bucket >= lengths[row]))
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(157))
+
+
+def test_no_bucket_is_longer_than_the_limit() -> None:
+    assert {shape[1] for _, shape in bucket_batches([1, 40, 50], 64, (64, 128), longest=50)} == {50}

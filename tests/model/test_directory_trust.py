@@ -12,7 +12,8 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from adiabat.errors import ModelError
-from adiabat.model.directory import Trust, load, local_folder
+from adiabat.model.backbone import Trust
+from adiabat.model.directory import load, local_folder
 from adiabat.model.packing import is_packable
 from adiabat.model.saving import save
 from tests.tiny import Kind, edit, save_tiny, tiny_dual, tiny_encoder, write

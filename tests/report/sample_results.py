@@ -1,6 +1,6 @@
 """Small results for the tests of the report room."""
 
-from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TuningRecord, Verdict
+from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TrainingRecord, Verdict
 
 
 def make_change(
@@ -43,9 +43,9 @@ def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI"
     return DatasetResult(name, "retain", "grid", 1670, 1670 * side, 99, "PND", [change], languages, [grid])
 
 
-def make_tuning(*, best_epoch: int = 2) -> TuningRecord:
+def make_tuning(*, best_epoch: int = 2) -> TrainingRecord:
     layers = [LayerChange(f"encoder.layer.{index}.weight", index / 1000 or None, 0.5, 0.51, (20 - index) / 10_000) for index in range(20)]
-    return TuningRecord(
+    return TrainingRecord(
         settings={"learning_rate": 5e-8, "freeze": ["embeddings"], "schedule": {"kind": "constant"}},
         trained_on="cs, split train: 1,000 examples",
         parameters=1000,
@@ -71,7 +71,7 @@ def make_example(query: str = "what is a boson") -> ChangedQuery:
 
 
 def make_result(*datasets: DatasetResult, baseline: str | None = "the start", **options) -> Result:
-    options = {"title": "A title", "tuning": None, "examples": [], **options}
+    options = {"title": "A title", "training": None, "examples": [], **options}
     return Result(
         command="adiabat evaluate job store data --out out",
         created="2026-01-02T03:04:05Z",
@@ -91,6 +91,6 @@ def full_result() -> Result:
         make_dataset("cs", "target", 0.612, 0.661),
         make_dataset("maths", "retain", 0.57, 0.572),
         make_grid(["en", "de", "zh"]),
-        tuning=make_tuning(),
+        training=make_tuning(),
         examples=[make_example(f"query {number}") for number in range(12)],
     )

@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from adiabat.errors import DataError
-from adiabat.report.files import read_result, write_result, write_text
+from adiabat.files import write_text
+from adiabat.report.files import read_result, write_result
 from tests.report.sample_results import full_result, make_dataset, make_example, make_result
 
 
@@ -88,10 +89,10 @@ def test_a_missing_file_is_one_line(tmp_path):
         (b"", "must be JSON"),
         (b"\xff\xfe", "must be JSON"),
         (b'{"format": NaN}', "the number NaN, which JSON does not have"),
-        (b"[]", "format must be 1, got list"),
-        (b"{}", "format must be 1, got None"),
-        (b'{"format": 2}', "format must be 1, got 2"),
-        (b'{"format": 1}', "title: Field required; command: Field required"),
+        (b"[]", "format must be 2, got list"),
+        (b"{}", "format must be 2, got None"),
+        (b'{"format": 1}', "format must be 2, got 1"),
+        (b'{"format": 2}', "title: Field required; command: Field required"),
         (b"[" * 100_000, "must be JSON"),
     ],
 )
@@ -107,12 +108,12 @@ def test_a_file_of_another_kind_is_one_line(tmp_path, content, message):
 def test_every_fault_is_named_with_its_place(written):
     path, data = written
     data["datasets"][0]["changes"][0]["after"] = "high"
-    data["tuning"]["steps"] = 1.5
+    data["training"]["steps"] = 1.5
     del data["seed"]
     path.write_text(json.dumps(data))
     with pytest.raises(DataError, match="3 faults: ") as caught:
         read_result(path)
-    for place in ("datasets.0.changes.0.after", "tuning.steps", "seed: Field required"):
+    for place in ("datasets.0.changes.0.after", "training.steps", "seed: Field required"):
         assert place in str(caught.value)
 
 

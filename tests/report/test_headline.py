@@ -74,16 +74,16 @@ def test_without_a_baseline_nothing_is_said_of_change():
 
 
 def test_tuning_alone_speaks_of_its_validation_set_and_says_that_this_is_no_proof():
-    result = make_result(tuning=make_tuning(), baseline=None)
+    result = make_result(training=make_tuning(), baseline=None)
     assert plain(headline(result)) == (
         "Tuning ran 3 epochs (300 steps) and kept epoch 2; on its validation set: loss 0.09000 → 0.07000, "
-        "errors 2,000 → 1,500 of 4,000 (−25.0 %)."
+        "errors 2,000 → 1,500 of 4,000 pairs (−25.0 %)."
     )
     assert "held-out data" in reservations(result)[0]
 
 
 def test_tuning_that_never_improved_says_so():
-    result = make_result(tuning=make_tuning(best_epoch=0), baseline=None)
+    result = make_result(training=make_tuning(best_epoch=0), baseline=None)
     assert plain(headline(result)) == "Tuning did not improve on the start in 3 epochs (300 steps); the starting weights were kept."
 
 

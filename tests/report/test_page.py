@@ -64,7 +64,7 @@ def full_html() -> str:
 
 def test_a_full_result_has_every_part():
     shown = Page(full_html())
-    assert {"verdict", "datasets", "all-measures", "how-to-read", "examples", "tuning", "layers", "made", "settings", "versions"} <= set(
+    assert {"verdict", "datasets", "all-measures", "how-to-read", "examples", "training", "layers", "made", "settings", "versions"} <= set(
         shown.ids()
     )
     assert len(shown.with_class("languages")) == 1
@@ -114,7 +114,7 @@ def test_markup_in_any_text_is_inert():
     tuning = replace(make_tuning(), settings={NASTY: {NASTY: NASTY}}, trained_on=NASTY, stop_reason=NASTY)
     tuning = replace(tuning, layers=[replace(layer, name=NASTY) for layer in tuning.layers])
     nasty = replace(
-        make_result(replace(dataset, changes=[change], main=NASTY), grid, tuning=tuning, examples=[example], baseline=NASTY, title=NASTY),
+        make_result(replace(dataset, changes=[change], main=NASTY), grid, training=tuning, examples=[example], baseline=NASTY, title=NASTY),
         **{"command": NASTY, "created": NASTY, "model": NASTY, "versions": {NASTY: NASTY}},
     )
     shown = page(nasty)
@@ -129,9 +129,9 @@ def test_the_same_result_gives_the_same_bytes():
 
 
 def test_a_result_of_tuning_alone_leaves_out_what_was_not_measured():
-    shown = page(make_result(tuning=make_tuning(), baseline=None))
+    shown = page(make_result(training=make_tuning(), baseline=None))
     assert not {"datasets", "all-measures", "how-to-read", "examples"} & set(shown.ids())
-    assert {"tuning", "layers", "made", "settings"} <= set(shown.ids())
+    assert {"training", "layers", "made", "settings"} <= set(shown.ids())
     assert "compared with" not in shown.text
     assert "Tuning ran 3 epochs (300 steps) and kept epoch 2" in shown.text
 
@@ -146,7 +146,7 @@ def test_an_evaluation_without_a_baseline_shows_values_only():
     assert "PND (lower is better)" in shown.text
     # the heat map alone: no forest plot, no curves
     assert len(shown.tags("svg")) == 1
-    assert not {"tuning", "layers", "settings", "examples"} & set(shown.ids())
+    assert not {"training", "layers", "settings", "examples"} & set(shown.ids())
 
 
 @pytest.mark.parametrize("kept", [0, 1, 3])
@@ -232,7 +232,7 @@ def test_characters_that_no_page_can_hold_are_replaced():
 
 
 def test_layers_are_ranked_by_either_figure_and_zero_tensors_counted():
-    shown = page(make_result(tuning=make_tuning()))
+    shown = page(make_result(training=make_tuning()))
     assert "1 tensor had only zeros before" in shown.text
     by_relative, by_largest = shown.text.split("By relative change")[1].split("By change of the largest weight")
     assert by_relative.index("layer.19.weight") < by_relative.index("layer.18.weight")
@@ -253,15 +253,15 @@ def test_settings_stand_under_dotted_keys_beside_seed_versions_and_command():
         assert words in text, words
 
 
-def test_inputs_and_settings_of_an_evaluation_stand_apart_from_those_of_the_tuning():
+def test_inputs_and_settings_of_an_evaluation_stand_apart_from_those_of_the_training():
     inputs = {"target": {"data": "cs.jsonl", "store": "stores/cs", "store_sha256": "ab12"}}
     result = replace(full_result(), settings={"measure": {"depth": 77}}, inputs=inputs)
     shown = page(result)
-    assert {"inputs", "settings", "tuning-settings"} <= set(shown.ids())
-    for words in ("target.data cs.jsonl", "target.store_sha256 ab12", "Settings measure.depth 77", "Settings of the tuning freeze"):
+    assert {"inputs", "settings", "training-settings"} <= set(shown.ids())
+    for words in ("target.data cs.jsonl", "target.store_sha256 ab12", "Settings measure.depth 77", "Settings of the training freeze"):
         assert words in shown.text, words
-    tuned = make_result(tuning=make_tuning(), baseline=None)
-    assert "tuning-settings" not in page(replace(tuned, settings=tuned.tuning.settings)).ids()
+    tuned = make_result(training=make_tuning(), baseline=None)
+    assert "training-settings" not in page(replace(tuned, settings=tuned.training.settings)).ids()
 
 
 def test_a_note_on_several_data_sets_stands_once_behind_their_names():
@@ -275,7 +275,7 @@ def test_a_note_on_several_data_sets_stands_once_behind_their_names():
 
 def test_notes_of_the_tuning_stand_in_its_section():
     tuning = replace(make_tuning(), notes=("5 of 5 validation queries are <b>also</b> trained on",))
-    assert "note 5 of 5 validation queries are <b>also</b> trained on" in page(make_result(tuning=tuning)).text
+    assert "note 5 of 5 validation queries are <b>also</b> trained on" in page(make_result(training=tuning)).text
 
 
 def test_a_page_is_written_whole(tmp_path):

@@ -43,7 +43,7 @@ def test_without_a_baseline_there_are_values_and_no_verdicts():
 
 
 def test_tuning_alone_shows_its_validation_figures():
-    text = printed(make_result(tuning=make_tuning()))
+    text = printed(make_result(training=make_tuning()))
     assert "kept (epoch 2)" in text
     assert "errors of 4,000 pairs" in text
     assert "1,500" in text

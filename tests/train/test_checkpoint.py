@@ -25,9 +25,9 @@ from adiabat.train.checkpoint import (
     restore_weights,
     write_checkpoint,
 )
-from adiabat.train.optimizers import make_optimizer
+from adiabat.train.optimizers import decay_groups, make_optimizer
 
-NAMES: list[OptimizerName] = ["adamw", "adamax", "adamax-no-momentum", "adadelta", "sgd"]
+NAMES: list[OptimizerName] = ["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
 
 
 def snapshot_of(number: int) -> Snapshot:
@@ -227,6 +227,40 @@ def test_every_optimizer_comes_back_from_the_disk_bit_for_bit_and_goes_on_alike(
     optimizer.step()
     again.step()
     assert all(torch.equal(one, other) for one, other in zip((first, second), module.parameters(), strict=True))
+
+
+def grouped(name: OptimizerName, *, rate: float, decay: float) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """A bias before a matrix, and a scalar after it: no group holds neighbours alone."""
+    module = nn.ParameterList(
+        [nn.Parameter(torch.ones(2)), nn.Parameter(torch.linspace(-1, 1, 6).view(2, 3)), nn.Parameter(torch.tensor(3.0))]
+    )
+    return module, make_optimizer(name, decay_groups(module), learning_rate=rate, weight_decay=decay)
+
+
+def steps(module: nn.Module, optimizer: torch.optim.Optimizer, numbers: range) -> None:
+    for number in numbers:
+        for place, weights in enumerate(module.parameters()):
+            weights.grad = torch.sin(weights.detach() + number + place)
+        optimizer.step()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_groups_that_decay_and_that_do_not_come_back_bit_for_bit_and_go_on_alike(tmp_path: Path, name: OptimizerName) -> None:
+    module, optimizer = grouped(name, rate=0.01, decay=0.1)
+    steps(module, optimizer, range(3))
+    state = optimizer_snapshot(optimizer)
+    weights = {f"weights/{key}": value for key, value in module.named_parameters()}
+    write_checkpoint(tmp_path, 3, Snapshot({**state.tensors, **weights}, state.record), keep=2)
+    found, _ = read_latest(tmp_path)
+    assert found is not None
+    twin, again = grouped(name, rate=0.5, decay=0.7)
+    restore_weights(twin, found.tensors, prefix="weights/")
+    restore_optimizer(again, found)
+    assert plain(again.state_dict()) == plain(optimizer.state_dict())
+    assert [group["weight_decay"] for group in again.param_groups] == [0.1, 0.0]
+    steps(module, optimizer, range(3, 6))
+    steps(twin, again, range(3, 6))
+    assert all(torch.equal(one, other) for one, other in zip(module.parameters(), twin.parameters(), strict=True))
 
 
 def test_an_optimizer_that_has_not_stepped_comes_back_too() -> None:

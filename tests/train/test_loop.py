@@ -20,8 +20,9 @@ from adiabat.train import checkpoint
 from adiabat.train import loop as loop_module
 from adiabat.train.checkpoint import read_latest
 from adiabat.train.interrupt import InterruptionError
+from adiabat.train.limits import Limits, Outcome
 from adiabat.train.log import read_log
-from adiabat.train.loop import Limits, Loop, Outcome, Validation
+from adiabat.train.loop import Loop
 from tests.train.kills import MOMENTS
 from tests.train.toy import EPOCHS, RATES, STEPS_PER_EPOCH, Regression, Scripted, Seen, position_of, regression_loop, scripted_loop
 
@@ -80,13 +81,6 @@ def stopped(tmp_path: Path, script: list[tuple[float, int]], *, idle: int = 2, m
 
 
 IDLE = "2 epochs in a row without both validation loss and errors falling"
-
-
-def test_an_epoch_improves_only_if_loss_and_errors_both_fall() -> None:
-    best = Validation(1.0, 10, 100)
-    assert Validation(0.9, 9, 100).improves_on(best)
-    for loss, errors in [(0.9, 10), (0.9, 11), (1.0, 9), (1.1, 9), (1.0, 10), (math.nan, 9)]:
-        assert not Validation(loss, errors, 100).improves_on(best)
 
 
 def test_the_weights_of_the_best_epoch_are_left_in_the_module(tmp_path: Path) -> None:
@@ -196,12 +190,9 @@ def test_each_step_draws_random_numbers_of_its_own_whatever_was_drawn_before(tmp
     assert len(set(drawn)) == STEPS_PER_EPOCH * EPOCHS
 
 
-@pytest.mark.parametrize("name", ["training", "validation"])
-def test_a_loss_that_is_no_number_ends_the_run_with_what_to_do(tmp_path: Path, name: str) -> None:
-    script = [(1.0, 50), (math.nan if name == "validation" else 0.5, 40)]
-    losses = [1.0, math.inf if name == "training" else 1.0, 1.0]
-    with pytest.raises(JobError, match=rf"the {name} loss must be a finite number, got \w+ at step 3; lower the learning rate"):
-        finish(scripted_loop(tmp_path, Scripted(script, losses), limits=Limits(3, 5, 5)))
+def test_a_validation_loss_that_is_no_number_ends_the_run_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="the validation loss must be a finite number, got nan at step 3; lower the learning rate"):
+        finish(scripted_loop(tmp_path, Scripted([(1.0, 50), (math.nan, 40)], [1.0] * 3), limits=Limits(3, 5, 5)))
     assert all(math.isfinite(value) for row in rows_of(tmp_path) for value in row.values())
 
 

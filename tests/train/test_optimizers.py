@@ -8,11 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from adiabat.errors import ConfigError
-from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
+from adiabat.train.optimizers import ROUNDED_AWAY, Group, decay_groups, make_optimizer
+from adiabat.train.temperature import LearnedTemperature
+from tests.tiny import tiny_dual
 
 START = [0.5, -2.0, 0.0, 3e-3]
 GRADIENTS = [[0.1, -1.0, 0.0, 2e-8], [0.3, 0.2, 0.0, -1e-8], [-0.2, 0.4, 1.0, 0.0]]
-NAMES = ["adamw", "adamax", "adamax-no-momentum", "adadelta", "sgd"]
+EPSILON = torch.finfo(torch.float64).eps
+"""Adafactor's own, for the dtype of these tests."""
+NAMES = ["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
 
 
 def adamw(weight: float, gradients: list[float], rate: float, decay: float) -> float:
@@ -60,8 +64,9 @@ def sgd(weight: float, gradients: list[float], rate: float, decay: float) -> flo
 
 
 UPDATES: dict[str, Callable[[float, list[float], float, float], float]] = dict(
-    zip(NAMES, (adamw, adamax, adamax_no_momentum, adadelta, sgd), strict=True)
+    zip([name for name in NAMES if name != "adafactor"], (adamw, adamax, adamax_no_momentum, adadelta, sgd), strict=True)
 )
+"""Those that look at each weight by itself."""
 
 
 def after_steps(name: str, *, rate: float, decay: float, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -74,7 +79,7 @@ def after_steps(name: str, *, rate: float, decay: float, dtype: torch.dtype = to
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", UPDATES)
 def test_three_steps_equal_the_update_written_by_hand(name: str, decay: float) -> None:
     expected = [UPDATES[name](weight, [step[i] for step in GRADIENTS], 0.01, decay) for i, weight in enumerate(START)]
     assert after_steps(name, rate=0.01, decay=decay).tolist() == pytest.approx(expected, rel=1e-9, abs=1e-14)
@@ -154,12 +159,12 @@ def test_every_fault_is_reported_at_once() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, math.nan, math.inf])
 def test_a_rate_that_is_no_positive_number_is_refused(rate: float) -> None:
-    with pytest.raises(ConfigError, match=r"tune\.learning_rate must be above 0"):
+    with pytest.raises(ConfigError, match=r"^learning_rate must be above 0"):
         make_optimizer("sgd", [nn.Parameter(torch.ones(1))], learning_rate=rate, weight_decay=0.0)
 
 
 def test_an_unknown_optimizer_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match='one of adamw, adamax, adamax-no-momentum, adadelta, sgd, got "lion"'):
+    with pytest.raises(ConfigError, match='one of adamw, adamax, adamax-no-momentum, adadelta, adafactor, sgd, got "lion"'):
         inspect.unwrap(make_optimizer)("lion", [nn.Parameter(torch.ones(1))], learning_rate=1.0, weight_decay=0.0)
 
 
@@ -183,3 +188,139 @@ def test_a_weight_just_above_1_does_not_follow_the_default_rate() -> None:
         optimizer.step()
     assert parameter[0].item() == torch.tensor(1.1).item()
     assert parameter[1].item() == pytest.approx(0.05 - 100 * 5e-8, abs=5e-7)
+
+
+def rms(values: list[float]) -> float:
+    return math.sqrt(sum(value**2 for value in values) / len(values))
+
+
+def moved(weights: list[float], gradients: list[float], variances: list[float], t: int, *, rate: float, decay: float) -> list[float]:
+    """What Adafactor's step makes of one tensor, one number at a time."""
+    size = max(1e-3, rms(weights)) * min(rate, t**-0.5)
+    updates = [g / max(math.sqrt(v), EPSILON) for g, v in zip(gradients, variances, strict=True)]
+    cut = max(1.0, rms(updates))
+    return [w * (1 - rate * decay) - size * u / cut for w, u in zip(weights, updates, strict=True)]
+
+
+def vector_by_hand(weights: list[float], steps: list[list[float]], *, rate: float, decay: float) -> list[float]:
+    variances = [0.0] * len(weights)
+    for t, gradients in enumerate(steps, start=1):
+        share = t**-0.8
+        variances = [(1 - share) * v + share * g**2 for v, g in zip(variances, gradients, strict=True)]
+        weights = moved(weights, gradients, variances, t, rate=rate, decay=decay)
+    return weights
+
+
+def matrix_by_hand(weights: Tensor, steps: list[Tensor], *, rate: float, decay: float) -> list[float]:
+    (height, width), flat = weights.shape, weights.flatten().tolist()
+    rows, columns = [0.0] * height, [0.0] * width
+    for t, gradient in enumerate(steps, start=1):
+        share, found = t**-0.8, gradient.tolist()
+        rows = [(1 - share) * rows[i] + share * sum(g**2 for g in found[i]) / width for i in range(height)]
+        columns = [(1 - share) * columns[j] + share * sum(line[j] ** 2 for line in found) / height for j in range(width)]
+        whole = max(sum(rows) / height, EPSILON)
+        variances = [row * column / whole for row in rows for column in columns]
+        flat = moved(flat, gradient.flatten().tolist(), variances, t, rate=rate, decay=decay)
+    return flat
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+# The second rate is above 1 / sqrt(t) from the second step on, which then takes its place.
+@pytest.mark.parametrize("rate", [1e-3, 0.9])
+@pytest.mark.parametrize("shape", [(3, 4), (5,)])
+def test_adafactor_equals_the_formula_in_plain_loops(shape: tuple[int, ...], rate: float, decay: float) -> None:
+    start, gradients = random(*shape, seed=0), [random(*shape, seed=seed) * 10.0**seed for seed in range(1, 5)]
+    weights = nn.Parameter(start.clone())
+    optimizer = make_optimizer("adafactor", [weights], learning_rate=rate, weight_decay=decay)
+    for gradient in gradients:
+        weights.grad = gradient.clone()
+        optimizer.step()
+    if len(shape) == 2:
+        expected = matrix_by_hand(start, gradients, rate=rate, decay=decay)
+    else:
+        expected = vector_by_hand(start.tolist(), [gradient.tolist() for gradient in gradients], rate=rate, decay=decay)
+    assert weights.detach().flatten().tolist() == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_first_step_of_adafactor_worked_by_hand() -> None:
+    # All gradients have one size, so V = g^2, u = sign(g), rms(u) = 1; the weights' rms is 2: each moves by 2 * 0.001.
+    weights = nn.Parameter(torch.tensor([[2.0, -2.0], [2.0, 2.0]]))
+    weights.grad = torch.tensor([[7.0, 7.0], [-7.0, 7.0]])
+    make_optimizer("adafactor", [weights], learning_rate=1e-3, weight_decay=0.0).step()
+    torch.testing.assert_close(weights.detach(), torch.tensor([[1.998, -2.002], [2.002, 1.998]]))
+
+
+def test_adafactor_moves_a_matrix_of_zeros_as_if_its_rms_were_a_thousandth() -> None:
+    weights = nn.Parameter(torch.zeros(2, 2))
+    weights.grad = torch.ones(2, 2)
+    make_optimizer("adafactor", [weights], learning_rate=1e-3, weight_decay=0.0).step()
+    torch.testing.assert_close(weights.detach(), torch.full((2, 2), -1e-6))
+
+
+def test_adafactor_leaves_rows_of_a_table_without_gradient_where_they_are() -> None:
+    table = nn.Parameter(torch.ones(3, 2))
+    table.grad = torch.tensor([[0.0, 0.0], [1.0, -1.0], [0.0, 0.0]])
+    make_optimizer("adafactor", [table], learning_rate=1e-3, weight_decay=0.0).step()
+    assert torch.equal(table[[0, 2]], torch.ones(2, 2))
+    assert (table[1] != 1).all()
+
+
+def test_adafactor_keeps_one_number_per_row_and_column() -> None:
+    matrix, vector = nn.Parameter(torch.ones(30, 20)), nn.Parameter(torch.ones(30))
+    matrix.grad, vector.grad = torch.ones(30, 20), torch.ones(30)
+    optimizer = make_optimizer("adafactor", [matrix, vector], learning_rate=1e-3, weight_decay=0.0)
+    optimizer.step()
+    assert sum(value.numel() for value in optimizer.state[matrix].values()) == 30 + 20 + 1
+    assert sum(value.numel() for value in optimizer.state[vector].values()) == 30 + 1
+
+
+def test_a_matrix_decays_and_a_bias_and_a_temperature_do_not() -> None:
+    layer, temperature = nn.Linear(2, 2), LearnedTemperature(0.05)
+    nn.init.constant_(layer.weight, 2.0)
+    nn.init.constant_(layer.bias, 2.0)
+    start = temperature.log_factor.item()
+    optimizer = make_optimizer("adamw", decay_groups(nn.ModuleList([layer, temperature])), learning_rate=0.1, weight_decay=0.5)
+    for weights in (layer.weight, layer.bias, temperature.log_factor):
+        weights.grad = torch.full_like(weights, 3.0)
+    optimizer.step()
+    # The first step of Adam is the rate. The decay comes before it: 2 - 0.1 * 0.5 * 2 = 1.9.
+    torch.testing.assert_close(layer.weight.detach(), torch.full((2, 2), 1.8))
+    torch.testing.assert_close(layer.bias.detach(), torch.full((2,), 1.9))
+    assert temperature.log_factor.item() == pytest.approx(start - 0.1)
+    assert optimizer.defaults["fused"] is True
+
+
+def test_each_trainable_weight_is_in_one_group_and_tables_decay_like_matrices() -> None:
+    model = tiny_dual(shared=False)
+    towers = nn.ModuleList([model.query, model.document, model.query])
+    frozen = model.query.backbone.encoder.layer[0].requires_grad_(False)
+    decayed, plain = decay_groups(towers)
+    names = {id(weights): name for name, weights in towers.named_parameters()}
+    assert len(decayed.parameters) + len(plain.parameters) == len(names) - len(list(frozen.parameters()))
+    assert all(names[id(weights)].endswith(".bias") or "LayerNorm" in names[id(weights)] for weights in plain.parameters)
+    assert sum("word_embeddings" in names[id(weights)] for weights in decayed.parameters) == 2
+    assert (decayed.decays, plain.decays) == (True, False)
+
+
+def test_one_group_that_decays_is_what_plain_parameters_make() -> None:
+    found = []
+    for given in (lambda weights: [weights], lambda weights: [Group((weights,), decays=True)]):
+        weights = nn.Parameter(torch.ones(2, 2))
+        weights.grad = torch.ones(2, 2)
+        make_optimizer("adamw", given(weights), learning_rate=0.1, weight_decay=0.5).step()
+        found.append(weights.detach())
+    assert torch.equal(*found)
+
+
+def test_a_group_without_trainable_weights_is_left_out() -> None:
+    optimizer = make_optimizer("adamw", decay_groups(nn.Linear(2, 1, bias=False)), learning_rate=0.1, weight_decay=0.5)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5]
+
+
+def test_groups_that_are_all_frozen_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"freeze must leave something to train"):
+        make_optimizer("adamw", decay_groups(nn.Linear(2, 1).requires_grad_(False)), learning_rate=0.1, weight_decay=0.5)

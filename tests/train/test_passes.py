@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from adiabat.model.precision import Precision
 from adiabat.model.tokens import TokenTable
+from adiabat.train.chunking import Chunking
 from adiabat.train.pairs import Pairs
-from adiabat.train.passes import Chunking, Passes, evenly, shared_out, side_passes
+from adiabat.train.passes import Passes, side_passes
 from tests.tiny import KINDS, Kind, tiny_encoder
 from tests.train.test_losses import LOSSES
 
@@ -58,31 +60,22 @@ def test_a_batch_of_one_is_one_pass():
         assert passes.embed(table, np.array([2])).shape == (1, encoder.width)
 
 
-def test_with_dropout_on_a_batch_is_one_pass_so_that_random_numbers_come_in_a_fixed_order():
-    encoder = tiny_encoder().train()
+@pytest.mark.parametrize(("kind", "threads"), [("bert", 2), ("xlm-roberta", 2), ("llama", 2), ("gpt-neox", 2), ("t5", 1)])
+def test_with_dropout_on_random_numbers_come_in_an_order_of_their_own_or_from_one_thread(kind: Kind, threads: int):
+    encoder = tiny_encoder(kind).train()
+    found = []
+    table = TokenTable.of(encoder, TEXTS, side="query")
     with side_passes(encoder, precision="fp32") as passes:
-        assert len(passes._copies) == 1
-
-
-def test_the_cut_makes_the_longer_half_as_short_as_can_be():
-    lengths = np.array([9, 3, 8, 2, 4])
-    cut = shared_out(lengths, 2, packed=False)
-    assert sorted(np.concatenate(cut).tolist()) == [0, 1, 2, 3, 4]
-    cost = max(len(part) * lengths[part].max() for part in cut)
-    order = np.sort(lengths)
-    assert cost == min(max(k * order[k - 1], (5 - k) * order[-1]) for k in range(1, 5)) == 18
-
-
-def test_packed_halves_have_nearly_the_same_number_of_tokens():
-    lengths = np.array([9, 3, 8, 2, 4, 1])
-    parts = shared_out(lengths, 2, packed=True)
-    assert sorted(np.concatenate(parts).tolist()) == [0, 1, 2, 3, 4, 5]
-    # By hand: 9 | 8, then 4 joins 8, 3 joins 9, 2 joins the first (12 each), 1 the other.
-    assert sorted(int(lengths[part].sum()) for part in parts) == [13, 14]
-
-
-def test_two_texts_of_which_one_is_long_make_two_halves():
-    assert [len(part) for part in shared_out(np.array([500, 3]), 2, packed=True)] == [1, 1]
+        assert len(passes._copies) == threads
+        for seed in (0, 0, 1):
+            torch.manual_seed(seed)
+            encoder.zero_grad()
+            embedded = passes.embed(table, np.arange(len(TEXTS)))
+            embedded[:, 0].sum().backward()
+            found.append([embedded.detach(), *(weights.grad.clone() for weights in encoder.parameters() if weights.grad is not None)])
+    assert all(one.equal(other) for one, other in zip(found[0], found[1], strict=True))
+    # The tiny decoders have no dropout.
+    assert found[0][0].allclose(found[2][0]) == (kind in ("llama", "gpt-neox"))
 
 
 def test_an_error_in_a_pass_reaches_the_caller():
@@ -115,6 +108,7 @@ def test_halves_and_chunks_give_the_embeddings_and_gradients_of_one_pass(kind: K
 @pytest.mark.parametrize("loss", [*LOSSES])
 def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropout_on(loss: str):
     found = []
+    torch.set_num_threads(1)
     for cached in (False, True):
         encoder = tiny_encoder().train()
         table = TokenTable.of(encoder, TEXTS, side="query")
@@ -148,17 +142,12 @@ def test_a_tower_without_trainable_weights_passes_once(trainable: bool):
     table = TokenTable.of(encoder, TEXTS, side="query")
     passed = []
     with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
-        for copy in passes._copies:
+        for (copy,) in passes._copies:
             copy.register_forward_hook(lambda module, given, result: passed.append(len(result)))
         embeddings = passes.embed(table, np.arange(5))
         (embeddings * torch.ones(encoder.width, requires_grad=True)).sum().backward()
     assert sum(passed) == (10 if trainable else 5)
     assert embeddings.requires_grad is trainable
-
-
-def test_every_piece_goes_to_the_thread_that_has_least():
-    assert [part.tolist() for part in evenly(np.array([5, 9, 4, 3, 1]), 2)] == [[1, 3], [0, 2, 4]]
-    assert [part.tolist() for part in evenly(np.array([5]), 2)] == [[0]]
 
 
 def test_a_backward_that_fails_leaves_nothing_behind_for_the_next_step():
@@ -168,7 +157,7 @@ def test_a_backward_that_fails_leaves_nothing_behind_for_the_next_step():
     with side_passes(encoder, precision="fp32") as passes:
         _, wanted = gradients(encoder, passes, table, np.arange(5), target)
         embeddings = passes.embed(table, np.arange(5))
-        weights = next(weights for name, weights in passes._copies[0].named_parameters() if name.endswith("intermediate.dense.weight"))
+        weights = next(weights for name, weights in passes._copies[0][0].named_parameters() if name.endswith("intermediate.dense.weight"))
         hook = weights.register_hook(lambda gradient: (_ for _ in ()).throw(OSError("no")))
         with pytest.raises(OSError, match="no"):
             embeddings.sum().backward()
@@ -208,23 +197,50 @@ def test_dropout_in_a_part_alone_is_replayed():
         torch.testing.assert_close(found[1][name], gradient)
 
 
-@pytest.mark.parametrize("cached", [False, True])
-def test_a_second_backward_is_refused(cached: bool):
-    encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached)) as passes:
-        loss = passes.embed(table, np.arange(5)).sum()
-        loss.backward(retain_graph=True)
-        with pytest.raises(RuntimeError, match="a batch must be differentiated once"):
-            loss.backward()
-
-
 def test_no_texts_give_no_embeddings():
     encoder = tiny_encoder().eval()
     table = TokenTable.of(encoder, TEXTS, side="query")
     assert Passes(encoder, precision="fp32").embed(table, np.arange(0)).shape == (0, encoder.width)
 
 
-def test_chunks_of_nothing_are_refused():
-    with pytest.raises(ValueError, match="tokens must be at least 1, got 0"):
-        Chunking(0)
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("tokens", [None, 12])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_second_backward_is_refused(threads: int, tokens: int | None, cached: bool):
+    encoder = tiny_encoder().eval()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    torch.set_num_threads(threads)
+    with side_passes(encoder, precision="fp32", chunking=Chunking(tokens, cached)) as passes:
+        loss = passes.embed(table, np.arange(5)).sum()
+        loss.backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="a batch must be differentiated once"):
+            loss.backward()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_weights_and_gradients_are_float32_whatever_the_pass_computes_in(cached: bool, precision: Precision):
+    encoder = tiny_encoder(projection=8).eval()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    computed = []
+    with side_passes(encoder, precision=precision, chunking=Chunking(12, cached)) as passes:
+        for (copy,) in passes._copies:
+            copy.projections[0].linear.register_forward_hook(lambda module, given, output: computed.append(output.dtype))
+        embeddings = passes.embed(table, np.arange(5))
+        embeddings.square().sum().backward()
+        masters = {weights.dtype for (copy,) in passes._copies for weights in copy.parameters()}
+    assert set(computed) == {torch.bfloat16 if precision == "bf16" else torch.float32}
+    assert masters == {embeddings.dtype} == {torch.float32}
+    assert {weights.grad.dtype for weights in encoder.parameters() if weights.grad is not None} == {torch.float32}
+
+
+def test_bf16_gradients_point_where_those_of_float32_do():
+    encoder = tiny_encoder().eval()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
+    found = []
+    for precision in ("fp32", "bf16"):
+        with side_passes(encoder, precision=precision, chunking=Chunking(12, cached=True)) as passes:
+            _, named = gradients(encoder, passes, table, np.arange(5), target)
+        found.append(torch.cat([gradient.flatten() for gradient in named.values()]))
+    assert 0.99 < torch.cosine_similarity(*found, dim=0) < 1

@@ -9,13 +9,21 @@ from torch import Tensor, nn
 
 from adiabat.config import OptimizerName
 from adiabat.data.batching import ShuffledStream
+from adiabat.train.limits import Limits, Position, Validation
 from adiabat.train.log import JobLog
-from adiabat.train.loop import Limits, Loop, Position, Validation
+from adiabat.train.loop import Loop
 from adiabat.train.optimizers import make_optimizer
 from adiabat.train.schedules import Schedule
 
 STEPS_PER_EPOCH, EPOCHS = 5, 4
-RATES: dict[OptimizerName, float] = {"adamw": 0.01, "adamax": 0.01, "adamax-no-momentum": 0.003, "adadelta": 1.0, "sgd": 0.05}
+RATES: dict[OptimizerName, float] = {
+    "adafactor": 0.05,
+    "adamw": 0.01,
+    "adamax": 0.01,
+    "adamax-no-momentum": 0.003,
+    "adadelta": 1.0,
+    "sgd": 0.05,
+}
 
 
 def nothing(number: int) -> None:
@@ -46,6 +54,9 @@ class Regression:
         found: Tensor = self.module(self.inputs[rows])
         return (found - self.targets[rows]).square().mean()
 
+    def batch_ids(self, step: int) -> list[str]:
+        return [f"row {row}" for row in self.stream.rows(step, 4)]
+
     def validate(self) -> Validation:
         self.before_validation(self.validations)
         self.validations += 1
@@ -74,6 +85,9 @@ class Scripted:
     def loss(self, step: int) -> Tensor:
         moving = self.weight.sum()
         return moving - moving.detach() + (self.losses[step] if self.losses else 1.0)
+
+    def batch_ids(self, step: int) -> list[str]:
+        return [f"q{step}", f"q{step + 1}"]
 
     def validate(self) -> Validation:
         loss, errors = self.script[min(self.validated, len(self.script) - 1)]

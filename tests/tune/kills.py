@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adiabat.train.loop import Validation
+from adiabat.jobs import finish
+from adiabat.train.limits import Validation
 from adiabat.tune import adiabatic
 from adiabat.tune.objective import StoredDocuments
 from tests.tune.problem import Problem, killable_settings, problem_model
@@ -47,7 +48,7 @@ def run(folder: Path, moment: str) -> None:
     vars(adiabatic)["StoredDocuments"] = Killed
     Killed.moment = moment
     if moment == "model":
-        vars(adiabatic)["save"] = lambda model, folder: die()
+        vars(finish)["save"] = lambda model, folder: die()
     problem = Problem(problem_model(), folder / "store", folder / "triplets.jsonl")
     settings = killable_settings(checkpoint_seconds=0.001)
     arguments: Any = (problem.fresh, problem.store, str(problem.data), folder / moment)

@@ -186,7 +186,7 @@ def everything(out: Path) -> dict[str, Any]:
     """What a finished job leaves, but the seconds and the time of day."""
     newest = max((out / "checkpoints").iterdir())
     tensors = {name: tensor.numpy().tobytes() for name, tensor in load_file(newest / "state.safetensors").items()}
-    result = read_result(out / "result.json").tuning
+    result = read_result(out / "result.json").training
     assert result is not None
     return {
         "query": weights_of(load(out / "model").query),

@@ -14,6 +14,7 @@ from adiabat.config import TuneSettings
 from adiabat.data.batching import step_seed
 from adiabat.data.records import Document
 from adiabat.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
+from adiabat.jobs import finish
 from adiabat.model.directory import load
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
@@ -36,7 +37,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(adiabatic, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
 
 
 # --- What a job does ---
@@ -44,7 +45,7 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path) -> None:
     result = run(problem, tmp_path / "job")
-    record = result.tuning
+    record = result.training
     assert record is not None
     assert (record.steps, record.epochs, record.stop_reason) == (12, 3, "the limit of 3 epochs was reached")
     errors, losses = dict(record.validation_errors), dict(record.validation_loss)
@@ -89,7 +90,7 @@ def test_the_tuned_pair_fits_the_same_store(problem: Problem, tmp_path: Path) ->
 
 @pytest.mark.parametrize("loss", ["triplet", "in_batch_softmax"])
 @pytest.mark.parametrize("negatives", ["examples", "random", "hardest"])
-def test_documents_are_never_encoded_while_tuning(
+def test_documents_are_never_encoded_while_training(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, negatives: str
 ) -> None:
     def forward(*arguments: object, **named: object) -> NoReturn:
@@ -109,8 +110,8 @@ def test_documents_are_never_encoded_while_tuning(
 
     monkeypatch.setattr(Encoder, "tokenize", noting)
     result = run(problem, tmp_path / "job", settings_of(tune={"loss": loss, "negatives": negatives, "max_epochs": 1}), model=apart)
-    assert result.tuning is not None
-    assert result.tuning.steps == 4
+    assert result.training is not None
+    assert result.training.steps == 4
     assert sides == {"query"}
 
 
@@ -176,8 +177,8 @@ def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Prob
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     notes: list[str] = []
     result = run(Problem(model, tmp_path / "store", tmp_path / "data.jsonl"), tmp_path / "job", model=model, notes=notes)
-    assert result.tuning is not None
-    assert (result.tuning.best_epoch, result.tuning.steps) == (0, 0)
+    assert result.training is not None
+    assert (result.training.best_epoch, result.training.steps) == (0, 0)
     assert any("the start makes no error in" in note and "nothing is trained" in note for note in notes)
     tuned = load(tmp_path / "job" / "model")
     assert weights_of(tuned.query) == weights_of(model.query)
@@ -208,7 +209,7 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
         tune={"max_epochs": 1, "weight_decay": 0.02, "learning_rate": 1e-6, "negatives_per_query": 4},
         data={"validation": str(tmp_path / "dev.jsonl"), "missing": "drop"},
     )
-    record = run(problem, tmp_path / "job", settings, notes=notes).tuning
+    record = run(problem, tmp_path / "job", settings, notes=notes).training
     assert record is not None
     assert record.notes == (
         "dev: 1 document not in the store left out, and with that 0 queries without a positive",
@@ -221,7 +222,7 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
 
 
 def test_validation_on_what_was_held_out_is_told_as_such(problem: Problem, tmp_path: Path) -> None:
-    record = run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1})).tuning
+    record = run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1})).training
     assert record is not None
     assert re.fullmatch(r"triplets: \d+ queries, validated on \d+ others", record.trained_on)
     assert record.notes == ()
@@ -378,7 +379,7 @@ def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_th
         raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(adiabatic, "save", full)
+        patch.setattr(finish, "save", full)
         with pytest.raises(JobError, match=r"model could not be written: .*No space left on device.*; free some space and run the same"):
             run(problem, tmp_path / "job")
     assert not (tmp_path / "job" / "model").exists()

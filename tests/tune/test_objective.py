@@ -16,7 +16,7 @@ from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.tokens import embed_all, embed_rows
 from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.embeddings import Store
-from adiabat.train.loop import Validation
+from adiabat.train.limits import Validation
 from adiabat.tune import objective as objective_module
 from adiabat.tune.objective import StoredDocuments, known_positives, pairs, pairs_of
 from tests.tiny import tiny_encoder

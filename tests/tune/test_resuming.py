@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from adiabat.errors import InUseError, JobError
+from adiabat.jobs import finish
 from adiabat.locks import sole_writer
 from adiabat.model.towers import DualEncoder
 from adiabat.train.interrupt import InterruptionError
-from adiabat.tune import adiabatic
 from adiabat.tune.objective import StoredDocuments
 from tests.tiny import tiny_dual
 from tests.tune.kills import MOMENTS
@@ -33,7 +33,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(adiabatic, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
 
 
 def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
 
     monkeypatch.setattr(StoredDocuments, "loss", never)
     again = run(problem, tmp_path / "job", resume=True)
-    assert again.tuning == first.tuning
+    assert again.training == first.training
     assert everything(tmp_path / "job") == expected
 
 
@@ -120,7 +120,7 @@ def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_comp
     run(problem, job, settings_of(tune={"max_epochs": 1}))
     for out, resume in ((tmp_path / "new", False), (job, True)):
         with monkeypatch.context() as patch:
-            patch.setattr(adiabatic, broken, cut)
+            patch.setattr(finish, broken, cut)
             with pytest.raises(KeyboardInterrupt):
                 run(problem, out, settings_of(tune={"max_epochs": 2}), resume=resume)
         # Not even the model of the shorter job, which the result no longer describes.

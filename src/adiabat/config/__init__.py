@@ -10,12 +10,23 @@ from adiabat.config.shared import (
     EmbedSettings,
     EncoderSection,
     EvaluateSettings,
+    HeldOutSection,
     MeasureSection,
     RunSection,
     SearchSettings,
+    StepsRunSection,
     StoreSection,
 )
-from adiabat.config.tune import TuneDataSection, TuneRunSection, TuneSection, TuneSettings
+from adiabat.config.train import (
+    JobSection,
+    MemorySection,
+    TowersSection,
+    TrainDataSection,
+    TrainRunSection,
+    TrainSection,
+    TrainSettings,
+)
+from adiabat.config.tune import TuneDataSection, TuneSection, TuneSettings
 
 __all__ = [
     "ColumnsSection",
@@ -25,7 +36,10 @@ __all__ = [
     "EmbedSettings",
     "EncoderSection",
     "EvaluateSettings",
+    "HeldOutSection",
+    "JobSection",
     "MeasureSection",
+    "MemorySection",
     "OptimizerName",
     "RunSection",
     "S",
@@ -33,9 +47,14 @@ __all__ = [
     "ScheduleName",
     "SearchSettings",
     "Section",
+    "StepsRunSection",
     "StoreSection",
+    "TowersSection",
+    "TrainDataSection",
+    "TrainRunSection",
+    "TrainSection",
+    "TrainSettings",
     "TuneDataSection",
-    "TuneRunSection",
     "TuneSection",
     "TuneSettings",
     "checked",

@@ -12,7 +12,7 @@ Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 """A list in TOML, which `Section` is too strict to take for a tuple."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[int, Field(ge=0)]
-OptimizerName = Literal["adamw", "adamax", "adamax-no-momentum", "adadelta", "sgd"]
+OptimizerName = Literal["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
 ScheduleName = Literal["constant", "linear", "quadratic", "exponential", "cosine"]
 ScalingRule = Literal["none", "linear", "sqrt"]
 

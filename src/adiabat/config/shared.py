@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need
 from adiabat.config.section import Amount, Section, Text, Texts
@@ -22,6 +22,10 @@ class EncoderSection(Section):
     """Put before every query."""
     document_prompt: str | None = None
     """Put before every document."""
+    blocks: PositiveInt | None = None
+    """Keep only the first so many transformer blocks."""
+    pad_token: Text | None = None
+    """What a tokenizer that has no padding token, as those of many decoders, pads with: one of its special tokens. Others keep theirs."""
     trust_remote_code: Text | None = None
     """Name of the one model whose own Python code may run while loading."""
     allow_pickles: bool = False
@@ -33,7 +37,7 @@ class EncoderSection(Section):
         Returns:
             Name to value.
         """
-        given = self.model_dump(exclude={"trust_remote_code", "allow_pickles"}, exclude_none=True)
+        given = self.model_dump(exclude={"blocks", "pad_token", "trust_remote_code", "allow_pickles"}, exclude_none=True)
         return dict(given)
 
 
@@ -58,15 +62,38 @@ class ColumnsSection(Section):
         return named
 
 
-class DataSection(Section):
-    """``[data]``: how the examples are read."""
+class ExamplesSection(Section):
+    """``[data]``: how examples are read."""
 
     split: Text | None = None
-    """Of a BEIR folder (``qrels/SPLIT.tsv``; of several, ``train`` is tuned on and ``test`` measured) or a hub data set."""
+    """Of a BEIR folder (``qrels/SPLIT.tsv``; of several, ``train`` is trained on and ``test`` measured) or a hub data set."""
     columns: ColumnsSection = ColumnsSection()
     """Of an evaluation, the target's alone: retention sets go by the names that are known."""
+
+
+class DataSection(ExamplesSection):
+    """``[data]`` where documents are those of a store."""
+
     missing: Literal["error", "drop"] = "error"
     """What to do with documents that are not in the store: stop and name them, or leave them out and say how many."""
+
+
+class HeldOutSection(ExamplesSection):
+    """``[data]`` of a run that validates: also where validation comes from."""
+
+    needs: ClassVar[Mapping[str, Need]] = {
+        "validation_split": Need("validation"),
+        "validation_fraction": Need("validation", (None,)),
+        "max_validation": Need("validation", (None,)),
+    }
+    validation: Text | None = None
+    """A file or folder of examples to validate on; None holds out `validation_fraction` of the data."""
+    validation_split: Text | None = None
+    """Split of `validation`; None means as `split`, or ``dev`` of a BEIR folder that has several."""
+    validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Share of the queries held out, chosen by a hash of the query's text, so that it stays the same when data is added."""
+    max_validation: PositiveInt = 4_200
+    """Most queries held out; the source's number."""
 
 
 class EmbedDataSection(Section):
@@ -91,6 +118,20 @@ class RunSection(DeviceSection):
 
     seed: Amount = 0
     """Of every random choice; of an embedding run, of the documents that are encoded to check imported vectors."""
+
+
+class StepsRunSection(RunSection):
+    """``[run]`` of what takes optimiser steps."""
+
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of forward and backward pass (weights stay float32). Tuning at its default rate changes less than bfloat16 resolves."""
+    log_every: PositiveInt = 50
+    """Steps per row of ``log.jsonl``."""
+    checkpoint_seconds: PositiveFloat = 60.0
+    """Time between checkpoints; one is also made at each epoch's end."""
+    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
+    tensorboard: bool = False
+    """Also write curves for TensorBoard (extra ``tensorboard``)."""
 
 
 class StoreSection(Section):

@@ -6,26 +6,12 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need
-from adiabat.config.section import Amount, Fraction, OptimizerName, ScalingRule, ScheduleName, Section, Text, Texts
-from adiabat.config.shared import DataSection, EncoderSection, RunSection
+from adiabat.config.section import Amount, Fraction, OptimizerName, ScalingRule, ScheduleName, Section, Texts
+from adiabat.config.shared import DataSection, EncoderSection, HeldOutSection, StepsRunSection
 
 
-class TuneDataSection(DataSection):
-    """``[data]`` of a tuning run: also where validation comes from."""
-
-    needs: ClassVar[Mapping[str, Need]] = {
-        "validation_split": Need("validation"),
-        "validation_fraction": Need("validation", (None,)),
-        "max_validation": Need("validation", (None,)),
-    }
-    validation: Text | None = None
-    """A file or folder of examples to validate on; None holds out `validation_fraction` of the data."""
-    validation_split: Text | None = None
-    """Split of `validation`; None means as `split`, or ``dev`` of a BEIR folder that has several."""
-    validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of the queries held out, chosen by a hash of the query's text, so that it stays the same when data is added."""
-    max_validation: PositiveInt = 4_200
-    """Most queries held out; the source's number."""
+class TuneDataSection(DataSection, HeldOutSection):
+    """``[data]`` of a tuning run."""
 
 
 class TuneSection(Section):
@@ -80,24 +66,10 @@ class TuneSection(Section):
         return self
 
 
-class TuneRunSection(RunSection):
-    """``[run]`` of a tuning run."""
-
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """Of forward and backward pass (weights stay float32). At the default rate the changes are below what bfloat16 resolves in a vector."""
-    log_every: PositiveInt = 50
-    """Steps per row of ``log.jsonl``."""
-    checkpoint_seconds: PositiveFloat = 60.0
-    """Time between checkpoints; one is also made at each epoch's end."""
-    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
-    tensorboard: bool = False
-    """Also write curves for TensorBoard (extra ``tensorboard``)."""
-
-
 class TuneSettings(Section):
     """Everything that ``adiabat tune`` may be told."""
 
     encoder: EncoderSection = EncoderSection()
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
-    run: TuneRunSection = TuneRunSection()
+    run: StepsRunSection = StepsRunSection()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 Verdict = Literal["better", "worse", "no evidence"]
 """What the paired 95 % interval allows to say: wholly on the good side of zero, wholly on the bad side, or neither."""
 
-RESULT_FORMAT = 1
+RESULT_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +151,13 @@ class LayerChange:
 
 
 @dataclass(frozen=True, slots=True)
-class TuningRecord:
-    """What a tuning run did.
+class TrainingRecord:
+    """What a run that updated weights did.
 
     Attributes:
         settings: The resolved configuration, as it stands in ``config.toml``.
         trained_on: One line: data set, split, counts.
-        parameters: All parameters of the query tower.
+        parameters: All parameters of the query tower, or of both.
         trainable: Those that were updated.
         steps: Optimiser steps taken.
         epochs: Epochs finished.
@@ -167,9 +167,12 @@ class TuningRecord:
         loss: (step, training loss) points.
         validation_loss: (epoch, loss) points, epoch 0 first.
         validation_errors: (epoch, number of errors) points, epoch 0 first.
-        validation_pairs: How many validation pairs the errors are counted over.
+        validation_pairs: How many validation pairs, or queries, the errors are counted over.
         layers: Per parameter tensor that was updated.
         notes: Plain sentences: what was left out or replaced, or needs saying.
+        kind: ``tuning`` of a query tower against stored documents, or ``training`` of both towers.
+        unit: What the validation errors are counted in: ``pairs`` in the wrong order, or ``queries`` whose first document is wrong.
+        measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
     """
 
     settings: dict[str, Any]
@@ -187,6 +190,9 @@ class TuningRecord:
     validation_pairs: int
     layers: list[LayerChange]
     notes: tuple[str, ...] = ()
+    kind: Literal["tuning", "training"] = "tuning"
+    unit: Literal["pairs", "queries"] = "pairs"
+    measures: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +208,7 @@ class Result:
         versions: Package name to version, ``python`` and ``device`` among them.
         model: One line naming the model under test.
         baseline: One line naming what it is compared with, or None.
-        tuning: Of the job the model came from, where it did.
+        training: Of the job the model came from, where it did.
         datasets: Target first, then the retention sets.
         examples: Queries whose top results changed.
         settings: The resolved configuration, as plain tables; empty in files of before it was kept.
@@ -219,7 +225,7 @@ class Result:
     versions: dict[str, str]
     model: str
     baseline: str | None = None
-    tuning: TuningRecord | None = None
+    training: TrainingRecord | None = None
     datasets: list[DatasetResult] = field(default_factory=list)
     examples: list[ChangedQuery] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)

@@ -8,6 +8,10 @@ import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from torch.nn.functional import pad as pad_values
+
+BUCKET_STEP = 128
+"""Between the lengths to which texts are padded that are longer than every bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +83,66 @@ def token_budget_batches(lengths: Sequence[int] | Int[np.ndarray, " rows"], budg
         rows = max(1, budget // int(sizes[ordered[start]]))
         yield ordered[start : start + rows]
         start += rows
+
+
+def filled_up(batch: TokenBatch, *, rows: int, length: int, pad_token_id: int) -> TokenBatch:
+    """Give a batch a fixed shape.
+
+    A row that is added is a text of one padding token: a row in which nothing may be attended to would make some attention kernels give
+    NaN, which the gradient would then spread.
+
+    Args:
+        batch: On any device.
+        rows: Wanted, at least as many as there are.
+        length: Wanted, at least what it is.
+        pad_token_id: What fills the rows.
+
+    Returns:
+        A batch of that shape, whose first rows are those of `batch`.
+
+    Raises:
+        ValueError: If the batch is larger than that.
+    """
+    found = batch.input_ids.shape
+    if found[0] > rows or found[1] > length:
+        raise ValueError(f"a batch must fit {rows} rows of {length} tokens, got {found[0]} of {found[1]}; raise max_tokens of the encoder")
+    margins = (0, length - found[1], 0, rows - found[0])
+    filled = TokenBatch(
+        pad_values(batch.input_ids, margins, value=pad_token_id),
+        pad_values(batch.attention_mask, margins),
+        pad_values(batch.pooling_mask, margins),
+    )
+    for mask in (filled.attention_mask, filled.pooling_mask):
+        mask[found[0] :, 0] = 1
+    return filled
+
+
+def bucket_batches(
+    lengths: Sequence[int] | Int[np.ndarray, " rows"], budget: int, buckets: Sequence[int], *, longest: int
+) -> Iterator[tuple[Int[np.ndarray, " some"], tuple[int, int]]]:
+    """Group texts by bucket, so that there are no more shapes than buckets, whatever the texts.
+
+    Longest first, as in `token_budget_batches`.
+
+    Args:
+        lengths: Tokens of each text, >= 1.
+        budget: Tokens per batch, padding counted; a bucket longer than it makes batches of one row.
+        buckets: Lengths, ascending; beyond them come multiples of 128.
+        longest: No bucket is longer.
+
+    Yields:
+        Row numbers of each batch, every row once, and the shape to fill it up to: rows and length.
+    """
+    chosen = _buckets(np.asarray(lengths, dtype=np.int64), np.asarray(buckets, dtype=np.int64), longest)
+    for length in np.unique(chosen)[::-1].tolist():
+        rows = max(1, budget // length)
+        members = np.flatnonzero(chosen == length)
+        for start in range(0, len(members), rows):
+            yield members[start : start + rows], (rows, length)
+
+
+def _buckets(sizes: Int[np.ndarray, " rows"], buckets: Int[np.ndarray, " some"], longest: int) -> Int[np.ndarray, " rows"]:
+    """The bucket of each text."""
+    found = np.searchsorted(buckets, sizes)
+    beyond = -(-sizes // BUCKET_STEP) * BUCKET_STEP
+    return np.minimum(np.where(found < len(buckets), buckets[np.minimum(found, len(buckets) - 1)], beyond), longest)

@@ -149,16 +149,18 @@ class Encoder(nn.Module):
         """Where the weights are."""
         return next(self.parameters()).device
 
-    def with_settings(self, settings: EncoderSettings) -> "Encoder":
+    def with_settings(self, settings: EncoderSettings, *, tokenizer: PreTrainedTokenizerBase | None = None) -> "Encoder":
         """The same weights under other settings.
 
         Args:
             settings: What the new encoder goes by.
+            tokenizer: Another one of the same vocabulary; None keeps this one's.
 
         Returns:
-            A new encoder that shares backbone, projections and tokenizer with this one.
+            A new encoder that shares backbone and projections with this one.
         """
-        return Encoder(self.backbone, self.tokenizer, settings, [one for one in self.projections if isinstance(one, Projection)])
+        projections = [one for one in self.projections if isinstance(one, Projection)]
+        return Encoder(self.backbone, self.tokenizer if tokenizer is None else tokenizer, settings, projections)
 
     def forward(self, batch: TokenBatch) -> Float[Tensor, "b e"]:
         """Embed one padded batch.

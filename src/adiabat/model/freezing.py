@@ -9,6 +9,8 @@ A pattern is one of
 - ``attention``, ``intermediate``, ``output.dense``: that part of every block;
 - anything else: a regular expression, looked for anywhere in the full parameter name (`re.search`; anchor it with ``^`` and ``$``).
 
+A low-rank adapter goes with the dense layer that it stands beside: every pattern that names the layer's weight names its adapter too.
+
 Presets read names, not classes, so a prefix such as ``encoder.`` or a wrapping module does not matter. Known layouts: BERT and its
 relatives (RoBERTa, XLM-R, MPNet, ELECTRA), DistilBERT, ALBERT, ModernBERT, the T5 encoder, GPT-2, GPT-NeoX, and Llama and its
 relatives (Mistral, Qwen, Gemma, Phi-3). There the three parts of a block make up the whole block:
@@ -48,6 +50,8 @@ _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embeddings|embeddings_project|embedding_hidden_mapping_in|word_embeddings_layernorm|layernorm_embedding|project_in)\."
 )
 _POOLER = re.compile(r"(?:^|\.)pooler\.")
+_ADAPTER = re.compile(r"\.(?:base_layer|lora_[AB]\.\w+)(?=\.)")
+"""What peft puts between a dense layer's name and ``weight`` or ``bias``."""
 
 # What follows the block's number, per part; the first rule that matches decides.
 _PART_RULES: tuple[tuple[Part, re.Pattern[str]], ...] = (
@@ -237,6 +241,11 @@ def _aliases(backbone: nn.Module) -> dict[str, str]:
     return {name: first.setdefault(id(weight), name) for name, weight in backbone.named_parameters(remove_duplicate=False)}
 
 
+def _plain(name: str) -> str:
+    """The name that a parameter of a dense layer with an adapter would have without it."""
+    return _ADAPTER.sub("", name)
+
+
 def _match(pattern: str, layout: _Layout, aliases: Mapping[str, str]) -> list[str]:
     """The names one pattern covers; ModelError where there is none."""
     blocks = _blocks(pattern)
@@ -245,7 +254,7 @@ def _match(pattern: str, layout: _Layout, aliases: Mapping[str, str]) -> list[st
     elif pattern in ("embeddings.base", "embeddings"):
         names = layout.tables if pattern == "embeddings.base" else layout.embeddings
     else:
-        names = list(dict.fromkeys(own for name, own in aliases.items() if re.search(pattern, name)))
+        names = list(dict.fromkeys(own for name, own in aliases.items() if re.search(pattern, name) or re.search(pattern, _plain(name))))
     if not names:
         raise ModelError(_nothing_matched(pattern, layout, set(aliases.values())))
     return names

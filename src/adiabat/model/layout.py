@@ -233,20 +233,28 @@ def position_rows(backbone: PreTrainedModel) -> int | None:
     return None
 
 
-def write_tower_files(transformer: Path, pooling: Path, settings: EncoderSettings, *, hidden_size: int, lower_case: bool) -> None:
-    """Write the settings of one tower beside its weights.
+def write_transformer_settings(folder: Path, settings: EncoderSettings, *, lower_case: bool) -> None:
+    """Write the limit of texts beside a backbone.
 
     Args:
-        transformer: Folder of the Transformer module.
-        pooling: Folder of the Pooling module.
+        folder: Of the Transformer module.
         settings: What to write.
-        hidden_size: Width of the token states (D).
         lower_case: Whether texts are lower-cased before they are split.
     """
-    write_json(transformer / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case})
+
+
+def write_pooling(folder: Path, settings: EncoderSettings, *, hidden_size: int) -> None:
+    """Write how token states become one vector.
+
+    Args:
+        folder: Of the Pooling module.
+        settings: What to write.
+        hidden_size: Width of the token states (D).
+    """
     flags = {flag: ours == settings.pooling for flag, ours in OLD_POOLING_FLAGS.items()}
     write_json(
-        pooling / "config.json",
+        folder / "config.json",
         {
             "word_embedding_dimension": hidden_size,
             **flags,

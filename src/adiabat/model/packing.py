@@ -12,6 +12,8 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_outputs import BaseModelOutput
 
+from adiabat.model.dropout import attention
+
 PACKABLE = frozenset(("bert", "roberta", "xlm-roberta", "gpt_neox", "llama"))
 """Model types whose attention depends on nothing but queries, keys, values and the direction.
 
@@ -33,6 +35,10 @@ def _attention_by_text(
 ) -> tuple[Float[Tensor, "1 n h d"], None]:
     """Scaled dot-product attention inside each text; in the form that transformers calls."""
     texts = zip(*(states.split_with_sizes(text_lengths, dim=2) for states in (query, key, value)), strict=True)
+    if share := options.get("dropout"):
+        # Torch's own would draw from one generator for all threads.
+        scaling, causal = options.get("scaling") or query.shape[-1] ** -0.5, bool(getattr(module, "is_causal", False))
+        return torch.cat([attention(q, k, v, scaling=scaling, causal=causal, dropout=share) for q, k, v in texts], dim=1), None
     attended = [sdpa_attention_forward(module, q, k, v, attention_mask, **options)[0] for q, k, v in texts]
     return torch.cat(attended, dim=1), None
 

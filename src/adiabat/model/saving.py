@@ -4,19 +4,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from tokenizers.normalizers import Lowercase
 
-from adiabat.model.directory import normalizers_of, quietly
+from adiabat.model.backbone import quietly
 from adiabat.model.encoder import Encoder, Projection
-from adiabat.model.layout import write_json, write_root_configuration, write_tower_files
+from adiabat.model.layout import write_json, write_pooling, write_root_configuration, write_transformer_settings
+from adiabat.model.projection import save_projection
+from adiabat.model.tokenizer import normalizers_of
 from adiabat.model.towers import DualEncoder
+
+Written = dict[tuple[int, ...], str]
+"""Folders of the modules that two routes may share, by the identity of what is in them."""
 
 
 def save(model: DualEncoder, folder: Path) -> None:
     """Write a directory that `sentence_transformers.SentenceTransformer` loads with equal embeddings.
 
-    Shared towers become a plain model; towers that differ become a Router, with a route for queries and one for documents.
+    Shared towers become a plain model; towers that differ become a Router, with a route for queries and one for documents. A backbone or a
+    projection that both towers have is written once and named in both routes, and so stays shared.
 
     Args:
         model: What to save.
@@ -27,7 +32,7 @@ def save(model: DualEncoder, folder: Path) -> None:
         modules = _save_tower(model.query, folder, {}, prefix="", root=True)
         listed = [{"idx": i, "name": str(i), "path": path, "type": _dotted(kind)} for i, (path, kind) in enumerate(modules)]
     else:
-        written: dict[tuple[int, int], str] = {}
+        written: Written = {}
         routes = {side: _save_tower(model.tower(side), folder, written, prefix=f"{side}_", root=False) for side in ("query", "document")}
         write_json(folder / "router_config.json", _router_configuration(routes))
         listed = [{"idx": 0, "name": "0", "path": "", "type": _dotted("Router")}]
@@ -50,43 +55,34 @@ def _router_configuration(routes: Mapping[str, Sequence[tuple[str, str]]]) -> di
     }
 
 
-def _save_tower(encoder: Encoder, folder: Path, written: dict[tuple[int, int], str], *, prefix: str, root: bool) -> list[tuple[str, str]]:
-    """Write the modules of one tower; returns (path, kind) of each. A transformer that is in `written` already is not written again."""
+def _save_tower(encoder: Encoder, folder: Path, written: Written, *, prefix: str, root: bool) -> list[tuple[str, str]]:
+    """Write the modules of one tower; returns (path, kind) of each. What is in `written` already is not written again."""
     kinds = ["Transformer", "Pooling", *("Dense" for _ in encoder.projections), *(["Normalize"] if encoder.settings.normalize else [])]
-    modules = [("" if root and kind == "Transformer" else f"{prefix}{i}_{kind}", kind) for i, kind in enumerate(kinds)]
-    mine = (id(encoder.backbone), encoder.settings.max_tokens)
-    modules[0] = (written.setdefault(mine, modules[0][0]), "Transformer")
-    for path, _ in modules:
-        (folder / path).mkdir(exist_ok=True)
-    transformer = folder / modules[0][0]
-    with quietly():
-        encoder.backbone.save_pretrained(transformer)
-        encoder.tokenizer.save_pretrained(transformer)
-    write_tower_files(
-        transformer,
-        folder / modules[1][0],
-        encoder.settings,
-        hidden_size=int(encoder.backbone.config.hidden_size),
-        # Some tokenizer classes rebuild their normaliser from their own settings and would lose one that was added.
-        lower_case=any(isinstance(part, Lowercase) for part in normalizers_of(encoder.tokenizer)),
-    )
-    dense = [path for path, kind in modules if kind == "Dense"]
-    for path, projection in zip(dense, encoder.projections, strict=True):
-        assert isinstance(projection, Projection)
-        _save_projection(projection, folder / path)
+    # A transformer of sentence-transformers holds the limit too, so that two limits need two.
+    shareable = {0: (id(encoder.backbone), encoder.settings.max_tokens), **{i: (id(one),) for i, one in enumerate(encoder.projections, 2)}}
+    modules: list[tuple[str, str]] = []
+    for i, kind in enumerate(kinds):
+        own = "" if root and i == 0 else f"{prefix}{i}_{kind}"
+        path = written.setdefault(shareable[i], own) if i in shareable else own
+        modules.append((path, kind))
+        if path == own:
+            _save_module(encoder, i, kind, folder / path)
     return modules
 
 
-def _save_projection(projection: Projection, folder: Path) -> None:
-    linear = projection.linear
-    activation = type(projection.activation)
-    write_json(
-        folder / "config.json",
-        {
-            "in_features": linear.in_features,
-            "out_features": linear.out_features,
-            "bias": linear.bias is not None,
-            "activation_function": f"{activation.__module__}.{activation.__name__}",
-        },
-    )
-    save_file({f"linear.{name}": weights.contiguous() for name, weights in linear.state_dict().items()}, folder / "model.safetensors")
+def _save_module(encoder: Encoder, i: int, kind: str, folder: Path) -> None:
+    """Write the module of number `i` of a tower; a Normalize is an empty folder."""
+    folder.mkdir(exist_ok=True)
+    if kind == "Transformer":
+        with quietly():
+            encoder.backbone.save_pretrained(folder)
+            encoder.tokenizer.save_pretrained(folder)
+        # Some tokenizer classes rebuild their normaliser from their own settings and would lose one that was added.
+        lower_case = any(isinstance(part, Lowercase) for part in normalizers_of(encoder.tokenizer))
+        write_transformer_settings(folder, encoder.settings, lower_case=lower_case)
+    elif kind == "Pooling":
+        write_pooling(folder, encoder.settings, hidden_size=int(encoder.backbone.config.hidden_size))
+    elif kind == "Dense":
+        projection = encoder.projections[i - 2]
+        assert isinstance(projection, Projection)
+        save_projection(projection, folder)

@@ -21,7 +21,8 @@ class DualEncoder:
 
     Attributes:
         query: Encodes queries.
-        document: Encodes documents; the same object as `query` where the towers are shared (SDE), another where they are not (ADE).
+        document: Encodes documents; the same object as `query` where the towers are shared (SDE), another where they are not (ADE), perhaps
+            with the same projection on top (ADE-SPL).
         name: What the user called it.
         root: The root configuration it was loaded with: other prompts, the default one, the similarity. Kept for saving.
     """
@@ -32,8 +33,7 @@ class DualEncoder:
     root: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.query.width != self.document.width:
-            raise ModelError(f"{self.name or 'model'}: both towers must have one width, got {self.query.width} and {self.document.width}")
+        require_one_width(self.query, self.document, self.name)
 
     @property
     def shared(self) -> bool:
@@ -100,3 +100,21 @@ class DualEncoder:
         self.query.to(device)
         self.document.to(device)
         return self
+
+
+def require_one_width(query: Encoder, document: Encoder, name: str) -> None:
+    """Refuse towers whose embeddings cannot be compared.
+
+    Args:
+        query: Query tower.
+        document: Document tower.
+        name: Of the model, for the message.
+
+    Raises:
+        ModelError: If their widths differ.
+    """
+    if query.width != document.width:
+        raise ModelError(
+            f"{name or 'model'}: both towers must have one width, got {query.width} and {document.width}; "
+            "train them with projections to one width, towers.projection_width"
+        )

@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,6 +9,7 @@ from typing import Any, NoReturn
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.errors import DataError, several
+from adiabat.files import write_text
 from adiabat.measure.results import RESULT_FORMAT, Result
 from adiabat.report.wording import printable
 
@@ -61,34 +60,6 @@ def read_result(path: Path) -> Result:
         raise DataError(f"{path}: {several(_faults(error))}; make it anew with adiabat evaluate") from error
     _check_sense(result, path)
     return result
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a UTF-8 text file in one move, so that no reader sees half of it.
-
-    Args:
-        text: The whole content.
-        path: Where to; its folder must exist.
-
-    Raises:
-        DataError: If the file cannot be written; what stood there before stays.
-    """
-    part: Path | None = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="\n", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            part = Path(file.name)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o644)
-        part.replace(path)
-    except OSError as error:
-        raise DataError(f"{path} must be writable, got {error.strerror}; free space there or name another folder") from error
-    finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
 
 
 def _numbers(plain: Any, where: str) -> Iterator[tuple[str, float]]:

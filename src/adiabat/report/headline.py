@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
-from adiabat.measure.results import Change, DatasetResult, Result, TuningRecord
+from adiabat.measure.results import Change, DatasetResult, Result, TrainingRecord
 from adiabat.report.wording import NO_BREAK, counted, cut, improvement, integer, number, signed
 
 NAME_LENGTH = 60
@@ -19,14 +19,14 @@ def headline(result: Result) -> str:
     """The verdict in one sentence.
 
     Args:
-        result: Of a tuning run or an evaluation.
+        result: Of a training run or an evaluation.
 
     Returns:
         For instance ``The target cs got better: nDCG@10 0.612 → 0.661, +8.2 % [+5.1, +11.0]; none of the 3 retention sets got
         measurably worse.``
     """
     if not result.datasets:
-        return "Nothing was measured." if result.tuning is None else tuning_sentence(result.tuning)
+        return "Nothing was measured." if result.training is None else training_sentence(result.training)
     compared = [dataset for dataset in result.datasets if dataset.main_change().verdict is not None]
     if not compared:
         return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so this says nothing about change."
@@ -39,7 +39,7 @@ def tone(result: Result) -> Tone:
     """Whether the head line is good news.
 
     Args:
-        result: Of a tuning run or an evaluation.
+        result: Of a training run or an evaluation.
 
     Returns:
         ``good`` only where every target is better and nothing kept is worse, ``bad`` where anything is worse, else ``plain``.
@@ -55,42 +55,42 @@ def reservations(result: Result) -> list[str]:
     """What the head line leaves out and an honest reader should know.
 
     Args:
-        result: Of a tuning run or an evaluation.
+        result: Of a training run or an evaluation.
 
     Returns:
         Plain sentences, possibly none.
     """
     if not result.datasets:
         caution = "These are figures of the validation set that chose the epoch; only an evaluation on held-out data is proof."
-        return [] if result.tuning is None else [caution]
+        return [] if result.training is None else [caution]
     found = [_room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
     found += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
     return [sentence for sentence in found if sentence]
 
 
-def tuning_sentence(tuning: TuningRecord) -> str:
-    """What a tuning run reached on its validation set.
+def training_sentence(record: TrainingRecord) -> str:
+    """What a training run reached on its validation set.
 
     Args:
-        tuning: The record of the run.
+        record: The record of the run.
 
     Returns:
         One sentence.
     """
-    ran = f"{counted(tuning.epochs, 'epoch')} ({counted(tuning.steps, 'step')})"
-    if tuning.best_epoch == 0:
-        return f"Tuning did not improve on the start in {ran}; the starting weights were kept."
+    ran = f"{counted(record.epochs, 'epoch')} ({counted(record.steps, 'step')})"
+    if record.best_epoch == 0:
+        return f"{record.kind.capitalize()} did not improve on the start in {ran}; the starting weights were kept."
     parts = []
-    losses = dict(tuning.validation_loss)
-    if 0 in losses and tuning.best_epoch in losses:
-        parts.append(f"loss {number(losses[0])}{_ARROW}{number(losses[tuning.best_epoch])}")
-    errors = dict(tuning.validation_errors)
-    if 0 in errors and tuning.best_epoch in errors:
-        of = f" of {integer(tuning.validation_pairs)}" if tuning.validation_pairs else ""
-        fall = f" ({signed(100 * (errors[tuning.best_epoch] / errors[0] - 1), decimals=1)}{NO_BREAK}%)" if errors[0] else ""
-        parts.append(f"errors {integer(errors[0])}{_ARROW}{integer(errors[tuning.best_epoch])}{of}{fall}")
+    losses = dict(record.validation_loss)
+    if 0 in losses and record.best_epoch in losses:
+        parts.append(f"loss {number(losses[0])}{_ARROW}{number(losses[record.best_epoch])}")
+    errors = dict(record.validation_errors)
+    if 0 in errors and record.best_epoch in errors:
+        of = f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
+        fall = f" ({signed(100 * (errors[record.best_epoch] / errors[0] - 1), decimals=1)}{NO_BREAK}%)" if errors[0] else ""
+        parts.append(f"errors {integer(errors[0])}{_ARROW}{integer(errors[record.best_epoch])}{of}{fall}")
     reached = f"; on its validation set: {', '.join(parts)}" if parts else ""
-    return f"Tuning ran {ran} and kept epoch {tuning.best_epoch}{reached}."
+    return f"{record.kind.capitalize()} ran {ran} and kept epoch {record.best_epoch}{reached}."
 
 
 def _level(dataset: DatasetResult) -> str:

@@ -14,10 +14,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TuningRecord
+from adiabat.files import write_text
+from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TrainingRecord
 from adiabat.report import headline as sentences
 from adiabat.report import plots, wording
-from adiabat.report.files import write_text
 
 EXAMPLES_SHOWN = 10
 HITS_SHOWN = 5
@@ -36,7 +36,7 @@ def render_page(result: Result) -> str:
     """The report of a result.
 
     Args:
-        result: Of a tuning run, an evaluation, or both.
+        result: Of a training run, an evaluation, or both.
 
     Returns:
         A complete HTML document, self-contained.
@@ -55,13 +55,13 @@ def render_page(result: Result) -> str:
         language_sets=[
             _languages(dataset, position) for position, dataset in enumerate(result.datasets) if dataset.grid and dataset.languages
         ],
-        tuning=None if result.tuning is None else _tuning(result.tuning),
+        training=None if result.training is None else _training(result.training),
         examples=[_example(example) for example in result.examples[:EXAMPLES_SHOWN]],
         examples_left_out=max(0, len(result.examples) - EXAMPLES_SHOWN),
         limits={"hits": HITS_SHOWN, "query": QUERY_LENGTH, "document": DOCUMENT_LENGTH},
         layers=None
-        if result.tuning is None or not any(layer.relative != 0 for layer in result.tuning.layers)
-        else _layers(result.tuning.layers),
+        if result.training is None or not any(layer.relative != 0 for layer in result.training.layers)
+        else _layers(result.training.layers),
         notes=_notes(result.datasets),
         facts=_facts(result),
         given=_given(result),
@@ -73,7 +73,7 @@ def write_page(result: Result, path: Path) -> None:
     """Write the report of a result, whole or not at all.
 
     Args:
-        result: Of a tuning run, an evaluation, or both.
+        result: Of a training run, an evaluation, or both.
         path: Where to; its folder must exist.
 
     Raises:
@@ -177,24 +177,29 @@ def _grid_counts(grid: GridComparison, *, cells: int) -> dict[str, Any]:
     return {"counts": paired, "by_z": by_z, "marked": marked}
 
 
-def _tuning(tuning: TuningRecord) -> dict[str, Any]:
-    share = 100 * tuning.trainable / tuning.parameters if tuning.parameters else 0.0
+def _training(record: TrainingRecord) -> dict[str, Any]:
+    share = 100 * record.trainable / record.parameters if record.parameters else 0.0
     facts = [
-        ("trained on", tuning.trained_on),
+        ("trained on", record.trained_on),
         (
             "parameters updated",
-            f"{wording.integer(tuning.trainable)} of {wording.integer(tuning.parameters)} ({share:.1f}{wording.NO_BREAK}%)",
+            f"{wording.integer(record.trainable)} of {wording.integer(record.parameters)} ({share:.1f}{wording.NO_BREAK}%)",
         ),
-        ("length", f"{wording.counted(tuning.steps, 'step')}, {wording.counted(tuning.epochs, 'epoch')}"),
-        ("kept", "the start: no epoch improved on it" if tuning.best_epoch == 0 else f"epoch {tuning.best_epoch}"),
-        ("ended because", tuning.stop_reason),
-        ("time", wording.duration(tuning.seconds)),
+        ("length", f"{wording.counted(record.steps, 'step')}, {wording.counted(record.epochs, 'epoch')}"),
+        ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else f"epoch {record.best_epoch}"),
+        *(
+            (name, f"{wording.score(points[0][1])} \N{RIGHTWARDS ARROW} {wording.score(dict(points)[record.best_epoch])}")
+            for name, points in record.measures.items()
+        ),
+        ("ended because", record.stop_reason),
+        ("time", wording.duration(record.seconds)),
     ]
     return {
+        "title": record.kind.capitalize(),
         "facts": [fact for fact in facts if fact[1]],
-        "sentence": sentences.tuning_sentence(tuning),
-        "notes": tuning.notes,
-        "curves": [_picture(picture) for picture in plots.curves(tuning)],
+        "sentence": sentences.training_sentence(record),
+        "notes": record.notes,
+        "curves": [_picture(picture) for picture in plots.curves(record)],
     }
 
 
@@ -289,11 +294,11 @@ def _facts(result: Result) -> list[tuple[str, str]]:
 
 
 def _given(result: Result) -> list[dict[str, Any]]:
-    """What the run was given, as far as the result holds it: inputs, settings, and those of the tuning where they are others."""
-    tuned = {} if result.tuning is None else result.tuning.settings
+    """What the run was given, as far as the result holds it: inputs, settings, and those of the training where they are others."""
+    tuned = {} if result.training is None else result.training.settings
     tables = [("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings or tuned)]
     if result.settings and tuned != result.settings:
-        tables.append(("tuning-settings", "Settings of the tuning", tuned))
+        tables.append(("training-settings", "Settings of the training", tuned))
     return [{"id": name, "title": title, "rows": _flat(table)} for name, title, table in tables if table]
 
 

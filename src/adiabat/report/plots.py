@@ -13,7 +13,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoS
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from adiabat.measure.results import DatasetResult, GridComparison, LayerChange, TuningRecord, Verdict
+from adiabat.measure.results import DatasetResult, GridComparison, LayerChange, TrainingRecord, Verdict
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.wording import cut, cut_middle, improvement, integer, number, signed
 
@@ -119,39 +119,39 @@ def _forest_frame(axes: Axes, rows: Sequence[DatasetResult], *, narrow: bool) ->
     axes.margins(x=0.06)
 
 
-def curves(tuning: TuningRecord, *, name: str = "curves") -> list[str]:
+def curves(record: TrainingRecord, *, name: str = "curves") -> list[str]:
     """Training and validation loss, then validation errors, by epoch, with the kept epoch marked: one picture each.
 
     Args:
-        tuning: The record; training steps are placed on the epoch axis by ``steps / epochs``.
+        record: The record; training steps are placed on the epoch axis by ``steps / epochs``.
         name: Prefix of the ids inside the pictures, unique in a page.
 
     Returns:
         SVGs; fewer than two where something was not logged.
     """
-    by_epoch = tuning.epochs > 0 and tuning.steps > 0
+    by_epoch = record.epochs > 0 and record.steps > 0
     pictures = []
     with drawing():
-        for panel, there in (("loss", tuning.loss or tuning.validation_loss), ("errors", tuning.validation_errors)):
+        for panel, there in (("loss", record.loss or record.validation_loss), ("errors", record.validation_errors)):
             if not there:
                 continue
             figure = Figure(figsize=(_NARROW, 2.7), layout="constrained")
             axes = figure.add_subplot()
             if panel == "loss":
-                _draw_losses(axes, tuning, steps_per_epoch=tuning.steps / tuning.epochs if by_epoch else 1.0)
+                _draw_losses(axes, record, steps_per_epoch=record.steps / record.epochs if by_epoch else 1.0)
             else:
-                _draw_errors(axes, tuning)
-            _mark_best(axes, tuning, by_epoch=by_epoch or panel == "errors")
+                _draw_errors(axes, record)
+            _mark_best(axes, record, by_epoch=by_epoch or panel == "errors")
             pictures.append(inline_svg(figure, name=f"{name}-{panel}"))
     return pictures
 
 
-def _draw_losses(axes: Axes, tuning: TuningRecord, *, steps_per_epoch: float) -> None:
-    if tuning.loss:
-        steps, losses = _thinned(np.array(tuning.loss, dtype=float))
+def _draw_losses(axes: Axes, record: TrainingRecord, *, steps_per_epoch: float) -> None:
+    if record.loss:
+        steps, losses = _thinned(np.array(record.loss, dtype=float))
         axes.plot(steps / steps_per_epoch, losses, color=MUTED, linewidth=1, alpha=0.75, label="training")
-    if tuning.validation_loss:
-        axes.plot(*zip(*tuning.validation_loss, strict=True), color=GOOD, linewidth=1.6, marker="o", markersize=4, label="validation")
+    if record.validation_loss:
+        axes.plot(*zip(*record.validation_loss, strict=True), color=GOOD, linewidth=1.6, marker="o", markersize=4, label="validation")
     axes.set_title("Loss", color=INK)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, digits=3)))
     legend = axes.legend(frameon=False, fontsize=8, loc="upper right")
@@ -166,28 +166,28 @@ def _thinned(points: Float[np.ndarray, "p 2"]) -> tuple[Float[np.ndarray, " k"],
     return means[:, 0], means[:, 1]
 
 
-def _draw_errors(axes: Axes, tuning: TuningRecord) -> None:
-    epochs, errors = zip(*tuning.validation_errors, strict=True)
+def _draw_errors(axes: Axes, record: TrainingRecord) -> None:
+    epochs, errors = zip(*record.validation_errors, strict=True)
     axes.plot(epochs, errors, color=BAD, linewidth=1.6, marker="s", markersize=4)
-    of = f" of {integer(tuning.validation_pairs)} pairs" if tuning.validation_pairs else ""
+    of = f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
     axes.set_title(f"Validation errors{of}", color=INK)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: integer(round(value))))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
-def _mark_best(axes: Axes, tuning: TuningRecord, *, by_epoch: bool) -> None:
+def _mark_best(axes: Axes, record: TrainingRecord, *, by_epoch: bool) -> None:
     axes.set_xlabel("epoch" if by_epoch else "step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     axes.grid(axis="y", color=RULE, linewidth=0.7)
     axes.set_axisbelow(True)
     if not by_epoch:
         return
-    axes.axvline(tuning.best_epoch, color=ACCENT, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
-    label = "start kept" if tuning.best_epoch == 0 else f"kept: epoch {tuning.best_epoch}"
-    right_half = tuning.best_epoch > tuning.epochs / 2
+    axes.axvline(record.best_epoch, color=ACCENT, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+    label = "start kept" if record.best_epoch == 0 else f"kept: epoch {record.best_epoch}"
+    right_half = record.best_epoch > record.epochs / 2
     axes.annotate(
         label,
-        (tuning.best_epoch, 0.03),
+        (record.best_epoch, 0.03),
         xycoords=axes.get_xaxis_transform(),
         xytext=(-4 if right_half else 4, 0),
         textcoords="offset points",

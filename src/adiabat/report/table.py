@@ -4,7 +4,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from adiabat.measure.results import Change, DatasetResult, Result, TuningRecord, Verdict
+from adiabat.measure.results import Change, DatasetResult, Result, TrainingRecord, Verdict
 from adiabat.report import wording
 from adiabat.report.headline import headline
 
@@ -18,18 +18,18 @@ _STYLES: dict[Verdict, str] = {"better": "bold blue", "worse": "bold red", "no e
 
 
 def result_table(result: Result) -> Table:
-    """One row per data set by its main measure; for a result of tuning alone, one row per validation figure.
+    """One row per data set by its main measure; for a result of training alone, one row per validation figure.
 
     Texts of the data are shown as they are: square brackets in a name are no styling.
 
     Args:
-        result: Of a tuning run or an evaluation.
+        result: Of a training run or an evaluation.
 
     Returns:
         A table to print, its caption the head line of the report.
     """
-    if not result.datasets and result.tuning is not None:
-        return _tuning_table(result, result.tuning)
+    if not result.datasets and result.training is not None:
+        return _training_table(result, result.training)
     compared = any(dataset.main_change().before is not None for dataset in result.datasets)
     return _compared_table(result) if compared else _plain_table(result)
 
@@ -53,14 +53,16 @@ def _plain_table(result: Result) -> Table:
     return table
 
 
-def _tuning_table(result: Result, tuning: TuningRecord) -> Table:
-    table = _table(result, ["validation"], ["start", f"kept (epoch {tuning.best_epoch})"])
-    losses, errors = dict(tuning.validation_loss), dict(tuning.validation_errors)
-    if 0 in losses and tuning.best_epoch in losses:
-        table.add_row("loss", wording.number(losses[0]), wording.number(losses[tuning.best_epoch]))
-    if 0 in errors and tuning.best_epoch in errors:
-        of = f" of {wording.integer(tuning.validation_pairs)} pairs" if tuning.validation_pairs else ""
-        table.add_row(f"errors{of}", wording.integer(errors[0]), wording.integer(errors[tuning.best_epoch]))
+def _training_table(result: Result, record: TrainingRecord) -> Table:
+    table = _table(result, ["validation"], ["start", f"kept (epoch {record.best_epoch})"])
+    losses, errors = dict(record.validation_loss), dict(record.validation_errors)
+    if 0 in losses and record.best_epoch in losses:
+        table.add_row("loss", wording.number(losses[0]), wording.number(losses[record.best_epoch]))
+    if 0 in errors and record.best_epoch in errors:
+        of = f" of {wording.integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
+        table.add_row(f"errors{of}", wording.integer(errors[0]), wording.integer(errors[record.best_epoch]))
+    for name, points in record.measures.items():
+        table.add_row(name, wording.score(points[0][1]), wording.score(dict(points)[record.best_epoch]))
     return table
 
 

@@ -42,15 +42,3 @@ class Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
-
-    def raise_if_requested(self, sentence: str) -> None:
-        """End the run if a signal came.
-
-        Args:
-            sentence: What was done and how to go on.
-
-        Raises:
-            InterruptionError: If a signal came.
-        """
-        if self.requested:
-            raise InterruptionError(sentence)

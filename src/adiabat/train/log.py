@@ -14,12 +14,13 @@ from adiabat.errors import JobError, MissingDependencyError
 class JobLog:
     """Writes the rows of one job; optionally the same numbers for TensorBoard."""
 
-    def __init__(self, path: Path, *, tensorboard: Path | None = None) -> None:
+    def __init__(self, path: Path, *, tensorboard: Path | None = None, silent: bool = False) -> None:
         """Set the log up; nothing is written yet.
 
         Args:
             path: Of the JSON lines.
             tensorboard: Folder for TensorBoard's event files; None writes none.
+            silent: Write nothing at all, as every process but the main one.
 
         Raises:
             MissingDependencyError: If `tensorboard` is given and the package is not installed.
@@ -27,6 +28,7 @@ class JobLog:
         if tensorboard and importlib.util.find_spec("tensorboard") is None:
             raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="run.tensorboard = true")
         self.path = path
+        self._silent = silent
         self._stream: IO[str] | None = None
         self._board_folder = tensorboard
         self._board: Any = None
@@ -44,6 +46,8 @@ class JobLog:
         Raises:
             JobError: If the disk is full or not writable.
         """
+        if self._silent:
+            return
         with self._faults_in_plain_words():
             stream = self._opened()
             stream.write(_line({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}))
@@ -94,6 +98,8 @@ class JobLog:
         Raises:
             JobError: If the disk is full or not writable.
         """
+        if self._silent:
+            return
         self.close_stream()
         self._kept_step = step
         kept = [row for row in read_log(self.path) if row["step"] <= step] if self.path.exists() else []

@@ -6,49 +6,27 @@ checkpoints and resuming, and nothing of queries or documents.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn, optim
 
 from adiabat.data.batching import step_seed
-from adiabat.errors import JobError
+from adiabat.errors import JobError, several
 from adiabat.model.device import device_name
 from adiabat.train.checkpoint import Snapshot, optimizer_snapshot, read_latest, restore_optimizer, restore_weights, write_checkpoint
-from adiabat.train.interrupt import Interruption
+from adiabat.train.distributed import ALONE, Processes
+from adiabat.train.interrupt import Interruption, InterruptionError
+from adiabat.train.limits import Limits, Outcome, Position, Validation
 from adiabat.train.log import JobLog
 from adiabat.train.schedules import Schedule
 
 WEIGHTS, BEST = "weights/", "best/"
 
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """The two signals that must both fall for an epoch to count (mission A3).
-
-    Attributes:
-        loss: Over the validation set.
-        errors: (positive, negative) pairs in the wrong order; ties are errors.
-        pairs: How many pairs were looked at.
-    """
-
-    loss: float
-    errors: int
-    pairs: int
-
-    def improves_on(self, best: "Validation") -> bool:
-        """Whether loss **and** errors are below the best so far.
-
-        Args:
-            best: The epoch to beat.
-
-        Returns:
-            True where both fell.
-        """
-        return self.loss < best.loss and self.errors < best.errors
+LOWER_RATE = "lower the learning rate and start anew"
 
 
 @runtime_checkable
@@ -80,72 +58,15 @@ class Objective(Protocol):
             Both, and the number of pairs.
         """
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a run ends and how often it writes.
-
-    Attributes:
-        steps_per_epoch: Optimiser steps between validations.
-        max_epochs: Upper limit.
-        idle_epochs: Stop after so many epochs in a row that did not improve.
-        log_every: Steps per row of the log.
-        checkpoint_seconds: Least time between checkpoints inside an epoch.
-        keep_checkpoints: How many are kept.
-    """
-
-    steps_per_epoch: int
-    max_epochs: int
-    idle_epochs: int
-    log_every: int = 50
-    checkpoint_seconds: float = 60.0
-    keep_checkpoints: int = 2
-
-
-@dataclass
-class Position:
-    """Where a run stands; all of it goes into a checkpoint.
-
-    Attributes:
-        step: Optimiser steps taken.
-        epoch: Epochs finished.
-        idle: Epochs since the last improvement.
-        best_epoch: The epoch whose weights are kept; 0 is the start.
-        best: Its validation; None before the first.
-        logged_step: Step of the last log row.
-        loss_sum: Of the steps since then.
-        seconds: Spent so far, over all resumed parts.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    idle: int = 0
-    best_epoch: int = 0
-    best: Validation | None = None
-    logged_step: int = 0
-    loss_sum: float = 0.0
-    seconds: float = 0.0
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> "Position":
-        """Read what `asdict` wrote.
+    def batch_ids(self, step: int) -> list[str]:
+        """What a step learns from, for the message when it fails.
 
         Args:
-            record: From a checkpoint.
+            step: From 0.
 
         Returns:
-            The position.
+            Ids of its queries.
         """
-        best = Validation(**record["best"]) if record["best"] else None
-        return cls(**{**record, "best": best})
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a run ended: where it stands and why it stopped. The module holds the best epoch's weights."""
-
-    position: Position
-    reason: str
 
 
 @dataclass
@@ -163,6 +84,8 @@ class Loop:
         seed: Of torch's random numbers in each step, such as dropout's.
         watch: Called after each step and epoch with the position, for a progress display.
         note: Called with one sentence where something was lost, or nothing can be gained.
+        figures: Further numbers of a step for the log, such as a learned temperature.
+        processes: Those that train together; each has a part of every batch, and the main one writes.
         position: Where the run stands.
     """
 
@@ -176,6 +99,8 @@ class Loop:
     seed: int = 0
     watch: Callable[[Position], None] = lambda position: None
     note: Callable[[str], None] = lambda sentence: None
+    figures: Callable[[], Mapping[str, float]] = dict
+    processes: Processes = ALONE
     position: Position = field(default_factory=Position, init=False)
 
     def __post_init__(self) -> None:
@@ -210,12 +135,14 @@ class Loop:
         with Interruption() as interruption, torch.random.fork_rng([device] if device.type == "cuda" else []):
             while (reason := self._reason_to_stop()) is None:
                 self.step()
-                if self.position.step % self.limits.steps_per_epoch == 0:
+                stopping = self.processes.any(interruption.requested)
+                if self._at_an_end():
                     self._end_epoch()
                     self._save()
-                elif interruption.requested or time.monotonic() - self._saved_at >= self.limits.checkpoint_seconds:
+                elif stopping or time.monotonic() - self._saved_at >= self.limits.checkpoint_seconds:
                     self._save()
-                interruption.raise_if_requested(f"stopped at step {self.position.step}; run the same command with --resume to go on")
+                if stopping:
+                    raise InterruptionError(f"stopped at step {self.position.step}; run the same command with --resume to go on")
         return reason
 
     def _begin(self) -> None:
@@ -224,7 +151,7 @@ class Loop:
         validation = self._validation()
         self._keep_as_best(validation)
         self._log_epoch(validation)
-        if not validation.errors:
+        if not validation.errors and self.limits.keep == "both":
             self.note(
                 f"the start makes no error in {validation.pairs:,} validation pairs, so no epoch can improve on it and nothing is trained; "
                 "validate on more or harder pairs (data.validation, data.validation_fraction, tune.negatives)"
@@ -234,36 +161,41 @@ class Loop:
         """One optimiser step.
 
         Raises:
-            JobError: If the loss is no finite number, which is looked at when a row of the log is due.
+            JobError: If the loss, or the gradient's norm where it is limited, is no finite number; no weight has moved for it then.
         """
         position = self.position
-        torch.manual_seed(step_seed(self.seed, position.step))
+        # Texts of different processes draw different dropout.
+        torch.manual_seed((step_seed(self.seed, position.step) + self.processes.rank) % 2**64)
         rate = self.learning_rate * self.schedule.factor(position.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         loss = self.objective.loss(position.step)
         loss.backward()  # type: ignore[no-untyped-call]
+        self.processes.average_gradients(self._trained.values())
+        loss = self.processes.mean(loss)
+        self._require_sound(loss)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self._loss_sum += loss.detach()
+        self._loss_sum += loss
         position.step += 1
-        if position.step % self.limits.log_every == 0 or position.step % self.limits.steps_per_epoch == 0:
+        if position.step % self.limits.log_every == 0 or self._at_an_end():
             self._log_step(rate)
         self.watch(position)
 
     def _log_step(self, rate: float) -> None:
         position = self.position
-        mean = self._finite(float(self._loss_sum) / (position.step - position.logged_step), "training loss")
+        mean = float(self._loss_sum) / (position.step - position.logged_step)
         self._loss_sum.zero_()
         position.logged_step = position.step
-        self.log.row(step=position.step, epoch=position.epoch, values={"loss": mean, "learning_rate": rate}, seconds=self._elapsed())
+        values = {"loss": mean, "learning_rate": rate, **self.figures()}
+        self.log.row(step=position.step, epoch=position.epoch, values=values, seconds=self._elapsed())
 
     def _end_epoch(self) -> None:
         """Validate; keep the weights where both signals fell, count an idle epoch where not."""
         position = self.position
         position.epoch += 1
         validation = self._validation()
-        if position.best is None or validation.improves_on(position.best):
+        if position.best is None or validation.improves_on(position.best, keep=self.limits.keep):
             self._keep_as_best(validation)
         else:
             position.idle += 1
@@ -273,29 +205,50 @@ class Loop:
     def _keep_as_best(self, validation: Validation) -> None:
         position = self.position
         position.best, position.best_epoch, position.idle = validation, position.epoch, 0
-        self._best = {BEST + name: weights.detach().clone() for name, weights in self._trained.items()}
+        if self.limits.keep != "last":
+            self._best = {BEST + name: weights.detach().clone() for name, weights in self._trained.items()}
 
     def _validation(self) -> Validation:
         validation = self.objective.validate()
-        self._finite(validation.loss, "validation loss")
+        if not math.isfinite(validation.loss):
+            raise JobError(f"the validation loss must be a finite number, got {validation.loss} at step {self.position.step}; {LOWER_RATE}")
         return validation
 
-    def _finite(self, loss: float, name: str) -> float:
-        if not math.isfinite(loss):
-            raise JobError(f"the {name} must be a finite number, got {loss} at step {self.position.step}; lower the learning rate")
-        return loss
+    def _require_sound(self, loss: Tensor) -> None:
+        """Stop before weights become what cannot be mended."""
+        found, name = float(loss), "training loss"
+        if math.isfinite(found) and self.limits.max_grad_norm is not None:
+            norm = nn.utils.clip_grad_norm_(self._trained.values(), self.limits.max_grad_norm)
+            found, name = float(norm), "norm of the gradient"
+        if math.isfinite(found):
+            return
+        step = self.position.step
+        self._save()
+        ids = several(self.objective.batch_ids(step), of="queries", shown=5)
+        raise JobError(
+            f"the {name} must be a finite number, got {found} at step {step} ({ids}); {LOWER_RATE}, or look at these texts; "
+            f"the weights of before stand in {self.folder}"
+        )
+
+    def _at_an_end(self) -> bool:
+        """Whether an epoch ends here."""
+        step = self.position.step
+        return step % self.limits.steps_per_epoch == 0 or step == self.limits.max_steps
 
     def _log_epoch(self, validation: Validation) -> None:
         values = {"validation_loss": validation.loss, "validation_errors": validation.errors, "validation_pairs": validation.pairs}
+        values |= {f"validation_{name}": value for name, value in validation.measures.items()}
         self.log.row(step=self.position.step, epoch=self.position.epoch, values=values, seconds=self._elapsed())
 
     def _reason_to_stop(self) -> str | None:
         position, limits = self.position, self.limits
-        if position.idle >= limits.idle_epochs:
+        if limits.idle_epochs is not None and position.idle >= limits.idle_epochs:
             return f"{position.idle} epochs in a row without both validation loss and errors falling"
-        if position.epoch >= limits.max_epochs:
+        if limits.max_epochs is not None and position.epoch >= limits.max_epochs:
             return f"the limit of {limits.max_epochs} epochs was reached"
-        if position.best and not position.best.errors:
+        if limits.max_steps is not None and position.step >= limits.max_steps:
+            return f"the limit of {limits.max_steps:,} steps was reached"
+        if limits.keep == "both" and position.best and not position.best.errors:
             return "validation found no errors, so that nothing could improve any more"
         return None
 
@@ -305,6 +258,9 @@ class Loop:
     def _save(self) -> None:
         position = self.position
         position.seconds, self._clock = self._elapsed(), time.monotonic()
+        if not self.processes.is_main:
+            self._saved_at = time.monotonic()
+            return
         position.loss_sum = float(self._loss_sum)
         optimizer = optimizer_snapshot(self.optimizer)
         weights = {WEIGHTS + name: tensor for name, tensor in self._trained.items()}

@@ -1,8 +1,9 @@
-"""Optimisers by name (mission A4)."""
+"""Optimisers by name, and which weights they decay (missions A4, C4)."""
 
 import math
 from collections.abc import Iterable
-from typing import get_args
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -17,8 +18,41 @@ ROUNDED_AWAY = 2.0**-25
 """A change of a float32 weight by less than this share of it is always rounded away: half an ulp is 2^-25 to 2^-24 of the weight."""
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parameters that decay alike.
+
+    Attributes:
+        parameters: Any number.
+        decays: Whether the weight decay applies to them.
+    """
+
+    parameters: tuple[nn.Parameter, ...]
+    decays: bool
+
+
+def decay_groups(module: nn.Module) -> list[Group]:
+    """Split trainable parameters into those that decay, and those that do not.
+
+    What has two or more dimensions decays: matrices, embedding tables (of positions too), and adapters. Biases and the gains of norms
+    do not, nor does a single number, such as `LearnedTemperature` has: decay would pull them to 0 whatever they multiply or shift.
+
+    Args:
+        module: Its parameters are taken in their order, a shared one once; frozen ones are left out.
+
+    Returns:
+        The two groups that `make_optimizer` takes, matrices first; a group may be empty.
+
+    Reference:
+        BERT's own code leaves out biases and norms (Devlin et al. 2019), CLIP all gains and biases (Radford et al. 2021, section 2.5).
+    """
+    trainable = [weights for weights in module.parameters() if weights.requires_grad]
+    matrices = tuple(weights for weights in trainable if weights.dim() >= 2)
+    return [Group(matrices, decays=True), Group(tuple(weights for weights in trainable if weights.dim() < 2), decays=False)]
+
+
 def make_optimizer(
-    name: OptimizerName, parameters: Iterable[nn.Parameter], *, learning_rate: float, weight_decay: float
+    name: OptimizerName, parameters: Iterable[nn.Parameter] | Iterable[Group], *, learning_rate: float, weight_decay: float
 ) -> torch.optim.Optimizer:
     """An optimiser over the given parameters, with torch's own defaults where nothing is said here.
 
@@ -27,10 +61,21 @@ def make_optimizer(
     - ``adamax-no-momentum``: both betas 0, so ``w -= a g / (|g| + eps)``: the sign of the gradient, except that a component not far
       above ``eps`` = 1e-8 moves less, and one of exactly 0 does not move.
     - ``adadelta``: rho 0.9, eps 1e-6; its steps carry a unit of their own, so usable rates are near 1.
+    - ``adafactor``: steps relative to each tensor's own size, ``w -= max(0.001, rms(w)) min(a, 1 / sqrt(t)) u / max(1, rms(u))`` with
+      ``u = g / sqrt(V)``, so usable rates are near 0.001; see below.
     - ``sgd``: no momentum, ``w -= a g``.
 
-    In all but ``adamw`` the decay is added to the gradient, ``g + k w``, as torch does. Biases and norms decay like all other
-    parameters: the source says nothing about leaving them out.
+    In ``adamw`` and ``adafactor`` the decay is ``w -= a k w`` before the step; in the others it is added to the gradient, ``g + k w``, as
+    torch does. Given as parameters, biases and norms decay like all others, for source 000, which tuning follows, says nothing about
+    leaving them out. `decay_groups` leaves them out.
+
+    ``adafactor`` keeps one number per row and per column of a matrix instead of one per weight: ``V_ij = R_i C_j / max(mean(R), e)``,
+    never below ``e^2``. ``R`` and ``C`` are running means of the squared gradient along rows and columns, ``R = (1 - s) R + s
+    mean_j(g_ij^2)`` with ``s = t^-0.8``; of vectors and single numbers ``V`` is kept whole. There is no momentum. ``e`` is the dtype's
+    epsilon, 1.2e-7. It differs from the source in two ways: there the relative step is ``min(0.01, 1 / sqrt(t))`` and no rate is given,
+    while here the rate takes the place of 0.01 (``1 / sqrt(t)`` is below a rate of 0.001 only after a million steps); and there ``e`` is
+    1e-30, added to the squared gradient. In a matrix whose gradient's rms is below about 6e-6 the floor of ``V`` is reached: its update
+    then follows the plain gradient, cut to an rms of 1, and fades where that is below 1.2e-7.
 
     Weights are float32, and an update below half an ulp, about ``6e-8 |w|``, is rounded away, however often it is repeated. At the
     regime's rate of 5e-8, where an ``adamw`` update is about as large, a weight near 1 does not follow: one of 0.9 moves in steps of
@@ -40,43 +85,58 @@ def make_optimizer(
 
     Args:
         name: Which optimiser.
-        parameters: What it updates; frozen ones (``requires_grad`` False) are left out, so that no decay and no state touches them.
+        parameters: What it updates, alike or in groups; frozen ones (``requires_grad`` False) are left out, so that no decay and no state
+            touches them, and so are groups without any.
         learning_rate: ``a``, > 0: the peak, which a schedule's factor multiplies.
-        weight_decay: ``k``, >= 0.
+        weight_decay: ``k``, >= 0, of all but the groups that do not decay.
 
     Returns:
-        The optimiser, with one parameter group.
+        The optimiser, with one parameter group, or one for each that was given.
 
     Raises:
         ConfigError: If the name is unknown, a number is out of range, or no parameter is trainable.
 
     Reference:
-        Loshchilov and Hutter 2019 (AdamW); Kingma and Ba 2015 (Adamax); Zeiler 2012 (Adadelta); source 000; mission A4.
+        Loshchilov and Hutter 2019 (AdamW); Kingma and Ba 2015 (Adamax); Zeiler 2012 (Adadelta); Shazeer and Stern 2018, algorithms 4 to 6
+        (Adafactor); source 000; missions A4, C4 (Adafactor, rate 0.001).
     """
-    trainable = [parameter for parameter in parameters if parameter.requires_grad]
-    _check(name, trainable, learning_rate, weight_decay)
+    groups = _torch_groups(parameters, weight_decay)
+    _check(name, groups, learning_rate, weight_decay)
     if name == "adamw":
-        fused = all(parameter.device.type in _FUSED_DEVICES for parameter in trainable)
-        return torch.optim.AdamW(trainable, lr=learning_rate, weight_decay=weight_decay, fused=fused)
+        fused = all(weights.device.type in _FUSED_DEVICES for group in groups for weights in group["params"])
+        return torch.optim.AdamW(groups, lr=learning_rate, fused=fused)
     if name == "adamax":
-        return torch.optim.Adamax(trainable, lr=learning_rate, weight_decay=weight_decay)
+        return torch.optim.Adamax(groups, lr=learning_rate)
     if name == "adamax-no-momentum":
-        return torch.optim.Adamax(trainable, lr=learning_rate, betas=(0.0, 0.0), weight_decay=weight_decay)
+        return torch.optim.Adamax(groups, lr=learning_rate, betas=(0.0, 0.0))
     if name == "adadelta":
-        return torch.optim.Adadelta(trainable, lr=learning_rate, weight_decay=weight_decay)
-    return torch.optim.SGD(trainable, lr=learning_rate, weight_decay=weight_decay)
+        return torch.optim.Adadelta(groups, lr=learning_rate)
+    if name == "adafactor":
+        return torch.optim.Adafactor(groups, lr=learning_rate)
+    return torch.optim.SGD(groups, lr=learning_rate)
 
 
-def _check(name: str, trainable: list[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
+def _torch_groups(parameters: Iterable[nn.Parameter] | Iterable[Group], weight_decay: float) -> list[dict[str, Any]]:
+    """What torch's optimisers take: each group with its own decay, frozen parameters and empty groups left out."""
+    given = list(parameters)
+    alike = Group(tuple(item for item in given if isinstance(item, nn.Parameter)), decays=True)
+    found = []
+    for group in (alike, *(item for item in given if isinstance(item, Group))):
+        if trainable := [weights for weights in group.parameters if weights.requires_grad]:
+            found.append({"params": trainable, "weight_decay": weight_decay if group.decays else 0.0})
+    return found
+
+
+def _check(name: str, groups: list[dict[str, Any]], learning_rate: float, weight_decay: float) -> None:
     """Raise ConfigError with everything that is wrong."""
     faults = []
     if name not in get_args(OptimizerName):
-        faults.append(f'tune.optimizer must be one of {", ".join(get_args(OptimizerName))}, got "{name}"')
+        faults.append(f'optimizer must be one of {", ".join(get_args(OptimizerName))}, got "{name}"')
     if not (learning_rate > 0 and math.isfinite(learning_rate)):
-        faults.append(f"tune.learning_rate must be above 0, got {learning_rate}")
+        faults.append(f"learning_rate must be above 0, got {learning_rate}")
     if not (weight_decay >= 0 and math.isfinite(weight_decay)):
-        faults.append(f"tune.weight_decay must be 0 or more, got {weight_decay}")
-    if not trainable:
+        faults.append(f"weight_decay must be 0 or more, got {weight_decay}")
+    if not groups:
         faults.append("freeze must leave something to train, got no trainable parameter; remove a pattern")
     if faults:
         raise ConfigError(several(faults))

@@ -70,6 +70,8 @@ class Pairs:
         rows: Which pairs the loss is averaged over; the others, such as those of other processes, are candidates only.
         query_keys: Equal where query texts are equal; None takes all of them for different.
         positive_keys: The same of the positives.
+        answer_keys: Keys of everything known to answer each query, its own positive among them, filled up by repetition; None goes by the
+            positives of the pairs that ask the same.
         shared_keys: The same of `shared`, comparable with `positive_keys`.
         own_keys: The same of `own`.
         known: True where a document, positives first and then `shared`, is known to answer a query of `rows`; for losses that compare
@@ -84,6 +86,7 @@ class Pairs:
     rows: slice = field(default_factory=lambda: slice(None))
     query_keys: Int[Tensor, " p"] | None = None
     positive_keys: Int[Tensor, " p"] | None = None
+    answer_keys: Int[Tensor, "p m"] | None = None
     shared_keys: Int[Tensor, " n"] | None = None
     own_keys: Int[Tensor, "p h"] | None = None
     known: Bool[Tensor, "b p_and_n"] | None = None
@@ -102,6 +105,26 @@ class Pairs:
         """
         shared, own = (None if part is None else unit_rows(part) for part in (self.shared, self.own))
         return replace(self, query=unit_rows(self.query), positive=unit_rows(self.positive), shared=shared, own=own)
+
+    def first_numbers(self, width: int) -> "Pairs":
+        """The same with each embedding cut to its first numbers.
+
+        Args:
+            width: How many are kept, > 0.
+
+        Returns:
+            The narrower batch, not scaled again.
+
+        Raises:
+            ValueError: If embeddings are not so wide.
+
+        Reference:
+            Kusupati et al. 2022 (Matryoshka).
+        """
+        if not 0 < width <= self.query.shape[1]:
+            raise ValueError(f"width must be between 1 and {self.query.shape[1]}, the width of the embeddings, got {width}")
+        shared, own = (None if part is None else part[..., :width] for part in (self.shared, self.own))
+        return replace(self, query=self.query[:, :width], positive=self.positive[:, :width], shared=shared, own=own)
 
     def block(self, of: Tower, against: Tower) -> Block:
         """One side of every pair as candidates for one side of the pairs in `rows`.
@@ -175,7 +198,9 @@ class Pairs:
         return _any_of(masks)
 
     def _answers(self) -> Int[Tensor, "p m"]:
-        """Keys of all positives of each pair's query, those of other pairs that ask the same included; filled up by repetition."""
+        """Keys of all that answers each pair's query, those of other pairs that ask the same included; filled up by repetition."""
+        if self.answer_keys is not None:
+            return self.answer_keys
         if self.positive_keys is None:
             raise ValueError("positive_keys must be given beside keys of negatives, got none; give both or neither")
         if self.query_keys is None:
@@ -241,7 +266,8 @@ def _check_lengths(pairs: Pairs) -> None:
     """Raise ValueError where parts of a batch do not belong together; torch would repeat rows to make them fit."""
     count, shared = len(pairs.query), 0 if pairs.shared is None else len(pairs.shared)
     rows = len(range(count)[pairs.rows])
-    wanted = {"positive": count, "own": count, "query_keys": count, "positive_keys": count, "own_keys": count, "shared_keys": shared}
+    parts_of_pairs = ("positive", "own", "query_keys", "positive_keys", "answer_keys", "own_keys")
+    wanted = {**dict.fromkeys(parts_of_pairs, count), "shared_keys": shared}
     faults = [
         f"{name} must have {length} rows, got {len(part)}"
         for name, length in {**wanted, "known": rows}.items()

@@ -1,4 +1,4 @@
-"""Forward and backward passes of a tower over one batch, in chunks of like length that two threads share on a CPU.
+"""Forward and backward passes of towers over one batch, in chunks of like length that two threads share on a CPU.
 
 The texts of a batch are few and short, so one pass cut over all cores mostly waits for its slowest core after every operation. Passes
 side by side wait for nothing, and on a CPU they are packed: no padding is computed. Gradient caching (Gao et al. 2021) is the same with
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,141 +16,177 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from adiabat.model.batches import token_budget_batches
 from adiabat.model.encoder import Encoder
-from adiabat.model.packing import PackedBackbone, is_packable
-from adiabat.model.precision import Precision, autocast
-from adiabat.model.tokens import TokenTable, embed_rows
-from adiabat.model.workers import side_by_side, working_copies
+from adiabat.model.packing import is_packable
+from adiabat.model.precision import Precision
+from adiabat.model.tokens import TokenTable
+from adiabat.model.workers import side_by_side
+from adiabat.train.blocks import blocks_of, frozen_prefix
+from adiabat.train.chunking import Chunking, Piece, evenly, pieces_of
+from adiabat.train.chunks import Chunk, Manner
+from adiabat.train.copies import is_packed, size_of, training_copies
+from adiabat.train.randomness import draws
 
 WORKERS = 2
 """Threads that share a batch on a CPU; each adds up gradients of its own, so that no sum depends on which is faster."""
 
+GRADIENT_COST = 3
+"""A chunk that is trained costs about three forward passes: the gradient of a product takes two."""
+
+RECOMPILES = 64
+"""Graphs that torch keeps of one function, where it would go on uncompiled after 8: a bucket makes one for each tower and each of two
+passes, and an encoder of 2,048 tokens has 20 buckets at most."""
+
 Job = Callable[[], list[Tensor]]
 Runner = Callable[[Iterable[Job]], Iterator[list[Tensor]]]
-Places = Int[np.ndarray, " _"]
-_State = tuple[Tensor, Tensor | None]
-"""Of torch's random numbers before a pass: on the CPU, and on a GPU where the tower is on one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chunking:
-    """How a batch is cut.
+class Group:
+    """Texts of one table.
 
     Attributes:
-        tokens: Tokens of one chunk, padding counted; None makes one chunk for each thread.
-        cached: Whether a chunk is computed a second time for its gradient: memory then follows the chunk, not the batch.
+        table: Tokenised by the tower.
+        picked: Which texts.
+        tower: Number of the tower that embeds them.
     """
 
-    tokens: int | None = None
-    cached: bool = False
-
-    def __post_init__(self) -> None:
-        if self.tokens is not None and self.tokens < 1:
-            raise ValueError(f"tokens must be at least 1, got {self.tokens}; 4096 is a good start")
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """Texts that pass together.
-
-    Attributes:
-        encoder: The thread's own copy of the tower.
-        table: Tokens of all texts.
-        picked: Which texts of the table.
-        places: Where they stand in the batch.
-        precision: Of the pass.
-    """
-
-    encoder: Encoder
     table: TokenTable
-    picked: Int[np.ndarray, " p"]
-    places: Int[np.ndarray, " p"]
-    precision: Precision
-
-    def forward(self) -> Float[Tensor, "p e"]:
-        with autocast(self.encoder.device, self.precision):
-            return embed_rows(self.encoder, self.table, self.picked)
+    picked: Int[np.ndarray, " b"]
+    tower: int = 0
 
 
 class Passes:
-    """Embeds batches of one tower, differentiably; `side_passes` makes one that uses two threads."""
+    """Embeds batches, differentiably; `side_passes` makes one that uses two threads."""
 
     def __init__(
         self,
-        encoder: Encoder,
-        *,
+        *encoders: Encoder,
         precision: Precision,
-        copies: Sequence[Encoder] = (),
+        copies: Sequence[Sequence[Encoder]] = (),
         run: Runner | None = None,
         chunking: Chunking | None = None,
     ) -> None:
         """Set up.
 
         Args:
-            encoder: The tower.
+            *encoders: The towers.
             precision: Of the forward pass.
-            copies: One for each thread, with the tower's weights and gradients of their own (`_copies`); none makes the tower itself the
-                only one.
+            copies: For each thread a copy of every tower (`training_copies`); none makes the towers themselves the only ones.
             run: Carries out jobs side by side and gives their results in order; None runs them one after the other.
-            chunking: None makes one chunk for each copy.
+            chunking: None makes one chunk for each thread.
         """
-        self._encoder = encoder
-        self._copies = list(copies) or [encoder]
+        self._encoders = encoders
+        self._copies = [list(own) for own in copies] or [list(encoders)]
         self._precision = precision
         self._run: Runner = run or (lambda jobs: (job() for job in jobs))
         self._chunking = chunking or Chunking()
+        self._sizes = [size_of(encoder) for encoder in encoders]
+        self._blocks = [[blocks_of(encoder.backbone) for encoder in own] for own in self._copies]
+        self._prefixes: dict[tuple[int, tuple[bool, ...]], int] = {}
 
-    def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-        """Embed some texts of a table.
+    def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"], *, tower: int = 0) -> Float[Tensor, "b e"]:
+        """Embed some texts of a table: `embed_all` for one group.
 
         Args:
-            table: Tokenised by the encoder.
+            table: Tokenised by the tower.
             picked: Which texts.
+            tower: Its number.
 
         Returns:
-            Their embeddings; differentiating a function of them adds to the gradients of the weights, and may be done once. A tower
-            without trainable weights is passed through once, without a graph.
+            Their embeddings.
+        """
+        return self.embed_all([Group(table, picked, tower)])[0]
+
+    def embed_all(self, groups: Sequence[Group]) -> list[Float[Tensor, "_ _"]]:
+        """Embed groups of texts, whose chunks the threads share out together.
+
+        Args:
+            groups: Any number, of any tower; they may be empty.
+
+        Returns:
+            The embeddings of each group. Differentiating one function of them all adds to the gradients of the weights, and may be done
+            once. Those of a tower without trainable weights are computed once, without a graph.
 
         Raises:
             RuntimeError: When they are differentiated a second time.
         """
-        if not len(picked):
-            return torch.zeros(0, self._encoder.width, device=self._encoder.device)
         for weights, twin in self._twins():
             # What is trained may have changed since the copies were made.
             twin.requires_grad_(weights.requires_grad)
-        shares = self._shares(table, picked)
-        trained = torch.is_grad_enabled() and any(weights.requires_grad for weights in self._encoder.parameters())
-        if trained and not self._chunking.cached and sum(map(len, shares)) == 1:
-            (chunk,) = (chunk for share in shares for chunk in share)
-            return _in_place(chunk.forward(), chunk.places)
-        anchor = torch.empty(0, requires_grad=trained)
-        joined: Tensor = _Joined.apply(anchor, self, shares, trained)  # type: ignore[no-untyped-call]
-        return joined
+        manners = [self._manner(tower) for tower in range(len(self._encoders))]
+        shares = self._shares(groups, manners)
+        trained = [manners[group.tower].trained for group in groups]
+        if trained == [True] and not self._chunking.cached and sum(map(len, shares)) == 1:
+            return [_in_place(shares[0][0])]
+        anchor = torch.empty(0, requires_grad=any(trained))
+        joined: tuple[Tensor, ...] = _Joined.apply(anchor, self, groups, shares, trained)  # type: ignore[no-untyped-call]
+        return list(joined)
 
-    def _shares(self, table: TokenTable, picked: Int[np.ndarray, " b"]) -> list[list[_Chunk]]:
+    def _manner(self, tower: int) -> Manner:
+        """How a tower passes, which may change from step to step."""
+        encoder = self._encoders[tower]
+        flags = tuple(weights.requires_grad for weights in encoder.parameters())
+        trained = torch.is_grad_enabled() and any(flags)
+        cached = trained and self._chunking.cached
+        return Manner(
+            precision=self._precision,
+            trained=trained,
+            cached=cached,
+            checkpointed=self._chunking.checkpointed,
+            draws=draws(self._copies[0][tower]),
+            prefix=self._prefix(tower, flags) if cached and not self._chunking.compiled else 0,
+        )
+
+    def _prefix(self, tower: int, flags: tuple[bool, ...]) -> int:
+        """Leading blocks that need not pass a second time, found out once for each choice of what is trained."""
+        if all(flags):
+            return 0
+        if (tower, flags) not in self._prefixes:
+            self._prefixes[tower, flags] = frozen_prefix(self._copies[0][tower], self._blocks[0][tower])
+        return self._prefixes[tower, flags]
+
+    def _shares(self, groups: Sequence[Group], manners: Sequence[Manner]) -> list[list[Chunk]]:
         """Chunks of each thread, in a fixed order."""
-        lengths = table.lengths[picked]
-        threads = len(self._copies)
-        if self._chunking.tokens is None:
-            cut = [[part] for part in shared_out(lengths, threads, packed=is_packed(self._copies[0]))]
-        else:
-            pieces = list(token_budget_batches(lengths, self._chunking.tokens))
-            costs = np.array([int(lengths[piece].sum()) for piece in pieces])
-            cut = [[pieces[number] for number in numbers] for numbers in evenly(costs, threads)]
-        return [
-            [_Chunk(encoder, table, picked[places], places, self._precision) for places in share]
-            for encoder, share in zip(self._copies, cut, strict=False)
-        ]
+        pieces = [(number, piece) for number, group in enumerate(groups) for piece in self._pieces(group)]
+        factors = [size * (GRADIENT_COST if manner.trained else 1) for size, manner in zip(self._sizes, manners, strict=True)]
+        costs = [piece.tokens * factors[groups[number].tower] for number, piece in pieces]
+        seeds = _seeds(len(pieces)) if any(manner.draws for manner in manners) else [None] * len(pieces)
+        shares = enumerate(evenly(costs, len(self._copies)))
+        return [[self._chunk(thread, groups, manners, pieces[at], seeds[at]) for at in share] for thread, share in shares]
+
+    def _pieces(self, group: Group) -> list[Piece]:
+        lengths = group.table.lengths[group.picked]
+        encoder = self._copies[0][group.tower]
+        limit = encoder.settings.max_tokens
+        return pieces_of(lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit)
+
+    def _chunk(
+        self, thread: int, groups: Sequence[Group], manners: Sequence[Manner], numbered: tuple[int, Piece], seed: int | None
+    ) -> Chunk:
+        number, piece = numbered
+        group = groups[number]
+        encoder, manner = self._copies[thread][group.tower], manners[group.tower]
+        return Chunk(
+            encoder=encoder,
+            blocks=self._blocks[thread][group.tower],
+            group=number,
+            places=piece.places,
+            table=group.table,
+            picked=group.picked[piece.places],
+            shape=piece.shape,
+            manner=manner,
+            seed=seed if manner.draws and is_packed(encoder) else None,
+        )
 
     def _twins(self) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
-        """Each of the tower's parameters with that of every thread but the first."""
-        own = list(self._encoder.parameters())
-        return chain.from_iterable(zip(own, copy.parameters(), strict=True) for copy in self._copies[1:])
+        """Each of the towers' parameters with that of every thread but the first."""
+        for copies in self._copies[1:]:
+            for encoder, copy in zip(self._encoders, copies, strict=True):
+                yield from zip(encoder.parameters(), copy.parameters(), strict=True)
 
     def _collect(self) -> None:
-        """Add the gradients of every thread but the first to the tower's own, and forget them."""
+        """Add the gradients of every thread but the first to the towers' own, and forget them."""
         for weights, twin in self._twins():
             if twin.grad is not None:
                 weights.grad = twin.grad if weights.grad is None else weights.grad.add_(twin.grad)
@@ -163,192 +198,127 @@ class Passes:
 
 
 class _Joined(torch.autograd.Function):
-    """Chunks of a batch put together; the gradient is carried on into each chunk's own graph, side by side."""
+    """Chunks of groups put together; the gradient is carried on into each chunk's own graph, side by side."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, passes: Passes, shares: Sequence[Sequence[_Chunk]], trained: bool) -> Tensor:
-        """Put the chunks in the order of the batch; `anchor` only makes autograd call `backward`."""
-        kept = trained and not passes._chunking.cached
-        states: list[list[_State]] = [[] for _ in shares]
-        jobs = [partial(_pass_through, share, kept, state) for share, state in zip(shares, states, strict=True)]
-        ctx.passes, ctx.shares, ctx.states, ctx.done = passes, shares, states, False
-        ctx.outputs = list(passes._run(jobs))
-        chunks = [chunk for share in shares for chunk in share]
-        parts = [part for outputs in ctx.outputs for part in outputs]
-        joined: Tensor = parts[0].new_empty(sum(map(len, parts)), parts[0].shape[1])
-        for chunk, part in zip(chunks, parts, strict=True):
-            joined[torch.from_numpy(chunk.places)] = part.detach()
-        if not kept:
-            ctx.outputs = [[] for _ in shares]
-        return joined
+    def forward(
+        ctx: Any, anchor: Tensor, passes: Passes, groups: Sequence[Group], shares: list[list[Chunk]], trained: Sequence[bool]
+    ) -> tuple[Tensor, ...]:
+        """Put the chunks in the order of their groups; `anchor` only makes autograd call `backward`."""
+        joined = [_room(passes._encoders[group.tower], group) for group in groups]
+        results = passes._run([partial(_embed, share) for share in shares])
+        for share, parts in zip(shares, results, strict=True):
+            for chunk, part in zip(share, parts, strict=True):
+                joined[chunk.group][torch.from_numpy(chunk.places)] = part
+        ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(room for room, one in zip(joined, trained, strict=True) if not one))
+        return tuple(joined)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, None]:
-        """Differentiate all chunks."""
-        if ctx.done:
-            raise RuntimeError("a batch must be differentiated once, got a second time; embed it again")
-        ctx.done = True
-        jobs = [partial(_carry_on, gradients[0], *work) for work in zip(ctx.shares, ctx.outputs, ctx.states, strict=True)]
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[None, None, None, None, None]:
+        """Differentiate all chunks that the loss depends on."""
+        ctx.once(gradients)
+        shares, ctx.shares = ctx.shares, []
         try:
-            for _ in ctx.passes._run(jobs):
+            for _ in ctx.passes._run([partial(_carry_on, share, gradients) for share in shares]):
                 pass
         except BaseException:
             ctx.passes._forget()
             raise
         ctx.passes._collect()
-        return None, None, None, None
+        return None, None, None, None, None
 
 
-def _pass_through(share: Sequence[_Chunk], kept: bool, states: list[_State]) -> list[Tensor]:
-    """Embed a thread's chunks, with their graphs or without; a pass that will be repeated notes what random numbers it began with."""
-    parts = []
+class _Once:
+    """Lets one backward through."""
+
+    def __init__(self) -> None:
+        self._done = False
+
+    def __call__(self, gradients: Sequence[Tensor | None]) -> None:
+        if self._done:
+            raise RuntimeError("a batch must be differentiated once, got a second time; embed it again")
+        self._done = True
+
+
+def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
+    """Embeddings of the only chunk in the order of the batch, with the graph that autograd made."""
+    order = torch.from_numpy(np.argsort(chunk.places)).to(chunk.encoder.device)
+    embeddings = chunk.pass_through(graph=True)[order]
+    assert embeddings.grad_fn is not None
+    embeddings.grad_fn.register_prehook(_Once())
+    return embeddings
+
+
+def _seeds(count: int) -> list[int]:
+    """A seed for each chunk's dropout, out of one number from torch's generator."""
+    first = int(torch.randint(2**63 - 1, ()))
+    return [(first + number) % 2**63 for number in range(count)]
+
+
+def _room(encoder: Encoder, group: Group) -> Float[Tensor, "b e"]:
+    return torch.empty(len(group.picked), encoder.width, device=encoder.device)
+
+
+def _embed(share: Sequence[Chunk]) -> list[Tensor]:
+    return [chunk.embed() for chunk in share]
+
+
+def _carry_on(share: Sequence[Chunk], gradients: Sequence[Tensor | None]) -> list[Tensor]:
+    """Differentiate a thread's chunks; a group that is not trained, or that the loss does not depend on, has no gradient."""
     for chunk in share:
-        if not kept and _draws(chunk.encoder):
-            states.append(_random_state(chunk.encoder.device))
-        with torch.set_grad_enabled(kept):
-            parts.append(chunk.forward())
-    return parts
-
-
-def _carry_on(gradient: Tensor, share: Sequence[_Chunk], outputs: Sequence[Tensor], states: Sequence[_State]) -> list[Tensor]:
-    """Differentiate a thread's chunks, computing again those whose graphs were not kept."""
-    for number, chunk in enumerate(share):
-        part = outputs[number] if outputs else _again(chunk, states[number] if states else None)
-        torch.autograd.backward(part, gradient[torch.from_numpy(chunk.places).to(gradient.device)])
+        gradient = gradients[chunk.group]
+        if gradient is not None:
+            chunk.carry_on(gradient[torch.from_numpy(chunk.places).to(gradient.device)])
     return []
 
 
-def _again(chunk: _Chunk, state: _State | None) -> Float[Tensor, "p e"]:
-    """The pass once more, with the same dropout."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.enable_grad())
-        if state is not None:
-            device = chunk.encoder.device
-            stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
-            torch.set_rng_state(state[0])
-            if state[1] is not None:
-                torch.cuda.set_rng_state(state[1], device)
-        return chunk.forward()
-
-
-def _draws(encoder: Encoder) -> bool:
-    """Whether a pass may draw random numbers: in any part, for dropout may be on in a part alone."""
-    return any(part.training for part in encoder.modules())
-
-
-def _random_state(device: torch.device) -> _State:
-    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-
-
-def _in_place(part: Float[Tensor, "b e"], places: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-    """Rows of the only chunk in the order of the batch."""
-    order = torch.from_numpy(np.argsort(places)).to(part.device)
-    return part[order]
-
-
 @contextmanager
-def side_passes(encoder: Encoder, *, precision: Precision, chunking: Chunking | None = None) -> Iterator[Passes]:
-    """Two threads for the passes of one tower, while the block lasts.
+def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | None = None) -> Iterator[Passes]:
+    """Two threads for the passes of all towers given, while the block lasts.
 
-    With one thread, or with dropout on (whose random numbers two threads would draw in no fixed order), chunks pass one after the other.
-    On a GPU chunks are padded: attention text by text would leave it idle.
+    With one thread chunks pass one after the other, as they do on a GPU, where the backbone is compiled, and with dropout on in a backbone
+    that cannot be packed, whose random numbers two threads would draw in no fixed order.
 
     Args:
-        encoder: The tower, in the mode it will be trained in.
+        *encoders: The towers, in the mode they will be trained in; towers that share weights add their gradients up.
         precision: Of the forward pass.
         chunking: See `Chunking`.
 
     Yields:
         What runs them.
+
+    Raises:
+        ModelError: If blocks are to be checkpointed and a backbone has none.
     """
-    if encoder.device.type != "cpu":
-        yield Passes(encoder, precision=precision, chunking=chunking)
-        return
-    count = 1 if _draws(encoder) or torch.get_num_threads() < WORKERS else WORKERS
-    copies = _copies(encoder, count)
-    if count == 1:
-        yield Passes(encoder, precision=precision, copies=copies, chunking=chunking)
-        return
-    with side_by_side([_call] * count) as run:
-        yield Passes(encoder, precision=precision, copies=copies, run=run, chunking=chunking)
+    chunking = chunking or Chunking()
+    count = _threads(encoders, chunking)
+    copies = training_copies(encoders, count, chunking)
+    with ExitStack() as stack:
+        if chunking.compiled:
+            stack.enter_context(_many_graphs())
+        run = stack.enter_context(side_by_side([_call] * count)) if count > 1 else None
+        yield Passes(*encoders, precision=precision, copies=copies, run=run, chunking=chunking)
+
+
+def _threads(encoders: Sequence[Encoder], chunking: Chunking) -> int:
+    # What is packed draws dropout from generators of its own; anything else from torch's, in no fixed order if threads pass side by side.
+    packed = not chunking.buckets and not chunking.compiled
+    apart = all(one.device.type == "cpu" and (not draws(one) or (packed and is_packable(one.backbone))) for one in encoders)
+    apart = apart and not chunking.compiled
+    return WORKERS if apart and torch.get_num_threads() >= WORKERS else 1
+
+
+@contextmanager
+def _many_graphs() -> Iterator[None]:
+    """Let the compiler keep a graph for every bucket, where it would give up after a few."""
+    # Loading the compiler takes a second, which nobody else should wait for.
+    import torch._dynamo
+
+    with torch._dynamo.config.patch(recompile_limit=RECOMPILES):
+        yield
 
 
 def _call(job: Job) -> list[Tensor]:
     return job()
-
-
-def _copies(encoder: Encoder, count: int) -> list[Encoder]:
-    """Copies that compute no padding where the backbone can: the first has the tower's own parameters, the others only their values."""
-    copies = working_copies(encoder, count, precision="fp32", shared=[encoder.tokenizer])
-    for copy in copies[1:]:
-        _give_own_gradients(copy)
-    for copy in copies:
-        if is_packable(copy.backbone):
-            copy.backbone = PackedBackbone(copy.backbone)  # type: ignore[assignment]
-    return copies
-
-
-def _give_own_gradients(module: nn.Module) -> None:
-    """Replace each parameter by one that has the same memory, and a gradient of its own."""
-    twins: dict[int, nn.Parameter] = {}
-    for part in module.modules():
-        for name, weights in part.named_parameters(recurse=False, remove_duplicate=False):
-            twin = twins.setdefault(id(weights), nn.Parameter(weights.detach(), requires_grad=weights.requires_grad))
-            setattr(part, name, twin)
-
-
-def is_packed(encoder: Encoder) -> bool:
-    """Whether an encoder computes no padding.
-
-    Args:
-        encoder: Any.
-
-    Returns:
-        True where its backbone packs.
-    """
-    return isinstance(encoder.backbone, PackedBackbone)
-
-
-def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) -> list[Places]:
-    """Cut a batch into one part per thread so that the longest pass is short.
-
-    Args:
-        lengths: Tokens of each text, at least one text.
-        threads: One or two.
-        packed: Whether padding costs nothing.
-
-    Returns:
-        Places in the batch; as many parts as threads or as texts, none empty.
-    """
-    if threads == 1 or len(lengths) == 1:
-        return [np.arange(len(lengths))]
-    return evenly(lengths, threads) if packed else _cut(lengths)
-
-
-def evenly(costs: Int[np.ndarray, " n"], threads: int) -> list[Places]:
-    """Longest first, each piece to the thread that has least so far.
-
-    Args:
-        costs: Of each piece.
-        threads: > 0.
-
-    Returns:
-        Pieces of each thread that has any.
-    """
-    parts: list[list[int]] = [[] for _ in range(threads)]
-    sums = [0] * threads
-    for piece in np.argsort(-costs, kind="stable").tolist():
-        thread = sums.index(min(sums))
-        parts[thread].append(piece)
-        sums[thread] += int(costs[piece])
-    return [np.array(part) for part in parts if part]
-
-
-def _cut(lengths: Int[np.ndarray, " b"]) -> list[Places]:
-    """The cut in two, in order of length, where the longer of two padded passes is shortest."""
-    order = np.argsort(lengths, kind="stable")
-    ascending = lengths[order]
-    cuts = np.arange(1, len(order))
-    longer = np.maximum(cuts * ascending[cuts - 1], (len(order) - cuts) * ascending[-1])
-    cut = int(cuts[np.argmin(longer)])
-    return [order[:cut], order[cut:]]

@@ -11,7 +11,7 @@ from typing import get_args
 from adiabat.config import ScalingRule, ScheduleName
 from adiabat.errors import ConfigError, several
 
-_ENDING: tuple[ScheduleName, ...] = ("linear", "quadratic", "cosine")
+ENDING: tuple[ScheduleName, ...] = ("linear", "quadratic", "cosine")
 """Schedules that come down to a final fraction at a last step, which they must therefore know."""
 
 
@@ -112,7 +112,7 @@ class Schedule:
 def _faults(schedule: Schedule) -> list[str]:
     """Every setting of a schedule that is out of range, as phrases."""
     faults = []
-    ends = schedule.name in _ENDING
+    ends = schedule.name in ENDING
     if schedule.name not in get_args(ScheduleName):
         faults.append(_name_fault(schedule.name))
     if schedule.total_steps is None and ends:

@@ -1,41 +1,38 @@
 """Adiabatic tuning: a query tower learns, slowly, against document vectors that never change (missions A1 to A4, A14)."""
 
-import copy
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from torch import Tensor
 
 from adiabat.config import TuneSection, TuneSettings
-from adiabat.errors import JobError
+from adiabat.jobs.directory import Job, is_job, open_job, read_description, require_free, require_same
+from adiabat.jobs.finish import finish_job
 from adiabat.locks import sole_writer
-from adiabat.measure.results import Result, TuningRecord
+from adiabat.measure.layers import layer_changes
+from adiabat.measure.results import Result, TrainingRecord
+from adiabat.model.building import trainable_copy
 from adiabat.model.device import device_name, device_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import FreezeReport, check_patterns, freeze
-from adiabat.model.saving import save
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
-from adiabat.report.files import write_result
-from adiabat.report.page import write_page
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
+from adiabat.train.limits import Limits, Outcome, Position
 from adiabat.train.log import JobLog, read_log
-from adiabat.train.loop import Limits, Loop, Outcome, Position
+from adiabat.train.loop import Loop
 from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
 from adiabat.train.passes import side_passes
 from adiabat.train.schedules import Schedule, scaled_learning_rate
-from adiabat.tune.job import Job, is_job, open_job, read_description, require_free, require_same
-from adiabat.tune.layers import layer_changes
 from adiabat.tune.negatives import negative_chooser, short_lists_note, similarity_of
 from adiabat.tune.objective import StoredDocuments, pairs_of
+from adiabat.tune.resuming import RULES
 from adiabat.tune.splits import examples_digest, read_data, trained_too, with_negatives
 from adiabat.watch import SILENT, Watch
 
@@ -80,7 +77,7 @@ def tune(
     inputs = {"model": model_name, "store": str(store_path), "data": data_path}
     if resume and is_job(out):
         # Before the data are read: settings that were left out make faults that speak of anything but resuming.
-        require_same(Job(out), {"job": inputs, **settings.model_dump()}, unknown=DIGESTS)
+        require_same(Job(out), {"job": inputs, **settings.model_dump()}, rules=RULES, unknown=DIGESTS)
     elif resume:
         watch.note(f"{out} holds no job yet, so there is nothing to go on with: beginning")
     store = Store.open(store_path)
@@ -91,12 +88,12 @@ def tune(
     frozen = freeze(tower.backbone, settings.tune.freeze)
     objective = _objective(tower, store, train, validation, settings)
     loop = _loop(objective, settings, Job(out), watch)
-    job = open_job(out, _description(model, inputs, objective, settings), resume=resume)
+    job = open_job(out, _description(model, inputs, objective, settings), resume=resume, rules=RULES)
     _say_what_is_tuned(watch, objective, frozen, settings)
     with sole_writer(job.folder), side_passes(tower, precision=settings.run.precision) as objective.passes:
         outcome = _run(loop, resume=resume)
         result = _result(objective, model, outcome, job, settings, model_name=model_name, command=command)
-        _finish(job, replace(model, query=tower, name=str(out)), result)
+        finish_job(job, replace(model, query=tower, name=str(out)), result)
     return result
 
 
@@ -108,14 +105,9 @@ def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:
         dropout: Whether dropout is on in training.
 
     Returns:
-        The copy, in training mode only where dropout is wanted; a pooler head, which the vector does not pass through, is frozen.
+        The `trainable_copy`, in training mode only where dropout is wanted.
     """
-    projections = copy.deepcopy(list(tower.projections))
-    twin = Encoder(copy.deepcopy(tower.backbone), tower.tokenizer, tower.settings, projections)  # type: ignore[arg-type]
-    used = {id(weights) for weights in twin.used_parameters().values()}
-    for weights in twin.parameters():
-        weights.requires_grad_(id(weights) in used)
-    return twin.train(dropout)
+    return trainable_copy(tower).train(dropout)
 
 
 def objective_of(tower: Encoder, store: Store, data_path: str, settings: TuneSettings) -> StoredDocuments:
@@ -223,7 +215,12 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
         learning_rate=rate,
         schedule=schedule_of(settings),
         limits=Limits(
-            section.batches_per_epoch, section.max_epochs, section.idle_epochs, run.log_every, run.checkpoint_seconds, run.keep_checkpoints
+            section.batches_per_epoch,
+            section.max_epochs,
+            section.idle_epochs,
+            log_every=run.log_every,
+            checkpoint_seconds=run.checkpoint_seconds,
+            keep_checkpoints=run.keep_checkpoints,
         ),
         folder=job.checkpoints,
         log=JobLog(job.log, tensorboard=job.folder / "tensorboard" if run.tensorboard else None),
@@ -279,18 +276,18 @@ def _result(
         seed=settings.run.seed,
         versions=versions(device_name(objective.encoder.device)),
         model=str(job.folder),
-        tuning=record,
+        training=record,
         settings=record.settings,
         inputs={"train": read_description(job)["job"]},
     )
 
 
-def _record(objective: StoredDocuments, model: DualEncoder, outcome: Outcome, job: Job, settings: TuneSettings) -> TuningRecord:
+def _record(objective: StoredDocuments, model: DualEncoder, outcome: Outcome, job: Job, settings: TuneSettings) -> TrainingRecord:
     position, rows = outcome.position, list(read_log(job.log))
     validations = [row for row in rows if "validation_loss" in row]
     tuned = {name: weights for name, weights in objective.encoder.used_parameters().items() if weights.requires_grad}
     before: dict[str, Tensor] = dict(model.query.used_parameters())
-    return TuningRecord(
+    return TrainingRecord(
         settings=settings.model_dump(mode="json", exclude_none=True),
         trained_on=_trained_on(objective.train, objective.validation),
         parameters=sum(weights.numel() for weights in objective.encoder.parameters()),
@@ -316,26 +313,3 @@ def _trained_on(train: AddressedSet, validation: AddressedSet) -> str:
     others = f"queries, {shared:,} of them trained on too" if shared else "others"
     source = "" if validation.name == train.name else f", from {validation.name}"
     return f"{train.name}: {len(train):,} queries, validated on {len(validation):,} {others}{source}"
-
-
-def _finish(job: Job, tuned: DualEncoder, result: Result) -> None:
-    """Write model, result and report; the model gets its own name last of all, so that a job with a model is complete."""
-    partial, former = job.folder / ".model", job.folder / ".former-model"
-    try:
-        _clear(partial, former)
-        save(tuned.to("cpu"), partial)
-        if job.model.exists():
-            # In one move: a model half removed would be taken for a whole one.
-            job.model.rename(former)
-        write_result(result, job.result)
-        write_page(result, job.report)
-        partial.rename(job.model)
-    except (OSError, SafetensorError) as fault:
-        raise JobError(f"{job.model} could not be written: {fault}; free some space and run the same command with --resume") from fault
-    finally:
-        _clear(partial, former)
-
-
-def _clear(*folders: Path) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -14,7 +14,7 @@ from adiabat.model.precision import Precision
 from adiabat.model.tokens import TokenTable, embed_all
 from adiabat.store.addressing import AddressedSet, Ragged
 from adiabat.store.embeddings import Store
-from adiabat.train.loop import Validation
+from adiabat.train.limits import Validation
 from adiabat.train.losses import Distance, in_batch_softmax, triplet_errors, triplet_margin
 from adiabat.train.pairs import Pairs
 from adiabat.train.passes import Passes
@@ -79,6 +79,17 @@ class StoredDocuments:
         query = self.passes.embed(self.tokens, picked)
         negatives = self.choose(picked, step, query)
         return self._loss(query, self.train, picked, negatives)
+
+    def batch_ids(self, step: int) -> list[str]:
+        """Ids of the queries of one step.
+
+        Args:
+            step: From 0.
+
+        Returns:
+            As the examples have them.
+        """
+        return [self.train.query_ids[row] for row in self._stream.rows(step, self.settings.batch_size)]
 
     def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, picked: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
         first = examples.positives.values[examples.positives.offsets[picked]]

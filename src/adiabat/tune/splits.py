@@ -4,11 +4,11 @@ import hashlib
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Int
 
 from adiabat.config import TuneDataSection
 from adiabat.data.examples import read_examples
 from adiabat.data.records import LanguageGridSet
+from adiabat.data.splitting import held_out_queries
 from adiabat.errors import DataError
 from adiabat.model.encoder import Encoder
 from adiabat.store.addressing import AddressedSet, Ragged, address, sharing_answers
@@ -76,27 +76,6 @@ def _read(path: str, split: str | None, settings: TuneDataSection, store: Store,
     if isinstance(examples, LanguageGridSet):
         raise DataError(f"{path} must hold queries with positives, got a language grid; use it with adiabat evaluate")
     return address(examples, store, missing=settings.missing)
-
-
-def held_out_queries(queries: list[str], fraction: float, most: int) -> Int[np.ndarray, " n"]:
-    """Which queries are held out: those whose text hashes lowest, so that equal queries are always on the same side.
-
-    Added data moves no query from training to validation; it moves one the other way only where the limit is reached.
-
-    Args:
-        queries: Texts, some of them perhaps equal.
-        fraction: Share of all possible hashes that is held out.
-        most: Limit; equal queries that do not all fit are all trained on.
-
-    Returns:
-        Their numbers, ascending.
-    """
-    hashes = np.array(
-        [int.from_bytes(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8]) for query in queries], dtype=np.uint64
-    )
-    below = np.uint64(int(fraction * 2**64))
-    low = np.sort(hashes[hashes < below])
-    return np.flatnonzero(hashes < (low[most] if len(low) > most else below))
 
 
 def with_negatives(

@@ -1,4 +1,4 @@
-"""How much each parameter tensor moved while tuning (mission A11)."""
+"""How much each parameter tensor moved in training (mission A11)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

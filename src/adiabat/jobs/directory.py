@@ -1,8 +1,7 @@
-"""The directory of a tuning job: what it was asked to do, and where its files are."""
+"""The directory of a job: what it was asked to do, where its files are, and with what it may go on."""
 
-import math
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,10 @@ from typing import Any
 import tomli_w
 
 from adiabat.errors import DataError, JobError, several
+from adiabat.files import write_text
 from adiabat.locks import sole_writer
-from adiabat.report.files import write_text
-from adiabat.train.log import read_log
 
 CONFIG = "config.toml"
-
-LENGTH_SCHEDULES = frozenset(("linear", "quadratic", "cosine"))
-"""Schedules whose every step depends on `TuneSection.max_epochs`."""
-
-
-_FREE = frozenset(("job.model", "job.store", "job.data", "run.device", "run.checkpoint_seconds", "run.keep_checkpoints"))
-"""What may differ when a job goes on: where its inputs lie, for their digests are compared, and how it runs (another device is noted)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +52,32 @@ class Job:
         return self.folder / "report.html"
 
 
+def _none_stop(settings: Mapping[str, Any]) -> set[str]:
+    return set()
+
+
+def _none_behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may differ between how a job was begun and how it goes on.
+
+    Attributes:
+        free: Settings that change no number of the result, dotted: where inputs lie whose digests are compared, and how the job runs.
+        stopping: Given the settings wanted, those that say when the run stops and change no step before.
+        behind: Given the job and the settings wanted, what is wrong with a stop that lies behind the run.
+    """
+
+    free: frozenset[str] = frozenset()
+    stopping: Callable[[Mapping[str, Any]], set[str]] = _none_stop
+    behind: Callable[[Job, Mapping[str, Any]], list[str]] = _none_behind
+
+
+STRICT = Rules()
+
+
 def require_free(folder: Path, *, resume: bool) -> None:
     """Refuse a directory that a job must not be put into; writes nothing, so that long preparations are not made in vain.
 
@@ -78,13 +95,15 @@ def require_free(folder: Path, *, resume: bool) -> None:
         raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
 
 
-def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> Job:
+def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT) -> Job:
     """Claim a directory for a job, or come back to one.
 
     Args:
         folder: Made where missing.
         description: Everything that decides the run, as plain tables; written to ``config.toml``.
         resume: Whether a job of the same description may stand there already. When it stops may differ: the steps until then do not.
+
+        rules: What may differ.
 
     Returns:
         The job.
@@ -98,11 +117,12 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> J
     require_free(folder, resume=resume)
     job = Job(folder)
     if is_job(folder):
-        require_same(job, description)
-        _require_ahead(job, _flat_settings(description))
+        require_same(job, description, rules=rules)
+        if faults := rules.behind(job, _flat_settings(description)):
+            raise JobError(f"{job.folder}: {several(faults)}; raise it, or start anew in another directory")
         if _flat_settings(read_description(job)) != _flat_settings(description):
             with sole_writer(folder):
-                write_text(tomli_w.dumps(_without_none(description)), job.config)
+                write_text(tomli_w.dumps(without_none(description)), job.config)
         return job
     is_new = not folder.exists()
     try:
@@ -110,7 +130,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool) -> J
     except OSError as fault:
         raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
     try:
-        write_text(tomli_w.dumps(_without_none(description)), job.config)
+        write_text(tomli_w.dumps(without_none(description)), job.config)
     except DataError:
         if is_new:
             folder.rmdir()
@@ -137,7 +157,7 @@ def read_description(job: Job) -> dict[str, Any]:
 
 
 def is_job(folder: Path) -> bool:
-    """Whether a directory is a tuning job.
+    """Whether a directory is a job.
 
     Args:
         folder: Any path.
@@ -148,12 +168,13 @@ def is_job(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and "job" in read_description(Job(folder))
 
 
-def require_same(job: Job, description: Mapping[str, Any], *, unknown: Collection[str] = ()) -> None:
+def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:
     """Refuse to go on with a job as another one.
 
     Args:
         job: What stands there.
         description: What is wanted.
+        rules: What may differ.
         unknown: Keys of the description, dotted, that are not known yet and so not compared.
 
     Raises:
@@ -162,7 +183,7 @@ def require_same(job: Job, description: Mapping[str, Any], *, unknown: Collectio
     before, wanted = _flat_settings(read_description(job)), _flat_settings(description)
     differing = [
         f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}"
-        for key in sorted({*before, *wanted} - _FREE - _stopping(wanted) - set(unknown))
+        for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown))
         if before.get(key) != wanted.get(key)
     ]
     if differing:
@@ -172,44 +193,8 @@ def require_same(job: Job, description: Mapping[str, Any], *, unknown: Collectio
         )
 
 
-def _require_ahead(job: Job, wanted: Mapping[str, Any]) -> None:
-    """Refuse a stop that lies behind the run: the epochs since then cannot be taken back."""
-    rows = list(read_log(job.log)) if job.log.exists() else []
-    idle = _idle_counts([(row["validation_loss"], row["validation_errors"]) for row in rows if "validation_loss" in row])
-    if not idle:
-        return
-    # At the latest epoch the run may end by being idle just so long; at each one before it must have gone on.
-    least = {
-        "max_epochs": (len(idle) - 1, "the epochs already done"),
-        "idle_epochs": (max([idle[-1], *(count + 1 for count in idle[:-1])]), "or the run would have ended before"),
-    }
-    faults = [
-        f"tune.{name} must be at least {number}, {why}, got {wanted[f'tune.{name}']}"
-        for name, (number, why) in least.items()
-        if wanted.get(f"tune.{name}", number) < number
-    ]
-    if faults:
-        raise JobError(f"{job.folder}: {several(faults)}; raise it, or start anew in another directory")
-
-
-def _idle_counts(validations: Sequence[tuple[float, int]]) -> list[int]:
-    """After the start and after each epoch, how many epochs have passed without both loss and errors falling."""
-    counts: list[int] = []
-    best = (math.inf, math.inf)
-    for loss, errors in validations:
-        improved = not counts or (loss < best[0] and errors < best[1])
-        best = (loss, errors) if improved else best
-        counts.append(0 if improved else counts[-1] + 1)
-    return counts
-
-
-def _stopping(settings: Mapping[str, Any]) -> set[str]:
-    """Settings that say when a run stops and change no step before."""
-    return {"tune.idle_epochs"} | (set() if settings.get("tune.schedule") in LENGTH_SCHEDULES else {"tune.max_epochs"})
-
-
 def _flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(_flat(_without_none(description)))
+    return dict(_flat(without_none(description)))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -220,6 +205,13 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
 
 
-def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    """TOML has no null: a setting that is None is left out, which means the same."""
-    return {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in table.items() if value is not None}
+def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out settings that are None, which means the same: TOML has no null.
+
+    Args:
+        table: Nested tables.
+
+    Returns:
+        The rest.
+    """
+    return {key: without_none(value) if isinstance(value, Mapping) else value for key, value in table.items() if value is not None}

@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from adiabat.errors import ModelError
+from adiabat.measure import layers
+from adiabat.measure.layers import layer_changes, most_changed
 from adiabat.measure.results import LayerChange
-from adiabat.tune import layers
-from adiabat.tune.layers import layer_changes, most_changed
 
 
 def test_a_change_worked_by_hand() -> None:

@@ -1,6 +1,7 @@
 """The directory of a job."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import tomli_w
 
 from adiabat.config import TuneSettings, checked
 from adiabat.errors import DataError, JobError
-from adiabat.tune import job as job_module
-from adiabat.tune.job import Job, is_job, open_job, read_description, require_free
+from adiabat.jobs import directory
+from adiabat.jobs.directory import Job, is_job, read_description, require_free
+from adiabat.tune.resuming import RULES
+
+open_job = partial(directory.open_job, rules=RULES)
 
 
 def description(**tune: Any) -> dict[str, Any]:
@@ -124,7 +128,7 @@ def test_a_full_disk_leaves_no_directory_that_was_not_there(tmp_path: Path, monk
     def full(text: str, path: Path) -> None:
         raise DataError(f"{path} must be writable, got No space left on device")
 
-    monkeypatch.setattr(job_module, "write_text", full)
+    monkeypatch.setattr(directory, "write_text", full)
     with pytest.raises(DataError, match="No space left on device"):
         open_job(tmp_path / "job", description(), resume=False)
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,198 @@
+"""Settings of ``adiabat train``: both towers, any loss, any method."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from adiabat.config.faults import Need
+from adiabat.config.section import Amount, Fraction, OptimizerName, ScheduleName, Section, Text, Texts
+from adiabat.config.shared import EncoderSection, HeldOutSection, StepsRunSection
+
+Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
+IN_BATCH = ("in_batch_softmax", "samtone", "pair")
+
+
+class JobSection(Section):
+    """``[job]``: what is trained, on what, and where the job's directory is."""
+
+    model: Text | None = None
+    """Where training starts: a directory, a job, ``demo`` or a hub name. Required."""
+    data: Text | None = None
+    """Queries with positives and perhaps negatives. Required."""
+    out: Text | None = None
+    """Directory of the job, afterwards a MODEL. Required but for a dry run."""
+
+
+class DigestsSection(Section):
+    """``[digests]``: what the inputs were when a job was begun; adiabat writes it, and refuses other inputs under the same names."""
+
+    model: Text | None = None
+    examples: Text | None = None
+
+
+class TrainDataSection(HeldOutSection):
+    """``[data]`` of a training run."""
+
+    corpus: Text | None = None
+    """Texts of documents that the examples name by id; None takes a BEIR folder's own, and otherwise the examples' entries as texts."""
+    max_validation: PositiveInt = 1_000
+    """Most queries held out."""
+
+
+class TowersSection(Section):
+    """``[towers]``: what the two towers share (mission C1)."""
+
+    needs: ClassVar[Mapping[str, Need]] = {
+        "document_model": Need("kind", ("asymmetric", "shared_projection")),
+        "frozen": Need("kind", ("asymmetric",)),
+    }
+    kind: Literal["shared", "asymmetric", "shared_projection"] = "shared"
+    """One set of weights for both sides (SDE), one for each (ADE), or one for each under a common projection (ADE-SPL)."""
+    document_model: Text | None = None
+    """Where the document tower starts, if elsewhere than `job.model`."""
+    projection_width: PositiveInt | None = None
+    """Width of a new linear layer on top of the pooled vector; None adds none, except under ``shared_projection``: the pooled width."""
+    frozen: Literal["none", "query", "document"] = "none"
+    """A tower that stays as it is: each of its texts is embedded once, when it is first needed."""
+
+
+class TrainSection(Section):
+    """``[train]``: loss, method, optimiser, length."""
+
+    needs: ClassVar[Mapping[str, Need]] = {
+        "similarity": Need("loss", IN_BATCH),
+        "temperature": Need("loss", IN_BATCH),
+        "temperature_schedule": Need("loss", IN_BATCH),
+        "first_temperature": Need("temperature_schedule", ("scheduled",)),
+        "temperature_steps": Need("temperature_schedule", ("scheduled",)),
+        "symmetric": Need("loss", IN_BATCH),
+        "mask_duplicates": Need("loss", IN_BATCH),
+        "negatives_seen_by": Need("loss", IN_BATCH),
+        "guide": Need("loss", IN_BATCH),
+        "guide_margin": Need("guide"),
+        "guide_relative": Need("guide"),
+        "same_tower": Need("loss", ("samtone",)),
+        "pair_weight": Need("loss", ("pair",)),
+        "pair_printed": Need("loss", ("pair",)),
+        "distance": Need("loss", ("triplet",)),
+        "rank": Need("method", ("lora",)),
+        "alpha": Need("method", ("lora",)),
+        "gamma": Need("schedule", ("exponential",)),
+        "final_fraction": Need("schedule", ("linear", "quadratic", "cosine")),
+        "epochs": Need("steps", (None,)),
+    }
+    loss: Literal["in_batch_softmax", "samtone", "pair", "triplet"] = "in_batch_softmax"
+    similarity: Literal["cosine", "dot"] = "cosine"
+    temperature: PositiveFloat = 0.05
+    """Similarities are divided by it; where it is scheduled, its last value, where it is learned, its first."""
+    temperature_schedule: Literal["fixed", "scheduled", "learned"] = "fixed"
+    first_temperature: PositiveFloat = 1.0
+    """Where a schedule begins."""
+    temperature_steps: PositiveInt = 10_000
+    """Over which a schedule runs."""
+    margin: Annotated[float, Field(ge=0)] | None = None
+    """Subtracted from the positive's similarity, or added to a triplet's difference; None means 0, and 0.1 of a triplet."""
+    symmetric: bool = True
+    """Average the loss of each query among documents with that of each positive among queries."""
+    same_tower: Literal["query", "document", "both"] = "query"
+    """Which towers' own texts SamToNe adds to the denominators."""
+    pair_weight: Fraction = 0.1
+    pair_printed: bool = False
+    """Take PAIR in the form that the SamToNe paper prints."""
+    distance: Literal["cosine", "euclidean"] = "cosine"
+    """Of the triplet loss."""
+    negatives_per_query: Amount = 1
+    """Listed negatives taken of each query in a step, at random where it lists more."""
+    negatives_seen_by: Literal["all", "own"] = "all"
+    """Whether every query of the batch is compared with a listed negative, or its own query alone."""
+    mask_duplicates: bool = True
+    """Take texts that equal a query's positive, and positives of an equal query, out of its negatives (mission C3)."""
+    guide: Text | None = None
+    """A MODEL, or ``self``, that takes negatives out which score as high as the positive."""
+    guide_margin: Annotated[float, Field(ge=0)] = 0.0
+    """Takes those out too that score less than so much below."""
+    guide_relative: bool = False
+    """Whether the margin is a share of the positive's score."""
+    matryoshka: Widths = ()
+    """Widths at which the first numbers of an embedding shall do alone; the loss is averaged over them and the whole width."""
+    method: Literal["full", "bias", "lora"] = "full"
+    rank: PositiveInt = 64
+    """Of LoRA."""
+    alpha: PositiveFloat | None = None
+    """LoRA's factor times its rank; None takes `adiabat.model.adapters`' default."""
+    freeze: Texts = ()
+    """Names as in `adiabat.model.freezing`; in both towers, and on top of the method."""
+    optimizer: OptimizerName = "adamw"
+    learning_rate: PositiveFloat = 2e-5
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Of matrices; biases, norms and a learned temperature never decay."""
+    max_grad_norm: PositiveFloat | None = 1.0
+    """Gradients are scaled down to this norm; None leaves them."""
+    schedule: ScheduleName = "linear"
+    gamma: Annotated[float, Field(gt=0, le=1)] = 0.98
+    """Of the exponential schedule, per pass over the data."""
+    warmup_fraction: Fraction = 0.1
+    """Share of the steps over which the rate rises."""
+    final_fraction: Fraction = 0.0
+    """Of the linear, quadratic and cosine schedules: where they end, as a share of the peak."""
+    batch_size: Annotated[int, Field(ge=1)] = 64
+    """Queries per optimiser step, over all processes."""
+    epochs: PositiveFloat = 1.0
+    """Passes over the data."""
+    steps: PositiveInt | None = None
+    """Optimiser steps, in place of `epochs`."""
+    validate_every: PositiveInt = 500
+    """Steps between validations; one is also made at the end."""
+    keep: Literal["last", "best"] = "last"
+    """Which weights are the result: the last, or those with the lowest validation loss."""
+    dropout: bool = True
+
+    @model_validator(mode="after")
+    def _sides_have_directions(self) -> Self:
+        if self.loss == "samtone" and self.same_tower != "query" and not self.symmetric:
+            raise ValueError(
+                f'train.same_tower must be "query" where train.symmetric is false, got "{self.same_tower}"; set symmetric = true'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_negatives(self) -> Self:
+        if self.loss == "triplet" and not self.negatives_per_query:
+            raise ValueError("train.negatives_per_query must be at least 1 for the triplet loss, got 0; raise it")
+        if self.loss != "triplet" and self.batch_size == 1 and not self.negatives_per_query:
+            raise ValueError(
+                f"train.batch_size must be at least 2 for {self.loss}, whose negatives are the other pairs of the batch, got 1; "
+                "raise it, or list negatives"
+            )
+        return self
+
+
+class MemorySection(Section):
+    """``[memory]``: how a batch passes that is larger than the memory; the gradient stays the same."""
+
+    chunk_tokens: PositiveInt | None = None
+    """Tokens of one forward pass, padding counted; None cuts the batch into one pass for each thread."""
+    cached: bool = False
+    """Gradient caching: pass once without keeping anything, and again chunk by chunk when the gradient is known."""
+    checkpointing: bool = False
+    """Keep only what stands between blocks, and compute the inside of each block again for its gradient."""
+    loss_tile: PositiveInt | None = None
+    """Rows and columns of the score matrix held at a time; None holds all of it."""
+
+
+class TrainRunSection(StepsRunSection):
+    """``[run]`` of a training run."""
+
+
+class TrainSettings(Section):
+    """Everything that ``adiabat train`` may be told."""
+
+    job: JobSection = JobSection()
+    digests: DigestsSection = DigestsSection()
+    encoder: EncoderSection = EncoderSection()
+    data: TrainDataSection = TrainDataSection()
+    towers: TowersSection = TowersSection()
+    train: TrainSection = TrainSection()
+    memory: MemorySection = MemorySection()
+    run: TrainRunSection = TrainRunSection()

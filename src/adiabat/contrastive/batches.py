@@ -1,0 +1,182 @@
+"""Which texts stand in one step's batch, and in which place of the loss."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from adiabat.config import TrainSection
+from adiabat.contrastive.data import PairSet
+from adiabat.data.batching import step_generator
+from adiabat.errors import ConfigError, DataError
+from adiabat.store.addressing import Ragged
+from adiabat.train.distributed import Processes
+from adiabat.train.pairs import Guide, Pairs, unit_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of `Texts`, place by place; p pairs, n shared negatives or h own ones for each pair.
+
+    Attributes:
+        query: Of each pair.
+        positive: Of each pair.
+        shared: Negatives that every query is compared with.
+        own: Negatives that each query alone is compared with; a place that a query has no negative for holds its positive.
+    """
+
+    query: Int[np.ndarray, " p"]
+    positive: Int[np.ndarray, " p"]
+    shared: Int[np.ndarray, " n"]
+    own: Int[np.ndarray, "p h"]
+
+    @property
+    def documents(self) -> Int[np.ndarray, " d"]:
+        """Rows of all documents: positives, shared negatives, own negatives."""
+        return np.concatenate([self.positive, self.shared, self.own.ravel()])
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Embeddings of a batch's texts: queries, and documents in the order of `Batch.documents`."""
+
+    query: Float[Tensor, "p e"]
+    documents: Float[Tensor, "d e"]
+
+
+def check_negatives(pairs: PairSet, section: TrainSection) -> None:
+    """Refuse data that lists too few negatives for the loss.
+
+    Args:
+        pairs: To be trained or validated on.
+        section: Loss and negatives.
+
+    Raises:
+        DataError: If a query that lists no negative would have nothing to be compared with.
+        ConfigError: If queries with few negatives can only be filled up where duplicates are masked.
+    """
+    counts = pairs.negatives.lengths[pairs.asked]
+    if (section.loss == "triplet" or section.batch_size == 1) and not counts.all():
+        raise DataError(
+            f"{pairs.name}: every query must list a negative where train.loss is triplet or train.batch_size is 1, got none for "
+            f"{int((counts == 0).sum()):,} of {len(counts):,}; list some, or change these settings"
+        )
+    short = section.negatives_seen_by == "own" and bool((counts < section.negatives_per_query).any())
+    if short and section.loss != "triplet" and not section.mask_duplicates:
+        raise ConfigError(
+            f"train.mask_duplicates must be true where queries of {pairs.name} list fewer than {section.negatives_per_query} negatives of "
+            "their own, got false; set it, or lower train.negatives_per_query"
+        )
+
+
+def draw_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection, *, seed: int, step: int) -> Batch:
+    """The batch of some pairs, with negatives drawn from those that their queries list.
+
+    Args:
+        pairs: Any.
+        picked: Which pairs.
+        section: How many negatives, and who sees them.
+        seed: Of the draw.
+        step: Of the draw; the same step draws the same.
+
+    Returns:
+        The batch.
+    """
+    random = step_generator(seed, step)
+    most = section.negatives_per_query
+    query, positive = pairs.query[picked], pairs.positive[picked]
+    drawn = [_drawn(pairs.negatives[row], most, random) for row in query.tolist()]
+    if section.loss == "triplet":
+        return Batch(query, positive, _none(), np.stack([np.resize(rows, most) for rows in drawn]))
+    if section.negatives_seen_by == "all":
+        return Batch(query, positive, Ragged.of(drawn).values, _none().reshape(len(query), 0))
+    own = np.repeat(positive[:, None], most, axis=1)
+    for place, rows in enumerate(drawn):
+        own[place, : len(rows)] = rows
+    return Batch(query, positive, _none(), own)
+
+
+def _drawn(listed: Int[np.ndarray, " n"], most: int, random: np.random.Generator) -> Int[np.ndarray, " k"]:
+    return listed if len(listed) <= most else random.choice(listed, most, replace=False)
+
+
+def _none() -> Int[np.ndarray, " none"]:
+    return np.empty(0, dtype=np.int64)
+
+
+def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Processes) -> Batch:
+    """This process's part of a batch.
+
+    Args:
+        pairs: What the batch was drawn from.
+        batch: As all processes see it.
+        section: How many negatives there are of each query.
+        processes: Who shares it out.
+
+    Returns:
+        The pairs of this process, with the negatives that came with them.
+    """
+    mine = processes.share(len(batch.query))
+    listed = np.minimum(pairs.negatives.lengths[batch.query], section.negatives_per_query)
+    ends = np.concatenate([[0], np.cumsum(listed)])
+    shared = batch.shared[ends[mine.start] : ends[mine.stop]] if len(batch.shared) else batch.shared
+    return Batch(batch.query[mine], batch.positive[mine], shared, batch.own[mine])
+
+
+def pairs_of(
+    batch: Batch, sides: Sides, examples: PairSet, section: TrainSection, processes: Processes, *, guide: Sides | None = None
+) -> Pairs:
+    """What the loss looks at: the embeddings of all processes, and what is known of the texts.
+
+    Args:
+        batch: As all processes see it.
+        sides: Embeddings of this process's part.
+        examples: What the batch was drawn from.
+        section: Whether duplicates are masked, and the guide's margin.
+        processes: Who brings the other parts.
+        guide: Embeddings of another model, of this process's part.
+
+    Returns:
+        The pairs, with the loss averaged over those of this process.
+    """
+    query, positive, shared, own = _gathered(batch, sides, processes)
+    device = query.device
+    keys = _keys(batch, examples, device) if section.mask_duplicates else {}
+    opinion = None
+    if guide is not None:
+        alike = Sides(unit_rows(guide.query), unit_rows(guide.documents))
+        opinion = Guide(*_gathered(batch, alike, processes), margin=section.guide_margin, relative=section.guide_relative)
+    return Pairs(query, positive, shared, own, rows=processes.share(len(batch.query)), guide=opinion, **keys)
+
+
+def _gathered(
+    batch: Batch, sides: Sides, processes: Processes
+) -> tuple[Float[Tensor, "p e"], Float[Tensor, "p e"], Float[Tensor, "n e"] | None, Float[Tensor, "p h e"] | None]:
+    """Queries, positives and negatives of all processes."""
+    count, width = len(sides.query), sides.query.shape[1]
+    own_count = count * batch.own.shape[1]
+    positive, shared, own = torch.split(sides.documents, [count, len(sides.documents) - count - own_count, own_count])
+    return (
+        processes.gather(sides.query),
+        processes.gather(positive),
+        processes.gather(shared) if len(batch.shared) else None,
+        processes.spread(own.reshape(count, -1, width)) if batch.own.size else None,
+    )
+
+
+def _keys(batch: Batch, examples: PairSet, device: torch.device) -> dict[str, Tensor]:
+    """Rows of `Texts` are keys: equal where texts are. Answers that are not in the batch would mask nothing."""
+    here = np.zeros(len(examples.texts.documents), dtype=np.bool_)
+    here[batch.documents] = True
+    answers = [rows[here[rows]] for rows in (examples.answers[row] for row in batch.query.tolist())]
+    most = max(map(len, answers))
+    keys = {
+        "query_keys": batch.query,
+        "positive_keys": batch.positive,
+        "answer_keys": np.stack([np.resize(rows, most) for rows in answers]),
+    }
+    keys |= {"shared_keys": batch.shared} if len(batch.shared) else {}
+    keys |= {"own_keys": batch.own} if batch.own.size else {}
+    return {name: torch.from_numpy(np.ascontiguousarray(rows)).to(device) for name, rows in keys.items()}

@@ -1,0 +1,160 @@
+"""From settings to what is trained: towers, method, what is frozen (missions B3, C1)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from adiabat.config import EncoderSection, TrainSettings
+from adiabat.data.records import Side
+from adiabat.errors import ConfigError
+from adiabat.model.adapters import add_lora, merge_adapters, train_biases_only
+from adiabat.model.building import build_towers, freeze_tower
+from adiabat.model.encoder import Encoder, Projection
+from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.freezing import freeze
+from adiabat.model.tokenizer import require_pad_token
+from adiabat.model.towers import DualEncoder
+
+Loader = Callable[[str, EncoderSection], DualEncoder]
+"""Loads a model by its name, under settings that override its own."""
+
+BOTH: tuple[Side, Side] = ("query", "document")
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What is trained, beside what it started from.
+
+    Attributes:
+        towers: In the mode they are trained in.
+        guide: Another model that takes candidates out of the negatives; None where there is none.
+        prints: Of the models that were loaded, each side: what they were, whatever was made of them.
+        before: Weights at the start that an embedding depends on, by name (`named_weights`).
+    """
+
+    towers: DualEncoder
+    guide: DualEncoder | None
+    prints: tuple[Fingerprint, ...]
+    before: Mapping[str, Tensor]
+
+
+def build(settings: TrainSettings, load: Loader) -> Built:
+    """Load what settings name, and make of it what is trained.
+
+    Args:
+        settings: Model, towers, method, what is frozen, seed.
+        load: Gives a model by its name, on the device of the run.
+
+    Returns:
+        The towers.
+
+    Raises:
+        ModelError: If the models do not fit together, a tokenizer cannot pad, or a pattern freezes nothing or all.
+        ConfigError: If a setting does not fit the models.
+    """
+    section = settings.towers
+    start, document_start = _starts(settings, load)
+    towers = build_towers(
+        start,
+        kind=section.kind,
+        projection_width=section.projection_width,
+        document_start=document_start,
+        frozen=None if section.frozen == "none" else section.frozen,
+        seed=settings.run.seed,
+    )
+    for tower in _distinct(towers):
+        require_pad_token(tower)
+    _check_widths(settings, towers)
+    before = {name: weights.detach().cpu().clone() for name, weights in named_weights(towers).items()}
+    frozen = [] if section.frozen == "none" else [towers.tower(section.frozen)]
+    with torch.random.fork_rng([]):
+        torch.manual_seed(settings.run.seed)
+        for tower in _distinct(towers):
+            if tower in frozen:
+                freeze_tower(tower)
+            else:
+                _prepare(tower, settings)
+    guide = _guide(settings, load)
+    prints = tuple(model.fingerprint(side) for model in (start, document_start, guide) if model is not None for side in BOTH)
+    return Built(replace(towers, root=_root_of(settings, towers)), guide, prints, before)
+
+
+def _starts(settings: TrainSettings, load: Loader) -> tuple[DualEncoder, DualEncoder | None]:
+    """Where the towers start, and where the document tower does if elsewhere."""
+    assert settings.job.model is not None
+    document_model = settings.towers.document_model
+    start = load(settings.job.model, settings.encoder)
+    return start, None if document_model is None else load(document_model, settings.encoder)
+
+
+def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
+    """The other model that judges negatives, as it is: pooling, prompts and blocks are those of the towers that are trained."""
+    if settings.train.guide in (None, "self"):
+        return None
+    trust = EncoderSection(trust_remote_code=settings.encoder.trust_remote_code, allow_pickles=settings.encoder.allow_pickles)
+    return load(str(settings.train.guide), trust)
+
+
+def _distinct(towers: DualEncoder) -> list[Encoder]:
+    return list(dict.fromkeys((towers.query, towers.document)))
+
+
+def _prepare(tower: Encoder, settings: TrainSettings) -> None:
+    """Switch on what the method trains, and off what is frozen by name."""
+    section = settings.train
+    if section.method == "lora":
+        add_lora(tower.backbone, rank=section.rank, alpha=section.alpha)
+    elif section.method == "bias":
+        train_biases_only(tower.backbone)
+    if section.freeze:
+        freeze(tower.backbone, section.freeze)
+    tower.train(section.dropout)
+
+
+def _check_widths(settings: TrainSettings, towers: DualEncoder) -> None:
+    if wide := [width for width in settings.train.matryoshka if width >= towers.width]:
+        raise ConfigError(f"train.matryoshka must hold widths below {towers.width}, that of the embeddings, got {wide[0]}; leave it out")
+
+
+def _root_of(settings: TrainSettings, towers: DualEncoder) -> dict[str, object]:
+    """The root configuration of what is saved: it names the similarity that was trained."""
+    section = settings.train
+    by = section.distance if section.loss == "triplet" else section.similarity
+    return {**towers.root, "similarity_fn_name": by}
+
+
+def merged(towers: DualEncoder) -> DualEncoder:
+    """The towers without adapters, to be saved; what they share stays shared.
+
+    Args:
+        towers: In training; left as they are.
+
+    Returns:
+        Towers that embed alike.
+    """
+    plain = {id(tower): _merged(tower) for tower in _distinct(towers)}
+    return replace(towers, query=plain[id(towers.query)], document=plain[id(towers.document)])
+
+
+def _merged(tower: Encoder) -> Encoder:
+    backbone = merge_adapters(tower.backbone)
+    if backbone is tower.backbone:
+        return tower
+    projections = [one for one in tower.projections if isinstance(one, Projection)]
+    return Encoder(backbone, tower.tokenizer, tower.settings, projections)
+
+
+def named_weights(towers: DualEncoder) -> dict[str, Tensor]:
+    """Weights that an embedding depends on; those of asymmetric towers behind the name of their side.
+
+    Args:
+        towers: Without adapters.
+
+    Returns:
+        Name to weights.
+    """
+    if towers.shared:
+        return dict(towers.query.used_parameters())
+    return {f"{side}.{name}": weights for side in BOTH for name, weights in towers.tower(side).used_parameters().items()}

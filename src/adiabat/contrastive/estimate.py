@@ -1,0 +1,163 @@
+"""What a training run will take: counted, and measured on its first steps."""
+
+import resource
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+import torch
+
+from adiabat.config import TrainSettings
+from adiabat.contrastive.building import Loader
+from adiabat.contrastive.objective import PairContrast
+from adiabat.contrastive.record import counts_of, notes_of
+from adiabat.contrastive.training import check, prepared, required, steps_of
+from adiabat.jobs.directory import require_free, without_none
+from adiabat.model.device import device_name, device_of
+from adiabat.plan.flops import training_flops
+from adiabat.train.counts import passed_parameters
+from adiabat.train.distributed import Processes
+from adiabat.train.optimizers import decay_groups, make_optimizer
+from adiabat.watch import Watch
+
+SAMPLED_STEPS = 50
+"""Batches whose tokens are counted."""
+
+TIMED_STEPS = 3
+"""Steps taken; the first one, which also sets things up, does not count for the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a training run will take.
+
+    Attributes:
+        settings: As resolved.
+        parameters: Of both towers, each once.
+        trained: Those that are updated.
+        pairs: Trained on.
+        steps: Optimiser steps.
+        tokens: That pass through trained towers in the whole run, padding left out.
+        flops: ``2 (N_F + N_B + N_U)`` operations for each of them; see `adiabat.plan.flops`.
+        memory_bytes: Most that the process held in `TIMED_STEPS` steps, weights and optimiser state among it.
+        step_seconds: Of one optimiser step, measured.
+        seconds: Of all steps; validations and checkpoints come on top.
+        device: Measured on.
+        notes: What a reader must know.
+    """
+
+    settings: dict[str, Any]
+    parameters: int
+    trained: int
+    pairs: int
+    steps: int
+    tokens: float
+    flops: float
+    memory_bytes: int
+    step_seconds: float
+    seconds: float
+    device: str
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Nested plain data, ready for `json.dump`.
+
+        Returns:
+            Name to value.
+        """
+        return asdict(self)
+
+    def told(self) -> str:
+        """The resolved configuration, and what it will take, for people.
+
+        Returns:
+            Several lines; those that are no settings are comments of TOML, so that the whole is a RUN.toml.
+        """
+        lines = [
+            f"parameters: {self.parameters:,}, trained: {self.trained:,} ({100 * self.trained / self.parameters:.1f} %)",
+            f"length: {self.steps:,} steps on {self.pairs:,} pairs, {self.tokens:.3g} tokens",
+            f"operations: {self.flops:.3g} FLOP by parameters and tokens",
+            f"memory: {self.memory_bytes / 2**20:,.0f} MB, measured in {TIMED_STEPS} steps on {self.device}",
+            f"time: {self.seconds:,.0f} s at {self.step_seconds:.2f} s a step, validations not counted",
+            *self.notes,
+        ]
+        return tomli_w.dumps(without_none(self.settings)) + "".join(f"\n# {line}" for line in lines)
+
+
+def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate:
+    """Set a run up, take a few steps that nobody keeps, and say what the whole will take.
+
+    Args:
+        load: Gives a model by its name.
+        settings: `JobSection.model` and `JobSection.data` must be given.
+        watch: Whom to tell.
+
+    Returns:
+        The estimate, for one process.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    required(settings)
+    check(settings)
+    if settings.job.out is not None:
+        require_free(Path(settings.job.out), resume=True)
+    device = device_of(settings.run.device)
+    objective, _ = prepared(load, settings, Processes(device=device))
+    steps = steps_of(settings, len(objective.train))
+    parameters, trained = counts_of(objective)
+    tokens, flops = _passed(objective, steps)
+    step_seconds = _step_seconds(objective, watch)
+    return Estimate(
+        settings=settings.model_dump(mode="json", exclude={"digests"}),
+        parameters=parameters,
+        trained=trained,
+        pairs=len(objective.train),
+        steps=steps,
+        tokens=tokens,
+        flops=flops,
+        memory_bytes=_memory(device),
+        step_seconds=step_seconds,
+        seconds=step_seconds * steps,
+        device=device_name(device),
+        notes=notes_of(objective),
+    )
+
+
+def _passed(objective: PairContrast, steps: int) -> tuple[float, float]:
+    """Tokens and operations of a run, from some of its batches."""
+    sample = range(min(steps, SAMPLED_STEPS))
+    counted = [objective.tokens_of(step) for step in sample]
+    tokens = {side: steps * float(np.mean([count[side] for count in counted])) for side in objective.tables}
+    flops = sum(training_flops(passed_parameters(objective.towers.tower(side)), tokens[side]) for side in tokens)
+    return sum(tokens.values()), flops
+
+
+def _step_seconds(objective: PairContrast, watch: Watch) -> float:
+    section = objective.settings.train
+    optimizer = make_optimizer(
+        section.optimizer, decay_groups(objective.module), learning_rate=section.learning_rate, weight_decay=section.weight_decay
+    )
+    seconds = []
+    with objective.passing():
+        for step in range(TIMED_STEPS):
+            watch.progress("measuring steps", step, TIMED_STEPS)
+            start = time.monotonic()
+            torch.autograd.backward(objective.loss(step))
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            if objective.towers.query.device.type == "cuda":
+                torch.cuda.synchronize()
+            seconds.append(time.monotonic() - start)
+    watch.progress("measuring steps", TIMED_STEPS, TIMED_STEPS)
+    return float(np.median(seconds[1:]))
+
+
+def _memory(device: torch.device) -> int:
+    """Most that was held so far, in bytes."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

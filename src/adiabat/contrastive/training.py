@@ -1,0 +1,308 @@
+"""Training both towers of a dual encoder: from settings to a job directory (missions B1 to B3, C1 to C4, D1)."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from adiabat.config import TrainSettings
+from adiabat.contrastive.batches import check_negatives
+from adiabat.contrastive.building import Built, Loader, build, merged
+from adiabat.contrastive.data import PairSet, read_pairs
+from adiabat.contrastive.objective import PairContrast
+from adiabat.contrastive.record import counts_of, notes_of, result_of
+from adiabat.errors import ConfigError, DataError, several
+from adiabat.jobs.directory import Job, Rules, is_job, open_job, require_free, require_same
+from adiabat.jobs.finish import finish_job
+from adiabat.locks import sole_writer
+from adiabat.measure.results import Result
+from adiabat.model.device import device_of
+from adiabat.model.freezing import check_patterns
+from adiabat.train.distributed import Processes, processes
+from adiabat.train.limits import Limits, Outcome, Position
+from adiabat.train.log import JobLog, read_log
+from adiabat.train.loop import Loop
+from adiabat.train.optimizers import decay_groups, make_optimizer
+from adiabat.train.schedules import ENDING, Schedule, warmup_steps_of
+from adiabat.train.temperature import COLDEST
+from adiabat.watch import SILENT, Watch
+
+DIGESTS = frozenset(("digests.model", "digests.examples"))
+
+
+def train(load: Loader, settings: TrainSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
+    """Train the towers that settings describe, and leave a job directory: configuration, log, checkpoints, model, result and report.
+
+    Under ``accelerate launch`` or ``torchrun`` every process has a part of each batch, and the main one writes.
+
+    Args:
+        load: Gives a model by its name; called once data have been read, so that their faults come first.
+        settings: `JobSection.model`, `JobSection.data` and `JobSection.out` must be given.
+        resume: Go on with a job that was cut short.
+        command: The command line, for the report.
+        watch: Whom to tell.
+
+    Returns:
+        The result, as written to ``result.json``; the trained pair is in ``model`` inside the job's directory.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong; an output directory that was not there before is then not made.
+    """
+    out = Path(required(settings, "out"))
+    check(settings)
+    with processes(device_of(settings.run.device)) as group:
+        told = watch if group.is_main else SILENT
+        if group.is_main:
+            _require_fitting(out, settings, resume=resume, watch=told)
+        objective, built = prepared(load, settings, group)
+        job = Job(out)
+        loop = _loop(objective, job, told)
+        if group.is_main:
+            rules = replace(RULES, behind=partial(_behind, steps_of(settings, len(objective.train))))
+            job = open_job(out, _description(objective, built), resume=resume, rules=rules)
+        group.wait()
+        _say_what_is_trained(objective, told)
+        if not group.is_main:
+            return _followed(objective, loop, resume=resume, built=built, job=job, command=command)
+        with sole_writer(out):
+            outcome = _run(objective, loop, resume=resume)
+            result = result_of(objective, built, outcome, job, command)
+            finish_job(job, replace(merged(built.towers), name=str(out)), result)
+        group.wait()
+        return result
+
+
+def required(settings: TrainSettings, *names: str) -> str:
+    """Settings of ``[job]`` that must be there.
+
+    Args:
+        settings: Of the run.
+        *names: Which, beside `JobSection.model` and `JobSection.data`.
+
+    Returns:
+        The last one.
+
+    Raises:
+        ConfigError: Naming all that are missing.
+    """
+    wanted = {name: getattr(settings.job, name) for name in ("model", "data", *names)}
+    missing = [f"job.{name} must be given, got none" for name, value in wanted.items() if value is None]
+    if missing:
+        raise ConfigError(f"{several(missing)}; write it into the file, or add --set {missing[0].split()[0]}=...")
+    return str(list(wanted.values())[-1])
+
+
+def check(settings: TrainSettings) -> None:
+    """Refuse what can be seen to be wrong without data or model.
+
+    Args:
+        settings: Of the run.
+
+    Raises:
+        ConfigError: Naming it.
+    """
+    device_of(settings.run.device)
+    check_patterns(settings.train.freeze)
+    section = settings.train
+    if section.temperature_schedule == "learned" and section.temperature < COLDEST:
+        raise ConfigError(f"train.temperature must be at least {COLDEST} where it is learned, got {section.temperature}; raise it")
+
+
+def prepared(load: Loader, settings: TrainSettings, group: Processes) -> tuple[PairContrast, Built]:
+    """Read the data and build the towers.
+
+    Args:
+        load: Gives a model by its name.
+        settings: Of the run.
+        group: The processes of the run.
+
+    Returns:
+        The objective, and what it trains.
+
+    Raises:
+        AdiabatError: If a file, a model or a setting does not fit.
+    """
+    training, validation = read_pairs(required(settings), settings.data)
+    _check_pairs(training, validation, settings)
+    group.share(settings.train.batch_size)
+    built = build(settings, load)
+    for model in (built.towers, *([] if built.guide is None else [built.guide])):
+        model.to(group.device)
+    return PairContrast(built.towers, training, validation, settings, built.guide, group), built
+
+
+def _check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
+    """Refuse data that cannot be trained on, or cannot say which weights are best."""
+    section = settings.train
+    if section.batch_size > len(training):
+        raise DataError(
+            f"{training.name}: train.batch_size must be at most the {len(training):,} pairs trained on, got {section.batch_size}; "
+            "lower it, or add data"
+        )
+    for pairs in (training, validation):
+        check_negatives(pairs, section)
+    if section.keep == "best" and len(validation.candidates) == 1:
+        raise DataError(
+            f'{validation.name}: validation must have two documents to tell apart where train.keep is "best", got one; hold out more '
+            "(data.validation_fraction), or keep the last"
+        )
+
+
+def steps_of(settings: TrainSettings, pairs: int) -> int:
+    """Optimiser steps of a run.
+
+    Args:
+        settings: Of the run.
+        pairs: Trained on.
+
+    Returns:
+        `TrainSection.steps`, or as many as the passes over the data need, rounded up.
+    """
+    section = settings.train
+    return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
+
+
+def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: int) -> Schedule:
+    """The schedule that settings describe.
+
+    Args:
+        settings: Of the run.
+        total_steps: Of the whole run.
+        steps_per_pass: Of one pass over the data.
+
+    Returns:
+        The schedule.
+    """
+    section = settings.train
+    return Schedule(
+        name=section.schedule,
+        total_steps=total_steps,
+        steps_per_epoch=steps_per_pass,
+        gamma=section.gamma,
+        warmup_steps=warmup_steps_of(section.warmup_fraction, total_steps=total_steps),
+        final_fraction=section.final_fraction,
+    )
+
+
+def _require_fitting(out: Path, settings: TrainSettings, *, resume: bool, watch: Watch) -> None:
+    """Refuse a directory that is not for this job, before anything long begins."""
+    require_free(out, resume=resume)
+    if resume and is_job(out):
+        require_same(Job(out), settings.model_dump(), rules=RULES, unknown=DIGESTS)
+    elif resume:
+        watch.note(f"{out} holds no job yet, so there is nothing to go on with: beginning")
+
+
+def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
+    """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
+    prints = json.dumps([one.to_json() for one in built.prints], sort_keys=True)
+    digests = {
+        "model": hashlib.sha256(prints.encode()).hexdigest(),
+        "examples": hashlib.sha256(f"{objective.train.digest()} {objective.validation.digest()}".encode()).hexdigest(),
+    }
+    stated = objective.settings.digests.model_dump(exclude_none=True)
+    differing = [
+        f"digests.{name} must be {digests[name]}, that of what is there, got {stated[name]}"
+        for name in stated
+        if stated[name] != digests[name]
+    ]
+    if differing:
+        raise ConfigError(f"{several(differing)}; the inputs have changed since: bring the former ones back, or leave [digests] out")
+    return {**objective.settings.model_dump(), "digests": digests}
+
+
+def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
+    settings = objective.settings
+    section, run = settings.train, settings.run
+    total = steps_of(settings, len(objective.train))
+    board = job.folder / "tensorboard" if run.tensorboard else None
+    return Loop(
+        objective=objective,
+        optimizer=make_optimizer(
+            section.optimizer, decay_groups(objective.module), learning_rate=section.learning_rate, weight_decay=section.weight_decay
+        ),
+        learning_rate=section.learning_rate,
+        schedule=schedule_of(settings, total_steps=total, steps_per_pass=math.ceil(len(objective.train) / section.batch_size)),
+        limits=Limits(
+            section.validate_every,
+            max_epochs=None,
+            idle_epochs=None,
+            max_steps=total,
+            keep="last" if section.keep == "last" else "loss",
+            max_grad_norm=section.max_grad_norm,
+            log_every=run.log_every,
+            checkpoint_seconds=run.checkpoint_seconds,
+            keep_checkpoints=run.keep_checkpoints,
+        ),
+        folder=job.checkpoints,
+        log=JobLog(job.log, tensorboard=board, silent=not objective.processes.is_main),
+        seed=run.seed,
+        watch=lambda position: watch.progress(_standing(position), position.step, total),
+        note=watch.note,
+        figures=objective.figures,
+        processes=objective.processes,
+    )
+
+
+def _standing(position: Position) -> str:
+    """Label of a progress display."""
+    best = position.best
+    return "training" if best is None else f"training (validation loss {best.loss:.4f}, P@1 {best.measures.get('P@1', 0.0):.3f})"
+
+
+def _run(objective: PairContrast, loop: Loop, *, resume: bool) -> Outcome:
+    try:
+        with objective.passing():
+            return loop.run(resume=resume)
+    finally:
+        loop.log.close()
+
+
+def _followed(objective: PairContrast, loop: Loop, *, resume: bool, built: Built, job: Job, command: str) -> Result:
+    """What a process does that is not the main one."""
+    outcome = _run(objective, loop, resume=resume)
+    objective.processes.wait()
+    return result_of(objective, built, outcome, job, command)
+
+
+def _say_what_is_trained(objective: PairContrast, watch: Watch) -> None:
+    for sentence in notes_of(objective):
+        watch.note(sentence)
+    parameters, trained = counts_of(objective)
+    watch.note(f"training {trained:,} of {parameters:,} parameters on {len(objective.train):,} pairs of {objective.train.name}")
+    watch.note(f"validating on {len(objective.validation.asked):,} queries")
+
+
+def _stopping(settings: Mapping[str, Any]) -> set[str]:
+    """Settings that say when a run stops and change no step before."""
+    depends = settings.get("train.schedule") in ENDING or settings.get("train.warmup_fraction", 0)
+    return set() if depends else {"train.steps", "train.epochs"}
+
+
+def _behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
+    """What is wrong with an end after `total` steps."""
+    taken = max((row["step"] for row in read_log(job.log)), default=0) if job.log.exists() else 0
+    name = "train.steps" if "train.steps" in settings else "train.epochs"
+    return [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
+
+
+RULES = Rules(
+    free=frozenset(
+        (
+            "job.model",
+            "job.data",
+            "job.out",
+            "data.corpus",
+            "data.validation",
+            "run.device",
+            "run.checkpoint_seconds",
+            "run.keep_checkpoints",
+            "towers.document_model",
+        )
+    ),
+    stopping=_stopping,
+)

@@ -1,0 +1,58 @@
+"""Directories that an evaluation may write into."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from adiabat.errors import DataError, JobError
+from adiabat.jobs.directory import is_job
+from adiabat.report.files import read_result
+from adiabat.store.build import is_store
+
+
+@contextmanager
+def claimed(folder: Path | None) -> Iterator[Path | None]:
+    """A directory that an evaluation may write into, made where it is missing, and gone again where the evaluation fails.
+
+    Args:
+        folder: None where nothing is written.
+
+    Yields:
+        The directory.
+
+    Raises:
+        JobError: If it is something else, or holds files of something else.
+    """
+    if folder is None:
+        yield None
+        return
+    _require_own(folder)
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
+    try:
+        yield folder
+    except BaseException:
+        for place in missing:
+            with suppress(OSError):
+                place.rmdir()
+        raise
+
+
+def _require_own(folder: Path) -> None:
+    """Refuse a directory that is something else, or holds a result or report of something else."""
+    kinds = {
+        "a file": folder.exists() and not folder.is_dir(),
+        "a job": is_job(folder),
+        "a store": is_store(folder),
+        "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
+    }
+    if kind := next((name for name, found in kinds.items() if found), None):
+        raise JobError(f"--out must be a directory of its own, {folder} is {kind}; choose another")
+    if (folder / "result.json").exists() or (folder / "report.html").exists():
+        try:
+            read_result(folder / "result.json")
+        except DataError as fault:
+            raise JobError(f"--out must hold no files of another program, {folder} does ({fault}); choose another") from fault

@@ -1,0 +1,46 @@
+"""The end of a job: its model, its result and its report."""
+
+import shutil
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from adiabat.errors import JobError
+from adiabat.jobs.directory import Job
+from adiabat.measure.results import Result
+from adiabat.model.saving import save
+from adiabat.model.towers import DualEncoder
+from adiabat.report.files import write_result
+from adiabat.report.page import write_page
+
+
+def finish_job(job: Job, model: DualEncoder, result: Result) -> None:
+    """Write model, result and report; the model gets its own name last of all, so that a job with a model is complete.
+
+    Args:
+        job: Whose directory is written.
+        model: What the job made; moved to the CPU.
+        result: What the job did.
+
+    Raises:
+        JobError: If the disk is full or not writable.
+    """
+    partial, former = job.folder / ".model", job.folder / ".former-model"
+    try:
+        _clear(partial, former)
+        save(model.to("cpu"), partial)
+        if job.model.exists():
+            # In one move: a model half removed would be taken for a whole one.
+            job.model.rename(former)
+        write_result(result, job.result)
+        write_page(result, job.report)
+        partial.rename(job.model)
+    except (OSError, SafetensorError) as fault:
+        raise JobError(f"{job.model} could not be written: {fault}; free some space and run the same command with --resume") from fault
+    finally:
+        _clear(partial, former)
+
+
+def _clear(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,226 @@
+"""Loading transformers from a folder: which class, whose code may run, how many blocks, and whether the weights are all there."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForTextEncoding,
+    LongT5EncoderModel,
+    MT5EncoderModel,
+    PretrainedConfig,
+    PreTrainedModel,
+    T5EncoderModel,
+    UMT5EncoderModel,
+)
+from transformers.utils import logging as transformers_logging
+
+from adiabat.errors import ConfigError, ModelError
+from adiabat.model.adapters import merge_adapters
+from adiabat.model.layout import read_json
+
+ENCODERS: Mapping[str, type[PreTrainedModel]] = {
+    "t5": T5EncoderModel,
+    "mt5": MT5EncoderModel,
+    "umt5": UMT5EncoderModel,
+    "longt5": LongT5EncoderModel,
+}
+"""Families of which only the encoder half is loaded; an encoder saved alone no longer says that it is one half of two."""
+
+COUNTED_FROM_THE_END: Mapping[str, int] = {"num_hidden_groups": 1, "num_kv_shared_layers": 0}
+"""Settings of a configuration which, above this value, make a block's weights depend on how many blocks there are (ALBERT, Gemma 3n)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What loading may do beyond reading plain data.
+
+    Attributes:
+        remote_code: Name of the one model whose own Python code may run, exactly as it is loaded; None runs none. Code that the model
+            takes from another repository never runs.
+        pickles: Whether weights may come from a pickle (``pytorch_model.bin``), which can run code when read.
+    """
+
+    remote_code: str | None = None
+    pickles: bool = False
+
+
+def load_backbone(folder: Path, trust: Trust, *, blocks: int | None = None) -> PreTrainedModel:
+    """Load a transformer, float32, on the CPU.
+
+    Args:
+        folder: Holds ``config.json`` and the weights.
+        trust: What may run.
+        blocks: Keep the first so many; the weights of the others are not loaded. None keeps all.
+
+    Returns:
+        The backbone, low-rank adapters that lie beside it merged; of a T5 and its relatives, the encoder half.
+
+    Raises:
+        ModelError: If it cannot be loaded, or weights are missing.
+        ConfigError: If there are not so many blocks, or this family cannot be cut.
+    """
+    code = trust.remote_code is not None
+    _refuse_foreign_code(folder, trust)
+    with _faults_told(folder, trust):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=code)
+    if blocks is not None:
+        config = first_blocks(config, blocks)
+    with _faults_told(folder, trust):
+        backbone, report = _loader(config).from_pretrained(
+            folder,
+            config=config,
+            trust_remote_code=code,
+            use_safetensors=None if trust.pickles else True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+    _check_weights(folder, type(backbone).__name__, [*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])])
+    # Adapters that lie beside the weights are loaded with them; what is saved must be whole without them.
+    return merge_adapters(backbone)
+
+
+def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
+    """The configuration of a transformer that ends after its first blocks; a final norm, where there is one, follows the last of them.
+
+    Args:
+        config: Of the whole transformer; left as it is.
+        blocks: How many are kept, > 0.
+
+    Returns:
+        A configuration of its own, which reads back as itself once it is saved.
+
+    Raises:
+        ConfigError: If there are not so many blocks, or a block is not the same one in a shorter transformer of this family.
+    """
+    count = getattr(config, "num_hidden_layers", None)
+    if not isinstance(count, int) or any(getattr(config, name, usual) > usual for name, usual in COUNTED_FROM_THE_END.items()):
+        raise _uncuttable(config, blocks, "blocks are not counted one by one in its config.json")
+    if not 1 <= blocks <= count:
+        raise ConfigError(f"encoder.blocks must be from 1 to {count}, the blocks that the backbone has, got {blocks}")
+    record = {name: _cut(name, value, count, blocks) for name, value in config.to_dict().items()}
+    stored = config.attribute_map.get("num_hidden_layers", "num_hidden_layers")
+    try:
+        # Built anew rather than changed in place, so that what the family derives from the number, and checks against it, follows.
+        shorter = type(config).from_dict({**record, stored: blocks})
+    except Exception as fault:
+        raise _uncuttable(config, blocks, first_line(fault)) from fault
+    return shorter
+
+
+def _cut(name: str, value: object, count: int, blocks: int) -> object:
+    """A list with one entry per block (``layer_types``, ``mlp_layer_types``, ``no_rope_layers``), cut; anything else as it is."""
+    per_block = isinstance(value, list) and "layer" in name and len(value) == count
+    return value[:blocks] if per_block else value  # type: ignore[index]
+
+
+def _uncuttable(config: PretrainedConfig, blocks: int, reason: str) -> ConfigError:
+    return ConfigError(f"encoder.blocks must be left out for a backbone of type {config.model_type}, got {blocks}: {reason}")
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keep transformers' progress bars and load reports off stderr; what they would warn of is checked and raised here.
+
+    The hook is used rather than ``disable_progress_bar``, which would also change the hub's bars, past restoring.
+
+    Yields:
+        Nothing.
+    """
+    level = transformers_logging.get_verbosity()
+    hook = transformers_logging.set_tqdm_hook(_no_bar)
+    transformers_logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        transformers_logging.set_tqdm_hook(hook)
+
+
+def _no_bar(_: object, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    return transformers_logging.EmptyTqdm(*given, **named)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _faults_told(folder: Path, trust: Trust) -> Iterator[None]:
+    try:
+        with quietly():
+            yield
+    except Exception as fault:
+        # A foreign configuration can make any part of transformers, or the model's own code, fail in any way.
+        raise ModelError(f"{folder} must hold a transformers model: {reason(fault)}{_hint(folder, trust)}") from fault
+
+
+def first_line(fault: BaseException) -> str:
+    """One line of a foreign message, which may be long, or empty.
+
+    Args:
+        fault: Of another library.
+
+    Returns:
+        The line; the kind of fault where there is none.
+    """
+    lines = str(fault).strip().splitlines()
+    return lines[0] if lines else type(fault).__name__
+
+
+def reason(fault: Exception) -> str:
+    """A foreign message, after the kind of fault where the message is not made for readers.
+
+    Args:
+        fault: Of another library.
+
+    Returns:
+        One line.
+    """
+    readable = isinstance(fault, (OSError, ValueError))
+    return first_line(fault) if readable else f"{type(fault).__name__}: {first_line(fault)}"
+
+
+def _refuse_foreign_code(folder: Path, trust: Trust) -> None:
+    """Trust in one model is no trust in what its files refer to: ``auto_map`` may name code of another repository."""
+    if trust.remote_code is None:
+        return
+    for name in ("config.json", "tokenizer_config.json"):
+        classes = read_json(folder / name).get("auto_map") or {}
+        named = chain.from_iterable(entry if isinstance(entry, list) else [entry] for entry in classes.values())
+        for entry in named:
+            repository, dashes, _ = str(entry).partition("--")
+            if dashes and repository != trust.remote_code:
+                raise ModelError(
+                    f"{folder / name} must name code of the model itself, got code of {repository}; "
+                    "copy that code into the model's directory, and load the directory"
+                )
+
+
+def _check_weights(folder: Path, architecture: str, absent: Sequence[str]) -> None:
+    """Refuse a model of which a part would be random numbers; a pooler head is never used here, and often left out."""
+    faults = sorted(name for name in absent if not name.startswith("pooler."))
+    if faults:
+        raise ModelError(
+            f"{folder} must hold the weights that its config.json describes ({architecture}); "
+            f"{len(faults)} are missing or of another shape, such as {', '.join(faults[:3])}"
+        )
+
+
+def _loader(config: PretrainedConfig) -> Any:
+    if config.model_type in ENCODERS:
+        return ENCODERS[config.model_type]
+    return AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+
+
+def _hint(folder: Path, trust: Trust) -> str:
+    """What to do about a model that needs more trust; empty where that is not the reason."""
+    if not trust.remote_code and read_json(folder / "config.json").get("auto_map"):
+        return "; its own Python code runs only where encoder.trust_remote_code names this model"
+    if not trust.pickles and list(folder.glob("*.bin")) and not list(folder.glob("*.safetensors")):
+        return "; weights in a pickle need encoder.allow_pickles = true"
+    return ""

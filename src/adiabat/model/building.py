@@ -1,0 +1,120 @@
+"""From the towers that training starts from to those that are trained: shared, asymmetric, or joined by one projection (mission C1)."""
+
+import copy
+from dataclasses import replace
+from typing import Literal
+
+from adiabat.data.records import Side
+from adiabat.errors import ConfigError, ModelError
+from adiabat.model.encoder import Encoder, Projection
+from adiabat.model.projection import new_projection
+from adiabat.model.towers import DualEncoder, require_one_width
+
+TowerKind = Literal["shared", "asymmetric", "shared_projection"]
+"""SDE: one tower for both sides. ADE: two towers. ADE-SPL: two backbones under one projection."""
+
+
+def build_towers(
+    start: DualEncoder,
+    *,
+    kind: TowerKind,
+    projection_width: int | None = None,
+    document_start: DualEncoder | None = None,
+    frozen: Side | None = None,
+    seed: int,
+) -> DualEncoder:
+    """Copy the towers that training starts from into the architecture that is trained.
+
+    Args:
+        start: Where training starts; left as it is, as is `document_start`. Where it has one tower, both sides start as copies of it.
+        kind: ``shared`` keeps the one tower for both sides. ``asymmetric`` gives each side weights of its own. So does
+            ``shared_projection``, but for the projection on top, which is one object in both towers.
+        projection_width: Numbers per embedding: puts a `new_projection` of that width on top; where each side gets one of its own, both
+            are drawn from the same seed, so that towers that start equal still do. None adds none, unless the kind is
+            ``shared_projection``: then a projection that both towers of the start end in is kept as the shared one, and where there is
+            none, one that keeps the width is added.
+        document_start: Whose document tower the document side starts from; None takes that of `start`.
+        frozen: A side that keeps the tower it starts from, so that it gets no new projection; the kind must be ``asymmetric``.
+        seed: Decides the weights of a new projection.
+
+    Returns:
+        The towers, on the device of the query tower, in evaluation mode, with every parameter that an embedding depends on trainable.
+
+    Raises:
+        ModelError: If the kind does not fit the towers of the start, or the embeddings of the two sides would not have one width.
+        ConfigError: If the projection's width is not positive.
+
+    Reference:
+        Dong et al. 2022, section 2 (SDE, ADE, ADE-SPL); source 002, section 3; mission C1.
+    """
+    source = start.document if document_start is None else document_start.document
+    _require_fitting(start, source, kind, projection_width)
+    query = trainable_copy(start.query)
+    document = query if kind == "shared" else trainable_copy(source).to(query.device)
+    if kind == "shared_projection" and projection_width is None and _end_alike(start.query, source):
+        document.projections[-1] = query.projections[-1]
+    elif kind == "shared_projection":
+        projection = _top(query, projection_width or query.width, seed)
+        query.projections.append(projection)
+        document.projections.append(projection)
+    elif projection_width is not None:
+        for tower in dict.fromkeys(tower for side, tower in (("query", query), ("document", document)) if side != frozen):
+            tower.projections.append(_top(tower, projection_width, seed))
+    return replace(start, query=query, document=document)
+
+
+def trainable_copy(tower: Encoder) -> Encoder:
+    """A copy of a tower to be trained; the original, which is often the other tower too, stays as it is.
+
+    Args:
+        tower: Where training starts.
+
+    Returns:
+        The copy, in evaluation mode, with the tokenizer of the original. Everything in it is trainable but a pooler head, which the
+        embedding does not pass through.
+    """
+    projections = copy.deepcopy([one for one in tower.projections if isinstance(one, Projection)])
+    twin = Encoder(copy.deepcopy(tower.backbone), tower.tokenizer, tower.settings, projections)
+    used = {id(weights) for weights in twin.used_parameters().values()}
+    for weights in twin.parameters():
+        weights.requires_grad_(id(weights) in used)
+    return twin.eval()
+
+
+def freeze_tower(encoder: Encoder) -> None:
+    """Keep a tower as it is while the other one is trained: no gradients, no dropout.
+
+    What it shares with the other tower, such as a projection, is frozen there too: the embeddings of this tower would change with it.
+
+    Args:
+        encoder: Changed in place. A later ``train()`` switches its dropout on again.
+    """
+    encoder.requires_grad_(False).eval()
+
+
+def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, projection_width: int | None) -> None:
+    """Refuse what cannot be built, before anything is copied."""
+    query = start.query
+    if kind == "shared" and query is not document:
+        raise ModelError(
+            f"towers.kind must be asymmetric or shared_projection where the two sides start from different towers, got {kind}; "
+            "choose one of them, or a start with one tower"
+        )
+    if kind == "shared_projection" and query.width != document.width:
+        raise ModelError(
+            f"towers.kind must be asymmetric where the two sides start with different widths, got {kind} over {query.width} and "
+            f"{document.width}: one projection takes vectors of one width; choose asymmetric, and set towers.projection_width"
+        )
+    if projection_width is None:
+        require_one_width(query, document, start.name)
+    elif projection_width < 1:
+        raise ConfigError(f"towers.projection_width must be > 0, got {projection_width}")
+
+
+def _end_alike(query: Encoder, document: Encoder) -> bool:
+    """Whether both towers end in the same projection, not just in equal ones."""
+    return len(query.projections) > 0 and len(document.projections) > 0 and query.projections[-1] is document.projections[-1]
+
+
+def _top(tower: Encoder, width: int, seed: int) -> Projection:
+    return new_projection(tower.width, width, seed=seed).to(tower.device)

@@ -1,0 +1,167 @@
+"""The transformer blocks of a backbone, and three things to do with them during a pass: record, replay, checkpoint.
+
+Each gives some blocks another `forward` for as long as one pass lasts, so it needs no knowledge of the backbone but where its blocks are.
+A copy of the tower for each thread keeps threads apart.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from adiabat.model.encoder import Encoder
+from adiabat.train.randomness import RandomState
+
+Forward = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockOutput:
+    """What a block gave in one pass.
+
+    Attributes:
+        value: Token states, or what else the backbone's family gives beside them (T5: the position bias that later blocks read).
+        state: Random numbers right after it; None where none are drawn.
+    """
+
+    value: Any
+    state: RandomState | None
+
+
+def blocks_of(backbone: nn.Module) -> list[nn.Module]:
+    """The blocks of a backbone: the list of modules that holds most parameters, the outermost where several hold the same.
+
+    Args:
+        backbone: Of any family, packed or not, with adapters inside or not.
+
+    Returns:
+        The blocks in order; empty where the backbone has no list of modules.
+    """
+    lists = [part for part in backbone.modules() if isinstance(part, nn.ModuleList) and len(part)]
+    return list(max(lists, key=lambda part: sum(weights.numel() for weights in part.parameters()), default=[]))
+
+
+@torch.enable_grad()
+def frozen_prefix(encoder: Encoder, blocks: Sequence[nn.Module]) -> int:
+    """How many leading blocks give what nothing trainable has a part in.
+
+    Found by passing one token: names do not tell what is read before the first block (MPNet registers its relative positions after it).
+
+    Args:
+        encoder: The tower.
+        blocks: Its blocks.
+
+    Returns:
+        The number; 0 where blocks do not pass once each, in order (ALBERT repeats one).
+    """
+    passed: list[int] = []
+    frozen: list[bool] = []
+
+    def note(number: int, forward: Forward, *given: Any, **options: Any) -> Any:
+        output = forward(*given, **options)
+        passed.append(number)
+        frozen.append(not any(tensor.requires_grad for tensor in _tensors(output)))
+        return output
+
+    with ExitStack() as stack:
+        stack.enter_context(RandomState.now(encoder.device).replayed())
+        stack.enter_context(_instead({block: partial(note, number, block.forward) for number, block in enumerate(blocks)}))
+        encoder(encoder.collate([[encoder.pad_token_id]], side="document"))
+    if passed != list(range(len(blocks))):
+        return 0
+    return next((number for number, still in enumerate(frozen) if not still), len(blocks))
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Tensors in what a block gave."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, tuple):
+        for part in output:
+            yield from _tensors(part)
+
+
+def recorded(block: nn.Module, record: list[BlockOutput], *, device: torch.device | None) -> AbstractContextManager[None]:
+    """Append what a block gives to a list, while the context lasts.
+
+    Args:
+        block: The last one of a frozen prefix.
+        record: What is appended to.
+        device: Where the pass runs if it may draw random numbers; None if not.
+
+    Returns:
+        The context.
+    """
+    forward = block.forward
+
+    def note(*given: Any, **options: Any) -> Any:
+        output = forward(*given, **options)
+        record.append(BlockOutput(output, RandomState.now(device) if device else None))
+        return output
+
+    return _instead({block: note})
+
+
+def replayed(blocks: Sequence[nn.Module], output: BlockOutput) -> AbstractContextManager[None]:
+    """Let blocks give what the last of them gave in an earlier pass, while the context lasts.
+
+    Args:
+        blocks: A frozen prefix; each gives the same, for none looks at what it is given.
+        output: What was recorded.
+
+    Returns:
+        The context.
+    """
+
+    def repeat(*given: Any, **options: Any) -> Any:
+        if output.state is not None:
+            output.state.restore()
+        return output.value
+
+    return _instead(dict.fromkeys(blocks, repeat))
+
+
+def checkpointed(blocks: Sequence[nn.Module], *, draws: bool) -> AbstractContextManager[None]:
+    """Let blocks keep nothing but their input for the gradient, and compute again what else it needs, while the context lasts.
+
+    transformers' own switch works in training mode alone, that is, with dropout on.
+
+    Args:
+        blocks: Any.
+        draws: Whether the pass may draw random numbers, which are then the same again.
+
+    Returns:
+        The context; the gradient may be asked for after it has ended.
+
+    Reference:
+        Chen et al. 2016; mission D5.
+    """
+    # What torch preserves by itself is its own random state alone, which is one for all threads.
+    contexts = {block: partial(_twice, next(block.parameters()).device if draws else None) for block in blocks}
+    options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+    return _instead({block: partial(checkpoint, block.forward, context_fn=contexts[block], **options) for block in blocks})
+
+
+def _twice(device: torch.device | None) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Contexts of a block's first computation, and of its second, which draws the same."""
+    return nullcontext(), nullcontext() if device is None else RandomState.now(device).replayed()
+
+
+@contextmanager
+def _instead(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
+    """Give modules another `forward`, while the block lasts."""
+    before = {module: vars(module).get("forward") for module in forwards}
+    try:
+        for module, forward in forwards.items():
+            vars(module)["forward"] = forward
+        yield
+    finally:
+        for module, own in before.items():
+            del vars(module)["forward"]
+            if own is not None:
+                vars(module)["forward"] = own

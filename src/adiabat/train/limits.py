@@ -1,0 +1,112 @@
+"""When a run ends, where it stands, and what its validations found: plain data that goes into checkpoints."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Keep = Literal["both", "loss", "last"]
+"""Which weights are the result: of the epoch that had both signals lowest, or the loss lowest, or of the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What a validation found.
+
+    Attributes:
+        loss: Over the validation set.
+        errors: (positive, negative) pairs in the wrong order, or queries whose first document is wrong; ties are errors.
+        pairs: How many pairs, or queries, were looked at.
+        measures: Further figures, for the log.
+    """
+
+    loss: float
+    errors: int
+    pairs: int
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    def improves_on(self, best: "Validation", *, keep: Keep) -> bool:
+        """Whether an epoch's weights take the place of the best so far.
+
+        Args:
+            best: The epoch to beat.
+            keep: What decides: loss **and** errors below the best (mission A3), the loss alone, or nothing.
+
+        Returns:
+            True where they do.
+        """
+        if keep == "last":
+            return True
+        return self.loss < best.loss and (keep == "loss" or self.errors < best.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a run ends and how often it writes.
+
+    Attributes:
+        steps_per_epoch: Optimiser steps between validations.
+        max_epochs: Upper limit; None leaves it to `max_steps`.
+        idle_epochs: Stop after so many epochs in a row that did not improve; None goes on.
+        max_steps: Upper limit; the last epoch may be shorter for it. None leaves it to `max_epochs`.
+        keep: Which weights are the result.
+        max_grad_norm: Gradients are scaled down to this norm; None leaves them.
+        log_every: Steps per row of the log.
+        checkpoint_seconds: Least time between checkpoints inside an epoch.
+        keep_checkpoints: How many are kept.
+    """
+
+    steps_per_epoch: int
+    max_epochs: int | None
+    idle_epochs: int | None
+    max_steps: int | None = None
+    keep: Keep = "both"
+    max_grad_norm: float | None = None
+    log_every: int = 50
+    checkpoint_seconds: float = 60.0
+    keep_checkpoints: int = 2
+
+
+@dataclass
+class Position:
+    """Where a run stands; all of it goes into a checkpoint.
+
+    Attributes:
+        step: Optimiser steps taken.
+        epoch: Epochs finished.
+        idle: Epochs since the last improvement.
+        best_epoch: The epoch whose weights are kept; 0 is the start.
+        best: Its validation; None before the first.
+        logged_step: Step of the last log row.
+        loss_sum: Of the steps since then.
+        seconds: Spent so far, over all resumed parts.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    idle: int = 0
+    best_epoch: int = 0
+    best: Validation | None = None
+    logged_step: int = 0
+    loss_sum: float = 0.0
+    seconds: float = 0.0
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> "Position":
+        """Read what `asdict` wrote.
+
+        Args:
+            record: From a checkpoint.
+
+        Returns:
+            The position.
+        """
+        best = Validation(**record["best"]) if record["best"] else None
+        return cls(**{**record, "best": best})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended: where it stands and why it stopped. The module holds the best epoch's weights."""
+
+    position: Position
+    reason: str

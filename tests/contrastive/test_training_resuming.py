@@ -1,0 +1,223 @@
+"""Training jobs that are cut short, or go on: what resuming them gives, and with what they may not go on."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+
+from adiabat.config import EncoderSection
+from adiabat.contrastive.objective import PairContrast
+from adiabat.contrastive.training import train
+from adiabat.errors import InUseError, JobError
+from adiabat.jobs import finish
+from adiabat.locks import sole_writer
+from adiabat.model.towers import DualEncoder
+from adiabat.train.interrupt import InterruptionError
+from tests.contrastive.problem import Problem, everything, from_memory, job_settings, log_of, model, run, write_problem, write_rows
+
+CONSTANT: dict[str, Any] = {"schedule": "constant", "warmup_fraction": 0.0}
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    return write_problem(tmp_path_factory.mktemp("problem"))
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have tests of their own, and take longer than these jobs."""
+    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
+
+
+@pytest.fixture
+def _python_handles_ctrl_c() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = PairContrast.loss
+
+    def interrupted(self: PairContrast, now: int) -> torch.Tensor:
+        if now == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(self, now)
+
+    monkeypatch.setattr(PairContrast, "loss", interrupted)
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "all that can go wrong": {
+        "train": {
+            "temperature_schedule": "learned",
+            "keep": "best",
+            "negatives_per_query": 1,
+            "schedule": "cosine",
+            "learning_rate": 0.015,
+        },
+        "towers": {"kind": "shared_projection", "projection_width": 8},
+        "memory": {"cached": True, "chunk_tokens": 60},
+    },
+    "adapters": {"train": {"method": "lora", "rank": 4, "optimizer": "adafactor", "loss": "samtone", "same_tower": "both"}},
+    "frozen documents": {"train": {"guide": "self", "optimizer": "sgd"}, "towers": {"kind": "asymmetric", "frozen": "document"}},
+}
+
+
+@pytest.mark.usefixtures("_python_handles_ctrl_c")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    run(job_settings(problem, tmp_path / "whole", **WAYS[way]))
+    settings = job_settings(problem, tmp_path / "cut", **WAYS[way])
+    for place, step in enumerate((1, 9)):
+        with monkeypatch.context() as patch:
+            interrupt_at(step, patch)
+            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; run the same command with --resume to go on"):
+                run(settings, resume=place > 0)
+        assert not (tmp_path / "cut" / "model").exists()
+    run(settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+
+
+def test_a_job_that_was_killed_goes_on_from_its_last_checkpoint(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(job_settings(problem, tmp_path / "whole"))
+    loss = PairContrast.loss
+
+    def dying(self: PairContrast, step: int) -> torch.Tensor:
+        if step == 7:
+            raise SystemExit
+        return loss(self, step)
+
+    settings = job_settings(problem, tmp_path / "cut", run={"checkpoint_seconds": 1e-3})
+    with monkeypatch.context() as patch:
+        patch.setattr(PairContrast, "loss", dying)
+        with pytest.raises(SystemExit):
+            run(settings)
+    run(settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+
+
+def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = job_settings(problem, tmp_path / "job")
+    first = run(settings)
+    expected = everything(tmp_path / "job")
+
+    def never(self: PairContrast, step: int) -> NoReturn:
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr(PairContrast, "loss", never)
+    assert run(settings, resume=True).training == first.training
+    assert everything(tmp_path / "job") == expected
+
+
+# --- A later end ---
+
+
+def test_a_job_whose_steps_do_not_depend_on_its_end_goes_on_to_a_later_one(problem: Problem, tmp_path: Path) -> None:
+    run(job_settings(problem, tmp_path / "whole", train=CONSTANT))
+    run(job_settings(problem, tmp_path / "longer", train={**CONSTANT, "steps": 8}))
+    run(job_settings(problem, tmp_path / "longer", train={**CONSTANT, "steps": 12}), resume=True)
+    assert everything(tmp_path / "longer") == everything(tmp_path / "whole")
+    assert "steps = 12" in (tmp_path / "longer" / "config.toml").read_text()
+
+
+@pytest.mark.parametrize("train", [{}, {"schedule": "constant"}, {"warmup_fraction": 0.0}], ids=str)
+def test_a_job_whose_steps_depend_on_its_end_does_not(problem: Problem, tmp_path: Path, train: dict[str, Any]) -> None:
+    run(job_settings(problem, tmp_path / "job", train={**train, "steps": 4}))
+    with pytest.raises(JobError, match="as it was begun, got train.steps was 4, is 8; repeat the first command"):
+        run(job_settings(problem, tmp_path / "job", train={**train, "steps": 8}), resume=True)
+
+
+def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(problem: Problem, tmp_path: Path) -> None:
+    run(job_settings(problem, tmp_path / "job", train={**CONSTANT, "steps": 8}))
+    with pytest.raises(JobError, match="train.steps must give at least 8 steps, those already taken, got 6; raise it, or start anew"):
+        run(job_settings(problem, tmp_path / "job", train={**CONSTANT, "steps": 6}), resume=True)
+    run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 2.0}))
+    taken = log_of(tmp_path / "passes")[-1]["step"]
+    with pytest.raises(JobError, match=f"train.epochs must give at least {taken} steps, those already taken, got {(taken + 1) // 2}"):
+        run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 1.0}), resume=True)
+    run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 2.5}), resume=True)
+    assert log_of(tmp_path / "passes")[-1]["step"] > taken
+
+
+# --- What must be the same ---
+
+
+def test_other_settings_are_refused_by_name_before_data_are_read(problem: Problem, tmp_path: Path) -> None:
+    run(job_settings(problem, tmp_path / "job", train={"steps": 1}))
+    others = job_settings(
+        problem, tmp_path / "job", job={"data": "nowhere"}, train={"steps": 1, "temperature": 0.1, "method": "bias"}, run={"seed": 4}
+    )
+    with pytest.raises(JobError) as fault:
+        run(others, resume=True)
+    said = str(fault.value)
+    assert "got 3 differences: run.seed was 0, is 4; train.method was 'full', is 'bias'; train.temperature was 0.05, is 0.1; repeat" in said
+
+
+@pytest.mark.parametrize("changed", ["a training row", "a validation row", "the model", "the guide"])
+def test_other_inputs_under_the_same_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+    problem = write_problem(tmp_path)
+    write_rows(tmp_path / "dev.jsonl", [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)])
+    settings = job_settings(
+        problem, tmp_path / "job", train={"steps": 2, "guide": "other"}, data={"validation": str(tmp_path / "dev.jsonl")}
+    )
+    run(settings)
+    for path, name in ((problem.data, "a training row"), (tmp_path / "dev.jsonl", "a validation row")):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        write_rows(path, [{**rows[0], "positive": "another"}, *rows[1:]] if changed == name else rows)
+    exchanged = {"the model": {"tiny": "third"}, "the guide": {"other": "third"}}.get(changed, {})
+    digest = "model" if exchanged else "examples"
+    with pytest.raises(JobError, match=f"as it was begun, got digests.{digest} was"):
+        train(lambda name, section: loaded(exchanged.get(name, name), section), settings, resume=True)
+
+
+def loaded(name: str, section: EncoderSection) -> DualEncoder:
+    return model(seed=5) if name == "third" else from_memory(name, section)
+
+
+def test_a_job_goes_on_wherever_its_inputs_lie_and_however_it_runs(tmp_path: Path) -> None:
+    problem = write_problem(tmp_path)
+    write_rows(tmp_path / "dev.jsonl", [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)])
+    run(job_settings(problem, tmp_path / "job", train={"steps": 2}, data={"validation": str(tmp_path / "dev.jsonl")}))
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("pairs.jsonl", "dev.jsonl"):
+        (tmp_path / name).rename(moved / name)
+    settings = job_settings(
+        Problem(moved),
+        tmp_path / "job",
+        train={"steps": 2},
+        data={"validation": str(moved / "dev.jsonl")},
+        run={"device": "cpu", "checkpoint_seconds": 5.0, "keep_checkpoints": 3},
+    )
+    run(settings, resume=True)
+    assert str(moved) in (tmp_path / "job" / "config.toml").read_text()
+
+
+def test_a_job_stands_in_the_way_of_another_unless_it_is_to_be_resumed(problem: Problem, tmp_path: Path) -> None:
+    settings = job_settings(problem, tmp_path / "job", train={"steps": 1})
+    run(settings)
+    with pytest.raises(JobError, match="holds a job already; go on with it by --resume"):
+        run(settings)
+
+
+def test_two_processes_cannot_work_at_one_job(problem: Problem, tmp_path: Path) -> None:
+    settings = job_settings(problem, tmp_path / "job", train={"steps": 1})
+    run(settings)
+    with sole_writer(tmp_path / "job"), pytest.raises(InUseError, match="job must have one writer at a time"):
+        run(settings, resume=True)
+
+
+def test_resuming_what_is_not_there_says_that_it_begins(problem: Problem, tmp_path: Path) -> None:
+    notes: list[str] = []
+    run(job_settings(problem, tmp_path / "job", train={"steps": 1}), resume=True, notes=notes)
+    assert notes[0].endswith("job holds no job yet, so there is nothing to go on with: beginning")
