@@ -112,5 +112,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "memory.chunk_tokens": (4096, {}),
     "memory.cached": (True, {}),
     "memory.checkpointing": (True, {}),
+    "memory.length_buckets": ((64, 128), {}),
     "memory.loss_tile": (1024, {}),
+    "run.compile": (True, {"memory.length_buckets": (64,)}),
 }

@@ -73,16 +73,16 @@ def section(**settings: Any) -> TrainSection:
     return settings_of(train=settings).train
 
 
-def model(*, seed: int = 0, width: int = WIDTH, shared: bool = True, normalize: bool = False, projection: int | None = None) -> DualEncoder:
+def model(*, seed: int = 0, width: int = WIDTH, max_tokens: int = 48, normalize: bool = False) -> DualEncoder:
     """Where training starts: prompts differ, and vectors have unequal lengths."""
-    settings = EncoderSettings(max_tokens=24, query_prompt="ask: ", normalize=normalize)
-    return tiny_dual(width=width, layers=2, settings=settings, seed=seed, shared=shared, projection=projection)
+    return tiny_dual(width=width, seed=seed, settings=EncoderSettings(max_tokens=max_tokens, query_prompt="ask: ", normalize=normalize))
 
 
 def from_memory(name: str, section: EncoderSection) -> DualEncoder:
-    """A loader: ``tiny``, ``other`` and ``wide`` are models."""
+    """A loader: ``tiny``, ``other``, ``wide``, ``short`` and ``unit`` are models."""
     del section
-    return model(seed=int(name == "other"), width=24 if name == "wide" else WIDTH)
+    width, most = 24 if name == "wide" else WIDTH, 12 if name == "short" else 48
+    return model(seed=int(name == "other"), width=width, max_tokens=most, normalize=name == "unit")
 
 
 def objective_of(*, sets: tuple[PairSet, PairSet] | None = None, **tables: dict[str, Any]) -> PairContrast:
@@ -115,6 +115,7 @@ class Problem:
 
 def write_problem(folder: Path, *, queries: int = 40) -> Problem:
     """Queries that share words with their answers, each with two negatives."""
+    folder.mkdir(exist_ok=True)
     kinds = ["paper", "note", "memo", "letter", "book"]
     texts = [f"{kinds[number % 5]} {number * number}" for number in range(queries)]
     rows = [

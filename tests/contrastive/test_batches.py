@@ -173,7 +173,8 @@ def test_a_batch_that_processes_cannot_share_is_refused() -> None:
 
 def test_embeddings_stand_where_their_texts_do() -> None:
     pairs, _ = both_sets()
-    for settings in ({}, {"negatives_seen_by": "own"}):
+    choices: list[dict[str, Any]] = [{}, {"negatives_seen_by": "own"}]
+    for settings in choices:
         batch = drawn(pairs, negatives_per_query=2, **settings)
         made = pairs_for(pairs, batch, **settings)
         query, document = vectors(len(pairs.texts.queries), seed=0), vectors(len(pairs.texts.documents), seed=1)
@@ -186,7 +187,7 @@ def test_embeddings_stand_where_their_texts_do() -> None:
 
 def test_a_place_that_was_filled_up_does_not_count() -> None:
     pairs = paired(("a", ["x"], ["u", "v", "w"]), ("b", ["y"], ["u"]), ("c", ["z"], []))
-    own = {"negatives_seen_by": "own"}
+    own: dict[str, Any] = {"negatives_seen_by": "own"}
     filled = in_batch_softmax(pairs_for(pairs, drawn(pairs, np.arange(3), negatives_per_query=3, **own), **own), temperature=0.7)
     query, document = vectors(3, seed=0), vectors(6, seed=1)
     # x, y and z are rows 0, 4 and 5; u, v and w are rows 1 to 3.

@@ -122,7 +122,7 @@ def test_a_frozen_side_gets_no_projection_and_the_other_one_comes_to_its_width()
         kind="asymmetric", job={"model": "wide"}, towers={"document_model": "tiny", "frozen": "document", "projection_width": WIDTH}
     ).towers
     assert (len(towers.query.projections), len(towers.document.projections)) == (1, 0)
-    assert towers.query.projections[0].get_submodule("linear").weight.shape == (WIDTH, 24)  # type: ignore[union-attr]
+    assert towers.query.projections[0].get_submodule("linear").weight.shape == (WIDTH, 24)
     assert towers.width == WIDTH
     said = refused(
         ModelError,
@@ -256,7 +256,7 @@ def test_merged_towers_embed_alike_are_plain_and_share_what_they_shared(kind: st
     assert not any("lora" in name for name, _ in plain.query.named_parameters())
     for side in ("query", "document"):
         torch.testing.assert_close(
-            *(torch.from_numpy(one.encode(TEXTS, side=side, precision="fp32")) for one in (towers, plain)),  # type: ignore[arg-type]
+            *(torch.from_numpy(one.encode(TEXTS, side=side, precision="fp32")) for one in (towers, plain)),
             rtol=1e-4,
             atol=1e-5,
         )

@@ -83,7 +83,7 @@ def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_where_none_
     assert pairs.own is not None
     near = (pairs.query[2:5], pairs.positive[2:5], pairs.own[2:5])
     for margin in (None, 0.0, 0.4):
-        given = {} if margin is None else {"margin": margin}
+        given: dict[str, Any] = {} if margin is None else {"margin": margin}
         expected = float(triplet_margin(*near, margin=0.1 if margin is None else margin, distance=distance))
         assert loss_of(pairs, loss="triplet", distance=distance, **given) == pytest.approx(expected, rel=1e-12)
 
@@ -168,7 +168,7 @@ def test_its_own_opinion_is_without_gradient_and_follows_the_similarity() -> Non
     shared, own = (None if part is None else part.detach() for part in (unit.shared, unit.own))
     for margin, relative in ((0.0, False), (0.2, False), (0.2, True)):
         judged = replace(unit, guide=Guide(unit.query, unit.positive, shared, own, margin=margin, relative=relative))
-        given = {"guide_margin": margin, "guide_relative": relative} if margin else {}
+        given: dict[str, Any] = {"guide_margin": margin, "guide_relative": relative} if margin else {}
         expected = float(in_batch_softmax(judged, temperature=T, symmetric=True))
         assert loss_of(pairs, guide="self", **given) == pytest.approx(expected, rel=1e-12)
     long = replace(pairs, guide=Guide(pairs.query, pairs.positive, pairs.shared, pairs.own))
@@ -177,7 +177,8 @@ def test_its_own_opinion_is_without_gradient_and_follows_the_similarity() -> Non
 
 
 def test_a_guide_that_comes_with_the_pairs_is_heeded_as_it_is() -> None:
-    opinion = Guide(*(random(PAIRS, 3, seed=seed) for seed in (5, 6)), random(SHARED, 3, seed=7), random(PAIRS, OWN, 3, seed=8), margin=0.1)
+    query, positive, shared = (random(count, 3, seed=seed) for count, seed in ((PAIRS, 5), (PAIRS, 6), (SHARED, 7)))
+    opinion = Guide(query, positive, shared, random(PAIRS, OWN, 3, seed=8), margin=0.1)
     judged = replace(batch(), guide=opinion)
     expected = float(in_batch_softmax(judged.unit(), temperature=T, symmetric=True))
     assert loss_of(judged, guide="other", guide_margin=0.1) == pytest.approx(expected, rel=1e-12)
@@ -202,7 +203,7 @@ def test_being_ones_own_guide_equals_the_gist_loss_of_sentence_transformers(hard
     negative = random(PAIRS, WIDTH, seed=3) + 0.3 * query if hard else None
     columns = [{"vectors": part} for part in (query, positive, negative) if part is not None]
     theirs = loss(columns, torch.empty(0))
-    given = {"guide_margin": margin, "guide_relative": relative} if margin else {}
+    given: dict[str, Any] = {"guide_margin": margin, "guide_relative": relative} if margin else {}
     ours = loss_of(Pairs(query, positive, negative), symmetric=False, guide="self", **given)
     assert ours == pytest.approx(float(theirs), rel=1e-6)
     assert ours != pytest.approx(loss_of(Pairs(query, positive, negative), symmetric=False), rel=1e-6)

@@ -1,6 +1,7 @@
 """The loss and the gradient of a step against plain passes, and validation against loops."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -48,7 +49,7 @@ LOSSES: dict[str, tuple[dict[str, Any], Callable[[Pairs], Tensor]]] = {
 }
 
 
-def objective_with(train: dict[str, Any] | None = None, **tables: dict[str, Any]) -> PairContrast:
+def objective_with(train: dict[str, Any] | None = None, **tables: Any) -> PairContrast:
     given = train or {}
     warm = {} if given.get("loss") == "triplet" or "temperature" in given else {"temperature": T}
     return objective_of(train={**warm, **given}, **tables)
@@ -109,7 +110,15 @@ def require_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
     assert found.keys() == wanted.keys()
     assert found
     for name, gradient in wanted.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5, msg=lambda said, name=name: f"{name}: {said}")
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, name))
+
+
+@contextmanager
+def passing_in_two_threads(objective: PairContrast) -> Iterator[None]:
+    torch.set_num_threads(2)
+    with objective.passing():
+        yield
+    torch.set_num_threads(1)
 
 
 # --- One step ---
@@ -124,7 +133,7 @@ def test_loss_and_gradient_of_a_step_are_those_of_plain_passes(architecture: str
         found = objective.loss(step)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
         require_close(gradients(objective, found), wanted)
-        with objective.passing():
+        with passing_in_two_threads(objective):
             require_close(gradients(objective, objective.loss(step)), wanted)
 
 

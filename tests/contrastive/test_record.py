@@ -11,7 +11,7 @@ from adiabat.jobs.directory import Job, read_description
 from adiabat.measure.results import TrainingRecord
 from adiabat.model.encoder import EncoderSettings
 from adiabat.report.files import read_result
-from tests.contrastive.problem import HELD_OUT, ROWS, job_settings, log_of, model, objective_of, run, write_problem
+from tests.contrastive.problem import HELD_OUT, job_settings, log_of, model, objective_of, run, write_problem
 from tests.contrastive.test_objective_validation import sets_of
 
 
@@ -68,31 +68,29 @@ def test_ordinary_data_need_one_note_on_negatives_and_none_where_all_or_none_lis
     listing = "7 of 8 queries list negatives; the others have those of the batch alone"
     assert notes_of(objective_of(sets=sets)) == (listing,)
     assert notes_of(objective_of(sets=sets, train={"negatives_per_query": 0})) == ()
-    full = tuple(row for row in ROWS if row[2])
     train, validation = sets_of(("what is new", ["a cat", "news"], ["rust"]))
-    assert len(full) == 8
     assert notes_of(objective_of(sets=(validation, validation))) == ()
     assert notes_of(objective_of(sets=(train, validation))) == (listing,)
 
 
 def test_texts_that_are_cut_are_counted_on_the_side_they_are_on() -> None:
-    notes = notes_of(objective_of(encoder={"max_tokens": 12}))
-    lengths = {side: table.lengths for side, table in objective_of(encoder={"max_tokens": 12}).tables.items()}
-    del lengths
-    assert not [note for note in notes if "fill the limit" in note], "the loader of these tests takes no overrides"
-
-
-def test_a_product_of_unit_vectors_is_told_to_be_the_cosine() -> None:
-    told = [note for note in notes_of(objective_of(train={"similarity": "dot"})) if "train.similarity" in note]
-    assert told == []
-    objective = objective_of(train={"similarity": "dot"})
-    unit = EncoderSettings(max_tokens=24, normalize=True)
-    objective.towers = model(normalize=True)
-    assert objective.towers.query.settings.normalize == unit.normalize
-    told = [note for note in notes_of(objective) if "train.similarity" in note]
-    assert told == [
-        "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
+    objective = objective_of(job={"model": "short"})
+    tower, texts = objective.towers.query.with_settings(EncoderSettings(max_tokens=99, query_prompt="ask: ")), objective.train.texts
+    queries, documents = tower.tokenize(texts.queries, side="query"), tower.tokenize(texts.documents, side="document")
+    full = [sum(len(ids) >= 12 for ids in listed) for listed in (queries, documents)]
+    assert 0 < full[1] < len(documents)
+    assert [note for note in notes_of(objective) if "fill the limit" in note] == [
+        f"{full[0]} of {len(queries)} queries fill the limit of 12 tokens: what goes beyond it is not read",
+        f"{full[1]} of {len(documents)} documents fill the limit of 12 tokens: what goes beyond it is not read",
     ]
+
+
+@pytest.mark.parametrize(("name", "told"), [("tiny", 0), ("unit", 1)])
+def test_a_product_of_unit_vectors_is_told_to_be_the_cosine(name: str, told: int) -> None:
+    notes = notes_of(objective_of(job={"model": name}, train={"similarity": "dot"}))
+    said = "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
+    assert notes.count(said) == told
+    assert said not in notes_of(objective_of(job={"model": name}))
 
 
 # --- The record ---
@@ -122,10 +120,11 @@ def test_the_result_says_whose_it_is_and_what_went_in(tmp_path: Path) -> None:
     assert result.seed == 3
     digests = read_description(Job(tmp_path / "job"))["digests"]
     assert result.inputs["train"] == {
-        "model": digests["model"],
+        "model": "tiny",
         "data": str(tmp_path / "pairs.jsonl"),
         "out": str(tmp_path / "job"),
-        **digests,
+        "model_sha256": digests["model"],
+        "examples_sha256": digests["examples"],
     }
 
 

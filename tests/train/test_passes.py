@@ -106,9 +106,10 @@ def test_halves_and_chunks_give_the_embeddings_and_gradients_of_one_pass(kind: K
 
 
 @pytest.mark.parametrize("loss", [*LOSSES])
-def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropout_on(loss: str):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropout_on(loss: str, threads: int):
     found = []
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     for cached in (False, True):
         encoder = tiny_encoder().train()
         table = TokenTable.of(encoder, TEXTS, side="query")

@@ -1,6 +1,7 @@
 """Settings of ``adiabat train``: both towers, any loss, any method."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -172,17 +173,29 @@ class MemorySection(Section):
     """``[memory]``: how a batch passes that is larger than the memory; the gradient stays the same."""
 
     chunk_tokens: PositiveInt | None = None
-    """Tokens of one forward pass, padding counted; None cuts the batch into one pass for each thread."""
+    """Most tokens of one forward pass, padding counted; None takes 4,096 on a CPU and 65,536 on a GPU."""
     cached: bool = False
     """Gradient caching: pass once without keeping anything, and again chunk by chunk when the gradient is known."""
     checkpointing: bool = False
     """Keep only what stands between blocks, and compute the inside of each block again for its gradient."""
+    length_buckets: Widths = ()
+    """Lengths, ascending, such as 64, 128, 196, 256, that passes are padded to; none pads, or packs, by the texts themselves."""
     loss_tile: PositiveInt | None = None
     """Rows and columns of the score matrix held at a time; None holds all of it."""
+
+    @model_validator(mode="after")
+    def _lengths_ascend(self) -> Self:
+        lengths = self.length_buckets
+        if any(one >= other for one, other in pairwise(lengths)):
+            raise ValueError(f"memory.length_buckets must ascend, got {list(lengths)}; sort them")
+        return self
 
 
 class TrainRunSection(StepsRunSection):
     """``[run]`` of a training run."""
+
+    compile: bool = False
+    """Compile the backbone (`torch.compile`), once for each of `memory.length_buckets`. It pays on a GPU, and slows a CPU down."""
 
 
 class TrainSettings(Section):
@@ -196,3 +209,11 @@ class TrainSettings(Section):
     train: TrainSection = TrainSection()
     memory: MemorySection = MemorySection()
     run: TrainRunSection = TrainRunSection()
+
+    @model_validator(mode="after")
+    def _compiled_shapes_are_few(self) -> Self:
+        if self.run.compile and not self.memory.length_buckets:
+            raise ValueError("memory.length_buckets must be given where run.compile is true, got none; [64, 128, 196, 256] is a good start")
+        if self.run.compile and self.memory.checkpointing:
+            raise ValueError("memory.checkpointing must be false where run.compile is true: the compiler decides that, got true")
+        return self

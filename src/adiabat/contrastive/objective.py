@@ -29,6 +29,9 @@ from adiabat.train.partition import Temperature
 from adiabat.train.passes import Group, Passes, side_passes
 from adiabat.train.temperature import LearnedTemperature, scheduled_temperature
 
+CHUNK_TOKENS = {"cpu": 4_096, "cuda": 65_536}
+"""Of one pass where nobody says how many: on a CPU what stays near the caches, on a GPU what keeps it busy."""
+
 SIDES: tuple[Side, Side] = ("query", "document")
 
 
@@ -82,7 +85,9 @@ class PairContrast:
 
     def _chunking(self) -> Chunking:
         memory = self.settings.memory
-        return Chunking(tokens=memory.chunk_tokens, cached=memory.cached, checkpointed=memory.checkpointing)
+        tokens = memory.chunk_tokens or CHUNK_TOKENS[self.towers.query.device.type]
+        compiled = self.settings.run.compile
+        return Chunking(tokens, memory.cached, checkpointed=memory.checkpointing, buckets=memory.length_buckets, compiled=compiled)
 
     @contextmanager
     def passing(self) -> Iterator[None]:

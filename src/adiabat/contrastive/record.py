@@ -67,6 +67,7 @@ def result_of(objective: PairContrast, built: Built, outcome: Outcome, job: Job,
     """
     settings = objective.settings
     record = _record(objective, built, outcome, job)
+    digests = {f"{name}_sha256": digest for name, digest in read_description(job).get("digests", {}).items()}
     return Result(
         title=f"Training {settings.job.model} on {objective.train.name}",
         command=command,
@@ -77,7 +78,7 @@ def result_of(objective: PairContrast, built: Built, outcome: Outcome, job: Job,
         model=str(job.folder),
         training=record,
         settings=record.settings,
-        inputs={"train": {**settings.job.model_dump(exclude_none=True), **read_description(job).get("digests", {})}},
+        inputs={"train": {**settings.job.model_dump(exclude_none=True), **digests}},
     )
 
 

@@ -1,0 +1,95 @@
+"""Model FLOP utilisation of training both towers with gradient caching: what of the device's bf16 peak goes into the model's own products.
+
+``utilisation = C / (seconds x peak)`` with ``C = 2 (N_F + N_B + N_U) D`` over the tokens of a step, padding, attention's scores and the
+second forward pass of caching left out: work that is done twice does not count twice.
+
+    python benchmarks/gpu_train.py [--model demo] [--batch 4096] [--chunk-tokens 65536] [--steps 10] [--compile] [--no-cache]
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from adiabat import api
+from adiabat.config import TrainSettings, checked
+from adiabat.contrastive.objective import PairContrast
+from adiabat.contrastive.training import prepared
+from adiabat.data.corpora import read_corpus
+from adiabat.demo.data import DEMO_CORPUS
+from adiabat.model.device import device_name, device_of
+from adiabat.plan.flops import training_flops
+from adiabat.train.counts import passed_parameters
+from adiabat.train.distributed import Processes
+
+PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+"""Dense bf16 operations per second that the makers state."""
+
+BUCKETS = [64, 128, 196, 256]
+
+
+def main() -> None:
+    """Take steps, and print the share of the peak."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--batch", type=int, default=4096)
+    parser.add_argument("--chunk-tokens", type=int, default=65_536)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--no-cache", action="store_true")
+    parser.add_argument("--peak", type=float, help="bf16 operations per second of a device that is not known here")
+    options = parser.parse_args()
+    device = device_of(options.device)
+    peak = options.peak or next((found for name, found in PEAKS.items() if name in device_name(device)), None)
+    if peak is None:
+        parser.error(f"--peak must be given for {device_name(device)}, which is none of {', '.join(PEAKS)}")
+    with tempfile.TemporaryDirectory() as folder:
+        objective = objective_of(options, Path(folder))
+        seconds = step_seconds(objective, options.steps)
+    tokens = {side: sum(objective.tokens_of(step)[side] for step in range(options.steps)) / options.steps for side in objective.tables}
+    flops = sum(training_flops(passed_parameters(objective.towers.tower(side)), count) for side, count in tokens.items())
+    shares = [100 * flops / (one * peak) for one in seconds]
+    rate = options.batch / statistics.median(seconds)
+    print(f"{device_name(device)}: {rate:,.0f} pairs/s, {sum(tokens.values()) / options.batch:.0f} tokens a pair, batch {options.batch:,}")
+    print(f"gpu_train: {statistics.median(shares):.1f} % of the bf16 peak ({min(shares):.1f} to {max(shares):.1f}) (target 50)")
+
+
+def objective_of(options: argparse.Namespace, folder: Path) -> PairContrast:
+    """Pairs of the demo's papers: the first sentence of each, and the whole of it, as often as a batch needs."""
+    texts = [document.text for document in read_corpus(DEMO_CORPUS)]
+    rows = [{"query": f"{text.partition('. ')[0]} {number}", "positive": f"{text} {number}"} for number in range(4) for text in texts]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    memory = {"cached": not options.no_cache, "chunk_tokens": options.chunk_tokens, "length_buckets": BUCKETS if options.compile else []}
+    tables = {
+        "job": {"model": options.model, "data": str(folder / "pairs.jsonl")},
+        "train": {"batch_size": options.batch, "dropout": False, "negatives_per_query": 0},
+        "memory": memory,
+        "run": {"precision": "bf16", "compile": options.compile, "device": options.device},
+    }
+    settings = checked(TrainSettings, tables)
+    group = Processes(device=device_of(options.device))
+    objective, _ = prepared(lambda name, section: api.load(name, settings=section), settings, group)
+    return objective
+
+
+def step_seconds(objective: PairContrast, steps: int) -> list[float]:
+    """Seconds of forward and backward, step by step, after two that warm up."""
+    seconds = []
+    with objective.passing():
+        for step in (0, 1, *range(steps)):
+            started = time.perf_counter()
+            torch.autograd.backward(objective.loss(step))
+            objective.module.zero_grad(set_to_none=True)
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - started)
+    return seconds[2:]
+
+
+if __name__ == "__main__":
+    main()
