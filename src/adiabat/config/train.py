@@ -47,6 +47,7 @@ class TowersSection(Section):
     needs: ClassVar[Mapping[str, Need]] = {
         "document_model": Need("kind", ("asymmetric", "shared_projection")),
         "frozen": Need("kind", ("asymmetric",)),
+        "store": Need("frozen", ("document",)),
     }
     kind: Literal["shared", "asymmetric", "shared_projection"] = "shared"
     """One set of weights for both sides (SDE), one for each (ADE), or one for each under a common projection (ADE-SPL)."""
@@ -56,6 +57,8 @@ class TowersSection(Section):
     """Width of a new linear layer on top of the pooled vector; None adds none, except under ``shared_projection``: the pooled width."""
     frozen: Literal["none", "query", "document"] = "none"
     """A tower that stays as it is: each of its texts is embedded once, when it is first needed."""
+    store: Text | None = None
+    """A store of the frozen document tower: its vectors are read, and no document is embedded."""
 
 
 class TrainSection(Section):

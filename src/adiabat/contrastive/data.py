@@ -26,7 +26,7 @@ class Texts:
 
     Attributes:
         queries: Each once.
-        documents: Each once.
+        documents: Each once; ids where the vectors of a store are read.
         query_ids: The id under which each query came first, for messages.
     """
 
@@ -85,12 +85,13 @@ class PairSet:
         return digest.hexdigest()
 
 
-def read_pairs(source: str, settings: TrainDataSection) -> tuple[PairSet, PairSet]:
+def read_pairs(source: str, settings: TrainDataSection, *, stored: bool = False) -> tuple[PairSet, PairSet]:
     """Read examples, and part training from validation by the query's text.
 
     Args:
         source: Of the examples.
         settings: Splits, columns, corpus, and where validation comes from.
+        stored: Whether documents are those of a store, so that ids need not be turned into texts.
 
     Returns:
         Training and validation pairs, over the same texts.
@@ -98,12 +99,12 @@ def read_pairs(source: str, settings: TrainDataSection) -> tuple[PairSet, PairSe
     Raises:
         DataError: If a file is faulty, a document's text is missing, or one of the two parts would be empty.
     """
-    everything = _with_texts(_read(source, settings.split, settings, usual="train"), source, settings)
+    everything = _with_texts(_read(source, settings.split, settings, usual="train"), source, settings, stored=stored)
     if not settings.validation:
         (pairs,) = pair_sets(everything)
         return _parted(pairs, source, settings)
     split = settings.validation_split or settings.split
-    named = _with_texts(_read(settings.validation, split, settings, usual="dev"), settings.validation, settings)
+    named = _with_texts(_read(settings.validation, split, settings, usual="dev"), settings.validation, settings, stored=stored)
     train, validation = pair_sets(everything, named)
     shared = len(np.intersect1d(train.asked, validation.asked))
     if shared:
@@ -122,9 +123,9 @@ def _read(source: str, split: str | None, settings: TrainDataSection, *, usual: 
     return examples
 
 
-def _with_texts(examples: ExampleSet, source: str, settings: TrainDataSection) -> ExampleSet:
+def _with_texts(examples: ExampleSet, source: str, settings: TrainDataSection, *, stored: bool) -> ExampleSet:
     """Put texts in the place of document ids, where the examples hold ids."""
-    corpus = settings.corpus or (source if is_beir_examples(source) else None)
+    corpus = settings.corpus or (source if is_beir_examples(source) and not stored else None)
     if corpus is None:
         return examples
     where: dict[str, str] = {}

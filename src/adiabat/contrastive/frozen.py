@@ -1,4 +1,4 @@
-"""Embeddings of a tower that does not change: each text passes through it once, when it is first asked for."""
+"""Embeddings of a tower that does not change: each text passes through it once, when it is first asked for, or never where it is stored."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,8 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.data.records import Side
+from adiabat.errors import DataError, several
 from adiabat.model.encoder import Encoder
 from adiabat.model.precision import Precision
+from adiabat.report.wording import cut
+from adiabat.store.addressing import rows_of_entries
+from adiabat.store.embeddings import Store
 
 
 class FrozenTower:
@@ -65,3 +69,38 @@ class FrozenTower:
         members = rows[self._group[rows] < 0]
         self._group[members] = len(self._members)
         self._members.append(members)
+
+
+class StoredTower:
+    """Reads the vectors of a store."""
+
+    def __init__(self, store: Store, documents: list[str], *, device: torch.device) -> None:
+        """Find documents in a store.
+
+        Args:
+            store: Of the frozen tower.
+            documents: Their ids or texts, each once.
+            device: Where vectors go.
+
+        Raises:
+            DataError: If the store lacks some.
+        """
+        self._store = store
+        self._rows = rows_of_entries(documents, store)
+        self._device = device
+        if absent := [f'"{cut(documents[place], limit=60)}"' for place in np.flatnonzero(self._rows < 0).tolist()]:
+            raise DataError(
+                f"every document must be in the store {store.path}, it lacks {several(absent, of='documents')}; "
+                "embed them (adiabat embed, or --append to the store), or leave towers.store out"
+            )
+
+    def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
+        """Vectors of some documents.
+
+        Args:
+            rows: Which.
+
+        Returns:
+            One row for each, float32.
+        """
+        return torch.from_numpy(self._store.gather(self._rows[rows])).to(self._device)

@@ -14,13 +14,14 @@ from adiabat.config import TrainSettings
 from adiabat.contrastive.batches import Batch, Sides, draw_batch, pairs_of, share_of
 from adiabat.contrastive.criterion import criterion_of
 from adiabat.contrastive.data import PairSet
-from adiabat.contrastive.frozen import FrozenTower
+from adiabat.contrastive.frozen import FrozenTower, StoredTower
 from adiabat.contrastive.ranks import ranks_of_answers
 from adiabat.data.batching import ShuffledStream
 from adiabat.data.records import Side
 from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
+from adiabat.store.embeddings import Store
 from adiabat.train.chunking import Chunking
 from adiabat.train.distributed import ALONE, Processes
 from adiabat.train.limits import Validation
@@ -46,6 +47,7 @@ class PairContrast:
         settings: Loss, negatives, temperature, batch size, precision, and how a batch passes.
         guide: Takes candidates out of the negatives; None where there is none, or where `towers` themselves do.
         processes: Who shares a batch out.
+        store: Vectors of the frozen document tower; None embeds its documents.
     """
 
     towers: DualEncoder
@@ -54,6 +56,7 @@ class PairContrast:
     settings: TrainSettings
     guide: DualEncoder | None = None
     processes: Processes = ALONE
+    store: Store | None = None
 
     def __post_init__(self) -> None:
         section = self.settings.train
@@ -61,7 +64,10 @@ class PairContrast:
         self._learned = LearnedTemperature(section.temperature) if section.temperature_schedule == "learned" else None
         self._stream = ShuffledStream(len(self.train), seed=self.settings.run.seed)
         self._trained = [tower for tower in dict.fromkeys((self.towers.query, self.towers.document)) if _is_trained(tower)]
-        self._frozen = {side: self._embedded_once(self.towers, side) for side in SIDES if not _is_trained(self.towers.tower(side))}
+        frozen = [side for side in SIDES if not _is_trained(self.towers.tower(side))]
+        self._frozen: dict[Side, FrozenTower | StoredTower] = {side: self._embedded_once(self.towers, side) for side in frozen}
+        if self.store is not None:
+            self._frozen["document"] = StoredTower(self.store, self._texts("document"), device=self.towers.document.device)
         self._guides = {} if self.guide is None else {side: self._embedded_once(self.guide, side) for side in SIDES}
         live = [side for side in SIDES if side not in self._frozen]
         self.tables = {side: TokenTable.of(self.towers.tower(side), self._texts(side), side=side) for side in live}

@@ -22,6 +22,7 @@ from adiabat.locks import sole_writer
 from adiabat.measure.results import Result
 from adiabat.model.device import device_of
 from adiabat.model.freezing import check_patterns
+from adiabat.store.embeddings import Store
 from adiabat.train.distributed import Processes, processes
 from adiabat.train.limits import Limits, Outcome, Position
 from adiabat.train.log import JobLog, read_log
@@ -126,13 +127,18 @@ def prepared(load: Loader, settings: TrainSettings, group: Processes) -> tuple[P
     Raises:
         AdiabatError: If a file, a model or a setting does not fit.
     """
-    training, validation = read_pairs(required(settings), settings.data)
+    store = None if settings.towers.store is None else Store.open(settings.towers.store)
+    # Another model as a guide embeds the documents whose vectors are stored.
+    texts_needed = store is None or settings.train.guide not in (None, "self")
+    training, validation = read_pairs(required(settings), settings.data, stored=not texts_needed)
     _check_pairs(training, validation, settings)
     group.share(settings.train.batch_size)
     built = build(settings, load)
+    if store is not None:
+        store.require_encoder(built.towers.fingerprint("document"))
     for model in (built.towers, *([] if built.guide is None else [built.guide])):
         model.to(group.device)
-    return PairContrast(built.towers, training, validation, settings, built.guide, group), built
+    return PairContrast(built.towers, training, validation, settings, built.guide, group, store), built
 
 
 def _check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
@@ -200,9 +206,11 @@ def _require_fitting(out: Path, settings: TrainSettings, *, resume: bool, watch:
 def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
     prints = json.dumps([one.to_json() for one in built.prints], sort_keys=True)
+    examples = [objective.train.digest(), objective.validation.digest()]
+    examples += [] if objective.store is None else [objective.store.manifest.sha256]
     digests = {
         "model": hashlib.sha256(prints.encode()).hexdigest(),
-        "examples": hashlib.sha256(f"{objective.train.digest()} {objective.validation.digest()}".encode()).hexdigest(),
+        "examples": hashlib.sha256(" ".join(examples).encode()).hexdigest(),
     }
     stated = objective.settings.digests.model_dump(exclude_none=True)
     differing = [
@@ -296,6 +304,7 @@ RULES = Rules(
             "job.model",
             "job.data",
             "job.out",
+            "towers.store",
             "data.corpus",
             "data.validation",
             "run.device",

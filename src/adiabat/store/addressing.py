@@ -215,15 +215,30 @@ def _rows_of(examples: ExampleSet, store: Store) -> Int[np.ndarray, " documents"
     """Rows of all positives and negatives, example by example, by id, hash of the text or the text itself; -1 where there is none."""
     entries = list(chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples))
     distinct = list(dict.fromkeys(entries))
-    rows = store.rows(distinct)
-    unknown = np.flatnonzero(rows < 0)
-    if len(unknown) and examples.holds_texts is not False:
-        rows[unknown] = store.rows([text_id(distinct[index]) for index in unknown])
-        unknown = unknown[rows[unknown] < 0]
-        by_text = store.rows_of_texts([distinct[index] for index in unknown])
-        rows[unknown] = [by_text.get(distinct[index], -1) for index in unknown]
+    rows = rows_of_entries(distinct, store, ids_alone=examples.holds_texts is False)
     row_of = dict(zip(distinct, rows.tolist(), strict=True))
     return np.fromiter((row_of[entry] for entry in entries), dtype=np.int64, count=len(entries))
+
+
+def rows_of_entries(entries: list[str], store: Store, *, ids_alone: bool = False) -> Int[np.ndarray, " entries"]:
+    """Find documents in a store by their id, by the hash of their text, or by the text that the store keeps.
+
+    Args:
+        entries: Ids or texts, each once.
+        store: Holds the vectors.
+        ids_alone: Whether no entry is a text.
+
+    Returns:
+        Rows; -1 where there is none.
+    """
+    rows = store.rows(entries)
+    unknown = np.flatnonzero(rows < 0)
+    if len(unknown) and not ids_alone:
+        rows[unknown] = store.rows([text_id(entries[index]) for index in unknown])
+        unknown = unknown[rows[unknown] < 0]
+        by_text = store.rows_of_texts([entries[index] for index in unknown])
+        rows[unknown] = [by_text.get(entries[index], -1) for index in unknown]
+    return rows
 
 
 def _absent(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> list[str]:
