@@ -1,6 +1,5 @@
 """Whole training jobs on a tiny model."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,11 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from adiabat.config import EncoderSection, TrainSettings, checked, read_settings
+from adiabat.config import EncoderSection
 from adiabat.contrastive.building import build
 from adiabat.contrastive.data import read_pairs
 from adiabat.contrastive.objective import PairContrast
-from adiabat.contrastive.training import check, prepared, schedule_of, steps_of
+from adiabat.contrastive.training import check, prepared
 from adiabat.contrastive.training import train as run_training
 from adiabat.data.batching import step_seed
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError
@@ -211,73 +210,6 @@ def test_memory_is_spared_without_changing_what_is_learned(problem: Problem, tmp
         run(job_settings(problem, tmp_path / name, train={"dropout": False}, memory=memory))
         losses[name] = [row["loss"] for row in log_of(tmp_path / name) if "loss" in row]
     assert losses["sparing"] == pytest.approx(losses["plain"], rel=1e-3)
-
-
-# --- Length and schedule ---
-
-
-@pytest.mark.parametrize(
-    ("train", "pairs", "steps"),
-    [
-        ({"epochs": 1.0, "batch_size": 10}, 100, 10),
-        ({"epochs": 1.0, "batch_size": 10}, 101, 11),
-        ({"epochs": 0.3, "batch_size": 10}, 100, 3),
-        ({"epochs": 2.5, "batch_size": 64}, 1000, 40),
-        ({"epochs": 0.001, "batch_size": 10}, 100, 1),
-        ({"steps": 7, "batch_size": 10}, 100, 7),
-    ],
-)
-def test_a_run_is_as_long_as_its_passes_or_its_steps(train: dict[str, Any], pairs: int, steps: int) -> None:
-    assert steps_of(checked(TrainSettings, {"train": train}), pairs) == steps
-
-
-def test_the_schedule_runs_over_the_whole_run_with_a_warm_up_that_is_a_share_of_it() -> None:
-    train = {"schedule": "cosine", "warmup_fraction": 0.25, "final_fraction": 0.1}
-    schedule = schedule_of(checked(TrainSettings, {"train": train}), total_steps=18, steps_per_pass=4)
-    assert (schedule.total_steps, schedule.warmup_steps, schedule.final_fraction) == (18, 5, 0.1)
-    falling = checked(TrainSettings, {"train": {"schedule": "exponential", "gamma": 0.5, "warmup_fraction": 0.0}})
-    assert schedule_of(falling, total_steps=18, steps_per_pass=4).factor(8) == 0.25
-
-
-def test_the_log_has_the_rates_of_the_schedule(problem: Problem, tmp_path: Path) -> None:
-    settings = {"learning_rate": 1e-3, "schedule": "linear", "warmup_fraction": 0.5, "steps": 8, "validate_every": 4}
-    run(job_settings(problem, tmp_path / "job", train=settings, run={"log_every": 1}))
-    rates = [row["learning_rate"] for row in log_of(tmp_path / "job") if "learning_rate" in row]
-    assert rates == pytest.approx([1e-3 * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.0, 0.75, 0.5, 0.25)])
-
-
-# --- The configuration is a RUN.toml ---
-
-
-def test_the_configuration_of_a_job_is_a_run_that_gives_the_same_again(problem: Problem, tmp_path: Path) -> None:
-    run(job_settings(problem, tmp_path / "job", train={"freeze": ["embeddings"], "matryoshka": [4]}))
-    settings = read_settings(TrainSettings, tmp_path / "job" / "config.toml", [f"job.out={tmp_path / 'again'}"])
-    assert settings.digests.model is not None
-    run(settings)
-    assert everything(tmp_path / "again") == everything(tmp_path / "job")
-
-
-@pytest.mark.parametrize("changed", ["examples", "model"])
-def test_a_run_that_says_what_its_inputs_were_is_refused_when_they_are_others(problem: Problem, tmp_path: Path, changed: str) -> None:
-    run(job_settings(problem, tmp_path / "job", train={"steps": 1}))
-    rows = [json.loads(line) for line in problem.data.read_text().splitlines()]
-    write_rows(tmp_path / "other.jsonl", rows[:-1])
-    other = {"examples": f"job.data={tmp_path / 'other.jsonl'}", "model": "job.model=other"}[changed]
-    settings = read_settings(TrainSettings, tmp_path / "job" / "config.toml", [f"job.out={tmp_path / 'again'}", other])
-    with pytest.raises(
-        ConfigError, match=rf"digests.{changed} must be [0-9a-f]{{64}}, that of what is there, got [0-9a-f]{{64}}; the inputs"
-    ):
-        run(settings)
-    assert not (tmp_path / "again").exists()
-
-
-@pytest.mark.parametrize("other", ["run.seed=7", "towers.projection_width=5", "train.method=lora", "train.rank=4"])
-def test_what_the_inputs_were_does_not_depend_on_what_is_made_of_them(problem: Problem, tmp_path: Path, other: str) -> None:
-    lora = {"method": "lora", "rank": 3} if other.startswith("train.rank") else {}
-    run(job_settings(problem, tmp_path / "job", train={"steps": 1, **lora}))
-    more = ["train.rank=4"] if other == "train.method=lora" else []
-    settings = read_settings(TrainSettings, tmp_path / "job" / "config.toml", [f"job.out={tmp_path / 'again'}", other, *more])
-    assert run(settings).training is not None
 
 
 # --- Odd sizes ---

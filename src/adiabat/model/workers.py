@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from queue import SimpleQueue
+from threading import Barrier
 from typing import TypeVar
 
 import torch
@@ -52,14 +53,25 @@ def side_by_side(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
 
     before = torch.get_num_threads()
     share = max(1, before // len(functions))
-    pool = ThreadPoolExecutor(len(functions), "adiabat", initializer=torch.set_num_threads, initargs=(share,))
+    pool = ThreadPoolExecutor(len(functions), "adiabat", initializer=_start, initargs=(share, Barrier(len(functions))))
     try:
+        # A thread that started in the middle of others' work would change the number of threads under it, and with it last digits.
+        wait([pool.submit(_nothing) for _ in functions])
         yield lambda jobs: _in_order(pool, call, jobs, ahead=2 * len(functions))
     finally:
         try:
             pool.shutdown(cancel_futures=True)
         finally:
             torch.set_num_threads(before)
+
+
+def _start(threads: int, all_here: Barrier) -> None:
+    torch.set_num_threads(threads)
+    all_here.wait()
+
+
+def _nothing() -> None:
+    """Do nothing: a job that makes its thread start."""
 
 
 def _in_order(pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Iterable[Job], *, ahead: int) -> Iterator[Result]:
