@@ -93,6 +93,7 @@ def take(run: Run, arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         settings = settings_of(run, arguments, Path(folder) / "job")
         result = api.train(settings)
+        assert result is not None
         assert result.training is not None
         ranks = ranks_of(api.load(Path(folder) / "job"), settings)
     return {"key": run.key, "towers": run.towers, "loss": run.loss, "seed": run.seed, "seconds": result.seconds, "ranks": ranks.tolist()}

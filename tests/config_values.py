@@ -90,7 +90,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "train.mask_duplicates": (False, {}),
     "train.guide": ("self", {}),
     "train.guide_margin": (0.1, {"train.guide": "self"}),
-    "train.guide_relative": (True, {"train.guide": "self"}),
+    "train.guide_relative": (True, {"train.guide": "self", "train.guide_margin": 0.1}),
     "train.matryoshka": ((32, 64), {}),
     "train.method": ("lora", {}),
     "train.rank": (8, {"train.method": "lora"}),

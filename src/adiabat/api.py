@@ -84,7 +84,7 @@ def _directory(model: str | Path) -> str | Path:
         return model
     folder = Job(Path(model)).model
     if not folder.is_dir():
-        raise JobError(f"{model} is a job that is not finished; run its adiabat tune command again with --resume")
+        raise JobError(f"{model} is a job that is not finished; run its command again with --resume")
     return folder
 
 
@@ -255,7 +255,7 @@ def tune(
     )
 
 
-def train(settings: TrainSettings, *, resume: bool = False, command: str = "adiabat.train(...)", watch: Watch = SILENT) -> Result:
+def train(settings: TrainSettings, *, resume: bool = False, command: str = "adiabat.train(...)", watch: Watch = SILENT) -> Result | None:
     """Train both towers of a dual encoder; see `adiabat.contrastive.training.train`.
 
     Args:
@@ -265,7 +265,7 @@ def train(settings: TrainSettings, *, resume: bool = False, command: str = "adia
         watch: Whom to tell.
 
     Returns:
-        What the run did, as in ``result.json``.
+        What the run did, as in ``result.json``; None in a process that is not the main one.
 
     Raises:
         AdiabatError: If anything the user gave is wrong.

@@ -139,10 +139,14 @@ def train(
 
     with watching() as watch:
         if dry_run:
+            if _rank():
+                return
             estimate = api.estimate(settings, watch=watch)
             _answer(estimate.to_json() if as_json else estimate.told())
             return
         result = api.train(settings, resume=resume, command=_command(), watch=watch)
+    if result is None:
+        return
     _show(result)
     _answer(result.to_json() if as_json else str(settings.job.out))
 
@@ -347,9 +351,15 @@ def main() -> None:
         if os.environ.get("ADIABAT_DEBUG"):
             raise
         code, sentence = _judged(fault, _verb(sys.argv[1:]))
-        complain(sentence)
+        complain(f"process {_rank()}: {sentence}" if _rank() else sentence)
     if code:
         sys.exit(code)
+
+
+def _rank() -> int:
+    """Of this process among those that a launcher started; 0 for the main one, and where there is no launcher."""
+    rank = os.environ.get("RANK", "")
+    return int(rank) if rank.isdigit() else 0
 
 
 def _verb(words: Sequence[str]) -> str:

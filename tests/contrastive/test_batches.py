@@ -89,13 +89,12 @@ def test_every_listed_negative_gets_its_turn() -> None:
 
 def test_no_negatives_are_drawn_where_none_are_asked_for() -> None:
     pairs, _ = both_sets()
-    for seen_by in ("all", "own"):
-        batch = drawn(pairs, negatives_per_query=0, negatives_seen_by=seen_by)
-        assert (batch.shared.size, batch.own.size) == (0, 0)
-        assert batch.documents.tolist() == batch.positive.tolist()
-        made = pairs_for(pairs, batch)
-        assert made.shared is None
-        assert made.own is None
+    batch = drawn(pairs, negatives_per_query=0)
+    assert (batch.shared.size, batch.own.size) == (0, 0)
+    assert batch.documents.tolist() == batch.positive.tolist()
+    made = pairs_for(pairs, batch)
+    assert made.shared is None
+    assert made.own is None
 
 
 def test_own_negatives_of_queries_that_list_few_are_filled_up_with_the_positive() -> None:

@@ -1,6 +1,8 @@
 """A tower that does not change embeds each text once."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import torch
 
 from adiabat.contrastive.frozen import FrozenTower
+from adiabat.errors import JobError
 from adiabat.model.encoder import Encoder
 from tests.contrastive.problem import model, objective_of
 
@@ -28,71 +31,105 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Encoder, str]]:
     return said
 
 
-def frozen_tower(tower: Encoder, groups: list[list[int]], **options: Any) -> FrozenTower:
-    return FrozenTower(tower, TEXTS, **{"side": "query", "precision": "fp32", **options}, groups=map(np.array, groups))
+def frozen_tower(tower: Encoder, **options: Any) -> FrozenTower:
+    return FrozenTower(tower, TEXTS, **{"side": "query", "precision": "fp32", **options})
 
 
-def test_embeddings_are_those_of_the_tower_row_by_row() -> None:
+def rows(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_embeddings_are_those_of_the_tower_row_by_row(in_files: bool, tmp_path: Path) -> None:
     tower = model().query
-    frozen = frozen_tower(tower, [[3, 0], [4, 1, 0], [2]])
-    for rows in ([3, 0], [4, 4, 1, 0], [2], []):
-        found = frozen.embed(np.array(rows, dtype=np.int64))
-        expected = tower.encode([TEXTS[row] for row in rows], side="query", precision="fp32")
+    frozen = frozen_tower(tower)
+    if in_files:
+        frozen.keep_in(tmp_path / "kept" / "one-0", resume=False)
+    for asked in (rows(3, 0), rows(4, 4, 1, 0), rows(2), rows()):
+        found = frozen.embed(asked)
+        expected = tower.encode([TEXTS[row] for row in asked], side="query", precision="fp32")
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
         assert found.dtype == torch.float32
         assert not found.requires_grad
 
 
-def test_each_group_is_embedded_once_when_a_text_of_it_is_first_asked_for(encoded: list[tuple[Encoder, str]]) -> None:
-    frozen = frozen_tower(model().query, [[2, 0, 2], [0, 1], [1, 2], [4, 3]])
+def test_a_text_is_embedded_once_when_it_is_first_asked_for(encoded: list[tuple[Encoder, str]]) -> None:
+    frozen = frozen_tower(model().query)
     assert encoded == []
-    frozen.embed(np.array([1]))
+    frozen.embed(rows(1))
     assert [text for _, text in encoded] == ["two words"]
-    frozen.embed(np.array([1, 0]))
-    assert [text for _, text in encoded] == ["two words", "one", "three words here"]
-    frozen.embed(np.array([2, 0, 1]))
-    assert len(encoded) == 3
-
-
-def test_groups_are_read_no_further_than_needed() -> None:
-    taken: list[int] = []
-
-    def groups() -> Iterator[np.ndarray]:
-        for number in range(5):
-            taken.append(number)
-            yield np.array([number])
-
-    frozen = FrozenTower(model().query, TEXTS, side="query", precision="fp32", groups=groups())
-    frozen.embed(np.array([2, 0]))
-    assert taken == [0, 1, 2]
-
-
-def test_a_vector_is_the_same_to_the_last_bit_in_whatever_order_texts_are_asked_for() -> None:
-    tower, groups = model().query, [[0, 1, 2], [2, 3], [4, 0]]
-    whole = frozen_tower(tower, groups).embed(np.arange(5))
-    for order in ([4, 3, 2, 1, 0], [3, 0, 4, 1, 2]):
-        frozen = frozen_tower(tower, groups)
-        for row in order:
-            assert torch.equal(frozen.embed(np.array([row]))[0], whole[row])
+    frozen.embed(rows(1, 0, 0))
+    frozen.embed(rows(0, 1))
+    assert [text for _, text in encoded] == ["two words", "one"]
 
 
 def test_what_was_embedded_is_not_changed_by_who_asked_for_it() -> None:
-    frozen = frozen_tower(model().query, [[1]])
-    first = frozen.embed(np.array([1]))
+    frozen = frozen_tower(model().query)
+    first = frozen.embed(rows(1))
     kept = first.clone()
     first.zero_()
-    assert torch.equal(frozen.embed(np.array([1])), kept)
+    assert torch.equal(frozen.embed(rows(1)), kept)
 
 
 def test_side_and_precision_are_handed_on() -> None:
     tower = model().query
     query, document, rounded = (
-        frozen_tower(tower, [[0, 1, 2, 3, 4]], **options).embed(np.arange(5))
-        for options in ({}, {"side": "document"}, {"precision": "bf16"})
+        frozen_tower(tower, **options).embed(np.arange(5)) for options in ({}, {"side": "document"}, {"precision": "bf16"})
     )
     assert not torch.allclose(query, document, atol=1e-3)
     assert not torch.equal(query, rounded)
     torch.testing.assert_close(query, rounded, atol=0.1, rtol=0.1)
+
+
+def test_vectors_in_files_are_read_again_to_the_last_bit_and_not_embedded_twice(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
+    first = frozen_tower(model().query)
+    first.keep_in(tmp_path / "one-0", resume=False)
+    kept = first.embed(rows(1, 3))
+    first.save()
+    again = frozen_tower(model().query)
+    again.keep_in(tmp_path / "one-0", resume=True)
+    encoded.clear()
+    assert torch.equal(again.embed(rows(1, 3)), kept)
+    assert encoded == []
+    again.embed(rows(0))
+    assert [text for _, text in encoded] == ["one"]
+
+
+def test_what_was_embedded_after_the_last_checkpoint_is_embedded_again(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
+    first = frozen_tower(model().query)
+    first.keep_in(tmp_path / "one-0", resume=False)
+    first.embed(rows(1))
+    first.save()
+    first.embed(rows(2))
+    again = frozen_tower(model().query)
+    again.keep_in(tmp_path / "one-0", resume=True)
+    encoded.clear()
+    again.embed(rows(1, 2))
+    assert [text for _, text in encoded] == ["three words here"]
+
+
+def test_a_run_begun_anew_and_files_of_another_size_keep_nothing(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
+    first = frozen_tower(model().query)
+    first.keep_in(tmp_path / "one-0", resume=False)
+    first.embed(rows(1))
+    first.save()
+    for resume, size in ((False, None), (True, 7)):
+        if size is not None:
+            (tmp_path / "one-0.f32").write_bytes(b"x" * size)
+        encoded.clear()
+        again = frozen_tower(model().query)
+        again.keep_in(tmp_path / "one-0", resume=resume)
+        again.embed(rows(1))
+        assert [text for _, text in encoded] == ["two words"]
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(JobError, match=r"one-0\.f32 must hold 320 bytes, got: No space left on device; free some space"):
+        frozen_tower(model().query).keep_in(tmp_path / "one-0", resume=False)
 
 
 def test_over_many_steps_and_validations_a_frozen_tower_and_a_guide_see_no_text_twice(encoded: list[tuple[Encoder, str]]) -> None:

@@ -263,7 +263,7 @@ def test_a_rate_that_is_far_too_high_ends_in_one_line(problem: Problem, tmp_path
     train = {
         "learning_rate": 1e30,
         "optimizer": "sgd",
-        "max_grad_norm": None,
+        "max_grad_norm": 0,
         "similarity": "dot",
         "dropout": False,
         "warmup_fraction": 0.0,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from adiabat.config import TrainSettings, checked, read_settings
-from adiabat.contrastive.training import _loop, prepared, schedule_of, steps_of
+from adiabat.contrastive.objective import steps_of
+from adiabat.contrastive.training import _loop, prepared, schedule_of
 from adiabat.errors import ConfigError
 from adiabat.jobs import finish
 from adiabat.jobs.directory import Job
@@ -42,7 +43,7 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_run_is_as_long_as_its_passes_or_its_steps(train: dict[str, Any], pairs: int, steps: int) -> None:
-    assert steps_of(checked(TrainSettings, {"train": train}), pairs) == steps
+    assert steps_of(checked(TrainSettings, {"train": train}).train, pairs) == steps
 
 
 def test_the_schedule_runs_over_the_whole_run_with_a_warm_up_that_is_a_share_of_it() -> None:

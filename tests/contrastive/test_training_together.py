@@ -60,4 +60,5 @@ def test_one_process_alone_writes(folder: Path, name: str) -> None:
     one, two = (
         sorted(str(path.relative_to(folder / count / name)) for path in (folder / count / name).rglob("*")) for count in ("one", "two")
     )
-    assert one == two
+    # Each process keeps what it embedded by a tower that does not change.
+    assert [path for path in two if not path.endswith(("-1.f32", "-1.npy"))] == one

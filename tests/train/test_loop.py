@@ -112,7 +112,7 @@ def test_a_start_without_errors_is_the_result_and_says_why(tmp_path: Path) -> No
     assert stopped(tmp_path, [(1.0, 0)], seen=seen) == (0, 0, 0.0, reason)
     assert len(seen.notes) == 1
     assert "no error in 100 validation pairs" in seen.notes[0]
-    assert "validate on more or harder pairs" in seen.notes[0]
+    assert "validate on more pairs, or harder ones" in seen.notes[0]
 
 
 def test_an_epoch_without_errors_is_the_last(tmp_path: Path) -> None:

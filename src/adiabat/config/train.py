@@ -93,8 +93,8 @@ class TrainSection(Section):
     temperature_schedule: Literal["fixed", "scheduled", "learned"] = "fixed"
     first_temperature: PositiveFloat = 1.0
     """Where a schedule begins."""
-    temperature_steps: PositiveInt = 10_000
-    """Over which a schedule runs."""
+    temperature_steps: PositiveInt | None = None
+    """Over which a temperature's schedule runs; None takes the whole run (source 003 takes 10,000 steps)."""
     margin: Annotated[float, Field(ge=0)] | None = None
     """Subtracted from the positive's similarity, or added to a triplet's difference; None means 0, and 0.1 of a triplet."""
     symmetric: bool = True
@@ -131,8 +131,8 @@ class TrainSection(Section):
     learning_rate: PositiveFloat = 2e-5
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Of matrices; biases, norms and a learned temperature never decay."""
-    max_grad_norm: PositiveFloat | None = 1.0
-    """Gradients are scaled down to this norm; None leaves them."""
+    max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
+    """Gradients are scaled down to this norm; 0 leaves them."""
     schedule: ScheduleName = "linear"
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.98
     """Of the exponential schedule, per pass over the data."""
@@ -164,6 +164,10 @@ class TrainSection(Section):
     def _has_negatives(self) -> Self:
         if self.loss == "triplet" and not self.negatives_per_query:
             raise ValueError("train.negatives_per_query must be at least 1 for the triplet loss, got 0; raise it")
+        if self.negatives_seen_by == "own" and not self.negatives_per_query:
+            raise ValueError("train.negatives_seen_by has no effect with train.negatives_per_query = 0; leave it out")
+        if self.guide_relative and not self.guide_margin:
+            raise ValueError("train.guide_relative has no effect with train.guide_margin = 0; leave it out, or set the margin")
         if self.loss != "triplet" and self.batch_size == 1 and not self.negatives_per_query:
             raise ValueError(
                 f"train.batch_size must be at least 2 for {self.loss}, whose negatives are the other pairs of the batch, got 1; "
@@ -215,6 +219,8 @@ class TrainSettings(Section):
 
     @model_validator(mode="after")
     def _compiled_shapes_are_few(self) -> Self:
+        if self.train.loss == "triplet" and self.memory.loss_tile is not None:
+            raise ValueError("memory.loss_tile has no effect with train.loss = triplet, which has no matrix of scores; leave it out")
         if self.run.compile and not self.memory.length_buckets:
             raise ValueError("memory.length_buckets must be given where run.compile is true, got none; [64, 128, 196, 256] is a good start")
         if self.run.compile and self.memory.checkpointing:

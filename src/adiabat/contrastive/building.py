@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from adiabat.config import EncoderSection, TrainSettings
-from adiabat.data.records import Side
-from adiabat.errors import ConfigError
+from adiabat.data.records import SIDES
+from adiabat.errors import ConfigError, ModelError, several
 from adiabat.model.adapters import add_lora, merge_adapters, train_biases_only
 from adiabat.model.building import build_towers, freeze_tower
 from adiabat.model.encoder import Encoder, Projection
@@ -19,8 +19,6 @@ from adiabat.model.towers import DualEncoder
 
 Loader = Callable[[str, EncoderSection], DualEncoder]
 """Loads a model by its name, under settings that override its own."""
-
-BOTH: tuple[Side, Side] = ("query", "document")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,7 @@ def build(settings: TrainSettings, load: Loader) -> Built:
     for tower in _distinct(towers):
         require_pad_token(tower)
     _check_widths(settings, towers)
+    _require_numbers(towers)
     before = {name: weights.detach().cpu().clone() for name, weights in named_weights(towers).items()}
     frozen = [] if section.frozen == "none" else [towers.tower(section.frozen)]
     with torch.random.fork_rng([]):
@@ -76,8 +75,12 @@ def build(settings: TrainSettings, load: Loader) -> Built:
                 freeze_tower(tower)
             else:
                 _prepare(tower, settings)
+    if settings.train.method == "bias":
+        # Where a backbone has none, biases of zero were added.
+        now = named_weights(towers)
+        before |= {name: torch.zeros_like(now[name], device="cpu") for name in now.keys() - before.keys()}
     guide = _guide(settings, load)
-    prints = tuple(model.fingerprint(side) for model in (start, document_start, guide) if model is not None for side in BOTH)
+    prints = tuple(model.fingerprint(side) for model in (start, document_start, guide) if model is not None for side in SIDES)
     return Built(replace(towers, root=_root_of(settings, towers)), guide, prints, before)
 
 
@@ -97,6 +100,13 @@ def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
     return load(str(settings.train.guide), trust)
 
 
+def _require_numbers(towers: DualEncoder) -> None:
+    """Refuse a model of which a weight is no number: a loss may not see it, but a saved model would be damaged."""
+    faults = [name for name, weights in named_weights(towers).items() if not bool(weights.detach().isfinite().all())]
+    if faults:
+        raise ModelError(f"{towers.name}: every weight must be a finite number, got others in {several(faults, of='tensors')}; get it anew")
+
+
 def _distinct(towers: DualEncoder) -> list[Encoder]:
     return list(dict.fromkeys((towers.query, towers.document)))
 
@@ -109,7 +119,7 @@ def _prepare(tower: Encoder, settings: TrainSettings) -> None:
     elif section.method == "bias":
         train_biases_only(tower.backbone)
     if section.freeze:
-        freeze(tower.backbone, section.freeze)
+        freeze(tower.backbone, section.freeze, alone=not len(tower.projections))
     tower.train(section.dropout)
 
 
@@ -157,4 +167,4 @@ def named_weights(towers: DualEncoder) -> dict[str, Tensor]:
     """
     if towers.shared:
         return dict(towers.query.used_parameters())
-    return {f"{side}.{name}": weights for side in BOTH for name, weights in towers.tower(side).used_parameters().items()}
+    return {f"{side}.{name}": weights for side in SIDES for name, weights in towers.tower(side).used_parameters().items()}

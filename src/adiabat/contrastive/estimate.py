@@ -14,7 +14,7 @@ from adiabat.config import TrainSettings
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of
-from adiabat.contrastive.training import check, prepared, required, steps_of
+from adiabat.contrastive.training import check, prepared, require_named
 from adiabat.jobs.directory import require_free, without_none
 from adiabat.model.device import device_name, device_of
 from adiabat.plan.flops import training_flops
@@ -42,8 +42,8 @@ class Estimate:
         steps: Optimiser steps.
         tokens: That pass through trained towers in the whole run, padding left out.
         flops: ``2 (N_F + N_B + N_U)`` operations for each of them; see `adiabat.plan.flops`.
-        memory_bytes: Most that the process held in `TIMED_STEPS` steps, weights and optimiser state among it.
-        step_seconds: Of one optimiser step, measured.
+        memory_bytes: Most that the process held, loading and `TIMED_STEPS` steps among it; on a GPU, of its memory.
+        step_seconds: Of one optimiser step, measured; with it, where a tower is frozen, the embedding of texts that are then kept.
         seconds: Of all steps; validations and checkpoints come on top.
         device: Measured on.
         notes: What a reader must know.
@@ -101,13 +101,13 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    required(settings)
+    require_named(settings)
     check(settings)
     if settings.job.out is not None:
         require_free(Path(settings.job.out), resume=True)
     device = device_of(settings.run.device)
     objective, _ = prepared(load, settings, Processes(device=device))
-    steps = steps_of(settings, len(objective.train))
+    steps = objective.steps
     parameters, trained = counts_of(objective)
     tokens, flops = _passed(objective, steps)
     step_seconds = _step_seconds(objective, watch)

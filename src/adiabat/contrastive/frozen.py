@@ -1,6 +1,8 @@
 """Embeddings of a tower that does not change: each text passes through it once, when it is first asked for, or never where it is stored."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.data.records import Side
-from adiabat.errors import DataError, several
+from adiabat.errors import DataError, JobError, several
 from adiabat.model.encoder import Encoder
 from adiabat.model.precision import Precision
 from adiabat.report.wording import cut
@@ -17,34 +19,70 @@ from adiabat.store.embeddings import Store
 
 
 class FrozenTower:
-    """Reads what it has embedded before; float32 on the CPU, 4 bytes a number for as many texts as there are.
+    """Reads what it has embedded before: float32, 4 bytes a number for as many texts as there are, in memory or in a job's directory.
 
-    The last bits of a vector depend on the texts that pass beside it. So that a run that was resumed, and has to embed texts again, gets
-    the same vectors as one that never stopped, a text always passes with the others of the group that it first comes up in.
+    The last bits of a vector depend on the texts that pass beside it. In a directory vectors outlive the process, so that a run that was
+    resumed reads what it embedded before, and is equal to one that never stopped.
     """
 
-    def __init__(
-        self, encoder: Encoder, texts: Sequence[str], *, side: Side, precision: Precision, groups: Iterable[Int[np.ndarray, " _"]]
-    ) -> None:
-        """Set up; nothing is embedded yet.
+    def __init__(self, encoder: Encoder, texts: Sequence[str], *, side: Side, precision: Precision) -> None:
+        """Set up; nothing is embedded yet, and nothing written.
 
         Args:
             encoder: The tower.
             texts: All that may be asked for.
             side: Whose prompt is put before.
             precision: Of the forward pass.
-            groups: Rows of texts that a run asks for together, in the order in which it does; every text that is asked for is in one of
-                them, and belongs to the first. Read no further than needed.
         """
         self.encoder = encoder
         self._texts = texts
         self._side = side
         self._precision = precision
-        self._groups = iter(groups)
-        self._members: list[Int[np.ndarray, " _"]] = []
-        self._group = np.full(len(texts), -1, dtype=np.int64)
         self._vectors = np.empty((len(texts), encoder.width), dtype=np.float32)
         self._known = np.zeros(len(texts), dtype=np.bool_)
+        self._flags: Path | None = None
+
+    def keep_in(self, place: Path, *, resume: bool) -> None:
+        """Keep vectors in files from here on.
+
+        Args:
+            place: Of the files, without their endings; its folder is made where missing.
+            resume: Whether to read what stands there; else it is begun anew.
+
+        Raises:
+            JobError: If there is no room for all vectors.
+        """
+        vectors, self._flags = place.with_suffix(".f32"), place.with_suffix(".npy")
+        goes_on = resume and self._flags.is_file() and vectors.is_file() and vectors.stat().st_size == self._vectors.nbytes
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with vectors.open("r+b" if goes_on else "w+b") as file:
+                if self._vectors.nbytes:
+                    # A page that the disk has no room for would end the process when it is written to.
+                    os.posix_fallocate(file.fileno(), 0, self._vectors.nbytes)
+            if goes_on:
+                self._known = np.load(self._flags)
+        except OSError as fault:
+            raise JobError(f"{vectors} must hold {self._vectors.nbytes:,} bytes, got: {fault.strerror}; free some space") from fault
+        if self._vectors.nbytes:
+            self._vectors = np.memmap(vectors, dtype=np.float32, mode="r+", shape=self._vectors.shape)
+
+    def save(self) -> None:
+        """Note on the disk which texts are embedded, where vectors are kept in files: to be called with every checkpoint.
+
+        Raises:
+            JobError: If the disk is full or not writable.
+        """
+        if self._flags is None:
+            return
+        try:
+            if isinstance(self._vectors, np.memmap):
+                self._vectors.flush()
+            partial = self._flags.with_suffix(".partial.npy")
+            np.save(partial, self._known)
+            partial.replace(self._flags)
+        except OSError as fault:
+            raise JobError(f"{self._flags} could not be written: {fault.strerror}; free some space, and go on with --resume") from fault
 
     def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
         """Embeddings of some texts.
@@ -55,20 +93,12 @@ class FrozenTower:
         Returns:
             One row for each, without gradient, on the tower's device.
         """
-        while (self._group[rows] < 0).any():
-            self._next_group()
-        for number in np.unique(self._group[rows[~self._known[rows]]]).tolist():
-            members = self._members[number]
-            texts = [self._texts[row] for row in members]
-            self._vectors[members] = self.encoder.encode(texts, side=self._side, precision=self._precision)
-            self._known[members] = True
-        return torch.from_numpy(self._vectors[rows]).to(self.encoder.device)
-
-    def _next_group(self) -> None:
-        rows = np.unique(next(self._groups))
-        members = rows[self._group[rows] < 0]
-        self._group[members] = len(self._members)
-        self._members.append(members)
+        new = np.unique(rows[~self._known[rows]])
+        if len(new):
+            texts = [self._texts[row] for row in new.tolist()]
+            self._vectors[new] = self.encoder.encode(texts, side=self._side, precision=self._precision)
+            self._known[new] = True
+        return torch.from_numpy(np.asarray(self._vectors[rows])).to(self.encoder.device)
 
 
 class StoredTower:

@@ -1,23 +1,24 @@
 """What the training of both towers minimises (missions B2, C1 to C3, D1)."""
 
-import itertools
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from adiabat.config import TrainSettings
+from adiabat.config import TrainSection, TrainSettings
 from adiabat.contrastive.batches import Batch, Sides, draw_batch, pairs_of, share_of
 from adiabat.contrastive.criterion import criterion_of
 from adiabat.contrastive.data import PairSet
 from adiabat.contrastive.frozen import FrozenTower, StoredTower
 from adiabat.contrastive.ranks import ranks_of_answers
 from adiabat.data.batching import ShuffledStream
-from adiabat.data.records import Side
+from adiabat.data.records import SIDES, Side
 from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
@@ -32,8 +33,6 @@ from adiabat.train.temperature import LearnedTemperature, scheduled_temperature
 
 CHUNK_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 """Of one pass where nobody says how many: on a CPU what stays near the caches, on a GPU what keeps it busy."""
-
-SIDES: tuple[Side, Side] = ("query", "document")
 
 
 @dataclass
@@ -76,18 +75,36 @@ class PairContrast:
         if self._learned is not None:
             self.module["temperature"] = self._learned.to(self.towers.query.device)
 
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of the run."""
+        return steps_of(self.settings.train, len(self.train))
+
     def _texts(self, side: Side) -> list[str]:
         return self.train.texts.queries if side == "query" else self.train.texts.documents
 
     def _embedded_once(self, model: DualEncoder, side: Side) -> FrozenTower:
         precision = self.settings.run.precision
-        return FrozenTower(model.tower(side), self._texts(side), side=side, precision=precision, groups=self._asked_for(side))
+        return FrozenTower(model.tower(side), self._texts(side), side=side, precision=precision)
 
-    def _asked_for(self, side: Side) -> Iterator[Int[np.ndarray, " _"]]:
-        """Texts that come up together: those of validation, then those of this process in one step after the other."""
-        yield self.validation.asked if side == "query" else self.validation.candidates
-        for step in itertools.count():
-            yield _rows(self._share(self._batch(step)))[side]
+    def keep_in(self, folder: Path, *, resume: bool) -> None:
+        """Keep embeddings of towers that do not change in files, so that a resumed run reads the same.
+
+        Args:
+            folder: Made where there is such a tower.
+            resume: Whether to read what stands there.
+        """
+        for name, tower in self._once().items():
+            tower.keep_in(folder / f"{name}-{self.processes.rank}", resume=resume)
+
+    def save(self) -> None:
+        """Note on the disk what was embedded: to be called with every checkpoint."""
+        for tower in self._once().values():
+            tower.save()
+
+    def _once(self) -> dict[str, FrozenTower]:
+        frozen = {f"frozen-{side}": tower for side, tower in self._frozen.items() if isinstance(tower, FrozenTower)}
+        return frozen | {f"guide-{side}": tower for side, tower in self._guides.items()}
 
     def _chunking(self) -> Chunking:
         memory = self.settings.memory
@@ -141,7 +158,9 @@ class PairContrast:
             return learned
         if section.temperature_schedule == "fixed":
             return section.temperature
-        return scheduled_temperature(step, first=section.first_temperature, last=section.temperature, steps=section.temperature_steps)
+        return scheduled_temperature(
+            step, first=section.first_temperature, last=section.temperature, steps=section.temperature_steps or self.steps
+        )
 
     def figures(self) -> Mapping[str, float]:
         """What the log says beside the loss.
@@ -277,6 +296,19 @@ def _places(rows: Int[np.ndarray, " n"], wanted: Int[np.ndarray, " k"]) -> Int[n
 
 def _rows(batch: Batch) -> dict[Side, Int[np.ndarray, " _"]]:
     return {"query": batch.query, "document": batch.documents}
+
+
+def steps_of(section: TrainSection, pairs: int) -> int:
+    """Optimiser steps of a run.
+
+    Args:
+        section: Its settings.
+        pairs: Trained on.
+
+    Returns:
+        `TrainSection.steps`, or as many as the passes over the data need, rounded up.
+    """
+    return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
 
 
 def _is_trained(tower: Encoder) -> bool:

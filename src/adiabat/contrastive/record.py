@@ -1,11 +1,12 @@
 """What a training run leaves for readers: counts, notes, and the record of what it did."""
 
-from adiabat.contrastive.building import Built, merged, named_weights
+from adiabat.contrastive.building import Built, named_weights
 from adiabat.contrastive.objective import PairContrast
 from adiabat.jobs.directory import Job, read_description
 from adiabat.measure.layers import layer_changes
 from adiabat.measure.results import Result, TrainingRecord
 from adiabat.model.device import device_name
+from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
 from adiabat.train.limits import Outcome
 from adiabat.train.log import read_log
@@ -52,12 +53,13 @@ def counts_of(objective: PairContrast) -> tuple[int, int]:
     return sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained)
 
 
-def result_of(objective: PairContrast, built: Built, outcome: Outcome, job: Job, command: str) -> Result:
+def result_of(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str) -> Result:
     """What a run did, read off its log and its weights.
 
     Args:
         objective: Of the run, with the weights that are kept.
         built: What it started from.
+        plain: The towers as they are saved, without adapters.
         outcome: How the loop ended.
         job: Whose log is read.
         command: The command line.
@@ -66,7 +68,7 @@ def result_of(objective: PairContrast, built: Built, outcome: Outcome, job: Job,
         The result, as it is written to ``result.json``.
     """
     settings = objective.settings
-    record = _record(objective, built, outcome, job)
+    record = _record(objective, built, plain, outcome, job)
     digests = {f"{name}_sha256": digest for name, digest in read_description(job).get("digests", {}).items()}
     return Result(
         title=f"Training {settings.job.model} on {objective.train.name}",
@@ -82,11 +84,11 @@ def result_of(objective: PairContrast, built: Built, outcome: Outcome, job: Job,
     )
 
 
-def _record(objective: PairContrast, built: Built, outcome: Outcome, job: Job) -> TrainingRecord:
+def _record(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job) -> TrainingRecord:
     position, rows = outcome.position, list(read_log(job.log))
     validations = [row for row in rows if "validation_loss" in row]
     parameters, trained = counts_of(objective)
-    after = named_weights(merged(built.towers))
+    after = named_weights(plain)
     names = [name for name, weights in built.before.items() if name in after and not weights.equal(after[name].detach().cpu())]
     return TrainingRecord(
         settings=objective.settings.model_dump(mode="json", exclude_none=True),
@@ -106,5 +108,6 @@ def _record(objective: PairContrast, built: Built, outcome: Outcome, job: Job) -
         notes=notes_of(objective),
         kind="training",
         unit="queries",
+        passes=position.step * objective.settings.train.batch_size / len(objective.train),
         measures={name: [(row["epoch"], row[f"validation_{name}"]) for row in validations] for name in ("P@1", "RR")},
     )

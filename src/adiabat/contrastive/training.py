@@ -3,11 +3,12 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from adiabat.config import TrainSettings
 from adiabat.contrastive.batches import check_negatives
@@ -15,7 +16,7 @@ from adiabat.contrastive.building import Built, Loader, build, merged
 from adiabat.contrastive.data import PairSet, read_pairs
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of, result_of
-from adiabat.errors import ConfigError, DataError, several
+from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
 from adiabat.jobs.directory import Job, Rules, is_job, open_job, require_free, require_same
 from adiabat.jobs.finish import finish_job
 from adiabat.locks import sole_writer
@@ -32,10 +33,12 @@ from adiabat.train.schedules import ENDING, Schedule, warmup_steps_of
 from adiabat.train.temperature import COLDEST
 from adiabat.watch import SILENT, Watch
 
+Done = TypeVar("Done")
+
 DIGESTS = frozenset(("digests.model", "digests.examples"))
 
 
-def train(load: Loader, settings: TrainSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
+def train(load: Loader, settings: TrainSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result | None:
     """Train the towers that settings describe, and leave a job directory: configuration, log, checkpoints, model, result and report.
 
     Under ``accelerate launch`` or ``torchrun`` every process has a part of each batch, and the main one writes.
@@ -48,53 +51,62 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
         watch: Whom to tell.
 
     Returns:
-        The result, as written to ``result.json``; the trained pair is in ``model`` inside the job's directory.
+        The result, as written to ``result.json``, the trained pair being in ``model`` inside the job's directory; None in a process that is
+        not the main one.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong; an output directory that was not there before is then not made.
+        AdiabatError: If anything the user gave is wrong; what can be seen before the first step is seen before the directory is made.
     """
-    out = Path(required(settings, "out"))
+    require_named(settings, "out")
     check(settings)
+    out = Path(str(settings.job.out))
     with processes(device_of(settings.run.device)) as group:
         told = watch if group.is_main else SILENT
-        if group.is_main:
-            _require_fitting(out, settings, resume=resume, watch=told)
+        _on_main(group, partial(_require_fitting, out, settings, resume=resume, watch=told))
         objective, built = prepared(load, settings, group)
-        job = Job(out)
-        loop = _loop(objective, job, told)
-        if group.is_main:
-            rules = replace(RULES, behind=partial(_behind, steps_of(settings, len(objective.train))))
-            job = open_job(out, _description(objective, built), resume=resume, rules=rules)
-        group.wait()
+        loop = _loop(objective, Job(out), told)
+        rules = replace(RULES, behind=partial(_behind, objective.steps))
+        _on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
         _say_what_is_trained(objective, told)
-        if not group.is_main:
-            return _followed(objective, loop, resume=resume, built=built, job=job, command=command)
-        with sole_writer(out):
+        with sole_writer(out) if group.is_main else nullcontext():
+            objective.keep_in(out / "frozen", resume=resume)
             outcome = _run(objective, loop, resume=resume)
-            result = result_of(objective, built, outcome, job, command)
-            finish_job(job, replace(merged(built.towers), name=str(out)), result)
-        group.wait()
-        return result
+            return _on_main(group, partial(_finished, objective, built, outcome, Job(out), command))
 
 
-def required(settings: TrainSettings, *names: str) -> str:
-    """Settings of ``[job]`` that must be there.
+def _on_main(group: Processes, work: Callable[[], Done]) -> Done | None:
+    """Do in the main process what is done once; where it fails there, the others end too."""
+    done, fault = None, None
+    if group.is_main:
+        try:
+            done = work()
+        except AdiabatError as found:
+            fault = found
+    if group.any(fault is not None):
+        raise fault or JobError("the main process must be able to go on; it says why it is not")
+    return done
+
+
+def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job, command: str) -> Result:
+    plain = merged(built.towers)
+    result = result_of(objective, built, plain, outcome, job, command)
+    finish_job(job, replace(plain, name=str(job.folder)), result)
+    return result
+
+
+def require_named(settings: TrainSettings, *names: str) -> None:
+    """Refuse a run of which ``[job]`` does not say enough.
 
     Args:
         settings: Of the run.
-        *names: Which, beside `JobSection.model` and `JobSection.data`.
-
-    Returns:
-        The last one.
+        *names: Of `JobSection`, what must be there beside `JobSection.model` and `JobSection.data`.
 
     Raises:
-        ConfigError: Naming all that are missing.
+        ConfigError: Naming all that is missing.
     """
-    wanted = {name: getattr(settings.job, name) for name in ("model", "data", *names)}
-    missing = [f"job.{name} must be given, got none" for name, value in wanted.items() if value is None]
+    missing = [f"job.{name} must be given, got none" for name in ("model", "data", *names) if getattr(settings.job, name) is None]
     if missing:
         raise ConfigError(f"{several(missing)}; write it into the file, or add --set {missing[0].split()[0]}=...")
-    return str(list(wanted.values())[-1])
 
 
 def check(settings: TrainSettings) -> None:
@@ -130,7 +142,7 @@ def prepared(load: Loader, settings: TrainSettings, group: Processes) -> tuple[P
     store = None if settings.towers.store is None else Store.open(settings.towers.store)
     # Another model as a guide embeds the documents whose vectors are stored.
     texts_needed = store is None or settings.train.guide not in (None, "self")
-    training, validation = read_pairs(required(settings), settings.data, stored=not texts_needed)
+    training, validation = read_pairs(str(settings.job.data), settings.data, stored=not texts_needed)
     _check_pairs(training, validation, settings)
     group.share(settings.train.batch_size)
     built = build(settings, load)
@@ -156,20 +168,6 @@ def _check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings
             f'{validation.name}: validation must have two documents to tell apart where train.keep is "best", got one; hold out more '
             "(data.validation_fraction), or keep the last"
         )
-
-
-def steps_of(settings: TrainSettings, pairs: int) -> int:
-    """Optimiser steps of a run.
-
-    Args:
-        settings: Of the run.
-        pairs: Trained on.
-
-    Returns:
-        `TrainSection.steps`, or as many as the passes over the data need, rounded up.
-    """
-    section = settings.train
-    return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
 
 
 def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: int) -> Schedule:
@@ -226,7 +224,7 @@ def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
 def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
     settings = objective.settings
     section, run = settings.train, settings.run
-    total = steps_of(settings, len(objective.train))
+    total = objective.steps
     board = job.folder / "tensorboard" if run.tensorboard else None
     return Loop(
         objective=objective,
@@ -241,7 +239,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
             idle_epochs=None,
             max_steps=total,
             keep="last" if section.keep == "last" else "loss",
-            max_grad_norm=section.max_grad_norm,
+            max_grad_norm=section.max_grad_norm or None,
             log_every=run.log_every,
             checkpoint_seconds=run.checkpoint_seconds,
             keep_checkpoints=run.keep_checkpoints,
@@ -252,6 +250,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
         watch=lambda position: watch.progress(_standing(position), position.step, total),
         note=watch.note,
         figures=objective.figures,
+        saving=objective.save,
         processes=objective.processes,
     )
 
@@ -270,13 +269,6 @@ def _run(objective: PairContrast, loop: Loop, *, resume: bool) -> Outcome:
         loop.log.close()
 
 
-def _followed(objective: PairContrast, loop: Loop, *, resume: bool, built: Built, job: Job, command: str) -> Result:
-    """What a process does that is not the main one."""
-    outcome = _run(objective, loop, resume=resume)
-    objective.processes.wait()
-    return result_of(objective, built, outcome, job, command)
-
-
 def _say_what_is_trained(objective: PairContrast, watch: Watch) -> None:
     for sentence in notes_of(objective):
         watch.note(sentence)
@@ -287,7 +279,8 @@ def _say_what_is_trained(objective: PairContrast, watch: Watch) -> None:
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
     """Settings that say when a run stops and change no step before."""
-    depends = settings.get("train.schedule") in ENDING or settings.get("train.warmup_fraction", 0)
+    temperature = settings.get("train.temperature_schedule") == "scheduled" and settings.get("train.temperature_steps") is None
+    depends = temperature or settings.get("train.schedule") in ENDING or settings.get("train.warmup_fraction", 0)
     return set() if depends else {"train.steps", "train.epochs"}
 
 
@@ -305,6 +298,11 @@ RULES = Rules(
             "job.data",
             "job.out",
             "towers.store",
+            "train.guide",
+            "memory.chunk_tokens",
+            "memory.cached",
+            "memory.checkpointing",
+            "memory.loss_tile",
             "data.corpus",
             "data.validation",
             "run.device",

@@ -12,6 +12,8 @@ from typing import Literal
 Side = Literal["query", "document"]
 """Which tower a text goes through."""
 
+SIDES: tuple[Side, Side] = ("query", "document")
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import tomli_w
 from adiabat.errors import DataError, JobError, several
 from adiabat.files import write_text
 from adiabat.locks import sole_writer
+from adiabat.store.build import is_store
 
 CONFIG = "config.toml"
 
@@ -88,11 +90,21 @@ def require_free(folder: Path, *, resume: bool) -> None:
     Raises:
         JobError: If the directory holds something else, or a job that is not to be resumed.
     """
+    for place in folder.resolve().parents:
+        if _is_of_adiabat(place):
+            raise JobError(f"--out must be a directory of its own, {folder} lies in the job, model or store {place}; choose another")
     if is_job(folder):
         if not resume:
             raise JobError(f"--out {folder} holds a job already; go on with it by --resume, or choose another directory")
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+
+
+def _is_of_adiabat(place: Path) -> bool:
+    """Whether a directory's content is rewritten as a whole, and with it what somebody put inside."""
+    with suppress(JobError):
+        return is_job(place) or (place / "modules.json").is_file() or is_store(place)
+    return False
 
 
 def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT) -> Job:

@@ -160,7 +160,7 @@ class TrainingRecord:
         parameters: All parameters of the query tower, or of both.
         trainable: Those that were updated.
         steps: Optimiser steps taken.
-        epochs: Epochs finished.
+        epochs: Validations after the start, each at the end of an epoch.
         best_epoch: The epoch whose weights were kept, 0 for the start (nothing improved).
         stop_reason: Why it ended, in words.
         seconds: Time spent in training steps and validation, over all resumed parts.
@@ -172,6 +172,7 @@ class TrainingRecord:
         notes: Plain sentences: what was left out or replaced, or needs saying.
         kind: ``tuning`` of a query tower against stored documents, or ``training`` of both towers.
         unit: What the validation errors are counted in: ``pairs`` in the wrong order, or ``queries`` whose first document is wrong.
+        passes: How often the run went over its pairs; None where it did not go by them.
         measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
     """
 
@@ -192,6 +193,7 @@ class TrainingRecord:
     notes: tuple[str, ...] = ()
     kind: Literal["tuning", "training"] = "tuning"
     unit: Literal["pairs", "queries"] = "pairs"
+    passes: float | None = None
     measures: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
 

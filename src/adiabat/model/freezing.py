@@ -135,12 +135,13 @@ def frozen_parameters(backbone: nn.Module, patterns: Sequence[str]) -> list[str]
     return _frozen(backbone, _matches(backbone, patterns))
 
 
-def freeze(backbone: nn.Module, patterns: Sequence[str]) -> FreezeReport:
+def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) -> FreezeReport:
     """Switch off the gradient of the parameters that the patterns name; the others stay as they are.
 
     Args:
         backbone: The model; see `frozen_parameters`.
         patterns: Presets and regular expressions of this module's grammar.
+        alone: Whether nothing outside the backbone is trained, such as a projection, so that something in it must be.
 
     Returns:
         Which parameters were frozen, and how many numbers are frozen and trainable now.
@@ -151,7 +152,7 @@ def freeze(backbone: nn.Module, patterns: Sequence[str]) -> FreezeReport:
             changed then.
     """
     matches = _matches(backbone, patterns)
-    names = _frozen(backbone, matches)
+    names = _frozen(backbone, matches, alone=alone)
     sizes = {name: weight.numel() for name, weight in backbone.named_parameters()}
     for name in names:
         backbone.get_parameter(name).requires_grad_(False)
@@ -226,11 +227,11 @@ def _matches(backbone: nn.Module, patterns: Sequence[str]) -> dict[str, list[str
     return found
 
 
-def _frozen(backbone: nn.Module, matches: Mapping[str, Sequence[str]]) -> list[str]:
+def _frozen(backbone: nn.Module, matches: Mapping[str, Sequence[str]], *, alone: bool = True) -> list[str]:
     """The matches of all patterns in the model's order; ModelError where nothing is left to train."""
     chosen = {name for found in matches.values() for name in found}
     left = [name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen]
-    if chosen and all(_POOLER.search(name) for name in left):
+    if alone and chosen and all(_POOLER.search(name) for name in left):
         raise ModelError(f"freeze must leave something to train, got {_quoted(matches)}, which leave nothing; remove a pattern")
     return [name for name, _ in backbone.named_parameters() if name in chosen]
 

@@ -61,11 +61,28 @@ def reservations(result: Result) -> list[str]:
         Plain sentences, possibly none.
     """
     if not result.datasets:
-        caution = "These are figures of the validation set that chose the epoch; only an evaluation on held-out data is proof."
-        return [] if result.training is None else [caution]
+        return [] if result.training is None else [_caution(result.training)]
     found = [_room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
     found += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
     return [sentence for sentence in found if sentence]
+
+
+def _caution(record: TrainingRecord) -> str:
+    chosen = record.passes is None or record.best_epoch != record.epochs
+    choice = f" that chose the {period(record)}" if chosen else ", which stopped nothing and chose nothing"
+    return f"These are figures of the validation set{choice}; only an evaluation on held-out data is proof."
+
+
+def period(record: TrainingRecord) -> str:
+    """What a run is counted in between two validations.
+
+    Args:
+        record: Of the run.
+
+    Returns:
+        ``epoch``, or ``validation`` where it went by passes over its pairs.
+    """
+    return "epoch" if record.passes is None else "validation"
 
 
 def training_sentence(record: TrainingRecord) -> str:
@@ -77,7 +94,7 @@ def training_sentence(record: TrainingRecord) -> str:
     Returns:
         One sentence.
     """
-    ran = f"{counted(record.epochs, 'epoch')} ({counted(record.steps, 'step')})"
+    ran = length(record)
     if record.best_epoch == 0:
         return f"{record.kind.capitalize()} did not improve on the start in {ran}; the starting weights were kept."
     parts = []
@@ -90,7 +107,36 @@ def training_sentence(record: TrainingRecord) -> str:
         fall = f" ({signed(100 * (errors[record.best_epoch] / errors[0] - 1), decimals=1)}{NO_BREAK}%)" if errors[0] else ""
         parts.append(f"errors {integer(errors[0])}{_ARROW}{integer(errors[record.best_epoch])}{of}{fall}")
     reached = f"; on its validation set: {', '.join(parts)}" if parts else ""
-    return f"{record.kind.capitalize()} ran {ran} and kept epoch {record.best_epoch}{reached}."
+    return f"{record.kind.capitalize()} ran {ran} and kept {kept(record)}{reached}."
+
+
+def length(record: TrainingRecord) -> str:
+    """How long a run was.
+
+    Args:
+        record: Of the run.
+
+    Returns:
+        Such as ``3 epochs (300 steps)``, or ``300 steps (1.5 passes over its pairs)``.
+    """
+    steps = counted(record.steps, "step")
+    return (
+        f"{counted(record.epochs, 'epoch')} ({steps})" if record.passes is None else f"{steps} ({record.passes:.2g} passes over its pairs)"
+    )
+
+
+def kept(record: TrainingRecord) -> str:
+    """Which weights are the result.
+
+    Args:
+        record: Of the run.
+
+    Returns:
+        Such as ``epoch 2``, or ``the last weights``.
+    """
+    if record.passes is None:
+        return f"epoch {record.best_epoch}"
+    return "the last weights" if record.best_epoch == record.epochs else f"those of validation {record.best_epoch}"
 
 
 def _level(dataset: DatasetResult) -> str:

@@ -185,8 +185,8 @@ def _training(record: TrainingRecord) -> dict[str, Any]:
             "parameters updated",
             f"{wording.integer(record.trainable)} of {wording.integer(record.parameters)} ({share:.1f}{wording.NO_BREAK}%)",
         ),
-        ("length", f"{wording.counted(record.steps, 'step')}, {wording.counted(record.epochs, 'epoch')}"),
-        ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else f"epoch {record.best_epoch}"),
+        ("length", sentences.length(record)),
+        ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else sentences.kept(record)),
         *(
             (name, f"{wording.score(points[0][1])} \N{RIGHTWARDS ARROW} {wording.score(dict(points)[record.best_epoch])}")
             for name, points in record.measures.items()
@@ -196,6 +196,7 @@ def _training(record: TrainingRecord) -> dict[str, Any]:
     ]
     return {
         "title": record.kind.capitalize(),
+        "period": sentences.period(record),
         "facts": [fact for fact in facts if fact[1]],
         "sentence": sentences.training_sentence(record),
         "notes": record.notes,

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from adiabat.measure.results import DatasetResult, GridComparison, LayerChange, TrainingRecord, Verdict
+from adiabat.report.headline import period
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.wording import cut, cut_middle, improvement, integer, number, signed
 
@@ -176,14 +177,14 @@ def _draw_errors(axes: Axes, record: TrainingRecord) -> None:
 
 
 def _mark_best(axes: Axes, record: TrainingRecord, *, by_epoch: bool) -> None:
-    axes.set_xlabel("epoch" if by_epoch else "step")
+    axes.set_xlabel(period(record) if by_epoch else "step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     axes.grid(axis="y", color=RULE, linewidth=0.7)
     axes.set_axisbelow(True)
     if not by_epoch:
         return
     axes.axvline(record.best_epoch, color=ACCENT, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
-    label = "start kept" if record.best_epoch == 0 else f"kept: epoch {record.best_epoch}"
+    label = "start kept" if record.best_epoch == 0 else f"kept: {period(record)} {record.best_epoch}"
     right_half = record.best_epoch > record.epochs / 2
     axes.annotate(
         label,

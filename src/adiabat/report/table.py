@@ -6,7 +6,7 @@ from rich.text import Text
 
 from adiabat.measure.results import Change, DatasetResult, Result, TrainingRecord, Verdict
 from adiabat.report import wording
-from adiabat.report.headline import headline
+from adiabat.report.headline import headline, kept
 
 NAME_LENGTH = 48
 """Characters of a data set's name that the table shows."""
@@ -54,7 +54,7 @@ def _plain_table(result: Result) -> Table:
 
 
 def _training_table(result: Result, record: TrainingRecord) -> Table:
-    table = _table(result, ["validation"], ["start", f"kept (epoch {record.best_epoch})"])
+    table = _table(result, ["validation"], ["start", f"kept ({kept(record)})"])
     losses, errors = dict(record.validation_loss), dict(record.validation_errors)
     if 0 in losses and record.best_epoch in losses:
         table.add_row("loss", wording.number(losses[0]), wording.number(losses[record.best_epoch]))

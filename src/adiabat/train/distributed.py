@@ -113,8 +113,8 @@ class Processes:
         heads = self._joined(torch.tensor([[len(embeddings), trained]], device=self.device), [1] * self.count)
         rows, wanted = heads.T.tolist()
         # Where other processes differentiate, this one has to take part, be it without rows of its own.
-        anchor = torch.empty(0, requires_grad=any(wanted))
-        gathered: Tensor = _Gathered.apply(embeddings, anchor, self, rows)  # type: ignore[no-untyped-call]
+        root = torch.empty(0, requires_grad=any(wanted))
+        gathered: Tensor = _Gathered.apply(embeddings, root, self, rows)  # type: ignore[no-untyped-call]
         return gathered
 
     def gather_numbers(self, numbers: Int[Tensor, " b"]) -> Int[Tensor, " n"]:
@@ -270,8 +270,8 @@ class _Gathered(torch.autograd.Function):
     """`Processes.gather` where there are several."""
 
     @staticmethod
-    def forward(ctx: Any, part: Tensor, anchor: Tensor, processes: Processes, rows: list[int]) -> Tensor:
-        """Join; `anchor` only makes autograd call `backward`."""
+    def forward(ctx: Any, part: Tensor, root: Tensor, processes: Processes, rows: list[int]) -> Tensor:
+        """Join; `root` only makes autograd call `backward`."""
         ctx.processes, ctx.rows = processes, rows
         return processes._joined(part, rows)
 

@@ -85,6 +85,7 @@ class Loop:
         watch: Called after each step and epoch with the position, for a progress display.
         note: Called with one sentence where something was lost, or nothing can be gained.
         figures: Further numbers of a step for the log, such as a learned temperature.
+        saving: Called in every process before each checkpoint, to save what the objective keeps beside weights.
         processes: Those that train together; each has a part of every batch, and the main one writes.
         position: Where the run stands.
     """
@@ -100,6 +101,7 @@ class Loop:
     watch: Callable[[Position], None] = lambda position: None
     note: Callable[[str], None] = lambda sentence: None
     figures: Callable[[], Mapping[str, float]] = dict
+    saving: Callable[[], None] = lambda: None
     processes: Processes = ALONE
     position: Position = field(default_factory=Position, init=False)
 
@@ -125,6 +127,7 @@ class Loop:
         self._clock = self._saved_at = time.monotonic()
         if not (resume and self._restore()):
             self._begin()
+        self._require_together()
         reason = self._steps()
         restore_weights(self.objective.module, self._best, prefix=BEST)
         return Outcome(self.position, reason)
@@ -139,11 +142,22 @@ class Loop:
                 if self._at_an_end():
                     self._end_epoch()
                     self._save()
-                elif stopping or time.monotonic() - self._saved_at >= self.limits.checkpoint_seconds:
+                elif stopping or self._save_is_due():
                     self._save()
                 if stopping:
                     raise InterruptionError(f"stopped at step {self.position.step}; run the same command with --resume to go on")
         return reason
+
+    def _require_together(self) -> None:
+        """Refuse processes that begin at different steps, as those do that see different disks, and let all begin with the same weights."""
+        steps = set(self.processes.gather_numbers(torch.tensor([self.position.step], device=self._loss_sum.device)).tolist())
+        if len(steps) > 1:
+            raise JobError(f"every process must begin at one step, got {sorted(steps)}; put the job on a disk that all of them share")
+        self.processes.broadcast(self._trained.values())
+
+    def _save_is_due(self) -> bool:
+        """Whether the main process finds that it is time: all save at the same step."""
+        return self.processes.any(self.processes.is_main and time.monotonic() - self._saved_at >= self.limits.checkpoint_seconds)
 
     def _begin(self) -> None:
         """Validate the start: what the first epoch has to beat, and the result if nothing does."""
@@ -154,7 +168,7 @@ class Loop:
         if not validation.errors and self.limits.keep == "both":
             self.note(
                 f"the start makes no error in {validation.pairs:,} validation pairs, so no epoch can improve on it and nothing is trained; "
-                "validate on more or harder pairs (data.validation, data.validation_fraction, tune.negatives)"
+                "validate on more pairs, or harder ones"
             )
 
     def step(self) -> None:
@@ -211,7 +225,8 @@ class Loop:
     def _validation(self) -> Validation:
         validation = self.objective.validate()
         if not math.isfinite(validation.loss):
-            raise JobError(f"the validation loss must be a finite number, got {validation.loss} at step {self.position.step}; {LOWER_RATE}")
+            advice = f"{LOWER_RATE}; checkpoints of before stand in {self.folder}" if self.position.step else "look at the model's weights"
+            raise JobError(f"the validation loss must be a finite number, got {validation.loss} at step {self.position.step}; {advice}")
         return validation
 
     def _require_sound(self, loss: Tensor) -> None:
@@ -223,7 +238,8 @@ class Loop:
         if math.isfinite(found):
             return
         step = self.position.step
-        self._save()
+        # One more than usual is kept: these weights may be what went wrong.
+        self._save(spare=1)
         ids = several(self.objective.batch_ids(step), of="queries", shown=5)
         raise JobError(
             f"the {name} must be a finite number, got {found} at step {step} ({ids}); {LOWER_RATE}, or look at these texts; "
@@ -255,19 +271,24 @@ class Loop:
     def _elapsed(self) -> float:
         return self.position.seconds + time.monotonic() - self._clock
 
-    def _save(self) -> None:
+    def _surroundings(self) -> str:
+        count = self.processes.count
+        return device_name(self._loss_sum.device) + (f", {count} processes" if count > 1 else "")
+
+    def _save(self, *, spare: int = 0) -> None:
         position = self.position
         position.seconds, self._clock = self._elapsed(), time.monotonic()
+        self.saving()
         if not self.processes.is_main:
             self._saved_at = time.monotonic()
             return
         position.loss_sum = float(self._loss_sum)
         optimizer = optimizer_snapshot(self.optimizer)
         weights = {WEIGHTS + name: tensor for name, tensor in self._trained.items()}
-        record = {"position": asdict(position), "runs_on": device_name(self._loss_sum.device), **optimizer.record}
+        record = {"position": asdict(position), "runs_on": self._surroundings(), **optimizer.record}
         self.log.flush()
         snapshot = Snapshot({**weights, **self._best, **optimizer.tensors}, record)
-        write_checkpoint(self.folder, position.step, snapshot, keep=self.limits.keep_checkpoints)
+        write_checkpoint(self.folder, position.step, snapshot, keep=self.limits.keep_checkpoints + spare)
         self._saved_at = time.monotonic()
 
     def _restore(self) -> bool:
@@ -278,7 +299,7 @@ class Loop:
         if snapshot is None:
             return False
         self.position = Position.from_record(dict(snapshot.record["position"]))
-        before, now = snapshot.record.get("runs_on"), device_name(self._loss_sum.device)
+        before, now = snapshot.record.get("runs_on"), self._surroundings()
         if before not in (None, now):
             self.note(f"the run so far was on {before}, it goes on with {now}: the last digits will differ from a run that never stopped")
         restore_weights(self.objective.module, snapshot.tensors, prefix=WEIGHTS)

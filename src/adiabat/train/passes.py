@@ -119,8 +119,8 @@ class Passes:
         trained = [manners[group.tower].trained for group in groups]
         if trained == [True] and not self._chunking.cached and sum(map(len, shares)) == 1:
             return [_in_place(shares[0][0])]
-        anchor = torch.empty(0, requires_grad=any(trained))
-        joined: tuple[Tensor, ...] = _Joined.apply(anchor, self, groups, shares, trained)  # type: ignore[no-untyped-call]
+        root = torch.empty(0, requires_grad=any(trained))
+        joined: tuple[Tensor, ...] = _Joined.apply(root, self, groups, shares, trained)  # type: ignore[no-untyped-call]
         return list(joined)
 
     def _manner(self, tower: int) -> Manner:
@@ -202,9 +202,9 @@ class _Joined(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, passes: Passes, groups: Sequence[Group], shares: list[list[Chunk]], trained: Sequence[bool]
+        ctx: Any, root: Tensor, passes: Passes, groups: Sequence[Group], shares: list[list[Chunk]], trained: Sequence[bool]
     ) -> tuple[Tensor, ...]:
-        """Put the chunks in the order of their groups; `anchor` only makes autograd call `backward`."""
+        """Put the chunks in the order of their groups; `root` only makes autograd call `backward`."""
         joined = [_room(passes._encoders[group.tower], group) for group in groups]
         results = passes._run([partial(_embed, share) for share in shares])
         for share, parts in zip(shares, results, strict=True):
