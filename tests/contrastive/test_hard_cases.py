@@ -110,6 +110,5 @@ def test_another_number_of_processes_is_noted(tmp_path: Path) -> None:
         loop._surroundings = lambda count=count: f"CPU, {count} processes"  # type: ignore[method-assign]
         loop.run(resume=True)
         loop.log.close()
-    assert notes == [
-        "the run so far was on CPU, 2 processes, it goes on with CPU, 1 processes: the last digits will differ from a run that never stopped"
-    ]
+    assert len(notes) == 1
+    assert notes[0].startswith("the run so far was on CPU, 2 processes, it goes on with CPU, 1 processes:")
