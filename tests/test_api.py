@@ -90,7 +90,7 @@ def test_a_job_is_loaded_as_the_model_that_it_made(here: Path) -> None:
 
 def test_a_job_without_a_model_yet_is_refused(here: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[job]\n", encoding="utf-8")
-    with pytest.raises(JobError, match="is a job that is not finished; run its adiabat tune command again with --resume"):
+    with pytest.raises(JobError, match="is a job that is not finished; run its command again with --resume"):
         api.load(tmp_path)
 
 
