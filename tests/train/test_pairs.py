@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from adiabat.train import pairs as pairs_module
 from adiabat.train.losses import in_batch_softmax, pair, samtone
 from adiabat.train.pairs import Guide, Pairs, _check_lengths
 from tests.train.test_losses import batch, random
@@ -77,3 +78,14 @@ def vars_of(pairs: Pairs) -> dict[str, object]:
 def test_half_precision_is_refused_because_sums_would_be_rounded_away() -> None:
     with pytest.raises(ValueError, match="embeddings must be float32 or float64, got torch.bfloat16"):
         Pairs(torch.eye(2).bfloat16(), torch.eye(2).bfloat16())
+
+
+@pytest.mark.parametrize("most", [1, 3, pairs_module.FEW_ANSWERS, pairs_module.FEW_ANSWERS + 1, 200])
+def test_a_query_may_have_any_number_of_answers(most: int) -> None:
+    generator = torch.Generator().manual_seed(most)
+    answers = torch.randint(0, 300, (20, most), generator=generator)
+    keys = torch.randint(0, 300, (50,), generator=generator)
+    among = pairs_module._among(answers, keys)
+    expected = torch.tensor([[int(key) in row.tolist() for key in keys] for row in answers])
+    assert among(slice(None), slice(None)).equal(expected)
+    assert among(slice(3, 9), slice(10, 11)).equal(expected[3:9, 10:11])

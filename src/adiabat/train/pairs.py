@@ -18,6 +18,9 @@ Tower = Literal["query", "positive"]
 ROUNDING = 32
 """Units in the last place by which two sums of the same products may differ: they are added up in another order."""
 
+FEW_ANSWERS = 64
+"""Up to so many answers of a query, comparing each with all candidates is faster than looking candidates up."""
+
 OTHER: dict[Tower, Tower] = {"query": "positive", "positive": "query"}
 
 
@@ -241,7 +244,22 @@ def _equal(left: Int[Tensor, " b"], right: Int[Tensor, " n"]) -> Excluded:
 
 def _among(answers: Int[Tensor, "b m"], keys: Int[Tensor, " n"]) -> Excluded:
     """True where a candidate's key is one of the row's answers."""
-    return _any_of([_equal(column, keys) for column in answers.T])
+    count, most = answers.shape
+    if most <= FEW_ANSWERS:
+        return _any_of([_equal(column, keys) for column in answers.T])
+    # Each (row, key) is one number; those of the answers are looked up in order, whose cost hardly grows with how many there are.
+    distinct, found = torch.unique(torch.cat([answers.flatten(), keys]), return_inverse=True)
+    rows = torch.arange(count, device=keys.device) * len(distinct)
+    known = torch.sort((rows[:, None] + found[: count * most].view(count, most)).flatten()).values
+    numbers = found[count * most :]
+
+    def among(r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        wanted = rows[r, None] + numbers[c]
+        places = torch.searchsorted(known, wanted).clamp_(max=len(known) - 1)
+        same: Tensor = known[places] == wanted
+        return same
+
+    return among
 
 
 def _transposed(excluded: Excluded) -> Excluded:
