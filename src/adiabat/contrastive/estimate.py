@@ -14,13 +14,12 @@ from adiabat.config import TrainSettings
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of
-from adiabat.contrastive.training import check, prepared, require_named
+from adiabat.contrastive.training import check, optimizer_of, prepared, require_named
 from adiabat.jobs.directory import require_free, without_none
 from adiabat.model.device import device_name, device_of
 from adiabat.plan.flops import training_flops
 from adiabat.train.counts import passed_parameters
 from adiabat.train.distributed import Processes
-from adiabat.train.optimizers import decay_groups, make_optimizer
 from adiabat.watch import Watch
 
 SAMPLED_STEPS = 50
@@ -137,10 +136,7 @@ def _passed(objective: PairContrast, steps: int) -> tuple[float, float]:
 
 
 def _step_seconds(objective: PairContrast, watch: Watch) -> float:
-    section = objective.settings.train
-    optimizer = make_optimizer(
-        section.optimizer, decay_groups(objective.module), learning_rate=section.learning_rate, weight_decay=section.weight_decay
-    )
+    optimizer = optimizer_of(objective)
     seconds = []
     with objective.passing():
         for step in range(TIMED_STEPS):

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from torch.optim import Optimizer
+
 from adiabat.config import TrainSettings
 from adiabat.contrastive.batches import check_negatives
 from adiabat.contrastive.building import Built, Loader, build, merged
@@ -221,6 +223,20 @@ def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     return {**objective.settings.model_dump(), "digests": digests}
 
 
+def optimizer_of(objective: PairContrast) -> Optimizer:
+    """The optimiser that settings describe; matrices alone decay.
+
+    Args:
+        objective: What is trained.
+
+    Returns:
+        The optimiser, at the peak rate.
+    """
+    section = objective.settings.train
+    groups = decay_groups(objective.module)
+    return make_optimizer(section.optimizer, groups, learning_rate=section.learning_rate, weight_decay=section.weight_decay)
+
+
 def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
     settings = objective.settings
     section, run = settings.train, settings.run
@@ -228,9 +244,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
     board = job.folder / "tensorboard" if run.tensorboard else None
     return Loop(
         objective=objective,
-        optimizer=make_optimizer(
-            section.optimizer, decay_groups(objective.module), learning_rate=section.learning_rate, weight_decay=section.weight_decay
-        ),
+        optimizer=optimizer_of(objective),
         learning_rate=section.learning_rate,
         schedule=schedule_of(settings, total_steps=total, steps_per_pass=math.ceil(len(objective.train) / section.batch_size)),
         limits=Limits(
