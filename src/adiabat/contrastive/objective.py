@@ -64,9 +64,7 @@ class PairContrast:
         self._stream = ShuffledStream(len(self.train), seed=self.settings.run.seed)
         self._trained = [tower for tower in dict.fromkeys((self.towers.query, self.towers.document)) if _is_trained(tower)]
         frozen = [side for side in SIDES if not _is_trained(self.towers.tower(side))]
-        self._frozen: dict[Side, FrozenTower | StoredTower] = {side: self._embedded_once(self.towers, side) for side in frozen}
-        if self.store is not None:
-            self._frozen["document"] = StoredTower(self.store, self._texts("document"), device=self.towers.document.device)
+        self._frozen = {side: self._unchanging(side) for side in frozen}
         self._guides = {} if self.guide is None else {side: self._embedded_once(self.guide, side) for side in SIDES}
         live = [side for side in SIDES if side not in self._frozen]
         self.tables = {side: TokenTable.of(self.towers.tower(side), self._texts(side), side=side) for side in live}
@@ -82,6 +80,11 @@ class PairContrast:
 
     def _texts(self, side: Side) -> list[str]:
         return self.train.texts.queries if side == "query" else self.train.texts.documents
+
+    def _unchanging(self, side: Side) -> FrozenTower | StoredTower:
+        if side == "document" and self.store is not None:
+            return StoredTower(self.store, self._texts(side), device=self.towers.document.device)
+        return self._embedded_once(self.towers, side)
 
     def _embedded_once(self, model: DualEncoder, side: Side) -> FrozenTower:
         precision = self.settings.run.precision
