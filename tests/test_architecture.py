@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure.metrics": {"errors"},
     "measure.significance": {"errors", "measure.metrics", "measure.results"},
     "report": {"errors", "files", "measure.results", "report"},
-    "jobs": {"errors", "files", "jobs", "locks", "measure.results", "model", "report", "store", "train.log"},
+    "jobs": {"errors", "files", "jobs", "locks", "measure.results", "model", "report", "provenance", "store", "train.limits", "train.log"},
     "tune": {*BELOW_TRAINING, "jobs", "report", "train", "tune"},
     "plan": {"errors", "plan"},
     "contrastive": {*BELOW_TRAINING, "contrastive", "jobs", "plan", "report", "train"},

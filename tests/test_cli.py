@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from adiabat import __version__, api, cli
+from adiabat import __version__, api
+from adiabat.cli.measuring import folded
 from adiabat.measure.results import Hit
 from tests.commands import DOCUMENTS, Run, Said, embed, evaluate, lines, one_thread, run_in_process, search, setting, tune, write_world
 
@@ -102,7 +103,7 @@ def test_too_little_memory_is_no_defect_and_the_settings_that_help_are_named(
 
 BROKEN_PIPE = """
 import os, sys
-from adiabat import cli
+from adiabat.cli import app as cli
 reader, writer = os.pipe()
 os.close(reader)
 os.dup2(writer, 1)
@@ -261,4 +262,4 @@ def test_no_verb_has_more_than_about_eight_options_and_shared_ones_mean_the_same
 
 def test_folding_leaves_everything_else_as_it_stands() -> None:
     words = ["evaluate", "m", "--retain", "s", "d", "x", "--", "--retain", "a"]
-    assert cli._folded(words) == ["evaluate", "m", "--retain", "s\0d", "x", "--", "--retain", "a"]
+    assert folded(words) == ["evaluate", "m", "--retain", "s\0d", "x", "--", "--retain", "a"]

@@ -245,9 +245,9 @@ def test_a_value_is_not_a_table() -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda path: None, "--config must name a file, got .*x.toml, which does not exist"),
-        (lambda path: path.mkdir(), "--config must name a readable TOML file, got .*x.toml: Is a directory"),
-        (lambda path: path.write_bytes(b"\xff\xfe"), "--config must name a readable TOML file, got .*x.toml: .*utf-8"),
+        (lambda path: None, ".*x.toml must be a TOML file of settings, got no such file; check the path"),
+        (lambda path: path.mkdir(), ".*x.toml must be a readable TOML file of settings, got: Is a directory"),
+        (lambda path: path.write_bytes(b"\xff\xfe"), ".*x.toml must be a readable TOML file of settings, got: .*utf-8"),
         (lambda path: path.write_text("[tune]\nmargin = \n"), r"x.toml must be TOML: .*\(at line 2, column 10\)"),
     ],
     ids=["missing", "folder", "bytes", "not TOML"],

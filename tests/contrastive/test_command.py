@@ -140,7 +140,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no file": (("train",), ("Missing", "adiabat train --help")),
     "a file that is not there": (train(file="none.toml"), ("none.toml", "which does not exist")),
     "a file that is no TOML": (train(file="bad.toml"), ("bad.toml must be TOML", "line 1")),
-    "a folder": (train(file="notes"), ("must name a readable TOML file", "notes")),
+    "a folder": (train(file="notes"), ("must be a readable TOML file", "notes")),
     "unknown keys": (train(file="typos.toml"), ("3 faults", "did you mean job.data?", "unknown key train.step; did you mean train.steps?")),
     "an unknown key by --set": (train(*setting("train.los=pair")), ("unknown key train.los; did you mean train.loss?",)),
     "no model": (train(file="no_model.toml"), ("job.model must be given, got none", "--set job.model=...")),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from adiabat import cli
+from adiabat.cli.options import rank as rank_of_process
 from adiabat.config import EncoderSection, TrainSettings, checked
 from adiabat.contrastive.building import build
 from adiabat.errors import ConfigError, JobError, ModelError
@@ -84,7 +84,7 @@ def test_the_rank_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch, ran
     monkeypatch.delenv("RANK", raising=False)
     for name, value in ranked.items():
         monkeypatch.setenv(name, value)
-    assert cli._rank() == rank
+    assert rank_of_process() == rank
 
 
 class Apart(Processes):
@@ -99,7 +99,6 @@ def test_processes_at_different_steps_are_refused(tmp_path: Path) -> None:
     loop.processes = Apart()
     with pytest.raises(JobError, match=r"every process must begin at one step, got \[0, 6\]; put the job on a disk that all of them share"):
         loop.run()
-    loop.log.close()
 
 
 def test_another_number_of_processes_is_noted(tmp_path: Path) -> None:
@@ -109,6 +108,5 @@ def test_another_number_of_processes_is_noted(tmp_path: Path) -> None:
         loop.note = notes.append
         loop._surroundings = lambda count=count: f"CPU, {count} processes"  # type: ignore[method-assign]
         loop.run(resume=True)
-        loop.log.close()
     assert len(notes) == 1
     assert notes[0].startswith("the run so far was on CPU, 2 processes, it goes on with CPU, 1 processes:")

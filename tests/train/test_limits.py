@@ -49,7 +49,6 @@ def test_the_weights_left_are_those_of_the_epoch_that_counts(tmp_path: Path, kee
     objective = Scripted(SCRIPT)
     loop = scripted_loop(tmp_path, objective, limits=Limits(2, None, None, max_steps=6, keep=keep))
     outcome = loop.run()
-    loop.log.close()
     assert (outcome.position.best_epoch, objective.weight.item()) == (best, weight)
     assert outcome.reason == "the limit of 6 steps was reached"
 
@@ -57,7 +56,6 @@ def test_the_weights_left_are_those_of_the_epoch_that_counts(tmp_path: Path, kee
 def test_a_last_epoch_may_be_shorter_and_is_validated_and_logged(tmp_path: Path) -> None:
     loop = scripted_loop(tmp_path, Scripted(SCRIPT), limits=Limits(3, None, None, max_steps=5, keep="last", log_every=3))
     assert loop.run().position.epoch == 2
-    loop.log.close()
     rows = list(read_log(tmp_path / "log.jsonl"))
     assert [row["step"] for row in rows if "loss" in row] == [3, 5]
     assert [row["step"] for row in rows if "validation_loss" in row] == [0, 3, 5]
@@ -69,7 +67,6 @@ def test_no_errors_are_no_reason_to_stop_where_errors_do_not_count(tmp_path: Pat
     loop = scripted_loop(tmp_path, Scripted([(1.0, 0), (0.9, 0)]), limits=Limits(2, None, None, max_steps=4, keep=keep))
     loop.note = notes.append
     assert loop.run().position.step == 4
-    loop.log.close()
     assert notes == []
 
 
@@ -79,7 +76,6 @@ def test_a_training_loss_that_is_no_number_moves_no_weight_and_leaves_a_checkpoi
     loop = scripted_loop(tmp_path, objective, limits=Limits(10, None, None, max_steps=4))
     with pytest.raises(JobError) as caught:
         loop.run()
-    loop.log.close()
     said = str(caught.value)
     assert said.startswith(f"the training loss must be a finite number, got {bad} at step 2 (2 queries: q2; q3); lower the learning rate")
     assert "\n" not in said
@@ -102,7 +98,6 @@ def test_a_gradient_that_is_no_number_ends_the_run_too_where_its_norm_is_limited
     loop = scripted_loop(tmp_path, objective, limits=Limits(10, None, None, max_steps=4, max_grad_norm=1.0))
     with pytest.raises(JobError, match=r"the norm of the gradient must be a finite number, got (nan|inf) at step 1"):
         loop.run()
-    loop.log.close()
     assert objective.weight.item() == pytest.approx(-1.0, abs=1e-5)
 
 
@@ -110,7 +105,6 @@ def test_gradients_are_scaled_down_to_the_norm(tmp_path: Path) -> None:
     objective = Scripted([(1.0, 50)])
     loop = scripted_loop(tmp_path, objective, limits=Limits(10, None, None, max_steps=4, keep="last", max_grad_norm=0.25))
     loop.run()
-    loop.log.close()
     # Four steps of SGD at rate 1 along a gradient of 1, which is cut to 0.25 (torch divides by the norm plus 1e-6).
     assert objective.weight.item() == pytest.approx(-1.0, abs=1e-5)
 
@@ -119,7 +113,6 @@ def test_figures_stand_in_the_log(tmp_path: Path) -> None:
     loop = scripted_loop(tmp_path, Scripted([(1.0, 50)]), limits=Limits(2, None, None, max_steps=2, log_every=1))
     loop.figures = lambda: {"temperature": 0.5}
     loop.run()
-    loop.log.close()
     assert [row["temperature"] for row in read_log(tmp_path / "log.jsonl") if "loss" in row] == [0.5, 0.5]
 
 
@@ -129,6 +122,5 @@ def test_weights_that_are_all_frozen_stay_out_of_the_norm(tmp_path: Path) -> Non
     assert isinstance(frozen, nn.Linear)
     before = frozen.weight.detach().clone()
     loop.step()
-    loop.log.close()
     assert frozen.weight.equal(before)
     assert frozen.weight.grad is None

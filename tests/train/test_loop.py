@@ -20,20 +20,13 @@ from adiabat.train import checkpoint
 from adiabat.train import loop as loop_module
 from adiabat.train.checkpoint import read_latest
 from adiabat.train.interrupt import InterruptionError
-from adiabat.train.limits import Limits, Outcome
+from adiabat.train.limits import Limits
 from adiabat.train.log import read_log
 from adiabat.train.loop import Loop
 from tests.train.kills import MOMENTS
 from tests.train.toy import EPOCHS, RATES, STEPS_PER_EPOCH, Regression, Scripted, Seen, position_of, regression_loop, scripted_loop
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def finish(loop: Loop, *, resume: bool = False) -> Outcome:
-    try:
-        return loop.run(resume=resume)
-    finally:
-        loop.log.close()
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -60,13 +53,13 @@ def everything(folder: Path, loop: Loop) -> dict[str, Any]:
 
 def uninterrupted(folder: Path, optimizer: OptimizerName = "adamw", seed: int = 0) -> dict[str, Any]:
     loop = regression_loop(folder, optimizer=optimizer, seed=seed)
-    finish(loop)
+    loop.run()
     return everything(folder, loop)
 
 
 def resumed(folder: Path, optimizer: OptimizerName = "adamw", seen: Seen | None = None) -> dict[str, Any]:
     loop = regression_loop(folder, optimizer=optimizer, seen=seen)
-    finish(loop, resume=True)
+    loop.run(resume=True)
     return everything(folder, loop)
 
 
@@ -76,7 +69,7 @@ def resumed(folder: Path, optimizer: OptimizerName = "adamw", seen: Seen | None 
 def stopped(tmp_path: Path, script: list[tuple[float, int]], *, idle: int = 2, most: int = 9, seen: Seen | None = None) -> tuple[Any, ...]:
     """Best epoch, epochs run, the weight left in the module (minus the best epoch's steps), and the reason."""
     objective = Scripted(script)
-    outcome = finish(scripted_loop(tmp_path, objective, limits=Limits(3, most, idle), seen=seen))
+    outcome = scripted_loop(tmp_path, objective, limits=Limits(3, most, idle), seen=seen).run()
     return outcome.position.best_epoch, outcome.position.epoch, objective.weight.item(), outcome.reason
 
 
@@ -127,7 +120,7 @@ def test_an_epoch_without_errors_is_the_last(tmp_path: Path) -> None:
 
 def test_the_log_holds_the_mean_loss_since_the_last_row_the_rate_and_each_validation(tmp_path: Path) -> None:
     objective = Scripted([(1.0, 50), (0.5, 40), (0.7, 60)], losses=[1.0, 3.0, 8.0, 4.0, 6.0, 0.5])
-    finish(scripted_loop(tmp_path, objective, limits=Limits(3, 2, 9, log_every=2)))
+    scripted_loop(tmp_path, objective, limits=Limits(3, 2, 9, log_every=2)).run()
 
     def step(number: int, epoch: int, loss: float) -> dict[str, Any]:
         return {"step": number, "epoch": epoch, "loss": loss, "learning_rate": 1.0}
@@ -168,7 +161,7 @@ def test_frozen_weights_and_the_random_state_of_the_process_stay_as_they_were(tm
     frozen = bits(dict(objective.module.get_submodule("0").named_parameters()))
     trained = bits(dict(objective.module.get_submodule("3").named_parameters()))
     before = torch.get_rng_state()
-    finish(regression_loop(tmp_path, objective=objective))
+    regression_loop(tmp_path, objective=objective).run()
     assert torch.equal(torch.get_rng_state(), before)
     assert bits(dict(objective.module.get_submodule("0").named_parameters())) == frozen
     after = bits(dict(objective.module.get_submodule("3").named_parameters()))
@@ -184,7 +177,7 @@ def test_a_run_repeats_itself_and_another_seed_draws_other_dropout(tmp_path: Pat
 
 def test_each_step_draws_random_numbers_of_its_own_whatever_was_drawn_before(tmp_path: Path) -> None:
     drawn: list[float] = []
-    finish(regression_loop(tmp_path, objective=Regression(before_loss=lambda now: drawn.extend(torch.rand(1 + now % 2).tolist()[:1]))))
+    regression_loop(tmp_path, objective=Regression(before_loss=lambda now: drawn.extend(torch.rand(1 + now % 2).tolist()[:1]))).run()
     expected = [torch.rand(1, generator=torch.Generator().manual_seed(step_seed(0, step))).item() for step in range(len(drawn))]
     assert drawn == expected
     assert len(set(drawn)) == STEPS_PER_EPOCH * EPOCHS
@@ -192,7 +185,7 @@ def test_each_step_draws_random_numbers_of_its_own_whatever_was_drawn_before(tmp
 
 def test_a_validation_loss_that_is_no_number_ends_the_run_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="the validation loss must be a finite number, got nan at step 3; lower the learning rate"):
-        finish(scripted_loop(tmp_path, Scripted([(1.0, 50), (math.nan, 40)], [1.0] * 3), limits=Limits(3, 5, 5)))
+        scripted_loop(tmp_path, Scripted([(1.0, 50), (math.nan, 40)], [1.0] * 3), limits=Limits(3, 5, 5)).run()
     assert all(math.isfinite(value) for row in rows_of(tmp_path) for value in row.values())
 
 
@@ -218,14 +211,14 @@ def test_a_run_interrupted_again_and_again_equals_the_uninterrupted_one_bit_for_
     for place, step in enumerate([0, 2, 9, 10, 19]):
         loop = regression_loop(tmp_path / "cut", objective=interrupting(step), optimizer=optimizer)
         with pytest.raises(InterruptionError, match=f"^stopped at step {step + 1}; run the same command with --resume to go on$"):
-            finish(loop, resume=place > 0)
+            loop.run(resume=place > 0)
     assert resumed(tmp_path / "cut", optimizer) == expected
 
 
 @pytest.mark.usefixtures("_python_handles_ctrl_c")
 def test_sigterm_leaves_a_resumable_run_too(tmp_path: Path) -> None:
     with pytest.raises(InterruptionError, match="stopped at step 7"):
-        finish(regression_loop(tmp_path / "cut", objective=interrupting(6, signal.SIGTERM)))
+        regression_loop(tmp_path / "cut", objective=interrupting(6, signal.SIGTERM)).run()
     assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
 
 
@@ -237,7 +230,7 @@ def test_a_second_ctrl_c_stops_at_once_and_the_run_is_resumed_from_the_epoch_bef
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        finish(regression_loop(tmp_path / "cut", objective=Regression(before_loss=twice)))
+        regression_loop(tmp_path / "cut", objective=Regression(before_loss=twice)).run()
     assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == ["step-000000005"]
     assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
 
@@ -248,7 +241,7 @@ def test_a_run_that_fails_before_its_first_checkpoint_begins_anew(tmp_path: Path
             raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError, match="power cut"):
-        finish(regression_loop(tmp_path / "cut", objective=Regression(before_loss=broken)))
+        regression_loop(tmp_path / "cut", objective=Regression(before_loss=broken)).run()
     assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
 
 
@@ -256,7 +249,7 @@ def test_a_finished_run_that_is_resumed_ends_at_once_with_the_same_result(tmp_pa
     expected = uninterrupted(tmp_path)
     objective, seen = Regression(), Seen()
     loop = regression_loop(tmp_path, objective=objective, seen=seen)
-    outcome = finish(loop, resume=True)
+    outcome = loop.run(resume=True)
     assert (seen.steps, objective.validations) == ([], 0)
     assert outcome.reason == f"the limit of {EPOCHS} epochs was reached"
     assert everything(tmp_path, loop) == expected
@@ -279,7 +272,7 @@ def test_checkpoints_by_time_change_nothing_but_their_number(tmp_path: Path, mon
     expected = uninterrupted(tmp_path / "epochs")
     assert written == [5, 10, 15, 20]
     loop = regression_loop(tmp_path / "steps", checkpoint_seconds=1e-9)
-    finish(loop)
+    loop.run()
     assert written[4:] == list(range(1, 21))
     assert everything(tmp_path / "steps", loop) == expected
     assert len(list((tmp_path / "steps" / "checkpoints").iterdir())) == 2
@@ -302,7 +295,7 @@ def test_if_every_checkpoint_is_damaged_the_run_does_not_begin_anew_on_the_quiet
     for path in (tmp_path / "checkpoints").glob("*/state.safetensors"):
         os.truncate(path, 10)
     with pytest.raises(JobError, match="holds no whole checkpoint"):
-        finish(regression_loop(tmp_path), resume=True)
+        regression_loop(tmp_path).run(resume=True)
     assert len(rows_of(tmp_path)) > 1
 
 
@@ -312,7 +305,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_from_the_checkpoint_before(
 
     objective = Regression(before_validation=lambda now: monkeypatch.setattr(checkpoint, "save_file", full) if now == 2 else None)
     with pytest.raises(JobError, match=r"step-000000010 could not be written: .*No space left on device; free some space"):
-        finish(regression_loop(tmp_path / "cut", objective=objective))
+        regression_loop(tmp_path / "cut", objective=objective).run()
     monkeypatch.undo()
     assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == ["step-000000005"]
     assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
@@ -332,11 +325,11 @@ def test_runs_killed_in_a_step_a_validation_a_checkpoint_and_a_log_row_are_resum
 def test_going_on_with_other_threads_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = []
     monkeypatch.setattr(loop_module, "device_name", lambda device: "CPU test, 2 threads")
-    finish(regression_loop(tmp_path))
+    regression_loop(tmp_path).run()
     for name in ("CPU test, 2 threads", "CPU test, 1 threads"):
         monkeypatch.setattr(loop_module, "device_name", lambda device, name=name: name)
         seen = Seen()
-        finish(regression_loop(tmp_path, seen=seen), resume=True)
+        regression_loop(tmp_path, seen=seen).run(resume=True)
         notes.append(seen.notes)
     assert notes == [
         [],

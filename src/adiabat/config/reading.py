@@ -33,7 +33,7 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
         key, equals, value = assignment.partition("=")
         parts = [part.strip() for part in key.split(".")]
         if not equals or not all(parts):
-            raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like tune.margin=0.05")
+            raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like run.device=cpu")
         _assign(table, parts, _toml_value(value), assignment)
     return checked(kind, table)
 
@@ -104,9 +104,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"--config must name a file, got {path}, which does not exist") from None
+        raise ConfigError(f"{path} must be a TOML file of settings, got no such file; check the path") from None
     except (OSError, UnicodeDecodeError) as fault:
-        raise ConfigError(f"--config must name a readable TOML file, got {path}: {getattr(fault, 'strerror', None) or fault}") from fault
+        raise ConfigError(f"{path} must be a readable TOML file of settings, got: {getattr(fault, 'strerror', None) or fault}") from fault
     except tomllib.TOMLDecodeError as fault:
         raise ConfigError(f"{path} must be TOML: {fault}") from fault
 

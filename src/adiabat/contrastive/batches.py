@@ -1,6 +1,7 @@
 """Which texts stand in one step's batch, and in which place of the loss."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -168,9 +169,9 @@ def _gathered(
 
 def _keys(batch: Batch, examples: PairSet, device: torch.device) -> dict[str, Tensor]:
     """Rows of `Texts` are keys: equal where texts are. Answers that are not in the batch would mask nothing."""
-    here = np.zeros(len(examples.texts.documents), dtype=np.bool_)
-    here[batch.documents] = True
-    answers = [rows[here[rows]] for rows in (examples.answers[row] for row in batch.query.tolist())]
+    listed = examples.answers.take(batch.query)
+    here = np.isin(listed.values, batch.documents)
+    answers = [listed.values[start:end][here[start:end]] for start, end in pairwise(listed.offsets.tolist())]
     most = max(map(len, answers))
     keys = {
         "query_keys": batch.query,

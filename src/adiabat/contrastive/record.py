@@ -3,13 +3,11 @@
 from adiabat.contrastive.building import Built, named_weights
 from adiabat.contrastive.objective import PairContrast
 from adiabat.jobs.directory import Job, read_description
+from adiabat.jobs.record import record_of, result_of
 from adiabat.measure.layers import layer_changes
-from adiabat.measure.results import Result, TrainingRecord
-from adiabat.model.device import device_name
+from adiabat.measure.results import LayerChange, Result
 from adiabat.model.towers import DualEncoder
-from adiabat.provenance import now, versions
 from adiabat.train.limits import Outcome
-from adiabat.train.log import read_log
 
 
 def notes_of(objective: PairContrast) -> tuple[str, ...]:
@@ -53,7 +51,7 @@ def counts_of(objective: PairContrast) -> tuple[int, int]:
     return sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained)
 
 
-def result_of(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str) -> Result:
+def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str) -> Result:
     """What a run did, read off its log and its weights.
 
     Args:
@@ -68,46 +66,36 @@ def result_of(objective: PairContrast, built: Built, plain: DualEncoder, outcome
         The result, as it is written to ``result.json``.
     """
     settings = objective.settings
-    record = _record(objective, built, plain, outcome, job)
-    digests = {f"{name}_sha256": digest for name, digest in read_description(job).get("digests", {}).items()}
-    return Result(
-        title=f"Training {settings.job.model} on {objective.train.name}",
-        command=command,
-        created=now(),
-        seconds=record.seconds,
-        seed=settings.run.seed,
-        versions=versions(device_name(objective.towers.query.device)),
-        model=str(job.folder),
-        training=record,
-        settings=record.settings,
-        inputs={"train": {**settings.job.model_dump(exclude_none=True), **digests}},
-    )
-
-
-def _record(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job) -> TrainingRecord:
-    position, rows = outcome.position, list(read_log(job.log))
-    validations = [row for row in rows if "validation_loss" in row]
     parameters, trained = counts_of(objective)
-    after = named_weights(plain)
-    names = [name for name, weights in built.before.items() if name in after and not weights.equal(after[name].detach().cpu())]
-    return TrainingRecord(
-        settings=objective.settings.model_dump(mode="json", exclude_none=True),
+    record = record_of(
+        job,
+        outcome,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        kind="training",
+        unit="queries",
         trained_on=f"{objective.train.name}: {len(objective.train):,} pairs, validated on {len(objective.validation.asked):,} queries",
         parameters=parameters,
         trainable=trained,
-        steps=position.step,
-        epochs=position.epoch,
-        best_epoch=position.best_epoch,
-        stop_reason=outcome.reason,
-        seconds=position.seconds,
-        loss=[(row["step"], row["loss"]) for row in rows if "loss" in row],
-        validation_loss=[(row["epoch"], row["validation_loss"]) for row in validations],
-        validation_errors=[(row["epoch"], row["validation_errors"]) for row in validations],
-        validation_pairs=len(objective.validation.asked),
-        layers=layer_changes({name: built.before[name] for name in names}, {name: after[name].detach().cpu() for name in names}),
+        validated=len(objective.validation.asked),
+        layers=_layers(built, plain),
         notes=notes_of(objective),
-        kind="training",
-        unit="queries",
-        passes=position.step * objective.settings.train.batch_size / len(objective.train),
-        measures={name: [(row["epoch"], row[f"validation_{name}"]) for row in validations] for name in ("P@1", "RR")},
+        passes=outcome.position.step * settings.train.batch_size / len(objective.train),
+        measures=("P@1", "RR"),
     )
+    digests = {f"{name}_sha256": digest for name, digest in read_description(job).get("digests", {}).items()}
+    return result_of(
+        job,
+        record,
+        title=f"Training {settings.job.model} on {objective.train.name}",
+        command=command,
+        seed=settings.run.seed,
+        inputs={**settings.job.model_dump(exclude_none=True), **digests},
+        device=objective.towers.query.device,
+    )
+
+
+def _layers(built: Built, plain: DualEncoder) -> list[LayerChange]:
+    """Of the tensors that moved."""
+    after = {name: weights.detach().cpu() for name, weights in named_weights(plain).items()}
+    names = [name for name, weights in built.before.items() if name in after and not weights.equal(after[name])]
+    return layer_changes({name: built.before[name] for name in names}, {name: after[name] for name in names})

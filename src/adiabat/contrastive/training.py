@@ -17,7 +17,7 @@ from adiabat.contrastive.batches import check_negatives
 from adiabat.contrastive.building import Built, Loader, build, merged
 from adiabat.contrastive.data import PairSet, read_pairs
 from adiabat.contrastive.objective import PairContrast
-from adiabat.contrastive.record import counts_of, notes_of, result_of
+from adiabat.contrastive.record import counts_of, notes_of, result_of_run
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
 from adiabat.jobs.directory import Job, Rules, is_job, open_job, require_free, require_same
 from adiabat.jobs.finish import finish_job
@@ -91,7 +91,7 @@ def _on_main(group: Processes, work: Callable[[], Done]) -> Done | None:
 
 def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job, command: str) -> Result:
     plain = merged(built.towers)
-    result = result_of(objective, built, plain, outcome, job, command)
+    result = result_of_run(objective, built, plain, outcome, job, command)
     finish_job(job, replace(plain, name=str(job.folder)), result)
     return result
 
@@ -276,11 +276,8 @@ def _standing(position: Position) -> str:
 
 
 def _run(objective: PairContrast, loop: Loop, *, resume: bool) -> Outcome:
-    try:
-        with objective.passing():
-            return loop.run(resume=resume)
-    finally:
-        loop.log.close()
+    with objective.passing():
+        return loop.run(resume=resume)
 
 
 def _say_what_is_trained(objective: PairContrast, watch: Watch) -> None:

@@ -125,10 +125,13 @@ class Loop:
             JobError: If a checkpoint cannot be written, none of those there is whole, or a loss is no finite number.
         """
         self._clock = self._saved_at = time.monotonic()
-        if not (resume and self._restore()):
-            self._begin()
-        self._require_together()
-        reason = self._steps()
+        try:
+            if not (resume and self._restore()):
+                self._begin()
+            self._require_together()
+            reason = self._steps()
+        finally:
+            self.log.close()
         restore_weights(self.objective.module, self._best, prefix=BEST)
         return Outcome(self.position, reason)
 

@@ -116,29 +116,27 @@ def _faults(schedule: Schedule) -> list[str]:
     if schedule.name not in get_args(ScheduleName):
         faults.append(_name_fault(schedule.name))
     if schedule.total_steps is None and ends:
-        faults.append(
-            f"tune.max_epochs and tune.batches_per_epoch must be given for the {schedule.name} schedule, got none; set the number of steps"
-        )
+        faults.append(f"total_steps must be given for the {schedule.name} schedule, got none; say how long the run is")
     if schedule.total_steps is not None and schedule.total_steps < 1:
-        faults.append(f"tune.total_steps must be at least 1, got {schedule.total_steps}")
+        faults.append(f"total_steps must be at least 1, got {schedule.total_steps}")
     if schedule.steps_per_epoch < 1:
-        faults.append(f"tune.steps_per_epoch must be at least 1, got {schedule.steps_per_epoch}")
+        faults.append(f"steps_per_epoch must be at least 1, got {schedule.steps_per_epoch}")
     if not 0 < schedule.gamma <= 1:
-        faults.append(f"tune.gamma must be in (0, 1], got {schedule.gamma}")
+        faults.append(f"gamma must be in (0, 1], got {schedule.gamma}")
     if schedule.warmup_steps < 0:
-        faults.append(f"tune.warmup_steps must be 0 or more, got {schedule.warmup_steps}")
+        faults.append(f"warmup_steps must be 0 or more, got {schedule.warmup_steps}")
     elif schedule.total_steps is not None and schedule.warmup_steps > max(schedule.total_steps, 0):
-        faults.append(f"tune.warmup_steps must be at most tune.total_steps, {schedule.total_steps}, got {schedule.warmup_steps}")
+        faults.append(f"warmup_steps must be at most total_steps, {schedule.total_steps}, got {schedule.warmup_steps}")
     if not 0 <= schedule.final_fraction <= 1:
-        faults.append(f"tune.final_fraction must be in [0, 1], got {schedule.final_fraction}")
+        faults.append(f"final_fraction must be in [0, 1], got {schedule.final_fraction}")
     elif schedule.final_fraction and not ends:
-        faults.append(f"tune.final_fraction must be 0 for the {schedule.name} schedule, got {schedule.final_fraction}; remove it")
+        faults.append(f"final_fraction must be 0 for the {schedule.name} schedule, got {schedule.final_fraction}; remove it")
     return faults
 
 
 def _name_fault(name: str) -> str:
     """Message for a schedule that is none of the known ones."""
-    return f'tune.schedule must be one of {", ".join(get_args(ScheduleName))}, got "{name}"'
+    return f'schedule must be one of {", ".join(get_args(ScheduleName))}, got "{name}"'
 
 
 def warmup_steps_of(fraction: float, *, total_steps: int) -> int:
@@ -155,7 +153,7 @@ def warmup_steps_of(fraction: float, *, total_steps: int) -> int:
         ConfigError: If `fraction` is out of range.
     """
     if not 0 <= fraction <= 1:
-        raise ConfigError(f"tune.warmup_fraction must be in [0, 1], got {fraction}")
+        raise ConfigError(f"warmup_fraction must be in [0, 1], got {fraction}")
     # The small subtraction keeps 0.1 * 30 = 3.0000000000000004 from becoming 4.
     return math.ceil(fraction * total_steps - 1e-9)
 
@@ -181,12 +179,12 @@ def scaled_learning_rate(rate: float, *, batch_size: int, reference_batch_size: 
         Goyal et al. 2017 (linear); Krizhevsky 2014 (square root); source 000; mission A4.
     """
     faults = [
-        f"tune.{name} must be above 0, got {value}"
+        f"{name} must be above 0, got {value}"
         for name, value in (("learning_rate", rate), ("batch_size", batch_size), ("reference_batch_size", reference_batch_size))
         if not (value > 0 and math.isfinite(value))
     ]
     if rule not in get_args(ScalingRule):
-        faults.append(f'tune.batch_scaling must be one of {", ".join(get_args(ScalingRule))}, got "{rule}"')
+        faults.append(f'batch_scaling must be one of {", ".join(get_args(ScalingRule))}, got "{rule}"')
     if faults:
         raise ConfigError(several(faults))
     ratio = batch_size / reference_batch_size

@@ -12,20 +12,20 @@ from torch import Tensor
 from adiabat.config import TuneSection, TuneSettings
 from adiabat.jobs.directory import Job, is_job, open_job, read_description, require_free, require_same
 from adiabat.jobs.finish import finish_job
+from adiabat.jobs.record import record_of, result_of
 from adiabat.locks import sole_writer
 from adiabat.measure.layers import layer_changes
-from adiabat.measure.results import Result, TrainingRecord
+from adiabat.measure.results import Result
 from adiabat.model.building import trainable_copy
-from adiabat.model.device import device_name, device_of
+from adiabat.model.device import device_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import FreezeReport, check_patterns, freeze
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
-from adiabat.provenance import now, versions
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.train.limits import Limits, Outcome, Position
-from adiabat.train.log import JobLog, read_log
+from adiabat.train.log import JobLog
 from adiabat.train.loop import Loop
 from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
 from adiabat.train.passes import side_passes
@@ -91,7 +91,7 @@ def tune(
     job = open_job(out, _description(model, inputs, objective, settings), resume=resume, rules=RULES)
     _say_what_is_tuned(watch, objective, frozen, settings)
     with sole_writer(job.folder), side_passes(tower, precision=settings.run.precision) as objective.passes:
-        outcome = _run(loop, resume=resume)
+        outcome = loop.run(resume=resume)
         result = _result(objective, model, outcome, job, settings, model_name=model_name, command=command)
         finish_job(job, replace(model, query=tower, name=str(out)), result)
     return result
@@ -230,13 +230,6 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
     )
 
 
-def _run(loop: Loop, *, resume: bool) -> Outcome:
-    try:
-        return loop.run(resume=resume)
-    finally:
-        loop.log.close()
-
-
 def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
     """Label, steps done in this epoch and steps of an epoch, for a progress display."""
     done = position.step - position.epoch * section.batches_per_epoch
@@ -267,44 +260,31 @@ def schedule_of(settings: TuneSettings) -> Schedule:
 def _result(
     objective: StoredDocuments, model: DualEncoder, outcome: Outcome, job: Job, settings: TuneSettings, *, model_name: str, command: str
 ) -> Result:
-    record = _record(objective, model, outcome, job, settings)
-    return Result(
-        title=f"Tuning the query tower of {model_name} on {objective.train.name}",
-        command=command,
-        created=now(),
-        seconds=record.seconds,
-        seed=settings.run.seed,
-        versions=versions(device_name(objective.encoder.device)),
-        model=str(job.folder),
-        training=record,
-        settings=record.settings,
-        inputs={"train": read_description(job)["job"]},
-    )
-
-
-def _record(objective: StoredDocuments, model: DualEncoder, outcome: Outcome, job: Job, settings: TuneSettings) -> TrainingRecord:
-    position, rows = outcome.position, list(read_log(job.log))
-    validations = [row for row in rows if "validation_loss" in row]
     tuned = {name: weights for name, weights in objective.encoder.used_parameters().items() if weights.requires_grad}
     before: dict[str, Tensor] = dict(model.query.used_parameters())
-    return TrainingRecord(
+    record = record_of(
+        job,
+        outcome,
         settings=settings.model_dump(mode="json", exclude_none=True),
+        kind="tuning",
+        unit="pairs",
         trained_on=_trained_on(objective.train, objective.validation),
         parameters=sum(weights.numel() for weights in objective.encoder.parameters()),
         trainable=sum(weights.numel() for weights in tuned.values()),
-        steps=position.step,
-        epochs=position.epoch,
-        best_epoch=position.best_epoch,
-        stop_reason=outcome.reason,
-        seconds=position.seconds,
-        loss=[(row["step"], row["loss"]) for row in rows if "loss" in row],
-        validation_loss=[(row["epoch"], row["validation_loss"]) for row in validations],
-        validation_errors=[(row["epoch"], row["validation_errors"]) for row in validations],
-        validation_pairs=pairs_of(objective.validation),
+        validated=pairs_of(objective.validation),
         layers=layer_changes(
             {name: before[name].detach() for name in tuned}, {name: weights.detach().cpu() for name, weights in tuned.items()}
         ),
         notes=_notes(objective, settings),
+    )
+    return result_of(
+        job,
+        record,
+        title=f"Tuning the query tower of {model_name} on {objective.train.name}",
+        command=command,
+        seed=settings.run.seed,
+        inputs=read_description(job)["job"],
+        device=objective.encoder.device,
     )
 
 

@@ -1,0 +1,119 @@
+"""The command line: its verbs, and what ends one."""
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from adiabat import __version__
+from adiabat.cli.measuring import demo, evaluate, folded, search
+from adiabat.cli.options import rank
+from adiabat.cli.training import embed, train, tune
+from adiabat.console import complain, plain_warnings
+from adiabat.errors import AdiabatError
+
+app = typer.Typer(
+    name="adiabat",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Tune query encoders against stored document embeddings, and measure what changed.",
+    epilog="MODEL is a hub name, a directory, the directory of a job, or `demo` (the embedded model).",
+)
+for verb in (embed, tune, train, evaluate, search, demo):
+    app.command()(verb)
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""Of the command-line parser, whichever copy of it typer uses; it has `format_message`, and a context where the verb was known."""
+
+SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
+"""System errors that no code can mend: a full disk, a missing permission, an impossible path."""
+
+_GOES_ON = "what is finished is kept; run the same command again to go on"
+_NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
+AFTER_CTRL_C = {"embed": _GOES_ON, "demo": _GOES_ON} | dict.fromkeys(("tune", "train"), "run the same command with --resume to go on")
+"""What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
+
+LOWER_MEMORY = {
+    "embed": "encoder.max_tokens",
+    "tune": "tune.batch_size, tune.negatives_per_query or encoder.max_tokens",
+    "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
+    "evaluate": "measure.depth or encoder.max_tokens",
+}
+"""Settings that decide how much memory a verb takes."""
+
+
+def _version(asked: bool) -> bool:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    del version
+    if debug:
+        os.environ["ADIABAT_DEBUG"] = "1"
+
+
+def main() -> None:
+    """Run a verb.
+
+    Exit codes: 0; 2 for the user's mistake, told in one line; 130 after Ctrl-C; 1 for ours, for too little memory, and, without a word,
+    where the reader of the output has gone.
+    """
+    try:
+        with plain_warnings():
+            code = app(args=folded(sys.argv[1:]) or ["--help"], prog_name="adiabat", standalone_mode=False)
+        # typer turns Ctrl-C into this code.
+        if code == 130:
+            raise KeyboardInterrupt
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Or the interpreter would complain when it flushes at its end.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        code = 1
+    except (Exception, KeyboardInterrupt) as fault:
+        if os.environ.get("ADIABAT_DEBUG"):
+            raise
+        code, sentence = _judged(fault, _verb(sys.argv[1:]))
+        complain(f"process {rank()}: {sentence}" if rank() else sentence)
+    if code:
+        sys.exit(code)
+
+
+def _verb(words: Sequence[str]) -> str:
+    return next((word for word in words if not word.startswith("-")), "")
+
+
+def _judged(fault: BaseException, verb: str) -> tuple[int, str]:
+    """Exit code and sentence for what ended a verb."""
+    if isinstance(fault, AdiabatError):
+        return 130 if type(fault).__name__ == "InterruptionError" else 2, str(fault)
+    if isinstance(fault, KeyboardInterrupt | typer.Abort):
+        return 130, f"interrupted; {AFTER_CTRL_C.get(verb, _NOTHING_KEPT)}"
+    if _is_out_of_memory(fault):
+        advice = f"lower {LOWER_MEMORY[verb]}, or free some" if verb in LOWER_MEMORY else "free some"
+        return 1, f"memory must be enough for the work, got: {fault or type(fault).__name__}; {advice}"
+    if isinstance(fault, UsageError):
+        context = getattr(fault, "ctx", None)
+        message = fault.format_message().rstrip(".")  # type: ignore[attr-defined]
+        return 2, f"{message}; see {context.command_path if context else 'adiabat'} --help"
+    if isinstance(fault, OSError) and fault.errno in SURROUNDINGS:
+        place = "a file" if fault.filename is None else fault.filename
+        return 2, f"{place} must be readable or writable, got: {fault.strerror}; check the path, its permissions and the free space"
+    return 1, f"defect: {type(fault).__name__}: {fault}; run with --debug before the verb and report the traceback"
+
+
+def _is_out_of_memory(fault: BaseException) -> bool:
+    """Of Python, of a GPU (known by its name: torch may not be loaded), or of torch on a CPU, which has no class for it."""
+    return isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(fault)

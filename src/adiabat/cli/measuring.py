@@ -1,0 +1,153 @@
+"""Verbs that measure and ask: evaluate, search, demo."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, show_result
+from adiabat.config import EvaluateSettings, SearchSettings
+from adiabat.console import one_line, watching
+from adiabat.errors import ConfigError
+
+if TYPE_CHECKING:
+    from adiabat.measure.results import Hit
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Under test.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of its document tower.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="The target data set.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory for result.json and report.html.")],
+    split: Annotated[str | None, typer.Option("--split", help="Of the target data set.", show_default=False)] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="MODEL", help="Compare with this model.", show_default=False)
+    ] = None,
+    retain: Annotated[
+        list[str] | None,
+        typer.Option("--retain", metavar="STORE DATA", help="A data set that must not get worse; repeatable."),
+    ] = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a model, before and after, on its target and on what must not get worse."""
+    settings = settings_of(EvaluateSettings, config, assignments, seed=seed, device=device)
+    from adiabat import api
+
+    with watching() as watch:
+        result = api.evaluate(
+            model,
+            store,
+            data,
+            baseline=baseline,
+            retain=_pairs(retain or ()),
+            split=split,
+            out=out,
+            settings=settings,
+            command=command_line(),
+            watch=watch,
+        )
+    show_result(result)
+    answer(result.to_json() if as_json else str(out / "report.html"))
+
+
+def folded(arguments: Sequence[str]) -> list[str]:
+    """Make ``--retain STORE DATA`` one value: typer knows no repeatable option of two, and NUL can stand in no argument.
+
+    Args:
+        arguments: Words of a command line.
+
+    Returns:
+        The words, some of them put together.
+
+    Raises:
+        ConfigError: If one of the two is missing.
+    """
+    words: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*words, word, *rest]
+        if word == "--retain" or word.startswith("--retain="):
+            pair = [word.removeprefix("--retain=")] if "=" in word else rest[:2]
+            if len(pair) < 2 or any(one.startswith("--") for one in pair):
+                raise ConfigError(f"--retain must be followed by two words, STORE and DATA, got {' '.join(pair) or 'nothing'}")
+            word, rest = "\0".join(pair), rest[2:]
+            words.append("--retain")
+        words.append(word)
+    return words
+
+
+def _pairs(folded: Sequence[str]) -> list[tuple[str, str]]:
+    """What `_folded` made one, as two again."""
+    pairs = [value.partition("\0") for value in folded]
+    return [(store, data) for store, _, data in pairs]
+
+
+def _count(text: str | int) -> int:
+    """A number of things; typer's own conversion speaks of what it could not parse rather than of what is wanted."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise typer.BadParameter(f"must be a whole number >= 1, got {text}")
+    return number
+
+
+def search(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One text.")],
+    model: Annotated[str, typer.Option("--model", metavar="MODEL", help="Whose query tower encodes the query.")],
+    compare: Annotated[
+        str | None, typer.Option("--compare", metavar="MODEL", help="Show this model's results too.", show_default=False)
+    ] = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", parser=_count, help="Results wanted.")] = 10,
+    config: Config = None,
+    assignments: Assignments = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a store a question, through one query tower or two."""
+    settings = settings_of(SearchSettings, config, assignments, device=device)
+    from dataclasses import asdict
+
+    from adiabat import api
+
+    found = {name: api.search(store, query, model=name, k=k, settings=settings) for name in filter(None, (model, compare))}
+    if as_json:
+        answer(
+            {
+                name: [{key: value for key, value in asdict(hit).items() if key != "relevant"} for hit in hits]
+                for name, hits in found.items()
+            }
+        )
+    else:
+        _show_hits(found)
+
+
+def _show_hits(found: "dict[str, list[Hit]]") -> None:
+    from adiabat.report.wording import cut
+
+    for name, hits in found.items():
+        print(one_line(name))
+        for place, hit in enumerate(hits, start=1):
+            print(f"{place:3d}  {hit.score:.4f}  {one_line(hit.doc_id)}  {cut(one_line(hit.text), limit=120)}")
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Directory for the demo's files.")] = Path("runs/demo"),
+    as_json: AsJson = False,
+) -> None:
+    """Tune the embedded model on embedded papers, and show what got better and that nothing else got worse."""
+    from adiabat.demo.job import run_demo
+
+    with watching() as watch:
+        result = run_demo(out, command=command_line(), watch=watch)
+    show_result(result)
+    answer(result.to_json() if as_json else str(out / "report.html"))
