@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from adiabat import api
+from adiabat.api import embedding, measuring, training
 from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, TuneSettings, checked
 from adiabat.errors import ConfigError, DataError, JobError, ModelError, StoreError
 from adiabat.measure import evaluation
@@ -106,7 +107,8 @@ def test_a_model_of_no_name_is_refused() -> None:
 
 
 def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    for module in (embedding, measuring, training):
+        monkeypatch.setattr(module, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     with pytest.raises(DataError, match="must exist"):
         api.embed(here / "model", tmp_path / "none.jsonl", tmp_path / "new")
     with pytest.raises(DataError, match="must exist"):

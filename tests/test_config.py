@@ -12,13 +12,21 @@ from pydantic import ValidationError
 
 from adiabat import api
 from adiabat.config import (
+    ArxivSettings,
     EmbedSettings,
     EvaluateSettings,
+    HotpotqaSettings,
+    InspectSettings,
+    MineSettings,
+    MsmarcoSettings,
     SearchSettings,
     Section,
+    SourceSection,
+    SquadSettings,
     TrainSettings,
     TuneSection,
     TuneSettings,
+    XnliSettings,
     checked,
     keys_of,
     read_settings,
@@ -27,7 +35,20 @@ from adiabat.config.faults import shown
 from adiabat.errors import ConfigError
 from tests.config_values import VALUES
 
-KINDS: tuple[type[Section], ...] = (EmbedSettings, TuneSettings, EvaluateSettings, SearchSettings, TrainSettings)
+KINDS: tuple[type[Section], ...] = (
+    EmbedSettings,
+    TuneSettings,
+    EvaluateSettings,
+    SearchSettings,
+    TrainSettings,
+    InspectSettings,
+    MineSettings,
+    MsmarcoSettings,
+    SquadSettings,
+    HotpotqaSettings,
+    XnliSettings,
+    ArxivSettings,
+)
 
 EVERY_KEY = [(kind, key) for kind in KINDS for key in keys_of(kind)]
 
@@ -40,7 +61,14 @@ def value_at(settings: Section, key: str) -> object:
 
 
 def as_toml(value: object) -> str:
-    return tomli_w.dumps({"x": list(value) if isinstance(value, tuple) else value}, multiline_strings=False).removeprefix("x = ").strip()
+    """On one line, as behind a key."""
+    if isinstance(value, SourceSection):
+        value = value.model_dump(exclude_defaults=True)
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {as_toml(one)}' for name, one in value.items())}}}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(as_toml, value))}]"
+    return tomli_w.dumps({"x": value}, multiline_strings=False).removeprefix("x = ").strip()
 
 
 def fault(kind: type[Section], *assignments: str) -> str:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from adiabat.config import EncoderSection, TrainSection, TrainSettings, checked
 from adiabat.contrastive.building import build
-from adiabat.contrastive.data import PairSet, pair_sets
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.training import train
+from adiabat.data.pairs import PairSet, pair_sets
 from adiabat.data.records import Example, ExampleSet
 from adiabat.measure.results import Result
 from adiabat.model.directory import load

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from adiabat.contrastive.batches import Batch, Sides, check_negatives, draw_batch, pairs_of, share_of
-from adiabat.contrastive.data import PairSet, pair_sets
+from adiabat.data.pairs import PairSet, pair_sets
 from adiabat.errors import ConfigError, DataError
 from adiabat.train.distributed import ALONE, Processes
 from adiabat.train.losses import in_batch_softmax

@@ -138,7 +138,7 @@ def test_a_dry_run_says_what_a_run_would_take_and_writes_nothing(run: Run, world
 # Name of the mistake: the command, and words that its one line must hold.
 MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no file": (("train",), ("Missing", "adiabat train --help")),
-    "a file that is not there": (train(file="none.toml"), ("none.toml", "which does not exist")),
+    "a file that is not there": (train(file="none.toml"), ("none.toml", "must be a TOML file of settings")),
     "a file that is no TOML": (train(file="bad.toml"), ("bad.toml must be TOML", "line 1")),
     "a folder": (train(file="notes"), ("must be a readable TOML file", "notes")),
     "unknown keys": (train(file="typos.toml"), ("3 faults", "did you mean job.data?", "unknown key train.step; did you mean train.steps?")),

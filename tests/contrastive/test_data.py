@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from adiabat.config import TrainDataSection
-from adiabat.contrastive.data import PairSet, pair_sets, read_pairs
+from adiabat.contrastive.data import read_pairs
+from adiabat.data.pairs import PairSet, TextList, joined, pair_sets, text_numbers
+from adiabat.data.ragged import Ragged
+from adiabat.data.records import Example, ExampleSet
 from adiabat.data.splitting import held_out_queries
 from adiabat.errors import DataError
-from adiabat.store.addressing import Ragged
 from tests.contrastive.problem import HELD_OUT, ROWS, both_sets, examples, settings_of, write_rows
 
 
@@ -97,6 +99,36 @@ def test_what_is_asked_and_what_is_ranked_are_each_once() -> None:
     assert {validation.texts.documents[row] for row in validation.candidates} == listed | {"a cat", "rain"}
 
 
+def test_topics_and_tags_are_numbered_and_a_pair_keeps_its_first() -> None:
+    rows = [Example("1", "a", ("x",), topic="cooking", tag="fish"), Example("2", "b", ("y", "z"), ("x",), topic="travel", tag="fish")]
+    rows += [Example("3", "a", ("x",), topic="travel"), Example("4", "c", ("x",))]
+    (pairs,) = pair_sets(ExampleSet("set", rows))
+    assert told(pairs) == [("a", "x"), ("b", "y"), ("b", "z"), ("c", "x")]
+    assert [number for number, topic in enumerate(pairs.topics) if topic == pairs.topics[0]] == [0]
+    assert pairs.topics[1] == pairs.topics[2] != 0
+    assert pairs.tags[0] == pairs.tags[1] == pairs.tags[2] != 0
+    assert (pairs.topics[3], pairs.tags[3]) == (0, 0)
+
+
+def test_sources_stand_one_after_another_and_share_what_they_know() -> None:
+    both = joined(
+        pair_sets(examples([("a", ["x"], ["y"]), ("b", ["z"], [])], name="one"), examples([("a", ["y"], ["x", "z"])], name="two"))
+    )
+    assert (both.name, told(both)) == ("one + two", [("a", "x"), ("b", "z"), ("a", "y")])
+    assert both.sources.tolist() == [0, 0, 1]
+    assert texts_of(both.answers, both, "a") == ["x", "y"]
+    assert texts_of(both.negatives, both, "a") == ["z"]
+    assert both.notes == ("2 of 3 listed negatives left out, because they are listed as positives of the same query",)
+
+
+def test_texts_are_numbered_over_both_sides() -> None:
+    (pairs,) = pair_sets(examples([("a", ["b"], []), ("b", ["c"], ["a"]), ("d", ["e"], [])]))
+    queries, documents = text_numbers(pairs.texts)
+    numbers = dict(zip([*pairs.texts.queries, *pairs.texts.documents], [*queries.tolist(), *documents.tolist()], strict=True))
+    assert sorted(numbers.values()) == [0, 1, 2, 3, 4]
+    assert queries[1] == documents[pairs.texts.documents.index("b")]
+
+
 def test_no_pairs_make_an_empty_set_of_the_right_shape() -> None:
     _, nothing = pair_sets(examples(ROWS), examples([]))
     assert len(nothing) == 0
@@ -110,15 +142,19 @@ def changed(pairs: PairSet) -> dict[str, PairSet]:
     texts, first = pairs.texts, pairs.negatives.values.copy()
     first[0] = first[1]
     return {
-        "a query": replace(pairs, texts=replace(texts, queries=["other", *texts.queries[1:]])),
-        "a document": replace(pairs, texts=replace(texts, documents=[*texts.documents[:-1], "other"])),
+        "a query": replace(pairs, texts=replace(texts, queries=TextList(["other", *texts.queries[1:]]))),
+        "a document": replace(pairs, texts=replace(texts, documents=TextList([*texts.documents[:-1], "other"]))),
         "a letter that moves to the next text": replace(
-            pairs, texts=replace(texts, queries=[texts.queries[0][:-1], texts.queries[0][-1] + texts.queries[1], *texts.queries[2:]])
+            pairs,
+            texts=replace(texts, queries=TextList([texts.queries[0][:-1], texts.queries[0][-1] + texts.queries[1], *texts.queries[2:]])),
         ),
         "the order of pairs": replace(pairs, query=pairs.query[::-1], positive=pairs.positive[::-1]),
+        "a topic": replace(pairs, topics=np.arange(len(pairs))),
+        "a tag": replace(pairs, tags=np.arange(len(pairs))),
+        "a source": replace(pairs, sources=np.arange(len(pairs))),
         "which query": replace(pairs, query=np.roll(pairs.query, 1)),
         "which positive": replace(pairs, positive=np.roll(pairs.positive, 1)),
-        "a pair less": replace(pairs, query=pairs.query[:-1], positive=pairs.positive[:-1]),
+        "a pair less": pairs.taken(np.arange(len(pairs)) < len(pairs) - 1),
         "a negative": replace(pairs, negatives=Ragged(first, pairs.negatives.offsets)),
         "whose negative": replace(pairs, negatives=Ragged(pairs.negatives.values, np.roll(pairs.negatives.offsets, 1))),
     }

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from adiabat.contrastive.frozen import FrozenTower
+from adiabat.data.pairs import TextList
 from adiabat.errors import JobError
 from adiabat.model.encoder import Encoder
 from tests.contrastive.problem import model, objective_of
 
-TEXTS = ["one", "two words", "three words here", "", "five"]
+TEXTS = TextList(["one", "two words", "three words here", "", "five"])
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from adiabat.contrastive.batches import draw_batch
-from adiabat.contrastive.data import PairSet, pair_sets
 from adiabat.contrastive.objective import PairContrast
+from adiabat.data.pairs import PairSet, pair_sets
 from adiabat.train.limits import Validation
 from tests.contrastive.problem import HELD_OUT, ROWS, Row, examples, objective_of
 

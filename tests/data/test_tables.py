@@ -131,6 +131,9 @@ def test_a_stream_cut_short_is_one_clear_error(tmp_path, ending, codec, pack):
     assert message.endswith("; copy or download it again")
     with pytest.raises(DataError, match="cut short"):
         count_rows(path)
+    # What stands before the cut is read, but for the piece that the cut falls into.
+    told = int(message.partition("after line ")[2].partition(";")[0])
+    assert len(pack(jsonl([{"n": n, "text": f"{n * n}"} for n in range(told)]))) > 0.8 * len(packed) / 2
 
 
 @pytest.mark.parametrize(("ending", "codec"), [("gz", "gzip"), ("zst", "zstd")])

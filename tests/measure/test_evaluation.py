@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from adiabat.config import EvaluateSettings, MeasureSection
+from adiabat.data.ragged import Ragged
 from adiabat.data.records import Document, LanguageGridSet
 from adiabat.errors import DataError, StoreError
 from adiabat.measure.evaluation import (
@@ -26,7 +27,7 @@ from adiabat.measure.results import Result
 from adiabat.measure.tasks import Role
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result, write_result
-from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.search import search

@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from adiabat.config import MeasureSection
+from adiabat.data.ragged import Ragged
 from adiabat.errors import DataError
 from adiabat.measure import tasks
 from adiabat.measure.results import Change, DatasetResult
 from adiabat.measure.tasks import Role, measure_examples, similarities_of
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
-from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.watch import SILENT, Watch
 from tests.measure.brute_force import all_scores, errors_and_pairs, rank_measures_by_loops

@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adiabat.data.ragged import Ragged
 from adiabat.data.records import Document, Example, ExampleSet, text_id
 from adiabat.errors import DataError
-from adiabat.store.addressing import AddressedSet, Ragged, address, sharing_answers
+from adiabat.store.addressing import AddressedSet, address, sharing_answers
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from tests.fake_encoder import FakeEncoder

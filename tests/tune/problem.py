@@ -11,6 +11,7 @@ from jaxtyping import Float
 from safetensors.torch import load_file
 
 from adiabat.config import TuneSection, TuneSettings, checked
+from adiabat.data.ragged import Ragged
 from adiabat.data.records import Document
 from adiabat.measure.results import Result
 from adiabat.model.directory import load
@@ -19,7 +20,7 @@ from adiabat.model.precision import Precision
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result
-from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors

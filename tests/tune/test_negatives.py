@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from adiabat.data.ragged import Ragged
 from adiabat.errors import ConfigError, DataError, JobError
-from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.tune.negatives import gather_ragged, listed_negatives, negative_chooser, short_lists_note, similarity_of
 from tests.tune.problem import addressed, random_vectors, section, store_of

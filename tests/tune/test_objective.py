@@ -12,9 +12,10 @@ from sentence_transformers.sentence_transformer.losses import TripletDistanceMet
 from torch import nn
 
 from adiabat.data.batching import ShuffledStream
+from adiabat.data.ragged import Ragged
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.tokens import embed_all, embed_rows
-from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.train.limits import Validation
 from adiabat.tune import objective as objective_module

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from adiabat import __version__
+from adiabat.cli.data import inspect, make, mine
 from adiabat.cli.measuring import demo, evaluate, folded, search
 from adiabat.cli.options import rank
 from adiabat.cli.training import embed, train, tune
@@ -24,8 +25,10 @@ app = typer.Typer(
     help="Tune query encoders against stored document embeddings, and measure what changed.",
     epilog="MODEL is a hub name, a directory, the directory of a job, or `demo` (the embedded model).",
 )
-for verb in (embed, tune, train, evaluate, search, demo):
+for verb in (embed, tune, train, evaluate, search, inspect, mine):
     app.command()(verb)
+app.command("data")(make)
+app.command()(demo)
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Of the command-line parser, whichever copy of it typer uses; it has `format_message`, and a context where the verb was known."""
@@ -36,13 +39,15 @@ SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 
 _GOES_ON = "what is finished is kept; run the same command again to go on"
 _NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
-AFTER_CTRL_C = {"embed": _GOES_ON, "demo": _GOES_ON} | dict.fromkeys(("tune", "train"), "run the same command with --resume to go on")
+AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine"), _GOES_ON)
+AFTER_CTRL_C |= dict.fromkeys(("tune", "train"), "run the same command with --resume to go on")
 """What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
 
 LOWER_MEMORY = {
     "embed": "encoder.max_tokens",
     "tune": "tune.batch_size, tune.negatives_per_query or encoder.max_tokens",
     "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
+    "mine": "mine.depth",
     "evaluate": "measure.depth or encoder.max_tokens",
 }
 """Settings that decide how much memory a verb takes."""

@@ -1,7 +1,10 @@
 """What a TOML file, or ``--set key=value``, may say: every setting with its meaning, range and default, and nothing else."""
 
+from adiabat.config.inspect import InspectSettings
+from adiabat.config.makers import ArxivSettings, HotpotqaSettings, MsmarcoSettings, SquadSettings, XnliSettings
+from adiabat.config.mine import MineSettings
 from adiabat.config.reading import S, checked, keys_of, read_settings
-from adiabat.config.section import OptimizerName, ScalingRule, ScheduleName, Section
+from adiabat.config.section import Exhausted, MixtureRule, OptimizerName, ScalingRule, ScheduleName, Section
 from adiabat.config.shared import (
     ColumnsSection,
     DataSection,
@@ -18,8 +21,11 @@ from adiabat.config.shared import (
     StoreSection,
 )
 from adiabat.config.train import (
+    BatchesSection,
     JobSection,
     MemorySection,
+    MixtureSection,
+    SourceSection,
     TowersSection,
     TrainDataSection,
     TrainRunSection,
@@ -29,6 +35,8 @@ from adiabat.config.train import (
 from adiabat.config.tune import TuneDataSection, TuneSection, TuneSettings
 
 __all__ = [
+    "ArxivSettings",
+    "BatchesSection",
     "ColumnsSection",
     "DataSection",
     "DeviceSection",
@@ -36,10 +44,17 @@ __all__ = [
     "EmbedSettings",
     "EncoderSection",
     "EvaluateSettings",
+    "Exhausted",
     "HeldOutSection",
+    "HotpotqaSettings",
+    "InspectSettings",
     "JobSection",
     "MeasureSection",
     "MemorySection",
+    "MineSettings",
+    "MixtureRule",
+    "MixtureSection",
+    "MsmarcoSettings",
     "OptimizerName",
     "RunSection",
     "S",
@@ -47,6 +62,8 @@ __all__ = [
     "ScheduleName",
     "SearchSettings",
     "Section",
+    "SourceSection",
+    "SquadSettings",
     "StepsRunSection",
     "StoreSection",
     "TowersSection",
@@ -57,6 +74,7 @@ __all__ = [
     "TuneDataSection",
     "TuneSection",
     "TuneSettings",
+    "XnliSettings",
     "checked",
     "keys_of",
     "read_settings",

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -60,7 +60,7 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
 
 
 def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
-    """Every key that settings know, dotted.
+    """Every key that settings know, dotted; a list of tables is one.
 
     Args:
         kind: Which settings.
@@ -77,17 +77,31 @@ def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
+def _keys_in_lists(kind: type[Section], prefix: str = "") -> Iterator[str]:
+    """Keys of the tables in lists of tables."""
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            yield from _keys_in_lists(inner, f"{prefix}{name}.")
+        for entry in get_args(inner):
+            if isinstance(entry, type) and issubclass(entry, Section):
+                yield from keys_of(entry, f"{prefix}{name}.")
+
+
 def _phrases(fault: Any, kind: type[Section]) -> list[str]:
     """One fault of pydantic's in our own form."""
     path = [str(part) for part in fault["loc"] if not isinstance(part, int)]
     if fault["type"] == "extra_forbidden":
-        return unknown_phrases(".".join(path), fault["input"], list(keys_of(kind)))
+        return unknown_phrases(".".join(path), fault["input"], [*keys_of(kind), *_keys_in_lists(kind)])
+    if fault["type"] == "missing":
+        return [f"{'.'.join(path)} must be given, got none"]
     if fault["type"] == "value_error":
         error = fault["ctx"]["error"]
         return [] if isinstance(error, IdleError) else [str(error)]
     default: Any = kind()
     for part in path:
-        default = getattr(default, part)
+        # A table of a list has no default.
+        default = getattr(default, part, None)
     return [misfit_phrase(".".join(path), fault, None if isinstance(default, Section) else default)]
 
 

@@ -13,6 +13,8 @@ Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[int, Field(ge=0)]
 OptimizerName = Literal["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
+MixtureRule = Literal["proportional", "equal", "temperature", "weights"]
+Exhausted = Literal["stop", "cycle", "drop"]
 ScheduleName = Literal["constant", "linear", "quadratic", "exponential", "cosine"]
 ScalingRule = Literal["none", "linear", "sqrt"]
 

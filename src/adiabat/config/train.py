@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need
-from adiabat.config.section import Amount, Fraction, OptimizerName, ScheduleName, Section, Text, Texts
-from adiabat.config.shared import EncoderSection, HeldOutSection, StepsRunSection
+from adiabat.config.section import Amount, Exhausted, Fraction, MixtureRule, OptimizerName, ScheduleName, Section, Text, Texts
+from adiabat.config.shared import ColumnsSection, EncoderSection, HeldOutSection, StepsRunSection
 
 Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 IN_BATCH = ("in_batch_softmax", "samtone", "pair")
@@ -20,7 +20,7 @@ class JobSection(Section):
     model: Text | None = None
     """Where training starts: a directory, a job, ``demo`` or a hub name. Required."""
     data: Text | None = None
-    """Queries with positives and perhaps negatives. Required."""
+    """Queries with positives and perhaps negatives. Required, unless `TrainDataSection.sources` lists several."""
     out: Text | None = None
     """Directory of the job, afterwards a MODEL. Required but for a dry run."""
 
@@ -32,13 +32,70 @@ class DigestsSection(Section):
     examples: Text | None = None
 
 
+class TrainColumnsSection(ColumnsSection):
+    """``[data.columns]`` of a training run."""
+
+    topic: Text | None = None
+    """What a pair is about, such as its forum; of a list, the first."""
+    tag: Text | None = None
+    """The same, finer."""
+
+
+class SourceSection(Section):
+    """One of ``[[data.sources]]``; what it leaves out is taken from ``[data]``."""
+
+    path: Text
+    """A file, a folder or a data set of the hub."""
+    weight: PositiveFloat = 1.0
+    """Its share, where `MixtureSection.rule` is ``weights``."""
+    split: Text | None = None
+    corpus: Text | None = None
+    columns: TrainColumnsSection = TrainColumnsSection()
+
+
 class TrainDataSection(HeldOutSection):
     """``[data]`` of a training run."""
 
+    columns: TrainColumnsSection = TrainColumnsSection()
+    sources: Annotated[tuple[SourceSection, ...], Field(strict=False)] = ()
+    """Several sources in place of `job.data`."""
     corpus: Text | None = None
     """Texts of documents that the examples name by id; None takes a BEIR folder's own, and otherwise the examples' entries as texts."""
     max_validation: PositiveInt = 1_000
     """Most queries held out."""
+
+
+class MixtureSection(Section):
+    """``[mixture]``: how much of each source a pass holds, and in which order (mission D4)."""
+
+    needs: ClassVar[Mapping[str, Need]] = {"temperature": Need("rule", ("temperature",))}
+    rule: MixtureRule = "proportional"
+    """To their sizes, equal, to their sizes to the power of one over the temperature, or as `SourceSection.weight` says."""
+    temperature: PositiveFloat = 2.0
+    cap: PositiveInt | None = None
+    """Most pairs of a source in a pass, which also stand for its size; each pass takes others."""
+    exhausted: Exhausted = "drop"
+    """What happens when a source has run out within a pass: the pass stops, the source begins anew, or the others go on alone."""
+    one_source_per_batch: bool = False
+
+
+class BatchesSection(Section):
+    """``[batches]``: which pairs share a batch (mission D3)."""
+
+    needs: ClassVar[Mapping[str, Need]] = {
+        "random_share": Need("group", ("topic", "tag")),
+        "curriculum_steps": Need("group", ("topic", "tag")),
+    }
+    group: Literal["none", "topic", "tag"] = "none"
+    """Batches of one topic; or of one tag, and of one topic from what is left of the tags. What is left of those is random."""
+    random_share: Fraction = 0.1
+    """Share of batches that are random all the same."""
+    curriculum_steps: Amount = 0
+    """Steps over which that share falls from 1."""
+    no_duplicates: bool = False
+    """Keep pairs apart that have a text in common; those that fit into no batch wait for another pass."""
+    token_budget: PositiveInt | None = None
+    """Most tokens of a batch, both sides together; `TrainSection.batch_size` is then the most pairs, and `TrainSection.steps` is needed."""
 
 
 class TowersSection(Section):
@@ -213,9 +270,27 @@ class TrainSettings(Section):
     encoder: EncoderSection = EncoderSection()
     data: TrainDataSection = TrainDataSection()
     towers: TowersSection = TowersSection()
+    mixture: MixtureSection = MixtureSection()
+    batches: BatchesSection = BatchesSection()
     train: TrainSection = TrainSection()
     memory: MemorySection = MemorySection()
     run: TrainRunSection = TrainRunSection()
+
+    @model_validator(mode="after")
+    def _sources_are_told_once(self) -> Self:
+        if self.job.data is not None and self.data.sources:
+            raise ValueError("data.sources must be left out where job.data is given: it takes its place; drop one of them")
+        if len(self.data.sources) < 2 and (self.mixture.rule != "proportional" or self.mixture.one_source_per_batch):
+            raise ValueError(
+                "mixture.rule and mixture.one_source_per_batch have no effect with one source; list several as [[data.sources]]"
+            )
+        if self.mixture.rule != "weights" and any(source.weight != 1.0 for source in self.data.sources):
+            raise ValueError(
+                f'weight of a source has no effect with mixture.rule = "{self.mixture.rule}"; leave it out, or set the rule to weights'
+            )
+        if self.batches.token_budget is not None and self.train.steps is None:
+            raise ValueError("train.steps must be given where batches.token_budget is, since batches are of any size then, got none")
+        return self
 
     @model_validator(mode="after")
     def _compiled_shapes_are_few(self) -> Self:

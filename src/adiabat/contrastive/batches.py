@@ -9,10 +9,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.config import TrainSection
-from adiabat.contrastive.data import PairSet
 from adiabat.data.batching import step_generator
+from adiabat.data.pairs import PairSet
+from adiabat.data.ragged import Ragged
 from adiabat.errors import ConfigError, DataError
-from adiabat.store.addressing import Ragged
 from adiabat.train.distributed import Processes
 from adiabat.train.pairs import Guide, Pairs, unit_rows
 

@@ -1,111 +1,57 @@
-"""What both towers are trained on: pairs of texts, each distinct text once, with what is known to answer and not to answer each query."""
+"""What both towers are trained on: pairs of texts from one source or several, parted into training and validation."""
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from adiabat.config import TrainDataSection
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import is_beir_examples, read_examples
+from adiabat.data.pairs import PairSet, joined, pair_sets
 from adiabat.data.records import Example, ExampleSet, LanguageGridSet
 from adiabat.data.splitting import held_out_queries
 from adiabat.errors import DataError, several
 from adiabat.report.wording import cut
-from adiabat.store.addressing import Ragged
 
 OF_DOCUMENTS = frozenset(("doc_id", "text", "title"))
-"""Columns that `TrainDataSection.corpus` has, and examples have not."""
+"""Columns that a corpus has, and examples have not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Distinct texts of both sides, in the order in which they first came; pairs name them by their row.
+class _Source:
+    """Where examples are, and how they are read."""
 
-    Attributes:
-        queries: Each once.
-        documents: Each once; ids where the vectors of a store are read.
-        query_ids: The id under which each query came first, for messages.
-    """
-
-    queries: list[str]
-    documents: list[str]
-    query_ids: list[str]
+    path: str
+    split: str | None
+    usual_split: str
+    columns: Mapping[str, str]
+    corpus: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PairSet:
-    """Pairs of a query and a document that answers it.
-
-    Attributes:
-        name: Of the data set.
-        texts: What the rows below mean; training and validation share it.
-        query: Row of each pair's query.
-        positive: Row of each pair's document.
-        answers: Rows that answer each *query* of `texts`, in any pair of training or validation.
-        negatives: Rows listed as not answering each *query*, none of them an answer.
-        notes: Sentences on what was left out.
-    """
-
-    name: str
-    texts: Texts
-    query: Int[np.ndarray, " pairs"]
-    positive: Int[np.ndarray, " pairs"]
-    answers: Ragged
-    negatives: Ragged
-    notes: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.query)
-
-    @property
-    def asked(self) -> Int[np.ndarray, " queries"]:
-        """Rows of the distinct queries that have a pair, ascending."""
-        return np.unique(self.query)
-
-    @property
-    def candidates(self) -> Int[np.ndarray, " documents"]:
-        """Rows of the documents that a pair has, or one of its queries lists as a negative, ascending: what is ranked in validation."""
-        return np.unique(np.concatenate([self.positive, self.negatives.take(self.asked).values]))
-
-    def digest(self) -> str:
-        """SHA-256 over texts, pairs and negatives, in their order.
-
-        Returns:
-            64 hexadecimal digits.
-        """
-        digest = hashlib.sha256()
-        for texts in (self.texts.queries, self.texts.documents):
-            digest.update(np.array([len(texts), *map(len, texts)], dtype=np.int64).data)
-            digest.update("".join(texts).encode("utf-8", "surrogatepass"))
-        for numbers in (self.query, self.positive, self.negatives.lengths, self.negatives.values):
-            digest.update(np.array([len(numbers), *numbers], dtype=np.int64).data)
-        return digest.hexdigest()
-
-
-def read_pairs(source: str, settings: TrainDataSection, *, stored: bool = False) -> tuple[PairSet, PairSet]:
+def read_pairs(source: str | None, settings: TrainDataSection, *, stored: bool = False) -> tuple[PairSet, PairSet]:
     """Read examples, and part training from validation by the query's text.
 
     Args:
-        source: Of the examples.
+        source: Of the examples; None reads `TrainDataSection.sources`.
         settings: Splits, columns, corpus, and where validation comes from.
         stored: Whether documents are those of a store, so that ids need not be turned into texts.
 
     Returns:
-        Training and validation pairs, over the same texts.
+        Training and validation pairs, over the same texts; those of several sources stand one source after another.
 
     Raises:
         DataError: If a file is faulty, a document's text is missing, or one of the two parts would be empty.
     """
-    everything = _with_texts(_read(source, settings.split, settings, usual="train"), source, settings, stored=stored)
+    sources = _sources(source, settings)
+    sets = [_with_texts(_read(one), one, stored=stored) for one in sources]
     if not settings.validation:
-        (pairs,) = pair_sets(everything)
-        return _parted(pairs, source, settings)
+        pairs = joined(pair_sets(*sets))
+        return _parted(pairs, " + ".join(one.path for one in sources), settings)
     split = settings.validation_split or settings.split
-    named = _with_texts(_read(settings.validation, split, settings, usual="dev"), settings.validation, settings, stored=stored)
-    train, validation = pair_sets(everything, named)
+    apart = _Source(settings.validation, split, "dev", settings.columns.given(), settings.corpus)
+    *parts, validation = pair_sets(*sets, _with_texts(_read(apart), apart, stored=stored))
+    train = joined(parts)
     shared = len(np.intersect1d(train.asked, validation.asked))
     if shared:
         note = f"{shared:,} of {len(validation.asked):,} validation queries are also trained on, so validation looks better than it is"
@@ -113,26 +59,41 @@ def read_pairs(source: str, settings: TrainDataSection, *, stored: bool = False)
     return train, validation
 
 
-def _read(source: str, split: str | None, settings: TrainDataSection, *, usual: str) -> ExampleSet:
-    given = settings.columns.given()
+def _sources(source: str | None, settings: TrainDataSection) -> list[_Source]:
+    """What is read; a source of several goes by the settings of all where it has none of its own."""
+    if source is not None:
+        return [_Source(source, settings.split, "train", settings.columns.given(), settings.corpus)]
+    return [
+        _Source(
+            one.path,
+            one.split or settings.split,
+            "train",
+            one.columns.given() or settings.columns.given(),
+            one.corpus or settings.corpus,
+        )
+        for one in settings.sources
+    ]
+
+
+def _read(source: _Source) -> ExampleSet:
     # With a corpus of its own, those of a document are its columns, not the examples'.
-    columns = given if settings.corpus is None else {name: given[name] for name in given if name not in OF_DOCUMENTS}
-    examples = read_examples(source, split=split, columns=columns, usual_split=usual)
+    columns = {name: column for name, column in source.columns.items() if source.corpus is None or name not in OF_DOCUMENTS}
+    examples = read_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
     if isinstance(examples, LanguageGridSet):
-        raise DataError(f"{source} must hold queries with positives, got a language grid; use it with adiabat evaluate")
+        raise DataError(f"{source.path} must hold queries with positives, got a language grid; use it with adiabat evaluate")
     return examples
 
 
-def _with_texts(examples: ExampleSet, source: str, settings: TrainDataSection, *, stored: bool) -> ExampleSet:
+def _with_texts(examples: ExampleSet, source: _Source, *, stored: bool) -> ExampleSet:
     """Put texts in the place of document ids, where the examples hold ids."""
-    corpus = settings.corpus or (source if is_beir_examples(source) and not stored else None)
+    corpus = source.corpus or (source.path if is_beir_examples(source.path) and not stored else None)
     if corpus is None:
         return examples
     where: dict[str, str] = {}
     for example in examples.examples:
         for entry in (*example.positives, *example.negatives):
             where.setdefault(entry, example.where)
-    columns = {name: column for name, column in settings.columns.given().items() if settings.corpus and name in OF_DOCUMENTS}
+    columns = {name: column for name, column in source.columns.items() if source.corpus and name in OF_DOCUMENTS}
     # A blank document does no harm where no example names it, and is missing where one does.
     documents = read_corpus(corpus, columns=columns, blank="drop")
     found = {document.doc_id: document.text for document in documents if document.doc_id in where}
@@ -149,63 +110,12 @@ def _told(example: Example, found: dict[str, str]) -> Example:
     return replace(example, positives=positives, negatives=negatives)
 
 
-def pair_sets(*sets: ExampleSet) -> tuple[PairSet, ...]:
-    """Number the texts of data sets, and make one pair of each query with each of its positives.
-
-    Entries of equal query text share what they list, across the sets too; a negative that another entry knows as an answer is left out,
-    and counted in a note of the first set.
-
-    Args:
-        *sets: With documents as texts.
-
-    Returns:
-        One set of pairs for each, over common texts; a pair that is given twice counts once.
-    """
-    queries: dict[str, int] = {}
-    documents: dict[str, int] = {}
-    answers: list[dict[int, None]] = []
-    listed: list[dict[int, None]] = []
-    ids: list[str] = []
-    chosen: list[dict[tuple[int, int], None]] = [{} for _ in sets]
-    for number, examples in enumerate(sets):
-        for example in examples.examples:
-            row = queries.setdefault(example.query, len(queries))
-            if row == len(answers):
-                answers.append({})
-                listed.append({})
-                ids.append(example.query_id)
-            near, far = ([documents.setdefault(text, len(documents)) for text in texts] for texts in (example.positives, example.negatives))
-            answers[row].update(dict.fromkeys(near))
-            listed[row].update(dict.fromkeys(far))
-            chosen[number].update(dict.fromkeys((row, one) for one in near))
-    texts, known = Texts(list(queries), list(documents), ids), Ragged.of([list(near) for near in answers])
-    wrong = Ragged.of([[far for far in rows if far not in near] for rows, near in zip(listed, answers, strict=True)])
-    left_out = sum(map(len, listed)) - len(wrong.values)
-    why = f"{left_out:,} of {sum(map(len, listed)):,} listed negatives left out, because they are listed as positives of the same query"
-    notes = (why,) if left_out else ()
-    return tuple(
-        _pair_set(examples.name, texts, list(pairs), known, wrong, () if number else notes)
-        for number, (examples, pairs) in enumerate(zip(sets, chosen, strict=True))
-    )
-
-
-def _pair_set(
-    name: str, texts: Texts, pairs: Sequence[tuple[int, int]], answers: Ragged, negatives: Ragged, notes: tuple[str, ...]
-) -> PairSet:
-    query, positive = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return PairSet(name, texts, query, positive, answers, negatives, notes)
-
-
 def _parted(pairs: PairSet, source: str, settings: TrainDataSection) -> tuple[PairSet, PairSet]:
-    held_out = held_out_queries(pairs.texts.queries, settings.validation_fraction, settings.max_validation)
+    held_out = held_out_queries(list(pairs.texts.queries), settings.validation_fraction, settings.max_validation)
     validated = np.isin(pairs.query, held_out)
     if validated.all() or not validated.any():
         raise DataError(
             f"{source}: data.validation_fraction = {settings.validation_fraction} must leave queries on both sides, got {len(held_out)} of "
             f"{len(pairs.texts.queries)} held out; choose another fraction, or name a data.validation file"
         )
-    return _taken(pairs, ~validated), _taken(replace(pairs, notes=()), validated)
-
-
-def _taken(pairs: PairSet, kept: Bool[np.ndarray, " pairs"]) -> PairSet:
-    return replace(pairs, query=pairs.query[kept], positive=pairs.positive[kept])
+    return pairs.taken(~validated), replace(pairs, notes=()).taken(validated)

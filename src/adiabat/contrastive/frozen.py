@@ -1,7 +1,6 @@
 """Embeddings of a tower that does not change: each text passes through it once, when it is first asked for, or never where it is stored."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from adiabat.data.pairs import TextColumn
 from adiabat.data.records import Side
 from adiabat.errors import DataError, JobError, several
 from adiabat.model.encoder import Encoder
@@ -25,7 +25,7 @@ class FrozenTower:
     resumed reads what it embedded before, and is equal to one that never stopped.
     """
 
-    def __init__(self, encoder: Encoder, texts: Sequence[str], *, side: Side, precision: Precision) -> None:
+    def __init__(self, encoder: Encoder, texts: TextColumn, *, side: Side, precision: Precision) -> None:
         """Set up; nothing is embedded yet, and nothing written.
 
         Args:
@@ -95,8 +95,7 @@ class FrozenTower:
         """
         new = np.unique(rows[~self._known[rows]])
         if len(new):
-            texts = [self._texts[row] for row in new.tolist()]
-            self._vectors[new] = self.encoder.encode(texts, side=self._side, precision=self._precision)
+            self._vectors[new] = self.encoder.encode(self._texts.take(new), side=self._side, precision=self._precision)
             self._known[new] = True
         return torch.from_numpy(np.asarray(self._vectors[rows])).to(self.encoder.device)
 
@@ -104,7 +103,7 @@ class FrozenTower:
 class StoredTower:
     """Reads the vectors of a store."""
 
-    def __init__(self, store: Store, documents: list[str], *, device: torch.device) -> None:
+    def __init__(self, store: Store, documents: TextColumn, *, device: torch.device) -> None:
         """Find documents in a store.
 
         Args:
@@ -116,9 +115,9 @@ class StoredTower:
             DataError: If the store lacks some.
         """
         self._store = store
-        self._rows = rows_of_entries(documents, store)
+        self._rows = rows_of_entries(list(documents), store)
         self._device = device
-        if absent := [f'"{cut(documents[place], limit=60)}"' for place in np.flatnonzero(self._rows < 0).tolist()]:
+        if absent := [f'"{cut(entry, limit=60)}"' for entry in documents.take(np.flatnonzero(self._rows < 0))]:
             raise DataError(
                 f"every document must be in the store {store.path}, it lacks {several(absent, of='documents')}; "
                 "embed them (adiabat embed, or --append to the store), or leave towers.store out"

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from adiabat.config import TrainSection, TrainSettings
 from adiabat.contrastive.batches import Batch, Sides, draw_batch, pairs_of, share_of
 from adiabat.contrastive.criterion import criterion_of
-from adiabat.contrastive.data import PairSet
 from adiabat.contrastive.frozen import FrozenTower, StoredTower
+from adiabat.contrastive.order import order_of
 from adiabat.contrastive.ranks import ranks_of_answers
-from adiabat.data.batching import ShuffledStream
+from adiabat.data.pairs import PairSet, TextColumn
 from adiabat.data.records import SIDES, Side
 from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable
@@ -61,13 +61,14 @@ class PairContrast:
         section = self.settings.train
         self._criterion = criterion_of(section, tile=self.settings.memory.loss_tile)
         self._learned = LearnedTemperature(section.temperature) if section.temperature_schedule == "learned" else None
-        self._stream = ShuffledStream(len(self.train), seed=self.settings.run.seed)
         self._trained = [tower for tower in dict.fromkeys((self.towers.query, self.towers.document)) if _is_trained(tower)]
         frozen = [side for side in SIDES if not _is_trained(self.towers.tower(side))]
         self._frozen = {side: self._unchanging(side) for side in frozen}
         self._guides = {} if self.guide is None else {side: self._embedded_once(self.guide, side) for side in SIDES}
         live = [side for side in SIDES if side not in self._frozen]
         self.tables = {side: TokenTable.of(self.towers.tower(side), self._texts(side), side=side) for side in live}
+        tokens = sum(table.lengths[_rows_of(self.train, side)] for side, table in self.tables.items())
+        self.order = order_of(self.train, self.settings, tokens + np.zeros(len(self.train), dtype=np.int64))
         self.passes = Passes(*self._trained, precision=self.settings.run.precision, chunking=self._chunking())
         self.module = nn.ModuleDict({"query": self.towers.query, "document": self.towers.document})
         if self._learned is not None:
@@ -76,9 +77,9 @@ class PairContrast:
     @property
     def steps(self) -> int:
         """Optimiser steps of the run."""
-        return steps_of(self.settings.train, len(self.train))
+        return steps_of(self.settings.train, self.order.pairs)
 
-    def _texts(self, side: Side) -> list[str]:
+    def _texts(self, side: Side) -> TextColumn:
         return self.train.texts.queries if side == "query" else self.train.texts.documents
 
     def _unchanging(self, side: Side) -> FrozenTower | StoredTower:
@@ -182,7 +183,7 @@ class PairContrast:
         Returns:
             As the examples have them.
         """
-        return [self.train.texts.query_ids[row] for row in self.train.query[self.rows(step)]]
+        return self.train.texts.query_ids.take(self.train.query[self.rows(step)])
 
     def tokens_of(self, step: int) -> dict[Side, int]:
         """Tokens that pass through trained towers in one step, padding left out.
@@ -205,7 +206,7 @@ class PairContrast:
         Returns:
             Their rows in the training set.
         """
-        return self._stream.rows(step, self.settings.train.batch_size)
+        return self.order.rows(step)
 
     def _batch(self, step: int) -> Batch:
         return draw_batch(self.train, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step)
@@ -247,7 +248,7 @@ class PairContrast:
         if side in self._frozen:
             return self._frozen[side].embed(rows)
         tower, texts = self.towers.tower(side), self._texts(side)
-        vectors = tower.encode([texts[row] for row in rows], side=side, precision=self.settings.run.precision)
+        vectors = tower.encode(texts.take(rows), side=side, precision=self.settings.run.precision)
         return torch.from_numpy(vectors).to(tower.device)
 
     def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
@@ -312,6 +313,10 @@ def steps_of(section: TrainSection, pairs: int) -> int:
         `TrainSection.steps`, or as many as the passes over the data need, rounded up.
     """
     return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
+
+
+def _rows_of(pairs: PairSet, side: Side) -> Int[np.ndarray, " pairs"]:
+    return pairs.query if side == "query" else pairs.positive
 
 
 def _is_trained(tower: Encoder) -> bool:

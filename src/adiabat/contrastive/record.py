@@ -1,5 +1,7 @@
 """What a training run leaves for readers: counts, notes, and the record of what it did."""
 
+import numpy as np
+
 from adiabat.contrastive.building import Built, named_weights
 from adiabat.contrastive.objective import PairContrast
 from adiabat.jobs.directory import Job, read_description
@@ -30,6 +32,8 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
         found.append(
             "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
         )
+    if settings.mixture.cap is not None and settings.mixture.cap >= np.bincount(objective.train.sources).max():
+        found.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")
     if len(objective.validation.candidates) == 1:
         found.append("validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives")
     listed = int((objective.train.negatives.lengths[objective.train.asked] > 0).sum())
@@ -78,8 +82,8 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
         trainable=trained,
         validated=len(objective.validation.asked),
         layers=_layers(built, plain),
-        notes=notes_of(objective),
-        passes=outcome.position.step * settings.train.batch_size / len(objective.train),
+        notes=(*notes_of(objective), *filter(None, [objective.order.left_out()])),
+        passes=outcome.position.step * settings.train.batch_size / objective.order.pairs,
         measures=("P@1", "RR"),
     )
     digests = {f"{name}_sha256": digest for name, digest in read_description(job).get("digests", {}).items()}

@@ -15,9 +15,10 @@ from torch.optim import Optimizer
 from adiabat.config import TrainSettings
 from adiabat.contrastive.batches import check_negatives
 from adiabat.contrastive.building import Built, Loader, build, merged
-from adiabat.contrastive.data import PairSet, read_pairs
+from adiabat.contrastive.data import read_pairs
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of, result_of_run
+from adiabat.data.pairs import PairSet
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
 from adiabat.jobs.directory import Job, Rules, is_job, open_job, require_free, require_same
 from adiabat.jobs.finish import finish_job
@@ -106,7 +107,8 @@ def require_named(settings: TrainSettings, *names: str) -> None:
     Raises:
         ConfigError: Naming all that is missing.
     """
-    missing = [f"job.{name} must be given, got none" for name in ("model", "data", *names) if getattr(settings.job, name) is None]
+    wanted = ("model", *(() if settings.data.sources else ("data",)), *names)
+    missing = [f"job.{name} must be given, got none" for name in wanted if getattr(settings.job, name) is None]
     if missing:
         raise ConfigError(f"{several(missing)}; write it into the file, or add --set {missing[0].split()[0]}=...")
 
@@ -144,9 +146,11 @@ def prepared(load: Loader, settings: TrainSettings, group: Processes) -> tuple[P
     store = None if settings.towers.store is None else Store.open(settings.towers.store)
     # Another model as a guide embeds the documents whose vectors are stored.
     texts_needed = store is None or settings.train.guide not in (None, "self")
-    training, validation = read_pairs(str(settings.job.data), settings.data, stored=not texts_needed)
+    training, validation = read_pairs(settings.job.data, settings.data, stored=not texts_needed)
     _check_pairs(training, validation, settings)
     group.share(settings.train.batch_size)
+    if settings.batches.token_budget is not None and group.count > 1:
+        raise ConfigError("batches.token_budget must be left out for several processes, which share batches of one size; leave it out")
     built = build(settings, load)
     if store is not None:
         store.require_encoder(built.towers.fingerprint("document"))
@@ -246,7 +250,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
         objective=objective,
         optimizer=optimizer_of(objective),
         learning_rate=section.learning_rate,
-        schedule=schedule_of(settings, total_steps=total, steps_per_pass=math.ceil(len(objective.train) / section.batch_size)),
+        schedule=schedule_of(settings, total_steps=total, steps_per_pass=math.ceil(objective.order.pairs / section.batch_size)),
         limits=Limits(
             section.validate_every,
             max_epochs=None,

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Int
 
-ORDER, NEGATIVES, DROPOUT = 0, 1, 2
+ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT = range(5)
 """Streams of random numbers under one seed, told apart so that drawing from one never shifts another."""
 
 
@@ -13,15 +13,17 @@ class ShuffledStream:
     The rows of a step follow from the seed and the step alone, so a resumed run needs no saved state and reads nothing from the start.
     """
 
-    def __init__(self, count: int, *, seed: int) -> None:
+    def __init__(self, count: int, *, seed: int, stream: int = 0) -> None:
         """Set the stream up.
 
         Args:
             count: Rows there are, > 0.
             seed: Of the permutations, >= 0.
+            stream: Which of several under one seed.
         """
         self.count = count
         self.seed = seed
+        self.stream = stream
         self._pass = -1
         self._order = np.empty(0, dtype=np.int64)
 
@@ -46,7 +48,7 @@ class ShuffledStream:
 
     def _permutation(self, number: int) -> Int[np.ndarray, " n"]:
         if number != self._pass:
-            self._pass, self._order = number, np.random.default_rng([self.seed, ORDER, number]).permutation(self.count)
+            self._pass, self._order = number, np.random.default_rng([self.seed, ORDER, number, self.stream]).permutation(self.count)
         return self._order
 
 

@@ -24,6 +24,8 @@ COLUMN_ALIASES: Mapping[str, tuple[str, ...]] = {
     "query": ("query", "anchor", "question", "q", "query_text"),
     "positive": ("positive", "pos", "positives", "passage", "positive_document_ids", "answer"),
     "negative": ("negative", "neg", "negatives", "negative_document_ids"),
+    "topic": ("topic",),
+    "tag": ("tag",),
     "premise": ("premise",),
     "hypothesis": ("hypothesis",),
     "label": ("label",),
@@ -32,7 +34,7 @@ COLUMN_ALIASES: Mapping[str, tuple[str, ...]] = {
 
 _OF_LAYOUT: Mapping[Layout, frozenset[str]] = {
     "grid": frozenset({"premise", "hypothesis", "label"}),
-    "examples": frozenset({"query_id", "query", "positive", "negative"}),
+    "examples": frozenset({"query_id", "query", "positive", "negative", "topic", "tag"}),
     "corpus": frozenset({"doc_id", "text", "title"}),
 }
 _REQUIRED: Mapping[Layout, tuple[str, ...]] = {
@@ -74,7 +76,7 @@ class Columns:
         if not self.layouts:
             raise ConfigError(
                 f"columns must map names of one kind of row, got {', '.join(self.given)}; a row is a document (doc_id, text, title), "
-                "an example (query_id, query, positive, negative) or a sentence pair (premise, hypothesis, label)"
+                "an example (query_id, query, positive, negative, topic, tag) or a sentence pair (premise, hypothesis, label)"
             )
 
     def find(self, name: str, row: Row) -> str | None:

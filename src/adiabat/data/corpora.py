@@ -16,7 +16,8 @@ from adiabat.data.records import Document, grid_id, text_id
 from adiabat.data.tables import FileFaults, Row, count_rows, read_rows
 from adiabat.errors import ConfigError, Faults
 
-_BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
+BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
+"""Of ``corpus.jsonl``."""
 
 Blank = Literal["error", "drop"]
 """What to do with documents that have neither title nor text."""
@@ -98,13 +99,13 @@ class _Corpus:
     """A source whose layout is known."""
 
     def __init__(self, source: str | Path, columns: Mapping[str, str] | None, split: str | None, blank: Blank = "error") -> None:
-        self.source = _documents_file(source)
+        self.source = documents_file(source)
         self.split = split
         self.drops_blank = blank == "drop"
         in_folder = self.source != source
         if in_folder and split is not None:
             raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
-        self.columns = Columns(_BEIR_COLUMNS if in_folder and not columns else columns)
+        self.columns = Columns(BEIR_COLUMNS if in_folder and not columns else columns)
         faults = FileFaults()
         first, _ = first_of(read_rows(self.source, split=split, faults=faults), faults, source)
         self.layout: Layout = self.columns.layout(first, wanted=("grid", "examples", "corpus"))
@@ -134,7 +135,7 @@ class _Corpus:
 
     def _placed(self, faults: FileFaults) -> Iterator[Placed]:
         if self.layout == "corpus":
-            parse = partial(_parse_document, columns=self.columns, keep_blank=self.drops_blank)
+            parse = partial(parse_document, columns=self.columns, keep_blank=self.drops_blank)
             yield from parsed_rows(self._rows(faults), faults, parse)
             return
         for pair in parsed_rows(self._rows(faults), faults, partial(_parse_hypotheses, columns=self.columns)):
@@ -164,8 +165,15 @@ class _Corpus:
                     faults.add(f'{place}: document id must be unique, got "{document.doc_id}" again, first at {first}')
 
 
-def _documents_file(source: str | Path) -> str | Path:
-    """``corpus.jsonl`` of a BEIR folder, anything else as it is."""
+def documents_file(source: str | Path) -> str | Path:
+    """Where the documents of a source stand.
+
+    Args:
+        source: As for `read_corpus`.
+
+    Returns:
+        ``corpus.jsonl`` of a BEIR folder, plain or packed; anything else as it is.
+    """
     if str(source).startswith(HUB_PREFIX):
         return source
     return packed_path(Path(source) / "corpus.jsonl") or source
@@ -177,8 +185,21 @@ def _repeated(hashes: "array[int]") -> set[int]:
     return set(values[1:][values[1:] == values[:-1]].tolist())
 
 
-def _parse_document(number: int, row: Row, *, columns: Columns, keep_blank: bool) -> Placed:
-    """A document and where it stands; a blank one has the text "" and is kept for its id, so that ids given twice are found."""
+def parse_document(number: int, row: Row, *, columns: Columns, keep_blank: bool) -> Placed:
+    """One row of a corpus.
+
+    Args:
+        number: Of the row, unused.
+        row: With an id, a text, and perhaps a title.
+        columns: Where they stand.
+        keep_blank: Whether a blank document is kept, with the text "", for its id, so that ids given twice are found.
+
+    Returns:
+        The document and its ``file:line``.
+
+    Raises:
+        RowError: If a column is missing, or a value of a wrong type, or empty.
+    """
     del number
     id_column = columns.require("doc_id", row, "corpus")
     text_column = columns.require("text", row, "corpus")

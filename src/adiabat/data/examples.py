@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from adiabat.data.columns import Columns, RowError, entries_value, first_of, id_value, parsed_rows, text_value, value_kind
+from adiabat.data.columns import Columns, Layout, RowError, entries_value, first_of, id_value, parsed_rows, text_value, value_kind
 from adiabat.data.hub import HUB_PREFIX
-from adiabat.data.records import Example, ExampleSet, LanguageGridSet
+from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet
 from adiabat.data.tables import FileFaults, Row, read_rows, require_path, table_name
 from adiabat.errors import ConfigError, DataError
 
@@ -67,16 +67,63 @@ def read_examples(
         DataError: If the source is missing or damaged, or rows are at fault: all are counted, the first ten spelled out.
     """
     if is_beir_examples(source):
-        if columns:
-            raise ConfigError(f"columns must be left out for the BEIR folder {source}, whose names are fixed, got {', '.join(columns)}")
-        return _read_beir(Path(source), split=split, usual=usual_split, name=name)
-    names = Columns(columns)
-    faults = FileFaults()
+        return _read_beir(Path(source), split=split, usual=usual_split, name=name, columns=columns)
+    table = _opened(source, split, columns)
+    if table.layout == "grid":
+        return _read_grid(table.rows, table.faults, columns=table.columns, name=name or table.name, source=source)
+    return _read_triplets(table.rows, table.faults, columns=table.columns, name=name or table.name)
+
+
+def stream_examples(
+    source: str | Path, *, split: str | None = None, columns: Mapping[str, str] | None = None, usual_split: str = "train"
+) -> ExampleStream:
+    """Read queries with documents one example at a time; of a BEIR folder, queries and judgements are held in memory.
+
+    Query ids may repeat: nothing is looked up by them.
+
+    Args:
+        source: As for `read_examples`.
+        split: As for `read_examples`.
+        columns: As for `read_examples`.
+        usual_split: As for `read_examples`.
+
+    Returns:
+        The examples; source and first row are checked at the call.
+
+    Raises:
+        ConfigError: As `read_examples`.
+        DataError: As `read_examples`, or if the source is a language grid.
+    """
+    if is_beir_examples(source):
+        whole = _read_beir(Path(source), split=split, usual=usual_split, name=None, columns=columns)
+        return ExampleStream(whole.name, iter(whole.examples), whole.holds_texts)
+    table = _opened(source, split, columns)
+    if table.layout == "grid":
+        raise DataError(f"{source} must hold queries with positives, got a language grid; use it with adiabat evaluate")
+
+    def examples() -> Iterator[Example]:
+        yield from parsed_rows(table.rows, table.faults, partial(parse_example, columns=table.columns))
+        table.faults.raise_if_any()
+
+    return ExampleStream(table.name, examples())
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table whose first row has been looked at."""
+
+    rows: Iterator[Row]
+    faults: FileFaults
+    columns: Columns
+    layout: Layout
+    name: str
+
+
+def _opened(source: str | Path, split: str | None, columns: Mapping[str, str] | None) -> _Table:
+    names, faults = Columns(columns), FileFaults()
     first, rows = first_of(read_rows(source, split=split, faults=faults), faults, source)
-    title = name or (f"{table_name(source)}/{split}" if split else table_name(source))
-    if names.layout(first, wanted=("grid", "examples")) == "grid":
-        return _read_grid(rows, faults, columns=names, name=title, source=source)
-    return _read_triplets(rows, faults, columns=names, name=title)
+    name = f"{table_name(source)}/{split}" if split else table_name(source)
+    return _Table(rows, faults, names, names.layout(first, wanted=("grid", "examples")), name)
 
 
 def is_beir_examples(source: str | Path) -> bool:
@@ -131,7 +178,16 @@ def parse_example(number: int, row: Row, *, columns: Columns) -> Example:
         negatives += entries_value(row.values[column], column, place)
     id_column = columns.find("query_id", row)
     query_id = f"q{number}" if id_column is None else id_value(row.values[id_column], id_column, place)
-    return Example(query_id, query, positives, negatives, (1,) * len(positives), place)
+    topic, tag = (_name_value(columns.find(name, row), row) for name in ("topic", "tag"))
+    return Example(query_id, query, positives, negatives, (1,) * len(positives), place, topic, tag)
+
+
+def _name_value(column: str | None, row: Row) -> str:
+    """A topic or tag; of several, the first, and "" where the row has none."""
+    value = None if column is None else row.values[column]
+    if isinstance(value, list | tuple):
+        value = value[0] if value else None
+    return "" if column is None or value is None or value == "" else id_value(value, column, row.place)
 
 
 def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
@@ -214,7 +270,9 @@ def _read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, nam
     )
 
 
-def _read_beir(folder: Path, *, split: str | None, usual: str, name: str | None) -> ExampleSet:
+def _read_beir(folder: Path, *, split: str | None, usual: str, name: str | None, columns: Mapping[str, str] | None) -> ExampleSet:
+    if columns:
+        raise ConfigError(f"columns must be left out for the BEIR folder {folder}, whose names are fixed, got {', '.join(columns)}")
     chosen = _choose_split(folder, split, usual)
     faults = FileFaults()
     judged = _read_qrels(chosen[1], faults)

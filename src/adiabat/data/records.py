@@ -5,7 +5,7 @@ Dimensions, one letter each, the same everywhere (lower case in shape annotation
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -39,6 +39,8 @@ class Example:
         negatives: Irrelevant documents, possibly none; ids or texts likewise.
         grades: Relevance of each positive, same length as `positives`; 1 where the data does not grade.
         where: ``file:line`` it came from, for messages.
+        topic: What it is about, such as a forum; "" where the data does not say.
+        tag: The same, finer; "" likewise.
     """
 
     query_id: str
@@ -47,6 +49,8 @@ class Example:
     negatives: tuple[str, ...] = ()
     grades: tuple[int, ...] = ()
     where: str = ""
+    topic: str = ""
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,21 @@ class ExampleSet:
 
     def __len__(self) -> int:
         return len(self.examples)
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleStream:
+    """A data set of which only a few examples are in memory at a time.
+
+    Attributes:
+        name: For tables and reports.
+        examples: In file order; ends with a DataError where rows were at fault.
+        holds_texts: As in `ExampleSet`.
+    """
+
+    name: str
+    examples: Iterator[Example]
+    holds_texts: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ _FORMS: Mapping[str, Form] = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 13
+"""At a time; where a packed file is cut short, the piece that its end falls into is lost, and the line told is that before it."""
 _FIELD_CHARACTERS = 1 << 24
 """Longest field of CSV and TSV: more than any text that is read whole, little enough for a quote left open not to fill the memory."""
 _SNIPPET_CHARACTERS = 60
@@ -290,6 +291,8 @@ def _json_kind(value: object) -> str:
 def _json_reason(error: Exception, line: str) -> str:
     text = line.strip()
     snippet = text if len(text) <= _SNIPPET_CHARACTERS else text[:_SNIPPET_CHARACTERS] + "..."
+    if text.startswith("\ufeff"):  # Python's own words for it tell of codecs.
+        return f"{snippet[1:]} (behind a byte-order mark, as where files were joined; remove it)"
     if isinstance(error, json.JSONDecodeError):
         detail = f"{error.msg} at column {error.colno}"
     else:  # The only other ValueError of the parser is Python's limit on the digits of a whole number.

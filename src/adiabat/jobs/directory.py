@@ -226,4 +226,10 @@ def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         The rest.
     """
-    return {key: without_none(value) if isinstance(value, Mapping) else value for key, value in table.items() if value is not None}
+    return {key: _without_none(value) for key, value in table.items() if value is not None}
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_none(value)
+    return [_without_none(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from adiabat.config import MeasureSection
+from adiabat.data.ragged import Ragged
 from adiabat.data.records import LanguageGridSet, grid_id
 from adiabat.errors import DataError
 from adiabat.measure.grid import cluster_ids, grid_scores, measure_grid
@@ -15,7 +16,7 @@ from adiabat.measure.metrics import PairCounts, largest_cutoff, ranking_measures
 from adiabat.measure.results import DatasetResult
 from adiabat.measure.significance import PerQuery, paired_bootstrap, pnd_per_query
 from adiabat.model.towers import DualEncoder
-from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.store.search import count_at_least, score_rows, search
 from adiabat.watch import Watch

@@ -1,8 +1,8 @@
 """Texts tokenised once and kept as flat arrays, for jobs that encode the same texts many times."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Self
 
 import numpy as np
@@ -30,7 +30,7 @@ class TokenTable:
     side: Side
 
     @classmethod
-    def of(cls, encoder: Encoder, texts: Sequence[str], *, side: Side) -> Self:
+    def of(cls, encoder: Encoder, texts: Iterable[str], *, side: Side) -> Self:
         """Tokenise texts.
 
         Args:
@@ -42,8 +42,7 @@ class TokenTable:
             The table.
         """
         parts, lengths = [np.empty(0, dtype=np.int32)], [0]
-        for start in range(0, len(texts), TOKENIZE_BLOCK):
-            rows = encoder.tokenize(texts[start : start + TOKENIZE_BLOCK], side=side)
+        for rows in _token_blocks(encoder, texts, side):
             lengths += map(len, rows)
             parts.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
         return cls(np.concatenate(parts), np.cumsum(lengths), side)
@@ -66,6 +65,12 @@ class TokenTable:
             One list per row.
         """
         return [self.ids[self.offsets[row] : self.offsets[row + 1]].tolist() for row in rows]
+
+
+def _token_blocks(encoder: Encoder, texts: Iterable[str], side: Side) -> Iterator[list[list[int]]]:
+    left = iter(texts)
+    while block := list(islice(left, TOKENIZE_BLOCK)):
+        yield encoder.tokenize(block, side=side)
 
 
 def embed_rows(encoder: Encoder, table: TokenTable, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:

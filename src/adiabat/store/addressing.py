@@ -1,64 +1,17 @@
 """From examples to rows of a store: which stored vector each positive and negative is, and which are not there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
 
+from adiabat.data.ragged import Ragged
 from adiabat.data.records import ExampleSet, text_id
 from adiabat.errors import DataError, several
 from adiabat.store.embeddings import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Ragged:
-    """Lists of unequal length as two flat arrays.
-
-    Attributes:
-        values: All entries, one list after another.
-        offsets: Where each list starts; one more entry than lists.
-    """
-
-    values: Int[np.ndarray, " entries"]
-    offsets: Int[np.ndarray, " lists_and_one"]
-
-    @classmethod
-    def of(cls, lists: Iterable[Sequence[int] | Int[np.ndarray, " _"]]) -> Self:
-        """Pack lists.
-
-        Args:
-            lists: Any number, some of them perhaps empty.
-
-        Returns:
-            The packed form.
-        """
-        kept = [np.asarray(one, dtype=np.int64) for one in lists]
-        return cls(np.concatenate([np.empty(0, dtype=np.int64), *kept]), np.cumsum([0, *map(len, kept)]))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, index: int) -> Int[np.ndarray, " n"]:
-        return self.values[self.offsets[index] : self.offsets[index + 1]]
-
-    @property
-    def lengths(self) -> Int[np.ndarray, " lists"]:
-        """Entries of each list."""
-        return np.diff(self.offsets)
-
-    def take(self, kept: Int[np.ndarray, " n"]) -> "Ragged":
-        """Some of the lists.
-
-        Args:
-            kept: Which, in the order wanted.
-
-        Returns:
-            They alone.
-        """
-        return Ragged.of(self[int(index)] for index in kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import mmap
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
@@ -79,6 +80,9 @@ class StringColumn:
             column = self._file.get_batch(int(batches[part[0]])).column(0)
             found[part] = column.take(pa.array(wanted[part] % self._step)).to_pylist()
         return found.tolist()
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.slices())
 
     def slices(self, start: int = 0) -> Iterator[list[str]]:
         """All strings from row `start` on, batch by batch.

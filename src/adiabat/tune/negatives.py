@@ -9,8 +9,9 @@ from torch import Tensor
 
 from adiabat.config import TuneSection
 from adiabat.data.batching import step_generator
+from adiabat.data.ragged import Ragged
 from adiabat.errors import ConfigError, DataError, JobError
-from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
 from adiabat.store.search import search

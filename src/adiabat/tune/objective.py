@@ -9,10 +9,11 @@ from torch import Tensor
 
 from adiabat.config import TuneSection
 from adiabat.data.batching import ShuffledStream
+from adiabat.data.ragged import Ragged
 from adiabat.model.encoder import Encoder
 from adiabat.model.precision import Precision
 from adiabat.model.tokens import TokenTable, embed_all
-from adiabat.store.addressing import AddressedSet, Ragged
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.train.limits import Validation
 from adiabat.train.losses import Distance, in_batch_softmax, triplet_errors, triplet_margin

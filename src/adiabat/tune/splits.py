@@ -7,11 +7,12 @@ import numpy as np
 
 from adiabat.config import TuneDataSection
 from adiabat.data.examples import read_examples
+from adiabat.data.ragged import Ragged
 from adiabat.data.records import LanguageGridSet
 from adiabat.data.splitting import held_out_queries
 from adiabat.errors import DataError
 from adiabat.model.encoder import Encoder
-from adiabat.store.addressing import AddressedSet, Ragged, address, sharing_answers
+from adiabat.store.addressing import AddressedSet, address, sharing_answers
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
 from adiabat.store.search import search

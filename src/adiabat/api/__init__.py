@@ -1,0 +1,18 @@
+"""adiabat from Python: the verbs of the command line as functions.
+
+A MODEL is a hub name, a directory, the directory of a job, ``demo`` (the embedded model), or a `DualEncoder` already loaded.
+"""
+
+from adiabat.api.data import MAKERS as MAKERS
+from adiabat.api.data import inspect as inspect
+from adiabat.api.data import make as make
+from adiabat.api.data import maker_of as maker_of
+from adiabat.api.data import mine as mine
+from adiabat.api.embedding import embed as embed
+from adiabat.api.loading import Model as Model
+from adiabat.api.loading import load as load
+from adiabat.api.measuring import evaluate as evaluate
+from adiabat.api.measuring import search as search
+from adiabat.api.training import estimate as estimate
+from adiabat.api.training import train as train
+from adiabat.api.training import tune as tune

@@ -1,0 +1,67 @@
+"""A MODEL by its name."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from adiabat.config import EncoderSection
+from adiabat.demo.model import demo_model_folder
+from adiabat.errors import ConfigError, JobError, ModelError
+from adiabat.jobs.directory import Job, is_job
+from adiabat.model.backbone import Trust
+from adiabat.model.device import device_of
+from adiabat.model.directory import load as load_directory
+from adiabat.model.directory import override
+from adiabat.model.towers import DualEncoder
+
+Model = str | Path | DualEncoder
+"""A hub name, a directory, the directory of a job, ``demo``, or towers already loaded."""
+
+
+def load(model: Model, *, settings: EncoderSection | None = None, device: str = "cpu") -> DualEncoder:
+    """Load a model.
+
+    Args:
+        model: Its name, or itself.
+        settings: Overrides of pooling, prompts and the like; None takes the model's own. Where `trust_remote_code` names another
+            model, such as the other one of a comparison, this one runs no code.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+
+    Returns:
+        Query tower and document tower.
+
+    Raises:
+        ModelError: If it cannot be loaded.
+        ConfigError: If the model cannot have a setting that was given.
+        JobError: If it is a job that is not finished.
+    """
+    place = device_of(device)
+    section = settings or EncoderSection()
+    if isinstance(model, DualEncoder):
+        if section.blocks is not None:
+            raise ConfigError(f"encoder.blocks must be left out for a model already loaded, got {section.blocks}; load it with them")
+        return override(model, section.overrides(), pad_token=section.pad_token).to(place)
+    name = _directory(model)
+    trusted = (section.trust_remote_code or "").rstrip("/") == str(model).rstrip("/")
+    trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
+    loaded = load_directory(name, settings=section.overrides(), trust=trust, blocks=section.blocks, pad_token=section.pad_token)
+    return replace(loaded, name=str(model)).to(place)
+
+
+def _directory(model: str | Path) -> str | Path:
+    """What the loader is to open: the embedded model's folder, a job's model, or the name as it is."""
+    if not str(model):
+        raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got nothing; name one")
+    if str(model) == "demo":
+        return demo_model_folder()
+    if not is_job(Path(model)):
+        return model
+    folder = Job(Path(model)).model
+    if not folder.is_dir():
+        raise JobError(f"{model} is a job that is not finished; run its command again with --resume")
+    return folder
+
+
+def is_model(place: str | Path) -> bool:
+    """Whether a path that is to be something else is a model: the embedded one, a directory of one, or a job."""
+    folder = Path(place)
+    return is_job(folder) or (folder / "modules.json").exists() or (str(place) == "demo" and not folder.exists())

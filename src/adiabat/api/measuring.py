@@ -1,0 +1,125 @@
+"""Measuring a model, and asking a store."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from adiabat.api.loading import Model, load
+from adiabat.config import EvaluateSettings, SearchSettings
+from adiabat.errors import DataError
+from adiabat.jobs.claims import claimed
+from adiabat.jobs.directory import Job, is_job
+from adiabat.measure.evaluation import evaluate_datasets, hits_of, read_dataset
+from adiabat.measure.metrics import ranking_measures
+from adiabat.measure.results import Hit, Result, TrainingRecord
+from adiabat.model.towers import DualEncoder
+from adiabat.report.files import read_result, write_result
+from adiabat.report.page import write_page
+from adiabat.store.build import refuse_swapped
+from adiabat.store.embeddings import Store
+from adiabat.store.search import search as search_store
+from adiabat.watch import SILENT, Watch
+
+
+def evaluate(
+    model: Model,
+    store: str | Path,
+    data: str | Path,
+    *,
+    baseline: Model | None = None,
+    retain: Sequence[tuple[str | Path, str | Path]] = (),
+    split: str | None = None,
+    out: str | Path | None = None,
+    settings: EvaluateSettings | None = None,
+    command: str = "adiabat.evaluate(...)",
+    watch: Watch = SILENT,
+) -> Result:
+    """Measure a model on a data set, against a baseline, and on retention sets that must not get worse.
+
+    Args:
+        model: Under test.
+        store: Document vectors of its document tower.
+        data: The target data set.
+        baseline: What it is compared with.
+        retain: (store, data) of each retention set.
+        split: Of the target; None takes ``data.split`` of the settings, or the usual one.
+        out: Directory for ``result.json`` and ``report.html``; None writes nothing.
+        settings: None takes the defaults.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        The result; where `model` is a job, with the record of its tuning.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings = settings or EvaluateSettings()
+    # An unknown measure is refused before anything is read.
+    ranking_measures({}, {}, settings.measure.measures)
+    # So is a damaged record of the job.
+    tuning = _training_record(model)
+    refuse_swapped(store, model, data, order="MODEL STORE DATA")
+    # Data sets of one store share it, and with it the one check of the encoder.
+    stores = {str(place): Store.open(place) for place in dict.fromkeys([str(store), *(str(place) for place, _ in retain)])}
+    target = read_dataset(stores[str(store)], str(data), role="target", settings=settings, split=split or settings.data.split)
+    rest = [read_dataset(stores[str(place)], str(what), role="retain", settings=settings, split=None) for place, what in retain]
+    datasets = [target, *rest]
+    with claimed(None if out is None else Path(out)) as folder:
+        tested = load(model, settings=settings.encoder, device=settings.run.device)
+        before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
+        title = f"{tested.name} on {datasets[0].examples.name}"
+        result = evaluate_datasets(tested, before, datasets, settings=settings, title=title, command=command, watch=watch)
+        result = replace(result, training=tuning)
+        if folder:
+            if (folder / "result.json").exists():
+                watch.note(f"the evaluation that stood in {folder} is replaced")
+            write_result(result, folder / "result.json")
+            write_page(result, folder / "report.html")
+    return result
+
+
+def _training_record(model: Model) -> TrainingRecord | None:
+    """What the job did that a model came from; None where nothing of it is left but the model."""
+    if isinstance(model, DualEncoder) or not is_job(Path(model)):
+        return None
+    written = Job(Path(model)).result
+    return read_result(written).training if written.exists() else None
+
+
+def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings: SearchSettings | None = None) -> list[Hit]:
+    """Ask a store.
+
+    Args:
+        store: Document vectors.
+        query: One text.
+        model: Whose query tower encodes it.
+        k: Results wanted, > 0.
+        settings: None takes the defaults.
+
+    Returns:
+        Best first, by cosine.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings = settings or SearchSettings()
+    _require_text(query)
+    refuse_swapped(store, query, order="STORE QUERY")
+    opened = Store.open(store)
+    towers = load(model, settings=settings.encoder, device=settings.run.device)
+    opened.require_encoder(towers.fingerprint("document"))
+    hits = search_store(opened, towers.encode([query], side="query", precision="fp32"), k, similarity="cosine")
+    return hits_of(opened, hits, 0, np.empty(0, dtype=np.int64))
+
+
+def _require_text(query: str) -> None:
+    """Refuse what a tokenizer could not read: nothing, or bytes of a command line that are no UTF-8."""
+    if not query.strip():
+        raise DataError("QUERY must hold text, got an empty one; ask something")
+    try:
+        query.encode("utf-8")
+    except UnicodeEncodeError as fault:
+        raise DataError(f"QUERY must be UTF-8 text, got another byte at character {fault.start + 1}; correct it") from fault

@@ -1,0 +1,92 @@
+"""Verbs about data: inspect, mine, data."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
+from adiabat.config import InspectSettings, MineSettings
+from adiabat.console import say, watching
+from adiabat.errors import DataError, several
+
+Inspected = Annotated[str, typer.Argument(metavar="DATA", help="Examples, a corpus, a BEIR folder or a language grid.")]
+
+
+def inspect(
+    data: Inspected,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="Count tokens with its tokenizer.", show_default=False)
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Short for --set data.split=NAME.", show_default=False)] = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a data set holds: lengths, duplicates, languages, examples, and what is wrong with it."""
+    settings = settings_of(InspectSettings, config, assignments, seed=seed, split=split)
+    from adiabat import api
+    from adiabat.console import PEOPLE
+    from adiabat.inspection.table import inspection_panel
+
+    with watching() as watch:
+        found = api.inspect(data, model=model, settings=settings, watch=watch)
+    if as_json:
+        answer(found.to_json())
+    else:
+        PEOPLE.print(inspection_panel(found))
+    if found.faults:
+        raise DataError(several([fault.sentence for fault in found.faults]))
+
+
+def mine(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Where negatives come from; a store that keeps its texts will do.")],
+    out: Annotated[Path, typer.Option("--out", help="File of the examples with their negatives: .jsonl, .jsonl.gz or .jsonl.zst.")],
+    model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="Whose query tower proposes.", show_default=False)] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", metavar="STORE", help="Vectors of CORPUS by that model.", show_default=False)
+    ] = None,
+    index: Annotated[Path | None, typer.Option("--index", help="Keep the BM25 index here for other runs.", show_default=False)] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Short for --set data.split=NAME.", show_default=False)] = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find hard negatives for queries, and leave out those that are likely to be answers."""
+    settings = settings_of(MineSettings, config, assignments, seed=seed, device=device, split=split)
+    from adiabat import api
+
+    with watching() as watch:
+        found = api.mine(data, corpus, out, model=model, store=store, index=index, settings=settings, command=command_line(), watch=watch)
+    for line in found.lines:
+        say(line)
+    answer(found.report if as_json else str(found.out))
+
+
+def make(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="msmarco, squad, hotpotqa, xnli or arxiv-negatives.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The publisher's file or folder.")],
+    out: Annotated[Path, typer.Option("--out", help="A new directory.")],
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a data set of the literature from its official files."""
+    from adiabat import api
+
+    settings = settings_of(api.maker_of(kind)[0], config, assignments, seed=seed)
+    with watching() as watch:
+        made = api.make(kind, source, out, settings=settings, watch=watch)
+    for sentence in made.notes:
+        say(sentence)
+    for name, rows in made.examples.items():
+        say(f"{name}: {rows:,}")
+    if made.documents:
+        say(f"documents: {made.documents:,}")
+    answer({**asdict(made), "folder": str(made.folder)} if as_json else str(made.folder))

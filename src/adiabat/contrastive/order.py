@@ -1,0 +1,121 @@
+"""Which pairs make the batch of each step, as settings ask for it (missions D3, D4)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Int
+
+from adiabat.config import BatchesSection, MixtureSection, TrainSettings
+from adiabat.data.arrangement import ArrangedStream, Rules
+from adiabat.data.batching import ShuffledStream
+from adiabat.data.mixture import Mixture, pass_counts, source_weights
+from adiabat.data.pairs import PairSet, text_numbers
+from adiabat.errors import DataError
+
+
+@dataclass(frozen=True)
+class Order:
+    """Batches by the number of their step.
+
+    Attributes:
+        rows: Pairs of a step, from 0; they depend on its number alone.
+        pairs: Of one pass.
+        left: By pass, those that were in no batch; filled in as passes begin.
+    """
+
+    rows: Callable[[int], Int[np.ndarray, " b"]]
+    pairs: int
+    left: Mapping[int, int] = field(default_factory=dict)
+
+    def left_out(self) -> str | None:
+        """What the passes so far left out.
+
+        Returns:
+            A sentence, or None where nothing was.
+        """
+        most = max(self.left.values(), default=0)
+        if not most:
+            return None
+        return f"up to {most:,} of {self.pairs:,} pairs of a pass were in no batch, because they fitted into none by the rules of [batches]"
+
+
+def order_of(pairs: PairSet, settings: TrainSettings, tokens: Int[np.ndarray, " pairs"]) -> Order:
+    """The batches that settings describe.
+
+    Args:
+        pairs: Trained on.
+        settings: Batch size, mixture, rules of a batch, seed.
+        tokens: Of each pair; read where there is a budget.
+
+    Returns:
+        The order.
+
+    Raises:
+        DataError: If batches shall be of one topic or tag and the pairs have but one.
+    """
+    size, seed, section = settings.train.batch_size, settings.run.seed, settings.batches
+    plain = section == BatchesSection() and settings.mixture == MixtureSection()
+    if plain and not pairs.sources.any():
+        shuffled = ShuffledStream(len(pairs), seed=seed)
+        return Order(lambda step: shuffled.rows(step, size), len(pairs))
+    mixture = mixture_of(pairs, settings)
+    rules = Rules(
+        batch_size=size,
+        levels=_levels(pairs, settings),
+        random_share=section.random_share,
+        curriculum_steps=section.curriculum_steps,
+        keys=_keys(pairs) if section.no_duplicates else None,
+        tokens=tokens,
+        token_budget=section.token_budget,
+    )
+    arranged = ArrangedStream(mixture.order, rules, seed=seed)
+    return Order(arranged.rows, int(mixture.counts.sum()), arranged.left)
+
+
+def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
+    """How much of each source a pass holds.
+
+    Args:
+        pairs: Trained on.
+        settings: The mixture, and the weights of sources.
+
+    Returns:
+        The mixture.
+    """
+    section = settings.mixture
+    sizes = np.bincount(pairs.sources)
+    counted = np.minimum(sizes, section.cap or sizes.max()).tolist()
+    given = [source.weight for source in settings.data.sources]
+    weights = source_weights(counted, rule=section.rule, temperature=section.temperature, weights=given)
+    counts = pass_counts(counted, weights, exhausted=section.exhausted)
+    return Mixture(tuple(sizes.tolist()), weights, counts, settings.run.seed)
+
+
+def _levels(pairs: PairSet, settings: TrainSettings) -> list[Int[np.ndarray, " pairs"]]:
+    """Numbers of tag, topic and source, as far as batches go by them; finer ones are told apart by the coarser."""
+    group = settings.batches.group
+    apart = pairs.sources if settings.mixture.one_source_per_batch else np.zeros(len(pairs), dtype=np.int64)
+    topics = _within(apart, pairs.topics)
+    levels = {"none": [], "topic": [topics], "tag": [_within(topics, pairs.tags), topics]}[group]
+    if levels and len(np.unique(levels[0])) == len(np.unique(apart)):
+        raise DataError(
+            f"{pairs.name}: pairs must be of several {group}s where batches.group is {group}, got one; name the column that tells them "
+            f"apart (data.columns.{group}), or leave batches.group out"
+        )
+    if group == "tag" and len(np.unique(topics)) == len(np.unique(apart)):
+        # Without topics, what is left of the tags is random.
+        levels = levels[:1]
+    return [*levels, apart]
+
+
+def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
+    """A number for each pair of numbers."""
+    numbers: Int[np.ndarray, " pairs"] = np.unique(outer * (int(inner.max(initial=0)) + 1) + inner, return_inverse=True)[1]
+    return numbers
+
+
+def _keys(pairs: PairSet) -> Int[np.ndarray, "pairs 2"]:
+    """Numbers of each pair's texts, equal over both sides where texts are."""
+    queries, documents = text_numbers(pairs.texts)
+    return np.stack([queries[pairs.query], documents[pairs.positive]], axis=1)

@@ -1,0 +1,126 @@
+"""Several sources as one: how much of each, and in which order (mission D4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from adiabat.config import Exhausted, MixtureRule
+from adiabat.data.batching import MIXTURE, ShuffledStream
+
+
+def source_weights(
+    sizes: Sequence[int], *, rule: MixtureRule, temperature: float = 1.0, weights: Sequence[float] = ()
+) -> Float[np.ndarray, " s"]:
+    """Share of each source among the examples, as long as none has run out.
+
+    ``proportional: w_s ~ n_s``; ``equal: w_s ~ 1``; ``temperature: w_s ~ n_s^(1/T)``; ``weights``: as given.
+
+    Args:
+        sizes: ``n_s``, examples of each source, > 0; where a cap stands for a size, the cap.
+        rule: Which of the above.
+        temperature: ``T``, > 0: 1 is proportional, infinity equal. Read by ``temperature``.
+        weights: One for each source, > 0; they need not add up to 1. Read by ``weights``.
+
+    Returns:
+        Shares, which add up to 1.
+
+    Reference:
+        Source 003, "Multi-Dataset Training"; mission D4.
+    """
+    if rule == "weights":
+        shares = np.asarray(weights, dtype=np.float64)
+    elif rule == "equal":
+        shares = np.ones(len(sizes))
+    else:
+        shares = np.asarray(sizes, dtype=np.float64) ** (1.0 if rule == "proportional" else 1.0 / temperature)
+    normalised: Float[np.ndarray, " s"] = shares / shares.sum()
+    return normalised
+
+
+def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhausted: Exhausted) -> Int[np.ndarray, " s"]:
+    """How many examples of each source one pass takes.
+
+    ``stop``: until the first source has run out, ``floor(w_s min_r n_r / w_r)``; ``cycle``: until the last one has, the others beginning
+    anew, ``round(w_s max_r n_r / w_r)``; ``drop``: all of each, a source that has run out being left out from there on.
+
+    Args:
+        sizes: ``n_s``, > 0.
+        weights: ``w_s``, which add up to 1.
+        exhausted: What happens when a source runs out.
+
+    Returns:
+        One count per source.
+    """
+    available = np.asarray(sizes, dtype=np.int64)
+    if exhausted == "drop":
+        return available
+    lengths = available / weights
+    if exhausted == "stop":
+        # A length that is whole but for rounding must not lose its last example.
+        counts: Int[np.ndarray, " s"] = np.minimum(np.floor(weights * lengths.min() + 1e-6).astype(np.int64), available)
+        return counts
+    longest: Int[np.ndarray, " s"] = np.rint(weights * lengths.max()).astype(np.int64)
+    return longest
+
+
+def interleaved(counts: Sequence[int], weights: Float[np.ndarray, " s"], random: np.random.Generator) -> Int[np.ndarray, " n"]:
+    """An order in which every stretch holds sources in the ratio of their weights, as long as none has run out.
+
+    The ``i``-th example of source ``s`` comes at time ``(i + u) / w_s``, ``u`` drawn from [0, 1): what is drawn decides the order within
+    a stretch, and no source falls behind or runs ahead by more than one example.
+
+    Args:
+        counts: Examples of each source.
+        weights: ``w_s``, > 0.
+        random: Gives ``u``.
+
+    Returns:
+        The source of each place.
+    """
+    times = [(np.arange(count) + random.random(count)) / weight for count, weight in zip(counts, weights, strict=True)]
+    sources = np.repeat(np.arange(len(counts)), counts)
+    order: Int[np.ndarray, " n"] = sources[np.argsort(np.concatenate(times), kind="stable")]
+    return order
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Passes over several sources whose examples stand one source after another.
+
+    Over the passes each example of a source is taken equally often: a pass that takes a part of a source goes on where the one before
+    ended, in an order that is drawn anew whenever the source begins anew.
+
+    Attributes:
+        sizes: Examples of each source, > 0.
+        weights: See `source_weights`.
+        counts: Of each source in a pass; see `pass_counts`.
+        seed: Of all orders.
+    """
+
+    sizes: tuple[int, ...]
+    weights: Float[np.ndarray, " s"]
+    counts: Int[np.ndarray, " s"]
+    seed: int
+
+    def order(self, number: int) -> Int[np.ndarray, " n"]:
+        """The examples of one pass, which depend on its number and the seed alone.
+
+        Args:
+            number: Of the pass, from 0.
+
+        Returns:
+            Row numbers over all sources.
+        """
+        first = np.concatenate([[0], np.cumsum(self.sizes)])
+        parts = [
+            first[source] + ShuffledStream(size, seed=self.seed, stream=source).rows(number, int(count))
+            for source, (size, count) in enumerate(zip(self.sizes, self.counts, strict=True))
+            if count
+        ]
+        random = np.random.default_rng([self.seed, MIXTURE, number])
+        sources = interleaved(self.counts.tolist(), self.weights, random)
+        rows: Int[np.ndarray, " n"] = np.empty(len(sources), dtype=np.int64)
+        rows[np.argsort(sources, kind="stable")] = np.concatenate(parts)
+        return rows

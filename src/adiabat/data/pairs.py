@@ -1,0 +1,357 @@
+"""Pairs of a query and a document that answers it: each distinct text once, with what is known to answer and not to answer each query."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from adiabat.data.numbering import Numbering, hash_texts
+from adiabat.data.ragged import Ragged
+from adiabat.data.records import Example, ExampleSet
+
+Entry = TypeVar("Entry")
+
+BLOCK = 1_024
+"""Examples that are numbered together."""
+
+
+@runtime_checkable
+class TextColumn(Protocol):
+    """Texts by row, in memory or on disk."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def __iter__(self) -> Iterator[str]:
+        """All of them, in order."""
+
+    def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
+        """Some of them.
+
+        Args:
+            rows: Which.
+
+        Returns:
+            One for each row.
+        """
+
+
+class TextList(list[str]):
+    """Texts in memory."""
+
+    def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
+        """Some of them.
+
+        Args:
+            rows: Which.
+
+        Returns:
+            One for each row.
+        """
+        return [self[row] for row in rows.tolist()]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Distinct texts of both sides, in the order in which they first came; pairs name them by their row.
+
+    Attributes:
+        queries: Each once.
+        documents: Each once; ids where the vectors of a store are read.
+        query_ids: The id under which each query came first, for messages.
+        folder: Where they are kept, and what is made of them may be; None where they are in memory alone.
+    """
+
+    queries: TextColumn
+    documents: TextColumn
+    query_ids: TextColumn
+    folder: Path | None = None
+
+    def digest(self) -> bytes:
+        """SHA-256 over the texts of both sides, in their order.
+
+        Returns:
+            32 bytes.
+        """
+        digest = hashlib.sha256()
+        for texts in (self.queries, self.documents):
+            digest.update(np.int64(len(texts)).tobytes())
+            for block in _blocks(texts):
+                digest.update(hash_texts(block).tobytes())
+        return digest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class PairSet:
+    """Pairs of a query and a document that answers it.
+
+    Attributes:
+        name: Of the data set.
+        texts: What the rows below mean; training and validation share it.
+        query: Row of each pair's query.
+        positive: Row of each pair's document.
+        answers: Rows that answer each *query* of `texts`, in any pair of training or validation.
+        negatives: Rows listed as not answering each *query*, none of them an answer.
+        notes: Sentences on what was left out.
+        sources: Number of the source of each pair, ascending.
+        topics: Number of the topic of each pair, equal where topics are; all 0 where none is given.
+        tags: The same of tags.
+    """
+
+    name: str
+    texts: Texts
+    query: Int[np.ndarray, " pairs"]
+    positive: Int[np.ndarray, " pairs"]
+    answers: Ragged
+    negatives: Ragged
+    sources: Int[np.ndarray, " pairs"]
+    topics: Int[np.ndarray, " pairs"]
+    tags: Int[np.ndarray, " pairs"]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @property
+    def asked(self) -> Int[np.ndarray, " queries"]:
+        """Rows of the distinct queries that have a pair, ascending."""
+        return np.unique(self.query)
+
+    @property
+    def candidates(self) -> Int[np.ndarray, " documents"]:
+        """Rows of the documents that a pair has, or one of its queries lists as a negative, ascending: what is ranked in validation."""
+        return np.unique(np.concatenate([self.positive, self.negatives.take(self.asked).values]))
+
+    def taken(self, kept: Bool[np.ndarray, " pairs"]) -> "PairSet":
+        """Some of the pairs.
+
+        Args:
+            kept: True where a pair stays.
+
+        Returns:
+            They alone, with the same texts and notes.
+        """
+        each = {name: getattr(self, name)[kept] for name in ("query", "positive", "sources", "topics", "tags")}
+        return replace(self, **each)
+
+    def digest(self) -> str:
+        """SHA-256 over texts, pairs, their sources, topics and tags, and negatives, in their order.
+
+        Returns:
+            64 hexadecimal digits.
+        """
+        digest = hashlib.sha256(self.texts.digest())
+        pairs = (self.query, self.positive, self.sources, self.topics, self.tags)
+        for numbers in (*pairs, self.negatives.lengths, self.negatives.values):
+            digest.update(np.array([len(numbers), *numbers], dtype=np.int64).data)
+        return digest.hexdigest()
+
+
+def pair_sets(*sets: ExampleSet) -> tuple[PairSet, ...]:
+    """Number the texts of data sets, and make one pair of each query with each of its positives.
+
+    Entries of equal query text share what they list, across the sets too; a negative that another entry knows as an answer is left out,
+    and counted in a note of the first set.
+
+    Args:
+        *sets: With documents as texts.
+
+    Returns:
+        One set of pairs for each, over common texts; a pair that is given twice counts once.
+    """
+    columns = TextList(), TextList(), TextList()
+    builder = PairBuilder(*columns)
+    for number, examples in enumerate(sets):
+        builder.add(examples.examples, of=number)
+    return builder.built([examples.name for examples in sets], Texts(*columns))
+
+
+def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndarray, " documents"]]:
+    """Number texts over both sides.
+
+    Args:
+        texts: Of pairs.
+
+    Returns:
+        A number for each query and each document, equal where a query and a document are the same text.
+    """
+    numbering = Numbering()
+    none = np.empty(0, dtype=np.int64)
+    sides = [
+        np.concatenate([none, *(numbering.number(hash_texts(block))[0] for block in _blocks(side))])
+        for side in (texts.queries, texts.documents)
+    ]
+    return sides[0], sides[1]
+
+
+def joined(sets: Sequence[PairSet]) -> PairSet:
+    """Several sources as one set of pairs.
+
+    Args:
+        sets: Over common texts, at least one.
+
+    Returns:
+        Their pairs one source after another.
+    """
+    if len(sets) == 1:
+        return sets[0]
+    return PairSet(
+        " + ".join(one.name for one in sets),
+        sets[0].texts,
+        np.concatenate([one.query for one in sets]),
+        np.concatenate([one.positive for one in sets]),
+        sets[0].answers,
+        sets[0].negatives,
+        np.repeat(np.arange(len(sets)), [len(one) for one in sets]),
+        np.concatenate([one.topics for one in sets]),
+        np.concatenate([one.tags for one in sets]),
+        tuple(chain.from_iterable(one.notes for one in sets)),
+    )
+
+
+def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    left = iter(entries)
+    while block := list(islice(left, BLOCK)):
+        yield block
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Takes texts in the order of their rows; a list does, and so does a file that is being written."""
+
+    def extend(self, strings: Iterable[str], /) -> None:
+        """Take some more.
+
+        Args:
+            strings: In order.
+        """
+
+
+class _Side:
+    """Distinct texts of one side."""
+
+    def __init__(self, texts: Sink) -> None:
+        self._texts = texts
+        self._numbering = Numbering()
+
+    def __len__(self) -> int:
+        return len(self._numbering)
+
+    def number(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " n"], list[int]]:
+        """Rows of texts, and the places of new ones."""
+        rows, new = self._numbering.number(hash_texts(texts))
+        places: list[int] = new.tolist()
+        self._texts.extend(texts[place] for place in places)
+        return rows, places
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Documents listed in some examples: what lists each, and as what."""
+
+    query: Int[np.ndarray, " n"]
+    document: Int[np.ndarray, " n"]
+    answers: Bool[np.ndarray, " n"]
+    of: Int[np.ndarray, " n"]
+    topic: Int[np.ndarray, " n"]
+    tag: Int[np.ndarray, " n"]
+
+    def where(self, kept: np.ndarray) -> "_Listed":
+        return _Listed(*(getattr(self, name)[kept] for name in self.__slots__))
+
+    def each_once(self, documents: int) -> "_Listed":
+        """Equal query and document once, in the order in which they first came."""
+        return self.where(np.sort(np.unique(self.keys(documents), return_index=True)[1]))
+
+    def keys(self, documents: int) -> Int[np.ndarray, " n"]:
+        """A number for each query with its document."""
+        keys: Int[np.ndarray, " n"] = self.query * documents + self.document
+        return keys
+
+    def by_query(self, queries: int) -> Ragged:
+        """Documents of each query, in the order in which they came."""
+        order = np.argsort(self.query, kind="stable")
+        return Ragged(self.document[order], np.concatenate([[0], np.cumsum(np.bincount(self.query, minlength=queries))]))
+
+
+class PairBuilder:
+    """Numbers texts as examples come, and puts pairs together at the end: `pair_sets`, but for texts that need not be in memory."""
+
+    def __init__(self, queries: Sink, documents: Sink, query_ids: Sink) -> None:
+        """Begin.
+
+        Args:
+            queries: Takes each distinct query.
+            documents: Takes each distinct document.
+            query_ids: Takes the id of each distinct query.
+        """
+        self._queries, self._documents, self._ids = _Side(queries), _Side(documents), query_ids
+        self._names: dict[str, int] = {"": 0}
+        self._listed: list[_Listed] = []
+
+    def add(self, examples: Iterable[Example], *, of: int) -> None:
+        """Number the examples of a set.
+
+        Args:
+            examples: With documents as texts.
+            of: Number of the set.
+        """
+        for block in _blocks(examples):
+            self._add(block, of)
+
+    def _add(self, examples: Sequence[Example], of: int) -> None:
+        rows, new = self._queries.number([example.query for example in examples])
+        self._ids.extend(examples[place].query_id for place in new)
+        listed = [text for example in examples for text in (*example.positives, *example.negatives)]
+        counts = [count for example in examples for count in (len(example.positives), len(example.negatives))]
+        each = np.array(counts).reshape(-1, 2).sum(axis=1)
+        topics, tags = ([self._name(getattr(example, kind)) for example in examples] for kind in ("topic", "tag"))
+        self._listed.append(
+            _Listed(
+                query=np.repeat(rows, each),
+                document=self._documents.number(listed)[0],
+                answers=np.repeat(np.arange(len(counts)) % 2 == 0, counts),
+                of=np.full(len(listed), of),
+                topic=np.repeat(topics, each),
+                tag=np.repeat(tags, each),
+            )
+        )
+
+    def _name(self, name: str) -> int:
+        return self._names.setdefault(name, len(self._names))
+
+    def built(self, names: Sequence[str], texts: Texts) -> tuple[PairSet, ...]:
+        """Put the pairs together.
+
+        Args:
+            names: Of the sets, by their number.
+            texts: What the sinks took.
+
+        Returns:
+            One set of pairs for each name.
+        """
+        queries, documents = len(self._queries), len(self._documents)
+        listed = _Listed(*(np.concatenate([getattr(one, name) for one in (_nothing(), *self._listed)]) for name in _Listed.__slots__))
+        near = listed.where(listed.answers)
+        known = near.each_once(documents)
+        far = listed.where(~listed.answers).each_once(documents)
+        wrong = far.where(~np.isin(far.keys(documents), known.keys(documents)))
+        left_out = len(far.query) - len(wrong.query)
+        why = f"{left_out:,} of {len(far.query):,} listed negatives left out, because they are listed as positives of the same query"
+        answers, negatives = known.by_query(queries), wrong.by_query(queries)
+        chosen = [near.where(near.of == number).each_once(documents) for number in range(len(names))]
+        notes = [(why,) if left_out and not number else () for number in range(len(names))]
+        return tuple(
+            PairSet(name, texts, pairs.query, pairs.document, answers, negatives, pairs.of * 0, pairs.topic, pairs.tag, said)
+            for name, pairs, said in zip(names, chosen, notes, strict=True)
+        )
+
+
+def _nothing() -> _Listed:
+    none = np.empty(0, dtype=np.int64)
+    return _Listed(none, none, none > 0, none, none, none)

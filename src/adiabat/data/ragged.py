@@ -1,0 +1,56 @@
+"""Lists of unequal length as flat arrays."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from jaxtyping import Int
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Lists of numbers, packed.
+
+    Attributes:
+        values: All entries, one list after another.
+        offsets: Where each list starts; one more entry than lists.
+    """
+
+    values: Int[np.ndarray, " entries"]
+    offsets: Int[np.ndarray, " lists_and_one"]
+
+    @classmethod
+    def of(cls, lists: Iterable[Sequence[int] | Int[np.ndarray, " _"]]) -> Self:
+        """Pack lists.
+
+        Args:
+            lists: Any number, some of them perhaps empty.
+
+        Returns:
+            The packed form.
+        """
+        kept = [np.asarray(one, dtype=np.int64) for one in lists]
+        return cls(np.concatenate([np.empty(0, dtype=np.int64), *kept]), np.cumsum([0, *map(len, kept)]))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> Int[np.ndarray, " n"]:
+        return self.values[self.offsets[index] : self.offsets[index + 1]]
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " lists"]:
+        """Entries of each list."""
+        return np.diff(self.offsets)
+
+    def take(self, kept: Int[np.ndarray, " n"]) -> "Ragged":
+        """Some of the lists.
+
+        Args:
+            kept: Which, in the order wanted.
+
+        Returns:
+            They alone.
+        """
+        return Ragged.of(self[int(index)] for index in kept)

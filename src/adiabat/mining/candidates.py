@@ -1,0 +1,284 @@
+"""Who proposes candidates, and what scores they and the positives have: BM25, vectors, or both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from adiabat.data.records import Side
+from adiabat.mining.filters import fused_ranks
+from adiabat.model.fingerprint import Fingerprint
+from adiabat.store.embeddings import Store
+from adiabat.store.lexical import LexicalIndex
+from adiabat.store.scoring import PAIR_CHUNK, FixedPoint, exact_pairs
+from adiabat.store.search import Hits, search
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """What mining asks of a model; a `DualEncoder` has it."""
+
+    def fingerprint(self, side: Side) -> Fingerprint:
+        """What decides the vectors of one side.
+
+        Args:
+            side: Query or document.
+
+        Returns:
+            The fingerprint.
+        """
+
+    def encode(self, texts: Sequence[str], *, side: Side) -> Float32[np.ndarray, "n e"]:
+        """Vectors of texts, in their order.
+
+        Args:
+            texts: Any number.
+            side: Query or document.
+
+        Returns:
+            One row per text.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Queries of a block with documents that are to be scored.
+
+    Attributes:
+        query: Which query of the block.
+        rows: Which document of the corpus; -1 for a text that is not in it.
+        texts: Of the documents.
+    """
+
+    query: Int64[np.ndarray, " p"]
+    rows: Int64[np.ndarray, " p"]
+    texts: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+
+@runtime_checkable
+class Found(Protocol):
+    """What a source says of a block of queries."""
+
+    @property
+    def hits(self) -> Hits:
+        """Candidates by rows of the corpus, best first, with the scores that margins are taken of."""
+
+    def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
+        """Scores of other documents, comparable with those of the candidates.
+
+        Args:
+            pairs: Which.
+
+        Returns:
+            One score per pair.
+        """
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Proposes candidates."""
+
+    def find(self, queries: Sequence[str], depth: int) -> Found:
+        """Candidates of a block of queries.
+
+        Args:
+            queries: Texts.
+            depth: Candidates per query.
+
+        Returns:
+            They and their scores.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalFound:
+    """What BM25 says of a block of queries."""
+
+    index: LexicalIndex
+    queries: Sequence[str]
+    hits: Hits
+
+    def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
+        """Scores of other documents; see `Found.score`.
+
+        Args:
+            pairs: Which.
+
+        Returns:
+            One score per pair.
+        """
+        scores = np.empty(len(pairs), dtype=np.float32)
+        for query in np.unique(pairs.query).tolist():
+            places = np.flatnonzero(pairs.query == query).tolist()
+            scores[places] = self.index.scores(self.queries[query], [pairs.texts[place] for place in places])
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalSource:
+    """Candidates by BM25."""
+
+    index: LexicalIndex
+
+    def find(self, queries: Sequence[str], depth: int) -> LexicalFound:
+        """Candidates of a block of queries; see `Source.find`.
+
+        Args:
+            queries: Texts.
+            depth: Candidates per query.
+
+        Returns:
+            They and their scores.
+        """
+        return LexicalFound(self.index, queries, self.index.search(queries, depth))
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """A model, with the vectors that are stored of the corpus, if any: what is not stored is encoded.
+
+    Attributes:
+        model: Both towers.
+        store: Of its document tower; None where nothing is stored.
+        in_store: Row in the store of each document of the corpus.
+    """
+
+    model: TextEncoder
+    store: Store | None = None
+    in_store: Int64[np.ndarray, " documents"] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def of_queries(self, queries: Sequence[str]) -> Float32[np.ndarray, "q e"]:
+        """Encode queries.
+
+        Args:
+            queries: Texts.
+
+        Returns:
+            Their vectors.
+        """
+        return self.model.encode(queries, side="query")
+
+    def score(self, queries: Float32[np.ndarray, "q e"], pairs: Pairs) -> Float32[np.ndarray, " p"]:
+        """Cosines, exact in the sense of `adiabat.store.scoring`.
+
+        Args:
+            queries: From `of_queries`.
+            pairs: Which documents with which of them.
+
+        Returns:
+            One score per pair.
+        """
+        scores = np.empty(len(pairs), dtype=np.float32)
+        stored = np.flatnonzero(pairs.rows >= 0) if self.store else np.empty(0, dtype=np.int64)
+        if self.store:
+            for start in range(0, len(stored), PAIR_CHUNK):
+                part = stored[start : start + PAIR_CHUNK]
+                scores[part] = _cosines(queries[pairs.query[part]], self.store.gather(self.in_store[pairs.rows[part]]))
+        others = np.setdiff1d(np.arange(len(pairs)), stored)
+        distinct = {pairs.texts[place]: None for place in others}
+        number = {text: place for place, text in enumerate(distinct)}
+        if number:
+            vectors = self.model.encode(list(number), side="document")
+            for start in range(0, len(others), PAIR_CHUNK):
+                part = others[start : start + PAIR_CHUNK]
+                scores[part] = _cosines(queries[pairs.query[part]], vectors[[number[pairs.texts[place]] for place in part]])
+        return scores
+
+
+def _cosines(queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]) -> Float32[np.ndarray, " p"]:
+    return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), "cosine")
+
+
+@dataclass(frozen=True, slots=True)
+class DenseFound:
+    """What a model says of a block of queries."""
+
+    vectors: Vectors
+    queries: Float32[np.ndarray, "q e"]
+    hits: Hits
+
+    def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
+        """Scores of other documents; see `Found.score`.
+
+        Args:
+            pairs: Which.
+
+        Returns:
+            One score per pair.
+        """
+        return self.vectors.score(self.queries, pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class DenseSource:
+    """Candidates by the cosine to stored vectors.
+
+    Attributes:
+        vectors: Model and store.
+        in_corpus: Row in the corpus of each document of the store.
+    """
+
+    vectors: Vectors
+    in_corpus: Int64[np.ndarray, " documents"]
+
+    @classmethod
+    def of(cls, vectors: Vectors) -> "DenseSource":
+        """Build the way back from the store to the corpus.
+
+        Args:
+            vectors: With a store.
+
+        Returns:
+            The source.
+        """
+        in_corpus = np.empty(len(vectors.in_store), dtype=np.int64)
+        in_corpus[vectors.in_store] = np.arange(len(in_corpus))
+        return cls(vectors, in_corpus)
+
+    def find(self, queries: Sequence[str], depth: int) -> DenseFound:
+        """Candidates of a block of queries; see `Source.find`.
+
+        Args:
+            queries: Texts.
+            depth: Candidates per query.
+
+        Returns:
+            They and their scores.
+        """
+        assert self.vectors.store is not None
+        asked = self.vectors.of_queries(queries)
+        hits = search(self.vectors.store, asked, depth)
+        return DenseFound(self.vectors, asked, Hits(np.where(hits.rows < 0, -1, self.in_corpus[hits.rows]), hits.scores))
+
+
+@dataclass(frozen=True, slots=True)
+class FusedSource:
+    """Candidates of two sources by reciprocal rank; scores are cosines."""
+
+    lexical: LexicalSource
+    dense: DenseSource
+
+    def find(self, queries: Sequence[str], depth: int) -> DenseFound:
+        """Candidates of a block of queries; see `Source.find`.
+
+        Args:
+            queries: Texts.
+            depth: Candidates per query, of each source and of both together.
+
+        Returns:
+            They and their scores.
+        """
+        one, other = self.lexical.find(queries, depth), self.dense.find(queries, depth)
+        rows = np.full((len(queries), depth), -1, dtype=np.int64)
+        for place in range(len(queries)):
+            fused = fused_ranks(one.hits.rows[place], other.hits.rows[place], depth=depth)
+            rows[place, : len(fused)] = fused
+        query, column = np.nonzero(rows >= 0)
+        scores = np.full(rows.shape, -np.inf, dtype=np.float32)
+        scores[query, column] = other.score(Pairs(query, rows[query, column], [""] * len(query)))
+        return DenseFound(other.vectors, other.queries, Hits(rows, scores))

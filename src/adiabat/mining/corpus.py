@@ -1,0 +1,190 @@
+"""The corpus while it is mined: ids and texts by row, on disk. A store is one already; anything else is written out once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int64, Integer
+
+from adiabat.data.records import Document
+from adiabat.errors import DataError, several
+from adiabat.store.embeddings import Store
+from adiabat.store.ids import LOOKUP_SLICE, IdIndex, StringColumn
+from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, disk_full_is_plain, read_json, write_json
+from adiabat.store.staging import digest_documents, write_corpus
+
+CORPUS_FILE = "corpus.json"
+
+
+@runtime_checkable
+class Documents(Protocol):
+    """What mining asks of a corpus; `Store` and `WrittenCorpus` have it."""
+
+    @property
+    def count(self) -> int:
+        """Documents."""
+
+    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        """Rows of ids; -1 for an unknown one.
+
+        Args:
+            doc_ids: Any strings.
+
+        Returns:
+            One row per id.
+        """
+
+    def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """Ids of documents.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One id per row.
+        """
+
+    def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """Texts of documents.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One text per row.
+        """
+
+
+class WrittenCorpus:
+    """A corpus in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open what `written` made.
+
+        Args:
+            folder: The directory.
+        """
+        self.digest = str(read_json(folder / CORPUS_FILE)["digest"])
+        self._ids, self._texts = StringColumn(folder / ID_FILE), StringColumn(folder / TEXT_FILE)
+        self._index = IdIndex(folder / INDEX_FILE, self._ids)
+
+    @property
+    def count(self) -> int:
+        """Documents."""
+        return len(self._ids)
+
+    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        """Rows of ids; -1 for an unknown one.
+
+        Args:
+            doc_ids: Any strings.
+
+        Returns:
+            One row per id.
+        """
+        return self._index.rows(doc_ids)
+
+    def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """Ids of documents.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One id per row.
+        """
+        return self._ids.take(np.asarray(rows, dtype=np.int64))
+
+    def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """Texts of documents.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One text per row.
+        """
+        return self._texts.take(np.asarray(rows, dtype=np.int64))
+
+
+def written(documents: Callable[[], Iterator[Document]], folder: Path, *, source: str, replace: bool) -> WrittenCorpus:
+    """Write a corpus into a folder, unless it lies there already.
+
+    Args:
+        documents: Gives the corpus from its beginning; called again where another one lies there.
+        folder: An existing directory.
+        source: Name of the corpus, for messages.
+        replace: Whether another corpus there makes room.
+
+    Returns:
+        The corpus, opened.
+
+    Raises:
+        DataError: If it has no document, or another corpus lies there.
+        StoreError: If ids repeat, strings are not Unicode, or the disk is full.
+    """
+    if (folder / CORPUS_FILE).exists():
+        there = WrittenCorpus(folder)
+        if digest_documents(documents()) == there.digest:
+            return there
+        if not replace:
+            raise DataError(f"{folder} must hold the corpus {source} as it is now, it holds another; remove it, or name another folder")
+        (folder / CORPUS_FILE).unlink()
+    with disk_full_is_plain(folder):
+        digest, hashes = write_corpus(documents(), folder, source=source)
+        if not len(hashes):
+            raise DataError(f"{source} must hold at least one document, got none")
+        write_json(folder / CORPUS_FILE, {"digest": digest, "source": source})
+    return WrittenCorpus(folder)
+
+
+def all_texts(corpus: Documents) -> Iterator[str]:
+    """Every text by row, a slice at a time.
+
+    Args:
+        corpus: The documents.
+
+    Returns:
+        As many texts as documents.
+    """
+    return chain.from_iterable(corpus.texts(rows) for rows in _slices(corpus.count))
+
+
+def _slices(count: int) -> Iterator[Int64[np.ndarray, " n"]]:
+    return (np.arange(start, min(start + LOOKUP_SLICE, count)) for start in range(0, count, LOOKUP_SLICE))
+
+
+def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.ndarray, " documents"]:
+    """Where the documents of a corpus stand in a store of it.
+
+    Args:
+        corpus: The documents.
+        store: Must hold these and no others.
+        source: Name of the corpus, for messages.
+
+    Returns:
+        The store's row of each document; 8 bytes each.
+
+    Raises:
+        DataError: If one holds documents that the other lacks.
+    """
+    if corpus is store:
+        return np.arange(store.count)
+    parts, missing = [np.empty(0, dtype=np.int64)], []
+    for rows in _slices(corpus.count):
+        ids = corpus.doc_ids(rows)
+        parts.append(store.rows(ids))
+        missing += [f'"{ids[place]}"' for place in np.flatnonzero(parts[-1] < 0)]
+    if missing:
+        raise DataError(
+            f"{store.path} must hold a vector of every document of {source}, it lacks {several(missing, of='documents')}; "
+            "add them with adiabat embed --append, or name the store of this corpus"
+        )
+    if store.count > corpus.count:
+        raise DataError(
+            f"{store.path} must hold the documents of {source} alone, got {store.count:,} and {corpus.count:,}; "
+            "name the corpus that the store was built of, or the store itself in its place"
+        )
+    return np.concatenate(parts)

@@ -1,0 +1,146 @@
+"""Which candidates cannot be trusted to be negatives, and why: functions of scores and places alone.
+
+A candidate is dropped for the first reason that holds, in the order of `REASONS`; so each is counted once.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64, UInt8
+
+Reason = Literal[
+    "known_positive", "query_itself", "listed", "duplicate", "near_duplicate", "repeated", "rank", "margin", "relative_margin", "judge"
+]
+REASONS: tuple[Reason, ...] = (
+    "known_positive",
+    "query_itself",
+    "listed",
+    "duplicate",
+    "near_duplicate",
+    "repeated",
+    "rank",
+    "margin",
+    "relative_margin",
+    "judge",
+)
+MEANING: Mapping[Reason, str] = {
+    "known_positive": "the data has it as an answer to this query",
+    "query_itself": "it has the query's id or text",
+    "listed": "the data lists it as a negative already",
+    "duplicate": "its text equals an answer's but for case and white space",
+    "near_duplicate": "its text is nearly an answer's, or part of one, or holds one",
+    "repeated": "a better-ranked candidate has the same text",
+    "rank": "it is among the first ranks, which are passed over",
+    "margin": "it scores too near to the positive, or above",
+    "relative_margin": "it scores too near to the positive, as a share of the positive's score",
+    "judge": "the judge scores it too near to the positive, or above",
+}
+KEPT = 0
+"""Code of a candidate that passes; a reason's code is its number in `REASONS`, from 1."""
+
+Codes = UInt8[np.ndarray, " c"]
+
+
+def code_of(reason: Reason) -> int:
+    """The code of a reason.
+
+    Args:
+        reason: One of `REASONS`.
+
+    Returns:
+        From 1.
+    """
+    return REASONS.index(reason) + 1
+
+
+def too_near(
+    scores: Float32[np.ndarray, " c"], positives: Float32[np.ndarray, " p"], margin: float, *, relative: bool = False
+) -> Bool[np.ndarray, " c"]:
+    """Candidates whose score is at least that of the lowest positive, less a margin.
+
+    ``score >= positive - margin``, or, relative, ``positive - margin |positive|``; with a margin of 0 a tie with the positive is too near.
+
+    Args:
+        scores: Of the candidates.
+        positives: Of the query's own positives, at least one.
+        margin: How far below a candidate must be, >= 0, in the scores' own unit or as a share.
+        relative: Whether it is a share of the positive's score.
+
+    Returns:
+        True where a candidate is to go.
+
+    Reference:
+        Moreira et al. 2024 (NV-Retriever), TopK-MarginPos and TopK-PercPos; mission D2.
+    """
+    lowest = float(positives.min())
+    return np.asarray(scores.astype(np.float64) >= lowest - margin * (abs(lowest) if relative else 1.0))
+
+
+def first_ranks(others: Bool[np.ndarray, " c"], skipped: int) -> Bool[np.ndarray, " c"]:
+    """The best-ranked of some candidates.
+
+    Args:
+        others: Best first; True where a candidate counts as one, as known positives do not.
+        skipped: How many of them are passed over.
+
+    Returns:
+        True for the first of them.
+    """
+    return others & (np.cumsum(others) <= skipped)
+
+
+def nearly_equal(overlap: Float64[np.ndarray, "p c"], threshold: float) -> Bool[np.ndarray, " c"]:
+    """Candidates that overlap with any of several texts.
+
+    Args:
+        overlap: From `adiabat.mining.near.overlaps`, a row for each text.
+        threshold: Share from which on, > 0.
+
+    Returns:
+        True where a candidate is to go.
+    """
+    return np.asarray((overlap >= threshold).any(axis=0))
+
+
+def coded(count: int, masks: Mapping[Reason, Bool[np.ndarray, " c"]]) -> Codes:
+    """The first reason that holds for each candidate.
+
+    Args:
+        count: Candidates.
+        masks: True where a reason holds; reasons that were not looked for are left out.
+
+    Returns:
+        `KEPT`, or the reason's code.
+    """
+    codes: Codes = np.full(count, KEPT, dtype=np.uint8)
+    for reason in reversed(REASONS):
+        if reason in masks:
+            codes[masks[reason]] = code_of(reason)
+    return codes
+
+
+def fused_ranks(
+    one: Int64[np.ndarray, " a"], other: Int64[np.ndarray, " b"], *, depth: int, constant: float = 60.0
+) -> Int64[np.ndarray, " f"]:
+    """Two rankings as one, by reciprocal rank.
+
+    ``score(d) = sum over rankings that hold d of 1 / (constant + rank of d)``, ranks from 1.
+
+    Args:
+        one: Rows, best first; -1 where there is none.
+        other: Likewise.
+        depth: Most rows wanted.
+        constant: How little the first ranks stand out.
+
+    Returns:
+        Rows, best first; of equal scores the lower row first.
+
+    Reference:
+        Cormack et al. 2009, with their constant of 60.
+    """
+    scores: dict[int, float] = {}
+    for ranking in (one, other):
+        for rank, row in enumerate(ranking[ranking >= 0].tolist(), start=1):
+            scores[row] = scores.get(row, 0.0) + 1.0 / (constant + rank)
+    return np.array(sorted(scores, key=lambda row: (-scores[row], row))[:depth], dtype=np.int64)

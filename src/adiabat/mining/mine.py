@@ -1,0 +1,292 @@
+"""The job: candidates and filters made ready, queries mined block by block, the file and its statistics written."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from adiabat.config.mine import MineSettings
+from adiabat.config.shared import EmbedDataSection, EncoderSection
+from adiabat.data.corpora import read_corpus
+from adiabat.data.records import ExampleSet, Side
+from adiabat.errors import AdiabatError, ConfigError, DataError, StoreError
+from adiabat.files import write_text
+from adiabat.locks import sole_writer
+from adiabat.mining.candidates import DenseSource, FusedSource, LexicalSource, Source, Vectors
+from adiabat.mining.corpus import Documents, WrittenCorpus, all_texts, rows_in_store, written
+from adiabat.mining.miner import Miner
+from adiabat.mining.output import STATE_FILE, Partial, ending_of, refuse_taken, row_of
+from adiabat.mining.questions import Questions, questions_of, read_data
+from adiabat.mining.tally import told
+from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.towers import DualEncoder
+from adiabat.provenance import now, versions
+from adiabat.store.build import is_store
+from adiabat.store.embeddings import Store
+from adiabat.store.lexical import LEXICAL_FILE, LexicalIndex, build_lexical
+from adiabat.watch import SILENT, Watch
+
+BLOCK_QUERIES = 1024
+"""Queries between two commits; a store is read once for each such block."""
+STATS_FORMAT = 1
+
+Loader = Callable[[str, EncoderSection], DualEncoder]
+"""From a MODEL's name and its settings to its towers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mining:
+    """What a run of `mine` left behind.
+
+    Attributes:
+        out: The mined file.
+        stats: The file of statistics.
+        report: Its content.
+        lines: The same in a few lines for people.
+    """
+
+    out: Path
+    stats: Path
+    report: dict[str, Any]
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A model in the precisions that scores take: queries in float32, documents as they are embedded for a store."""
+
+    towers: DualEncoder
+
+    def fingerprint(self, side: Side) -> Fingerprint:
+        return self.towers.fingerprint(side)
+
+    def encode(self, texts: Sequence[str], *, side: Side) -> Float32[np.ndarray, "n e"]:
+        return self.towers.encode(texts, side=side, precision="fp32" if side == "query" else "auto")
+
+
+def mine(
+    data: str,
+    corpus: str,
+    out: Path,
+    *,
+    load: Loader,
+    model: str | None = None,
+    store: str | Path | None = None,
+    index: Path | None = None,
+    settings: MineSettings | None = None,
+    command: str = "adiabat.mine(...)",
+    watch: Watch = SILENT,
+) -> Mining:
+    """Find hard negatives for every query of a data set, and write it with them.
+
+    Cut short, in whatever way, the same call goes on after its last whole block, and writes the same file to the last byte.
+
+    Args:
+        data: Queries with positives, as ids or as texts.
+        corpus: What negatives are taken from: anything that `read_corpus` reads, or a store that keeps its texts.
+        out: The file to write, ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; must not exist. ``<out>.stats.json`` is written beside it.
+        load: Loads models.
+        model: Proposes candidates, for `MineSection.source` ``dense`` and ``fused``.
+        store: Vectors of the corpus by that model; may be left out where the corpus is the store.
+        index: A folder that keeps the corpus and its BM25 index for other runs; None keeps neither.
+        settings: None takes the defaults.
+        command: For the statistics.
+        watch: Whom to tell.
+
+    Returns:
+        What was written.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings, started = settings or MineSettings(), time.monotonic()
+    _require_place(out, index)
+    stored = _require_source(settings, corpus, model, store)
+    read = read_data(data, settings.data)
+    folder = out.with_name(f".{out.name}.mining")
+    folder.mkdir(exist_ok=True)
+    kept = index or folder / "corpus"
+    kept.mkdir(parents=True, exist_ok=True)
+    with sole_writer(folder), sole_writer(kept) if index else nullcontext():
+        try:
+            models = (
+                _vectors(model, stored, settings.encoder, load),
+                _vectors(settings.judge.model, settings.judge.store, EncoderSection(), load),
+            )
+            documents = _documents(corpus, kept, settings.corpus, own=index is None)
+            miner, plan = _prepared(read, documents, models, kept, corpus, settings, watch)
+            partial = _mined(miner, Partial.of(folder, plan), watch)
+            origin = {"command": command, "data": data, "corpus": corpus, "model": model, "store": None if stored is None else str(stored)}
+            mining = _finish(out, partial, origin, settings, miner.questions.notes, time.monotonic() - started)
+        except AdiabatError:
+            if not (folder / STATE_FILE).exists():
+                shutil.rmtree(folder)
+            raise
+        shutil.rmtree(folder)
+    return mining
+
+
+def _prepared(
+    read: ExampleSet,
+    documents: Documents,
+    models: tuple[Vectors | None, Vectors | None],
+    folder: Path,
+    corpus: str,
+    settings: MineSettings,
+    watch: Watch,
+) -> tuple[Miner, dict[str, Any]]:
+    """All that a block of queries takes, and what decides its rows."""
+    vectors, judge = (None if one is None else _placed(one, documents, corpus) for one in models)
+    questions = questions_of(read, documents, settings.data, corpus_name=corpus, listed=settings.mine.listed == "keep")
+    for note in questions.notes:
+        watch.note(note)
+    source = _source(settings, documents, vectors, folder, watch)
+    miner = Miner(documents, questions, source, settings.mine, settings.run.seed, judge, settings.judge)
+    return miner, _plan(settings, questions, documents, [one for one in (vectors, judge) if one is not None])
+
+
+def _require_place(out: Path, index: Path | None) -> None:
+    ending_of(out)
+    refuse_taken(out)
+    if not out.parent.is_dir():
+        raise DataError(f"--out must be in a folder that exists, got {out}; make {out.parent}")
+    if index is not None and index.exists() and (not index.is_dir() or is_store(index)):
+        raise DataError(f"--index must be a folder of its own, {index} is {'a store' if index.is_dir() else 'a file'}; choose another")
+
+
+def _require_source(settings: MineSettings, corpus: str, model: str | None, store: str | Path | None) -> str | Path | None:
+    """Refuse a source without what it takes, or with what it does not use; the store that candidates come from, if any."""
+    if settings.mine.source == "bm25":
+        encoder = None if settings.encoder == EncoderSection() else "settings of a model"
+        for name, value in (("--model", model), ("--store", store), ("encoder", encoder)):
+            if value is not None:
+                raise ConfigError(f"{name} has no effect with mine.source = bm25, got {value}; leave it out, or set dense or fused")
+        return None
+    stored = corpus if store is None and is_store(Path(corpus)) else store
+    if model is None or stored is None:
+        lacking = " and ".join(name for name, value in (("--model", model), ("--store", stored)) if value is None)
+        raise ConfigError(
+            f"mine.source = {settings.mine.source} must have {lacking}, got none; "
+            "name the MODEL, and the store that adiabat embed made with it"
+        )
+    return stored
+
+
+def _vectors(model: str | None, store: str | Path | None, section: EncoderSection, load: Loader) -> Vectors | None:
+    """A model and its store, found to belong together; not yet related to the corpus."""
+    if model is None:
+        return None
+    opened = None if store is None else Store.open(store)
+    towers = _Measured(load(model, section))
+    if opened is not None:
+        opened.require_encoder(towers.fingerprint("document"))
+    return Vectors(towers, opened)
+
+
+def _placed(vectors: Vectors, documents: Documents, corpus: str) -> Vectors:
+    """The same, with the rows of the corpus's documents in the store."""
+    if vectors.store is None:
+        return vectors
+    return Vectors(vectors.model, vectors.store, rows_in_store(documents, vectors.store, source=corpus))
+
+
+def _documents(corpus: str, folder: Path, section: EmbedDataSection, *, own: bool) -> Documents:
+    if is_store(Path(corpus)):
+        if section != EmbedDataSection():
+            raise ConfigError(f"corpus must be left out of the settings where CORPUS is a store, as {corpus} is; remove it")
+        store = Store.open(corpus)
+        if not store.has_texts:
+            raise StoreError(f"{corpus} must keep texts to be mined, it holds vectors only; name the corpus that it was built of")
+        return store
+
+    return written(
+        lambda: read_corpus(corpus, columns=section.columns.given(), split=section.split, blank=section.blank),
+        folder,
+        source=corpus,
+        replace=own,
+    )
+
+
+def _digest(documents: Documents) -> str:
+    if isinstance(documents, WrittenCorpus):
+        return documents.digest
+    assert isinstance(documents, Store)
+    return documents.manifest.corpus or documents.manifest.sha256
+
+
+def _source(settings: MineSettings, documents: Documents, vectors: Vectors | None, folder: Path, watch: Watch) -> Source:
+    if vectors is not None and settings.mine.source == "dense":
+        return DenseSource.of(vectors)
+    lexical = LexicalSource(_lexical(settings, documents, folder, watch))
+    return lexical if vectors is None else FusedSource(lexical, DenseSource.of(vectors))
+
+
+def _lexical(settings: MineSettings, documents: Documents, folder: Path, watch: Watch) -> LexicalIndex:
+    """The index that lies there, if it is one of this corpus by these numbers, or a new one."""
+    digest, parameters = _digest(documents), (settings.bm25.k1, settings.bm25.b)
+    if (folder / LEXICAL_FILE).exists():
+        index = LexicalIndex.open(folder)
+        if index.corpus == digest and index.parameters == parameters:
+            return index
+    return build_lexical(
+        all_texts(documents),
+        folder,
+        k1=settings.bm25.k1,
+        b=settings.bm25.b,
+        corpus=digest,
+        on_progress=lambda done: watch.progress("building the BM25 index", done, documents.count),
+    )
+
+
+def _plan(settings: MineSettings, questions: Questions, documents: Documents, models: Sequence[Vectors]) -> dict[str, Any]:
+    """All that decides the rows."""
+    return {
+        "settings": settings.model_dump(mode="json"),
+        "data": questions.digest(),
+        "corpus": _digest(documents),
+        "models": [[one.model.fingerprint(side).to_json() for side in ("query", "document")] for one in models],
+        "stores": [None if one.store is None else one.store.manifest.sha256 for one in models],
+        # Vectors of texts that are encoded here depend in their last bits on what is encoded beside them.
+        "block": BLOCK_QUERIES,
+    }
+
+
+def _mined(miner: Miner, partial: Partial, watch: Watch) -> Partial:
+    """Mine what is not mined yet."""
+    examples, settings = miner.questions.examples, miner.settings
+    ids = miner.questions.holds_ids and settings.write == "as_given"
+    if partial.done:
+        watch.note(f"went on from {partial.done:,} of {len(examples):,} queries")
+    while partial.done < len(examples):
+        block = examples[partial.done : partial.done + BLOCK_QUERIES]
+        rows = []
+        for one in miner.mine(block):
+            written = settings.too_few == "keep" or one.negatives >= settings.negatives_per_query
+            partial.tally.take(one, wanted=settings.negatives_per_query, written=written)
+            if written:
+                rows.append(row_of(one, miner.corpus, ids=ids))
+        partial.extend(rows, len(block))
+        watch.progress("mining", partial.done, len(examples))
+    return partial
+
+
+def _finish(out: Path, partial: Partial, origin: dict[str, Any], settings: MineSettings, notes: Sequence[str], seconds: float) -> Mining:
+    report = partial.tally.report()
+    if not report["written"]:
+        raise DataError(
+            f"{out} must hold at least one query, got none with mine.negatives_per_query = {settings.mine.negatives_per_query} negatives; "
+            "lower it or the margins, raise mine.depth, or set mine.too_few = keep"
+        )
+    stats = out.with_name(f"{out.name}.stats.json")
+    head = {"format": STATS_FORMAT, "created": now(), "seconds": round(seconds, 3), **origin, "notes": list(notes)}
+    full = {**head, **report, "settings": settings.model_dump(mode="json", exclude_none=True), "versions": versions("cpu")}
+    write_text(json.dumps(full, indent=1, ensure_ascii=False, allow_nan=False) + "\n", stats)
+    partial.publish(out)
+    return Mining(out, stats, full, told(report, wanted=settings.mine.negatives_per_query))

@@ -1,0 +1,157 @@
+"""The mined file: rows gathered block by block in a hidden file, which a killed run goes on with, and moved into place in the end."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from adiabat.errors import DataError
+from adiabat.mining.corpus import Documents
+from adiabat.mining.miner import Mined
+from adiabat.mining.tally import Tally
+from adiabat.store.manifest import COPY_BYTES, read_json, sync_folder, write_json
+
+ROWS_FILE, STATE_FILE = "rows.jsonl", "progress.json"
+CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {".jsonl": None, ".jsonl.gz": "gzip", ".jsonl.zst": "zstd"}
+
+
+def ending_of(out: Path) -> str:
+    """How a file is to be packed.
+
+    Args:
+        out: Its name.
+
+    Returns:
+        A key of `CODECS`.
+
+    Raises:
+        DataError: If its name ends otherwise.
+    """
+    for ending in CODECS:
+        if out.name.lower().endswith(ending) and len(out.name) > len(ending):
+            return ending
+    raise DataError(f"--out must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; rename it")
+
+
+@dataclass(slots=True)
+class Partial:
+    """The rows so far, and what they add up to.
+
+    Attributes:
+        folder: Where they lie.
+        plan: What they were mined with; equal plans give equal rows.
+        done: Queries that are through.
+        size: Bytes of their rows; what lies beyond in the file belongs to a block that was cut short.
+        tally: Of them.
+    """
+
+    folder: Path
+    plan: Mapping[str, Any]
+    done: int
+    size: int
+    tally: Tally
+
+    @classmethod
+    def of(cls, folder: Path, plan: Mapping[str, Any]) -> "Partial":
+        """Go on with what lies there, or begin where nothing does, or something mined with another plan.
+
+        Args:
+            folder: An existing directory.
+            plan: Of the run at hand, as JSON would give it back.
+
+        Returns:
+            The rows so far.
+        """
+        if (folder / STATE_FILE).exists():
+            state = read_json(folder / STATE_FILE)
+            size = (folder / ROWS_FILE).stat().st_size if (folder / ROWS_FILE).exists() else -1
+            if state["plan"] == plan and size >= state["size"]:
+                os.truncate(folder / ROWS_FILE, state["size"])
+                return cls(folder, plan, state["done"], state["size"], Tally.from_json(state["tally"]))
+        (folder / STATE_FILE).unlink(missing_ok=True)
+        (folder / ROWS_FILE).write_bytes(b"")
+        return cls(folder, plan, 0, 0, Tally())
+
+    def extend(self, rows: Sequence[Mapping[str, Any]], queries: int) -> None:
+        """Put the rows of a block on disk, and then say so.
+
+        Args:
+            rows: Of the block.
+            queries: How many the block had; some may give no row.
+        """
+        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "surrogatepass")
+        with (self.folder / ROWS_FILE).open("ab") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        self.done, self.size = self.done + queries, self.size + len(content)
+        state = {"plan": self.plan, "done": self.done, "size": self.size, "tally": self.tally.to_json()}
+        write_json(self.folder / STATE_FILE, state)
+
+    def publish(self, out: Path) -> None:
+        """Write the file in its own packing, and move it into place.
+
+        Args:
+            out: Where to.
+
+        Raises:
+            DataError: If something stands there by now, or it cannot be written.
+        """
+        packed = self.folder / f"packed{ending_of(out)}"
+        try:
+            with pa.output_stream(str(packed), compression=CODECS[ending_of(out)]) as sink:
+                for block in self._blocks():
+                    sink.write(block)
+            with packed.open("rb") as file:
+                os.fsync(file.fileno())
+            refuse_taken(out)
+            packed.replace(out)
+            sync_folder(out.parent)
+        except OSError as error:
+            raise DataError(f"{out} must be writable, got {error.strerror}; free space there or name another folder") from error
+
+    def _blocks(self) -> Iterator[bytes]:
+        with (self.folder / ROWS_FILE).open("rb") as file:
+            while block := file.read(COPY_BYTES):
+                yield block
+
+
+def refuse_taken(out: Path) -> None:
+    """Refuse to write over a file.
+
+    Args:
+        out: Where to write.
+
+    Raises:
+        DataError: If something stands there.
+    """
+    if out.exists():
+        raise DataError(f"--out must be a new file, {out} exists; remove it, or choose another")
+
+
+def row_of(one: Mined, corpus: Documents, *, ids: bool) -> dict[str, Any]:
+    """One line of the mined file, with the columns of FlagEmbedding and the query's id.
+
+    Args:
+        one: What became of a query.
+        corpus: For ids.
+        ids: Whether documents are written as ids; then the data gives them so.
+
+    Returns:
+        Column to value; negatives that the data lists come first.
+    """
+    rows = one.rows[one.chosen]
+    listed = one.example.negatives[: len(one.listed_texts)] if ids else one.listed_texts
+    mined = corpus.doc_ids(rows) if ids else [one.texts[place] for place in one.chosen]
+    return {
+        "query_id": one.example.query_id,
+        "query": one.example.query,
+        "pos": list(one.example.positives) if ids else one.positive_texts,
+        "neg": [*listed, *mined],
+        "pos_scores": one.positive_scores.tolist(),
+        "neg_scores": [*one.listed_scores.tolist(), *one.scores[one.chosen].tolist()],
+    }

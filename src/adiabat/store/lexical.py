@@ -1,0 +1,347 @@
+"""A BM25 index on disk, in the files of bm25s: built from a stream of texts, opened memory-mapped, with exact ties.
+
+A word is a run of letters, digits, underscores and combining marks, after Unicode's NFKC and case folding. Scripts that are written without
+spaces (Han, kana, Thai, Lao, Burmese, Khmer) give every pair of neighbouring characters instead. No word is left out, none is stemmed.
+
+``score(q, d) = sum over words w of q of idf(w) tf / (k1 (1 - b + b |d| / mean |d|) + tf)``,
+``idf(w) = ln(1 + (N - df + 0.5) / (df + 0.5))``: bm25s's method ``lucene``, which leaves out the factor ``k1 + 1`` that changes no order.
+"""
+
+import json
+import mmap
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import bm25s
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+
+from adiabat.errors import StoreError
+from adiabat.store.manifest import disk_full_is_plain, read_json, write_json
+from adiabat.store.search import Hits
+
+LEXICAL_FILE = "lexical.json"
+FORMAT = "adiabat-lexical"
+VERSION = 1
+"""Of the files, and of the rule for words."""
+
+DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
+VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
+SPOOL_FILE = "postings.tmp"
+SPOOL = np.dtype([("word", "<i4"), ("row", "<i4"), ("count", "<i4")])
+DOCUMENTS_AT_ONCE = 1024
+POSTINGS_AT_ONCE = 1 << 21
+"""While the index is filled; some 150 MB of working memory."""
+
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+_SPACELESS = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+)"
+)
+"""Thai and Lao, Burmese, Khmer, kana, Han."""
+_LAST_MARK = 0x20000
+
+LexicalProgress = Callable[[int], None]
+"""Called with the number of documents taken in."""
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, by the rule of the module's first lines.
+
+    Args:
+        text: Anything.
+
+    Returns:
+        In order, repeats included; empty where there is no letter or digit.
+    """
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    found: list[str] = []
+    for run in _word().findall(unicodedata.normalize("NFKC", text).casefold()):
+        if run.isascii():
+            found.append(run)
+            continue
+        for place, part in enumerate(_SPACELESS.split(run)):
+            found.extend(_pairs(part) if place % 2 else filter(None, [part]))
+    return found
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Letters, digits and the marks on them: Python's own class of letters would cut a Hindi word at each of its vowel signs."""
+    marks = "".join(chr(code) for code in range(_LAST_MARK) if unicodedata.category(chr(code)).startswith("M"))
+    return re.compile(f"\\w[\\w{marks}]*")
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[place : place + 2] for place in range(len(run) - 1)] or [run]
+
+
+@dataclass(slots=True)
+class _Spool:
+    """What the first pass over the corpus learns; its postings lie in a file, in the order of the documents."""
+
+    path: Path
+    vocabulary: defaultdict[str, int] = field(default_factory=defaultdict)
+    lengths: list[Int64[np.ndarray, " n"]] = field(default_factory=list)
+    frequencies: Int64[np.ndarray, " v"] = field(default_factory=lambda: np.zeros(1 << 16, dtype=np.int64))
+    count: int = 0
+
+    def take(self, texts: Iterable[str], on_progress: LexicalProgress | None) -> None:
+        """Read every text once."""
+        self.vocabulary.default_factory = self.vocabulary.__len__
+        stream = iter(texts)
+        with self.path.open("wb") as file:
+            while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
+                file.write(self._postings([words(text) for text in part]).tobytes())
+                self.count += len(part)
+                if on_progress:
+                    on_progress(self.count)
+
+    def _postings(self, documents: Sequence[Sequence[str]]) -> np.ndarray:
+        """How often each word stands in each document, by document and then by word."""
+        lengths = np.array([len(document) for document in documents], dtype=np.int64)
+        self.lengths.append(lengths)
+        occurrences = chain.from_iterable(documents)
+        numbers = np.fromiter(map(self.vocabulary.__getitem__, occurrences), dtype=np.int64, count=int(lengths.sum()))
+        size = max(1, len(self.vocabulary))
+        keys, counts = np.unique(np.repeat(np.arange(len(documents)), lengths) * size + numbers, return_counts=True)
+        found = np.empty(len(keys), dtype=SPOOL)
+        found["word"], found["row"], found["count"] = keys % size, keys // size + self.count, counts
+        self._count_documents(found["word"])
+        return found
+
+    def _count_documents(self, found: np.ndarray) -> None:
+        if len(self.vocabulary) > len(self.frequencies):
+            self.frequencies = np.concatenate([self.frequencies, np.zeros(len(self.vocabulary), dtype=np.int64)])
+        numbers, documents = np.unique(found, return_counts=True)
+        self.frequencies[numbers] += documents
+
+
+def build_lexical(
+    texts: Iterable[str], folder: Path, *, k1: float = 0.9, b: float = 0.4, corpus: str = "", on_progress: LexicalProgress | None = None
+) -> "LexicalIndex":
+    """Build the index of a corpus in two passes over it, of which the second reads numbers alone.
+
+    Memory holds the vocabulary and 16 bytes per document; the postings go through a file. A build that is cut short leaves a folder that
+    `LexicalIndex.open` refuses, and is begun anew.
+
+    Args:
+        texts: The documents by row; read once.
+        folder: An existing directory, which may hold other files.
+        k1: How soon more of the same word counts no more, > 0.
+        b: How much long documents are marked down, 0 to 1.
+        corpus: Digest of the documents, kept for the caller to compare.
+        on_progress: Called now and then.
+
+    Returns:
+        The index, opened.
+
+    Raises:
+        StoreError: If there is no word in all of the corpus, or the disk is full.
+    """
+    (folder / LEXICAL_FILE).unlink(missing_ok=True)
+    with disk_full_is_plain(folder):
+        record = _build(texts, folder, k1, b, on_progress)
+        write_json(folder / LEXICAL_FILE, {"format": FORMAT, "version": VERSION, "corpus": corpus, **record})
+    return LexicalIndex.open(folder)
+
+
+def _build(texts: Iterable[str], folder: Path, k1: float, b: float, on_progress: LexicalProgress | None) -> dict[str, Any]:
+    """Write bm25s's files; what it holds in memory is gone before they are opened."""
+    spool = _Spool(folder / SPOOL_FILE)
+    try:
+        spool.take(texts, on_progress)
+        if not spool.vocabulary:
+            raise StoreError(f"a corpus must hold words for BM25, got {spool.count:,} documents without a letter or digit")
+        weights = _Weights.of(spool, k1, b)
+        _fill(spool, weights, folder)
+    finally:
+        spool.path.unlink(missing_ok=True)
+    (folder / VOCABULARY_FILE).write_text(json.dumps(spool.vocabulary), encoding="ascii")
+    numbers = {"k1": k1, "b": b, "delta": 0.5, "method": "lucene", "idf_method": "lucene", "dtype": "float32", "int_dtype": "int32"}
+    parameters = {**numbers, "num_docs": spool.count, "version": bm25s.__version__, "backend": "numpy"}
+    (folder / PARAMETER_FILE).write_text(json.dumps(parameters), encoding="ascii")
+    return {"count": spool.count, "mean_length": weights.mean_length, "k1": k1, "b": b}
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """The formula's numbers; computed as bm25s does, in float64 but for the idf, so that scores are equal to the last bit."""
+
+    mean_length: float
+    k1: float
+    b: float
+    idf: Float32[np.ndarray, " v"]
+
+    @classmethod
+    def of(cls, spool: _Spool, k1: float, b: float) -> "_Weights":
+        frequencies = spool.frequencies[: len(spool.vocabulary)]
+        return cls(float(np.concatenate(spool.lengths).mean()), k1, b, inverse_frequencies(frequencies, spool.count))
+
+    def scores(
+        self, word: Int64[np.ndarray, " p"], counts: Int64[np.ndarray, " p"], lengths: Int64[np.ndarray, " p"]
+    ) -> Float32[np.ndarray, " p"]:
+        """What each word adds to the score of its document."""
+        saturation: Float64[np.ndarray, " p"] = self.k1 * ((1 - self.b) + self.b * lengths / self.mean_length)
+        added: Float32[np.ndarray, " p"] = (self.idf[word] * (counts / (saturation + counts))).astype(np.float32)
+        return added
+
+
+def inverse_frequencies(frequencies: Int64[np.ndarray, " v"], count: int) -> Float32[np.ndarray, " v"]:
+    """Inverse document frequencies, ``ln(1 + (N - df + 0.5) / (df + 0.5))``.
+
+    Args:
+        frequencies: Documents that hold each word (df).
+        count: Documents in all (N).
+
+    Returns:
+        One per word, above zero.
+    """
+    idf: Float32[np.ndarray, " v"] = np.log(1 + (count - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
+    return idf
+
+
+def _fill(spool: _Spool, weights: _Weights, folder: Path) -> None:
+    """Sort the postings from by-document to by-word, a part at a time, into their places in the files."""
+    starts = np.concatenate([[0], np.cumsum(spool.frequencies[: len(spool.vocabulary)])])
+    np.save(folder / START_FILE, starts)
+    lengths, free = np.concatenate(spool.lengths), starts[:-1].copy()
+    data = np.lib.format.open_memmap(folder / DATA_FILE, mode="w+", dtype=np.float32, shape=(int(starts[-1]),))
+    rows = np.lib.format.open_memmap(folder / ROW_FILE, mode="w+", dtype=np.int32, shape=(int(starts[-1]),))
+    for part in _parts(spool.path):
+        part = part[np.argsort(part["word"], kind="stable")]
+        number, first, counts = np.unique(part["word"], return_index=True, return_counts=True)
+        place = np.repeat(free[number] - first, counts) + np.arange(len(part))
+        word = part["word"].astype(np.int64)
+        data[place] = weights.scores(word, part["count"].astype(np.int64), lengths[part["row"]])
+        rows[place] = part["row"]
+        free[number] += counts
+        _let_go(data, rows)
+    data.flush()
+    rows.flush()
+
+
+def _parts(path: Path) -> Iterator[np.ndarray]:
+    with path.open("rb") as file:
+        while len(part := np.fromfile(file, dtype=SPOOL, count=POSTINGS_AT_ONCE)):
+            yield part
+
+
+def _let_go(*arrays: np.ndarray) -> None:
+    """Pages of a file that were touched count as this process's memory until it lets go of them; their content stays."""
+    for array in arrays:
+        base: object = array.base
+        if isinstance(base, mmap.mmap):
+            base.madvise(mmap.MADV_DONTNEED)
+
+
+class LexicalIndex:
+    """A finished index; its postings stay on disk."""
+
+    def __init__(self, folder: Path, record: dict[str, Any]) -> None:
+        """Open the files; `LexicalIndex.open` is the way in.
+
+        Args:
+            folder: The directory.
+            record: What its ``lexical.json`` says.
+
+        Raises:
+            StoreError: If a file is missing or damaged.
+        """
+        try:
+            self._index = bm25s.BM25.load(folder, mmap=True)
+            self.corpus, self.count = str(record["corpus"]), int(record["count"])
+            starts = self._index.scores["indptr"]
+            idf = inverse_frequencies(np.diff(starts), self.count)
+            self._weights = _Weights(float(record["mean_length"]), float(record["k1"]), float(record["b"]), idf)
+            if int(starts[-1]) != len(self._index.scores["data"]) or len(starts) != len(self._index.vocab_dict) + 1:
+                raise ValueError("files that do not belong together")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{folder} must be a whole BM25 index, got: {error}; remove it, and build it again") from error
+
+    @classmethod
+    def open(cls, folder: Path) -> "LexicalIndex":
+        """Open a finished index.
+
+        Args:
+            folder: Its directory.
+
+        Returns:
+            The index.
+
+        Raises:
+            StoreError: If there is none, it is unfinished or damaged, or of a version unknown here.
+        """
+        if not (folder / LEXICAL_FILE).exists():
+            raise StoreError(f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again")
+        record = read_json(folder / LEXICAL_FILE)
+        if (record.get("format"), record.get("version")) != (FORMAT, VERSION):
+            raise StoreError(
+                f"{folder / LEXICAL_FILE}: format version must be {VERSION}, got {record.get('version')}; build the index again"
+            )
+        return cls(folder, record)
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        """The numbers k1 and b that it was built with."""
+        return self._weights.k1, self._weights.b
+
+    def search(self, queries: Sequence[str], k: int) -> Hits:
+        """Find the documents that share most with each query.
+
+        Args:
+            queries: Texts.
+            k: How many, > 0; an index of fewer documents gives fewer columns.
+
+        Returns:
+            Best first, of equal scores the lower row; -1 and minus infinity from where documents share no word with the query.
+
+        Raises:
+            StoreError: If `k` is not positive.
+        """
+        if k < 1:
+            raise StoreError(f"k must be at least 1, got {k}")
+        shape = (len(queries), min(k, self.count))
+        hits = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
+        for place, query in enumerate(queries):
+            scores = self._index.get_scores_from_ids(self._index.get_tokens_ids(words(query)))
+            rows = _best(scores, shape[1])
+            hits.rows[place, : len(rows)], hits.scores[place, : len(rows)] = rows, scores[rows]
+        _let_go(self._index.scores["data"], self._index.scores["indices"])
+        return hits
+
+    def scores(self, query: str, texts: Sequence[str]) -> Float32[np.ndarray, " n"]:
+        """Scores of texts that need not be in the corpus, bit for bit those of `search` where they are.
+
+        Args:
+            query: A text.
+            texts: Any number.
+
+        Returns:
+            One score per text; 0 where it shares no word with the query.
+        """
+        asked = np.array(self._index.get_tokens_ids(words(query)), dtype=np.int64)
+        found = np.zeros(len(texts), dtype=np.float32)
+        for place, text in enumerate(texts):
+            document = words(text)
+            tally = Counter(self._index.get_tokens_ids(document))
+            counts = np.array([tally[word] for word in asked.tolist()], dtype=np.int64)
+            for part in self._weights.scores(asked, counts, np.full(len(asked), len(document))):
+                found[place] += part
+        return found
+
+
+def _best(scores: Float32[np.ndarray, " n"], k: int) -> Int64[np.ndarray, " best"]:
+    """Rows of the k highest scores above zero, best first, of equals the lower row."""
+    rows = np.flatnonzero(scores > 0)
+    if len(rows) > k:
+        found = scores[rows]
+        rows = rows[found >= np.partition(found, len(rows) - k)[len(rows) - k]]
+    return rows[np.lexsort((rows, -scores[rows]))][:k]

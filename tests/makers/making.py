@@ -1,0 +1,32 @@
+"""What several tests of makers ask of a directory that was made."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode("utf-8").split("\n") if line]
+
+
+def made(out: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((out / "made.json").read_text(encoding="utf-8"))
+    return told
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def corpus(out: Path) -> dict[str, str]:
+    """Id to title and text, as the readers join them."""
+    return {row["_id"]: f"{row.get('title', '')} {row['text']}".strip() for row in rows(out / "corpus.jsonl.gz")}
+
+
+def triplets(out: Path, stem: str) -> list[tuple[str, list[str], list[str]]]:
+    """Query and the texts of its documents, looked up by their ids."""
+    texts = corpus(out)
+    return [
+        (row["query"], [texts[name] for name in row["pos"]], [texts[name] for name in row["neg"]]) for row in rows(out / f"{stem}.jsonl.gz")
+    ]

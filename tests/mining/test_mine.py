@@ -1,0 +1,243 @@
+"""The job: its file and statistics, going on after a kill, and what it refuses."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.config import EncoderSection, checked
+from adiabat.config.mine import MineSettings
+from adiabat.data.corpora import read_corpus
+from adiabat.data.examples import read_examples
+from adiabat.data.records import Example, ExampleSet
+from adiabat.errors import AdiabatError, ConfigError, DataError
+from adiabat.mining import mine as mine_module
+from adiabat.mining.mine import Mining, mine
+from adiabat.mining.miner import Mined, Miner
+from adiabat.model.towers import DualEncoder
+from adiabat.store.build import build_store
+from adiabat.store.embeddings import Store
+from adiabat.store.lexical import LexicalIndex, build_lexical
+from adiabat.watch import Watch
+from tests.mining.world import lines
+from tests.tiny import tiny_dual
+
+DOCUMENTS = [
+    {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}, part {number % 3}"} for number in range(40)
+]
+PAIRS = [
+    {"query_id": f"x{number}", "query": f"who wrote document {number} about {'abcdefgh'[number % 8] * 5}?", "pos": [f"d{number}"]}
+    for number in range(20)
+]
+ARGUMENTS = ("data", "corpus", "model", "store", "index", "watch")
+
+Here = Callable[..., Mining]
+
+
+def tiny(name: str, section: EncoderSection) -> DualEncoder:
+    del section
+    return tiny_dual(seed=len(name))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Mines in a folder with a corpus and pairs, four queries a block."""
+    monkeypatch.setattr(mine_module, "BLOCK_QUERIES", 4)
+    monkeypatch.chdir(tmp_path)
+    lines(tmp_path / "corpus.jsonl", DOCUMENTS)
+    lines(tmp_path / "pairs.jsonl", PAIRS)
+
+    def run(out: str = "mined.jsonl", **more: Any) -> Mining:
+        given = {"data": "pairs.jsonl", "corpus": "corpus.jsonl"} | {name: more.pop(name) for name in ARGUMENTS if name in more}
+        blank = {"corpus": {"blank": more.pop("blank")}} if "blank" in more else {}
+        table = more | blank | {"mine": {"negatives_per_query": 2, **more.get("mine", {})}}
+        return mine(out=Path(out), load=tiny, settings=checked(MineSettings, table), **given)
+
+    return run
+
+
+@pytest.fixture
+def store(here: Here) -> Store:
+    built = build_store(
+        tiny_dual(seed=1), lambda: read_corpus("corpus.jsonl"), "store", dtype="float32", source="corpus.jsonl", encoder_name="a"
+    )
+    return built.store
+
+
+def rows_of(mining: Mining) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in mining.out.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_file_is_read_again_and_holds_no_answers(here: Here) -> None:
+    mining = here()
+    examples = read_examples(mining.out)
+    assert isinstance(examples, ExampleSet)
+    assert [(one.query_id, one.query, list(one.positives)) for one in examples.examples] == [
+        (pair["query_id"], pair["query"], pair["pos"]) for pair in PAIRS
+    ]
+    assert all(len(set(one.negatives)) == 2 and not set(one.negatives) & set(one.positives) for one in examples.examples)
+    assert sorted(path.name for path in Path().iterdir()) == ["corpus.jsonl", "mined.jsonl", "mined.jsonl.stats.json", "pairs.jsonl"]
+
+
+def test_the_statistics_are_those_of_the_file(here: Here) -> None:
+    mining = here(mine={"choice": "random", "relative_margin": 0.2})
+    rows, report = rows_of(mining), json.loads(mining.stats.read_text(encoding="utf-8"))
+    assert report == mining.report
+    assert (report["queries"], report["negatives"]) == (20, sum(len(row["neg"]) for row in rows))
+    assert report["scores"]["chosen"]["count"] == report["negatives"]
+    assert report["scores"]["positive"]["least"] == min(score for row in rows for score in row["pos_scores"])
+    assert report["settings"]["mine"]["relative_margin"] == 0.2
+    assert (report["data"], report["corpus"]) == ("pairs.jsonl", "corpus.jsonl")
+    assert all(score < 0.8 * min(row["pos_scores"]) for row in rows for score in row["neg_scores"])
+
+
+def kill(monkeypatch: pytest.MonkeyPatch, *, blocks: int) -> list[int]:
+    """Interrupts mining once, after so many blocks; returns a list that grows with every block begun."""
+    real, begun = Miner.mine, list[int]()
+
+    def interrupted(miner: Miner, examples: Sequence[Example]) -> Iterator[Mined]:
+        begun.append(len(examples))
+        if len(begun) == blocks + 1:
+            raise KeyboardInterrupt
+        return real(miner, examples)
+
+    monkeypatch.setattr(Miner, "mine", interrupted)
+    return begun
+
+
+@pytest.mark.parametrize("kills", [1, 3])
+def test_a_killed_run_goes_on_and_writes_the_same(here: Here, monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
+    settings = {"mine": {"choice": "random"}}
+    whole = here("whole.jsonl", **settings)
+    begun = kill(monkeypatch, blocks=kills)
+    with pytest.raises(KeyboardInterrupt):
+        here(**settings)
+    assert not Path("mined.jsonl").exists()
+    notes: list[str] = []
+    again = here(watch=Watch(note=notes.append), **settings)
+    assert notes == [f"went on from {4 * kills} of 20 queries"]
+    assert begun == [4] * 6  # five blocks, one of them twice
+    assert again.out.read_bytes() == whole.out.read_bytes()
+    of_the_run = ("created", "seconds")
+    one, other = ({key: value for key, value in run.report.items() if key not in of_the_run} for run in (again, whole))
+    assert one == other
+
+
+@pytest.mark.parametrize("change", ["settings", "data", "corpus"])
+def test_what_was_begun_otherwise_is_begun_anew(here: Here, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    kill(monkeypatch, blocks=2)
+    with pytest.raises(KeyboardInterrupt):
+        here()
+    if change == "data":
+        lines(Path("pairs.jsonl"), PAIRS[::-1])
+    if change == "corpus":
+        lines(Path("corpus.jsonl"), DOCUMENTS[::-1])
+    settings = {"mine": {"skip_first": 3}} if change == "settings" else {}
+    notes: list[str] = []
+    again = here(watch=Watch(note=notes.append), **settings)
+    assert notes == []
+    assert again.out.read_bytes() == here("whole.jsonl", **settings).out.read_bytes()
+
+
+def test_an_index_is_kept_and_used_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Path] = []
+
+    def counted(texts: Any, folder: Path, **more: Any) -> LexicalIndex:
+        built.append(folder)
+        return build_lexical(texts, folder, **more)
+
+    monkeypatch.setattr(mine_module, "build_lexical", counted)
+    first, again = (here(f"{name}.jsonl", index=Path("kept")) for name in ("first", "again"))
+    assert again.out.read_bytes() == first.out.read_bytes()
+    assert built == [Path("kept")]
+    here("other.jsonl", index=Path("kept"), bm25={"b": 0.9})
+    assert built == [Path("kept")] * 2
+    lines(Path("corpus.jsonl"), DOCUMENTS[:30])
+    with pytest.raises(DataError, match="kept must hold the corpus corpus.jsonl as it is now, it holds another"):
+        here("third.jsonl", index=Path("kept"))
+
+
+@pytest.mark.parametrize("source", ["dense", "fused"])
+@pytest.mark.parametrize("corpus", ["corpus.jsonl", "store"])
+def test_vectors_propose_candidates(here: Here, store: Store, source: str, corpus: str) -> None:
+    mining = here(corpus=corpus, store=None if corpus == "store" else "store", model="a", mine={"source": source})
+    towers = tiny_dual(seed=1)
+    for row in rows_of(mining)[:3]:
+        assert len(row["neg"]) == 2
+        vectors = store.gather(store.rows([*row["pos"], *row["neg"]]))
+        query = towers.encode([row["query"]], side="query", precision="fp32")
+        cosines = (vectors @ query[0]).tolist()
+        assert [*row["pos_scores"], *row["neg_scores"]] == pytest.approx(cosines, abs=1e-5)
+
+
+def test_a_corpus_and_its_store_give_the_same_negatives(here: Here, store: Store) -> None:
+    one = here("one.jsonl", store="store", model="a", mine={"source": "dense", "write": "texts"})
+    other = here("other.jsonl", corpus="store", model="a", mine={"source": "dense", "write": "texts"})
+    assert one.out.read_bytes() == other.out.read_bytes()
+    assert rows_of(one)[0]["pos"] == [DOCUMENTS[0]["text"]]
+
+
+def test_a_judge_with_a_store_decides_as_one_that_encodes(here: Here, store: Store) -> None:
+    judged = [here(f"{number}.jsonl", judge={"model": "a", **more}) for number, more in enumerate(({}, {"store": "store"}))]
+    assert judged[0].out.read_bytes() == judged[1].out.read_bytes()
+    assert judged[0].report["dropped"]["judge"]["candidates"] > 0
+    assert judged[0].report["judged"] >= judged[0].report["dropped"]["judge"]["candidates"] + judged[0].report["negatives"]
+
+
+def test_rows_with_too_few_negatives_may_be_dropped(here: Here) -> None:
+    lines(Path("pairs.jsonl"), [*PAIRS, {"query": "zebra", "pos": ["d1"]}])
+    kept, dropped = here("kept.jsonl"), here("dropped.jsonl", mine={"too_few": "drop"})
+    assert (len(rows_of(kept)), len(rows_of(dropped))) == (21, 20)
+    assert kept.report["too_few"] == dropped.report["too_few"] == dropped.report["without"] == 1
+    with pytest.raises(DataError, match="must hold at least one query, got none with mine.negatives_per_query = 90"):
+        here("none.jsonl", mine={"too_few": "drop", "negatives_per_query": 90})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "a"}, "--model has no effect with mine.source = bm25, got a"),
+        ({"store": "store"}, "--store has no effect with mine.source = bm25"),
+        ({"encoder": {"max_tokens": 9}}, "encoder has no effect with mine.source = bm25, got settings of a model"),
+        ({"mine": {"source": "dense"}}, "mine.source = dense must have --model and --store, got none"),
+        ({"mine": {"source": "fused"}, "model": "a"}, "mine.source = fused must have --store, got none"),
+        ({"mine": {"source": "dense"}, "model": "aa", "store": "store"}, "was built by another encoder: weights"),
+        ({"judge": {"model": "aa", "store": "store"}}, "was built by another encoder: weights"),
+        ({"corpus": "store", "blank": "drop"}, "corpus must be left out of the settings where CORPUS is a store"),
+        ({"out": "corpus.jsonl"}, "--out must be a new file, corpus.jsonl exists"),
+        ({"out": "gone/mined.jsonl"}, "--out must be in a folder that exists, got gone/mined.jsonl"),
+        ({"index": Path("store")}, "--index must be a folder of its own, store is a store"),
+        ({"index": Path("pairs.jsonl")}, "--index must be a folder of its own, pairs.jsonl is a file"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_left(here: Here, store: Store, arguments: dict[str, Any], message: str) -> None:
+    before = sorted(Path().rglob("*"))
+    with pytest.raises(AdiabatError, match=message):
+        here(**arguments)
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_faults_of_the_corpus_leave_nothing(here: Here) -> None:
+    lines(Path("corpus.jsonl"), [*DOCUMENTS, DOCUMENTS[0], {"_id": "x", "text": ""}])
+    with pytest.raises(DataError, match="2 faults"):
+        here()
+    assert sorted(path.name for path in Path().iterdir()) == ["corpus.jsonl", "pairs.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"mine": {"skip_first": 100}}, "mine.skip_first must be below mine.depth = 100, got 100"),
+        ({"mine": {"source": "dense"}, "bm25": {"k1": 1.2}}, "bm25 has no effect with mine.source = dense"),
+        ({"judge": {"margin": 0.1}}, "judge.margin has no effect without judge.model"),
+        ({"judge": {"store": "s"}}, "judge.store has no effect without judge.model"),
+        ({"judge": {"model": "m", "relative": True}}, "judge.relative has no effect with judge.margin = 0"),
+        ({"judge": {"model": "m", "relative": True, "margin": 1.5}}, "judge.margin must be <= 1 where judge.relative is true, got 1.5"),
+        ({"mine": {"near_duplicate": 1.5}}, "mine.near_duplicate must be <= 1, got 1.5"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        checked(MineSettings, table)

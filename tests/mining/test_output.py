@@ -1,0 +1,77 @@
+"""The mined file while it grows, and when it is done."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from adiabat.data.examples import read_examples
+from adiabat.data.records import Example, ExampleSet
+from adiabat.errors import DataError
+from adiabat.mining.output import ROWS_FILE, STATE_FILE, Partial, ending_of, row_of
+from tests.mining.world import CORPUS, QUERY, mined, miner_of
+
+PLAN = {"settings": {"x": 1}}
+
+
+def test_rows_are_those_of_whole_blocks_after_a_kill(tmp_path: Path) -> None:
+    partial = Partial.of(tmp_path, PLAN)
+    partial.tally.add("queries", 2)
+    partial.extend([{"a": 1}, {"a": 2}], 3)
+    with (tmp_path / ROWS_FILE).open("ab") as file:
+        file.write(b'{"a": 3')
+    again = Partial.of(tmp_path, PLAN)
+    assert (again.done, again.tally.counts["queries"]) == (3, 2)
+    assert (tmp_path / ROWS_FILE).read_text() == '{"a": 1}\n{"a": 2}\n'
+
+
+def test_another_plan_or_a_shorter_file_begins_anew(tmp_path: Path) -> None:
+    Partial.of(tmp_path, PLAN).extend([{"a": 1}], 1)
+    assert Partial.of(tmp_path, {"settings": {"x": 2}}).done == 0
+    Partial.of(tmp_path, PLAN).extend([{"a": 1}], 1)
+    (tmp_path / ROWS_FILE).write_bytes(b"")
+    assert Partial.of(tmp_path, PLAN).done == 0
+    assert not (tmp_path / STATE_FILE).exists()
+
+
+@pytest.mark.parametrize("name", ["m.jsonl", "m.jsonl.gz", "m.JSONL.zst"])
+def test_the_file_is_packed_as_its_name_says(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    partial = Partial.of(folder, PLAN)
+    partial.extend([{"query": "é", "pos": ["a"], "neg": []}, {"query": "q", "pos": ["b"], "neg": ["c"]}], 2)
+    partial.publish(tmp_path / name)
+    examples = read_examples(tmp_path / name)
+    assert isinstance(examples, ExampleSet)
+    assert [one.query for one in examples.examples] == ["é", "q"]
+    if name.endswith(".gz"):
+        assert gzip.decompress((tmp_path / name).read_bytes()) == (folder / ROWS_FILE).read_bytes()
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    partial = Partial.of(tmp_path, PLAN)
+    (tmp_path / "m.jsonl").write_text("mine\n")
+    with pytest.raises(DataError, match="--out must be a new file, .*m.jsonl exists; remove it, or choose another"):
+        partial.publish(tmp_path / "m.jsonl")
+    assert (tmp_path / "m.jsonl").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("name", ["m.json", "m", "m.jsonl.bz2", ".jsonl", "m.parquet"])
+def test_other_endings_are_refused(name: str) -> None:
+    with pytest.raises(DataError, match="--out must end in .jsonl, .jsonl.gz or .jsonl.zst"):
+        ending_of(Path(name))
+
+
+def test_a_row_holds_ids_or_texts_and_a_score_for_each(tmp_path: Path) -> None:
+    miner = miner_of(tmp_path, [Example("x", QUERY, ("answer",), ("mat",))], listed="keep", negatives_per_query=2)
+    (one,) = mined(miner)
+    by_id, by_text = (row_of(one, miner.corpus, ids=ids) for ids in (True, False))
+    assert list(by_id) == ["query_id", "query", "pos", "neg", "pos_scores", "neg_scores"]
+    assert by_id["pos"] == ["answer"]
+    assert by_id["neg"][0] == "mat"
+    for key in ("pos", "neg"):
+        assert by_text[key] == [CORPUS[name] for name in by_id[key]]
+        assert len(by_id[f"{key}_scores"]) == len(by_id[key])
+    assert by_text["neg_scores"] == by_id["neg_scores"]
+    json.dumps(by_id, allow_nan=False)

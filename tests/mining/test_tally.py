@@ -1,0 +1,98 @@
+"""Counting: sums over queries against plain loops, the draw of examples, going on from what was written."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from adiabat.data.records import Example
+from adiabat.mining.filters import KEPT, REASONS, code_of
+from adiabat.mining.miner import Mined
+from adiabat.mining.tally import EXAMPLES, SHARES, Tally, told
+from adiabat.report.wording import NO_BREAK
+from tests.mining.world import mined, miner_of
+
+CORPUS = {f"d{number}": f"word{number % 5} word{number % 7} common text {number}" for number in range(60)}
+
+
+def queries(folder: Path, count: int = 25) -> list[Mined]:
+    examples = [Example(f"x{number}", f"word{number % 5} common {number}", (f"d{number}",)) for number in range(count)]
+    return mined(miner_of(folder, examples, corpus=CORPUS, depth=30, skip_first=1, relative_margin=0.1))
+
+
+def tally_of(every: list[Mined], *, written: bool = True) -> Tally:
+    tally = Tally()
+    for one in every:
+        tally.take(one, wanted=3, written=written)
+    return tally
+
+
+def test_counts_are_those_of_plain_loops(tmp_path: Path) -> None:
+    every = queries(tmp_path)
+    report = tally_of(every).report()
+    assert report["queries"] == report["written"] == 25
+    assert report["negatives"] == report["candidates"]["chosen"] == sum(len(one.chosen) for one in every)
+    assert report["candidates"]["candidate"] == sum(len(one.rows) for one in every)
+    assert report["too_few"] == sum(len(one.chosen) < 3 for one in every)
+    assert report["without"] == sum(not one.chosen for one in every)
+    for reason in REASONS:
+        dropped = [int((one.codes == code_of(reason)).sum()) for one in every]
+        assert report["dropped"][reason]["candidates"] == sum(dropped)
+        assert report["dropped"][reason]["queries"] == sum(count > 0 for count in dropped)
+    total = sum(entry["candidates"] for entry in report["dropped"].values())
+    assert total + report["candidates"]["passed"] == report["candidates"]["candidate"]
+
+
+def test_scores_are_summed_by_what_became_of_them(tmp_path: Path) -> None:
+    every = queries(tmp_path)
+    scores = tally_of(every).report()["scores"]
+    kept = np.concatenate([one.scores[one.codes == KEPT] for one in every])
+    assert scores["passed"]["count"] == len(kept)
+    assert np.isclose(scores["passed"]["mean"], kept.mean(dtype=np.float64))
+    assert (scores["passed"]["least"], scores["passed"]["greatest"]) == (kept.min(), kept.max())
+    bins = [0] * (len(SHARES) + 1)
+    for one in every:
+        for share in (one.scores[one.chosen].astype(np.float64) / float(one.positive_scores.min())).tolist():
+            bins[sum(share >= edge for edge in SHARES)] += 1
+    assert scores["chosen"]["shares"] == bins
+
+
+def test_rows_that_are_not_written_have_no_negatives_in_the_file(tmp_path: Path) -> None:
+    report = tally_of(queries(tmp_path), written=False).report()
+    assert (report["written"], report["negatives"], report["queries"]) == (0, 0, 25)
+
+
+def test_examples_are_drawn_whatever_the_order(tmp_path: Path) -> None:
+    every = queries(tmp_path)
+    shown = tally_of(every).report()["examples"]
+    assert shown == tally_of(every[::-1]).report()["examples"]
+    assert len(shown["known_positive"]) == EXAMPLES
+    assert len({one["query_id"] for one in shown["known_positive"]}) == EXAMPLES
+    assert set(shown) >= {"chosen", "known_positive", "rank"}
+    for one in shown["known_positive"]:
+        assert one["candidate"] == one["positive"]
+        assert one["score"] == one["positive_score"]
+
+
+def test_counting_goes_on_from_what_was_written_down(tmp_path: Path) -> None:
+    every = queries(tmp_path)
+    first = tally_of(every[:11])
+    later = Tally.from_json(json.loads(json.dumps(first.to_json())))
+    for one in every[11:]:
+        later.take(one, wanted=3, written=True)
+    assert later.to_json() == tally_of(every).to_json()
+
+
+def test_nothing_counted_is_a_report_too() -> None:
+    report = Tally().report()
+    assert report["queries"] == report["candidates"]["candidate"] == 0
+    assert report["scores"] == {}
+
+
+def test_people_read_what_was_dropped_and_why(tmp_path: Path) -> None:
+    report = tally_of(queries(tmp_path)).report()
+    lines = [line.replace(NO_BREAK, " ") for line in told(report, wanted=3)]
+    dropped = report["dropped"]["rank"]
+    assert f"25 of 25 queries written, {report['negatives']} negatives (0 of them listed by the data)" in lines
+    assert f"  {dropped['candidates']} dropped of 25 queries: it is among the first ranks, which are passed over" in lines
+    assert any(line.startswith("mean scores: positives ") for line in lines)

@@ -1,0 +1,69 @@
+"""A small corpus with copies and near copies, questions on it, and a miner for them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.mine import JudgeSection, MineSection
+from adiabat.config.shared import DataSection
+from adiabat.data.records import Document, Example, ExampleSet
+from adiabat.mining.candidates import LexicalSource, Vectors
+from adiabat.mining.corpus import all_texts, written
+from adiabat.mining.filters import REASONS
+from adiabat.mining.miner import Mined, Miner
+from adiabat.mining.questions import questions_of
+from adiabat.store.lexical import build_lexical
+
+ANSWER = "the cat sat on the old red mat in the sun and slept until the evening came and it was cold"
+CORPUS = {
+    "answer": ANSWER,
+    "shouted": ANSWER.upper(),
+    "longer": f"{ANSWER} when it went home to eat something",
+    "cat": "a cat is an animal",
+    "cat2": "A cat is  an animal",
+    "cat3": "the cat that sat there was another cat",
+    "mat": "mats are made of straw",
+    "q1": "this document has the id of a query about a cat",
+    "ask": "Where did the cat  sit?",
+    "dog": "the dog sat in the rain",
+    "second": "cats sit wherever they want to sit",
+}
+QUERY = "where did the cat sit?"
+
+
+def lines(path: Path, rows: Sequence[object]) -> None:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def miner_of(
+    folder: Path,
+    examples: Sequence[Example],
+    *,
+    corpus: dict[str, str] = CORPUS,
+    seed: int = 0,
+    judge: Vectors | None = None,
+    judging: JudgeSection | None = None,
+    **settings: Any,
+) -> Miner:
+    folder.mkdir(exist_ok=True)
+    documents = written(lambda: (Document(*one) for one in corpus.items()), folder, source="corpus", replace=True)
+    section = MineSection.model_validate({"negatives_per_query": 3, **settings})
+    read = ExampleSet("set", tuple(examples))
+    questions = questions_of(read, documents, DataSection(), corpus_name="corpus", listed=section.listed == "keep")
+    source = LexicalSource(build_lexical(all_texts(documents), folder))
+    return Miner(documents, questions, source, section, seed, judge, judging or JudgeSection())
+
+
+def mined(miner: Miner) -> list[Mined]:
+    return list(miner.mine(miner.questions.examples))
+
+
+def chosen(miner: Miner, one: Mined) -> list[str]:
+    return miner.corpus.doc_ids(one.rows[one.chosen])
+
+
+def reasons(miner: Miner, one: Mined) -> dict[str, str]:
+    """Candidate to why it was dropped; "kept" where it was not."""
+    names = ("kept", *REASONS)
+    return {doc_id: names[code] for doc_id, code in zip(miner.corpus.doc_ids(one.rows), one.codes.tolist(), strict=True)}

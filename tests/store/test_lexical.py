@@ -1,0 +1,202 @@
+"""The BM25 index against bm25s's own, against the formula in plain loops, and against texts in many scripts."""
+
+import json
+import math
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+
+from adiabat.errors import StoreError
+from adiabat.store import lexical as lexical_module
+from adiabat.store.lexical import DATA_FILE, LEXICAL_FILE, ROW_FILE, SPOOL_FILE, START_FILE, LexicalIndex, build_lexical, words
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "A dog sat on a log; the log sank.",
+    "cats and dogs",
+    "...",
+    "The cat sat on the mat.",
+    "mat mat mat cat",
+    "القطة جلست على السجادة",
+]
+
+
+def drawn(seed: int, count: int = 60) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(f"w{number}" for number in rng.zipf(1.5, rng.integers(1, 30)) if number < 50) or "w1" for _ in range(count)]
+
+
+def plain_score(query: str, text: str, texts: list[str], k1: float, b: float) -> float:
+    documents = [words(one) for one in texts]
+    mean = sum(map(len, documents)) / len(documents)
+    total = 0.0
+    for word in words(query):
+        holding = sum(word in document for document in documents)
+        count = words(text).count(word)
+        if holding and count:
+            idf = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
+            total += idf * count / (k1 * (1 - b + b * len(words(text)) / mean) + count)
+    return total
+
+
+def test_a_score_worked_by_hand(tmp_path: Path) -> None:
+    """Two documents of one word each: df = 1, N = 2, so idf = ln 2; length equals the mean, so tf / (k1 + tf) = 1 / 3."""
+    hits = build_lexical(["apple", "pear"], tmp_path, k1=2.0, b=0.7).search(["Apple"], 2)
+    assert hits.rows.tolist() == [[0, -1]]
+    assert hits.scores[0, 0] == pytest.approx(math.log(2) / 3, rel=1e-6)
+    assert hits.scores[0, 1] == -np.inf
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_are_those_of_the_formula_in_plain_loops(tmp_path: Path, seed: int) -> None:
+    texts, queries = drawn(seed), drawn(seed + 100, 5)
+    hits = build_lexical(texts, tmp_path, k1=1.1, b=0.6).search(queries, len(texts))
+    for query, rows, scores in zip(queries, hits.rows.tolist(), hits.scores.tolist(), strict=True):
+        expected = {row: plain_score(query, text, texts, 1.1, 0.6) for row, text in enumerate(texts)}
+        assert {row for row in rows if row >= 0} == {row for row, score in expected.items() if score > 0}
+        for row, score in zip(rows, scores, strict=True):
+            assert row < 0 or score == pytest.approx(expected[row], rel=1e-5)
+
+
+def test_the_files_are_those_that_bm25s_itself_would_write(tmp_path: Path) -> None:
+    texts = drawn(7)
+    build_lexical(texts, tmp_path, k1=1.5, b=0.75)
+    ours = bm25s.BM25.load(tmp_path)
+    theirs = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+    theirs.index(([[ours.vocab_dict[word] for word in words(text)] for text in texts], ours.vocab_dict), show_progress=False)
+    assert ours.scores["num_docs"] == len(texts)
+    assert np.array_equal(ours.scores["indptr"], theirs.scores["indptr"])
+    assert np.array_equal(ours.scores["indices"], theirs.scores["indices"])
+    assert np.allclose(ours.scores["data"], theirs.scores["data"], rtol=2e-7, atol=0)
+
+
+def test_the_best_are_those_that_bm25s_retrieves(tmp_path: Path) -> None:
+    texts, queries = drawn(3), drawn(4, 6)
+    index = build_lexical(texts, tmp_path)
+    found = bm25s.BM25.load(tmp_path).retrieve([words(query) for query in queries], k=10, show_progress=False)
+    assert np.array_equal(index.search(queries, 10).scores, found.scores)
+
+
+def test_parts_of_any_size_give_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / name for name in ("whole", "parts")]
+    for folder in folders:
+        folder.mkdir()
+        build_lexical(drawn(1), folder)
+        monkeypatch.setattr(lexical_module, "DOCUMENTS_AT_ONCE", 7)
+        monkeypatch.setattr(lexical_module, "POSTINGS_AT_ONCE", 11)
+    for name in (DATA_FILE, ROW_FILE, START_FILE, "vocab.index.json"):
+        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
+
+
+def test_more_words_than_there_was_room_for_are_counted(tmp_path: Path) -> None:
+    texts = [f"only{number} both" for number in range(70_000)]
+    hits = build_lexical(texts, tmp_path).search(["only69999", "both"], 2)
+    assert hits.rows.tolist() == [[69_999, -1], [0, 1]]
+
+
+def test_equal_documents_tie_and_the_lower_row_comes_first(tmp_path: Path) -> None:
+    hits = build_lexical(TEXTS, tmp_path).search(["cat mat"], 3)
+    assert hits.rows.tolist() == [[5, 0, 4]]
+    assert hits.scores[0, 1] == hits.scores[0, 2]
+
+
+def test_texts_score_alike_in_the_corpus_and_outside_of_it(tmp_path: Path) -> None:
+    texts = drawn(5)
+    index, query = build_lexical(texts, tmp_path), "w1 w2 w3 w3 w9"
+    hits = index.search([query], len(texts))
+    here = hits.rows[0][hits.rows[0] >= 0]
+    assert np.array_equal(index.scores(query, [texts[row] for row in here]), hits.scores[0, : len(here)])
+    assert index.scores(query, ["nothing of that", "w2 unheard"]).tolist() == [0.0, index.scores("w2", ["w2 unheard"])[0]]
+    assert index.scores("nothing", texts).tolist() == [0.0] * len(texts)
+
+
+def test_a_word_that_the_query_repeats_counts_as_often(tmp_path: Path) -> None:
+    index = build_lexical(TEXTS, tmp_path)
+    assert index.scores("cat cat", TEXTS[:1])[0] == 2 * index.scores("cat", TEXTS[:1])[0]
+
+
+def test_queries_without_a_known_word_find_nothing(tmp_path: Path) -> None:
+    hits = build_lexical(TEXTS, tmp_path).search(["", "?!", "zebra"], 100)
+    assert hits.rows.shape == (3, len(TEXTS))
+    assert (hits.rows == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don't stop_me NOW 42!", ["don", "t", "stop_me", "now", "42"]),
+        ("Straße ÉCOLE", ["strasse", "école"]),
+        ("e\u0301cole", ["école"]),
+        ("ﬁne ｆｕｌｌ", ["fine", "full"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("القطة، السوداء", ["القطة", "السوداء"]),
+        ("東京都 に", ["東京", "京都", "に"]),
+        ("abc東京xyz", ["abc", "東京", "xyz"]),
+        ("ไทย", ["ไท", "ทย"]),
+        ("🧭 \u0301", []),
+        ("", []),
+    ],
+)
+def test_words_of_many_scripts(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_a_right_to_left_document_is_found(tmp_path: Path) -> None:
+    assert build_lexical(TEXTS, tmp_path).search(["السجادة"], 1).rows.tolist() == [[6]]
+
+
+def test_a_corpus_without_words_is_refused_and_leaves_no_spool(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="must hold words for BM25, got 2 documents without a letter or digit"):
+        build_lexical(["...", "?"], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_is_opened_with_what_it_was_built_with(tmp_path: Path) -> None:
+    build_lexical(TEXTS, tmp_path, k1=1.25, b=0.5, corpus="abc")
+    index = LexicalIndex.open(tmp_path)
+    assert (index.parameters, index.corpus, index.count) == ((1.25, 0.5), "abc", len(TEXTS))
+
+
+def test_a_killed_build_is_not_taken_for_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build_lexical(TEXTS, tmp_path)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lexical_module, "_fill", killed)
+    with pytest.raises(KeyboardInterrupt):
+        build_lexical(TEXTS[:2], tmp_path)
+    assert not (tmp_path / SPOOL_FILE).exists()
+    with pytest.raises(StoreError, match=f"must be a finished BM25 index, it holds no {LEXICAL_FILE}"):
+        LexicalIndex.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", [DATA_FILE, ROW_FILE, START_FILE, "vocab.index.json"])
+def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
+    build_lexical(TEXTS, tmp_path)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) - 9])
+    with pytest.raises(StoreError, match="must be a whole BM25 index"):
+        LexicalIndex.open(tmp_path)
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    build_lexical(TEXTS, tmp_path)
+    record = json.loads((tmp_path / LEXICAL_FILE).read_text())
+    (tmp_path / LEXICAL_FILE).write_text(json.dumps({**record, "version": 99}))
+    with pytest.raises(StoreError, match="format version must be 1, got 99"):
+        LexicalIndex.open(tmp_path)
+
+
+def test_k_must_be_positive(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="k must be at least 1, got 0"):
+        build_lexical(TEXTS, tmp_path).search(["cat"], 0)
+
+
+def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lexical_module, "DOCUMENTS_AT_ONCE", 3)
+    seen: list[int] = []
+    build_lexical(TEXTS, tmp_path, on_progress=seen.append)
+    assert seen == [3, 6, 7]
