@@ -160,8 +160,10 @@ def peer_side(objective: PairContrast, options: argparse.Namespace, folder: Path
 def rows_of(objective: PairContrast, options: argparse.Namespace) -> Iterator[dict[str, str]]:
     """The texts of our steps, in their order."""
     pairs, texts = objective.train, objective.train.texts
-    for picked in np.concatenate([objective.rows(step) for step in range(options.steps)]):
-        yield {"query": texts.queries[pairs.query[picked]], "positive": texts.documents[pairs.positive[picked]]}
+    picked = np.concatenate([objective.rows(step) for step in range(options.steps)])
+    queries, positives = texts.queries.take(pairs.query[picked]), texts.documents.take(pairs.positive[picked])
+    for query, positive in zip(queries, positives, strict=True):
+        yield {"query": query, "positive": positive}
 
 
 def report(measured: list[tuple[tuple[float, list[float]], tuple[float, list[float]]]], options: argparse.Namespace) -> None:
