@@ -97,10 +97,10 @@ class PairSet:
         positive: Row of each pair's document.
         answers: Rows that answer each *query* of `texts`, in any pair of training or validation.
         negatives: Rows listed as not answering each *query*, none of them an answer.
-        notes: Sentences on what was left out.
         sources: Number of the source of each pair, ascending.
         topics: Number of the topic of each pair, equal where topics are; all 0 where none is given.
         tags: The same of tags.
+        notes: Sentences on what was left out.
     """
 
     name: str
