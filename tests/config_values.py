@@ -29,6 +29,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "data.sources": ((SourceSection(path="a.jsonl"), SourceSection(path="b.jsonl", split="train")), {}),
     "data.missing": ("drop", {}),
     "data.blank": ("drop", {}),
+    "data.cache": ("kept", {}),
     "data.validation": ("dev.jsonl", {}),
     "data.validation_split": ("dev", {"data.validation": "folder"}),
     "data.validation_fraction": (0.25, {}),

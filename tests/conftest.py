@@ -1,6 +1,9 @@
 """What every test runs under: no network, and the shape annotations of the whole package checked at each call."""
 
 import os
+from collections.abc import Iterator
+
+import pytest
 
 # Read by the hub's client when it is first imported, so it must come before everything else.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -11,3 +14,11 @@ import tests.checking  # noqa: F401  the hook finds it by name, but only where i
 
 # Modules imported before this line would go unchecked: nothing above imports the package.
 install_import_hook("adiabat", "tests.checking.checked")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is left in the cache of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

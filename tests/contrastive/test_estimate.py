@@ -46,8 +46,8 @@ def tokens_by_hand(problem: Problem, steps: int, **tables: dict[str, Any]) -> fl
     for step in range(steps):
         batch = objective._batch(step)
         texts = objective.train.texts
-        total += sum(len(f"ask: {texts.queries[row]}") + 2 for row in set(batch.query.tolist()))
-        total += sum(len(texts.documents[row]) + 2 for row in set(batch.documents.tolist()))
+        total += sum(len(f"ask: {query}") + 2 for query in texts.queries.take(np.unique(batch.query)))
+        total += sum(len(document) + 2 for document in texts.documents.take(np.unique(batch.documents)))
     return total
 
 
@@ -111,7 +111,7 @@ def test_time_is_that_of_a_step_times_their_number_and_progress_is_shown(problem
     found = estimate(from_memory, job_settings(problem, problem.folder / "job"), watch=watch)
     assert found.seconds == pytest.approx(12 * found.step_seconds)
     assert 0 < found.step_seconds < 60
-    assert shown == [("measuring steps", done, 3) for done in range(4)]
+    assert [told for told in shown if told[0] == "measuring steps"] == [("measuring steps", done, 3) for done in range(4)]
     # At least the weights, their gradients and two moments of each, and no more than the machine has.
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 16 * found.trained < found.memory_bytes < most

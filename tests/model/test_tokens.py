@@ -1,9 +1,13 @@
 """Texts tokenised once, and embedded by their number."""
 
+from pathlib import Path
+from typing import Any, NoReturn
+
 import numpy as np
 import pytest
 import torch
 
+from adiabat.errors import DataError
 from adiabat.model import tokens
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.tokens import TokenTable, embed_all, embed_rows
@@ -27,6 +31,38 @@ def test_the_side_decides_the_prompt() -> None:
     encoder = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=64))
     asked, told = (TokenTable.of(encoder, ["same"], side=side) for side in ("query", "document"))
     assert len(asked.ids) == len(told.ids) + len("ask: ")
+
+
+def test_a_table_in_files_is_that_in_memory_and_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
+    memory = TokenTable.of(encoder, TEXTS, side="query")
+    rows = np.array([3, 0, 5, 3, 2])
+    assert TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path).lists(rows) == memory.lists(rows)
+    monkeypatch.setattr(type(encoder), "tokenize", lambda *_, **__: pytest.fail("texts were tokenised again"))
+    again = TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+    assert (again.lists(rows), again.lengths.tolist()) == (memory.lists(rows), memory.lengths.tolist())
+
+
+@pytest.mark.parametrize("other", [{"max_tokens": 13}, {"query_prompt": "tell: "}])
+def test_what_decides_tokens_decides_the_files(tmp_path: Path, other: dict[str, Any]) -> None:
+    one = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
+    settings = {"query_prompt": "ask: ", "max_tokens": 12, **other}
+    changed = tiny_encoder(width=16, layers=1, settings=EncoderSettings(**settings))
+    TokenTable.kept(one, TEXTS, side="query", folder=tmp_path)
+    table = TokenTable.kept(changed, TEXTS, side="query", folder=tmp_path)
+    assert table.lists(np.arange(len(TEXTS))) == changed.tokenize(TEXTS, side="query")
+
+
+def test_a_full_disk_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(width=16, layers=1)
+
+    def full(*_: object, **__: object) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(DataError, match="must have room for tokens, got: No space left on device; free some space"):
+        TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_tokenising_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

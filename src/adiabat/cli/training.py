@@ -79,7 +79,7 @@ def train(
     config: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Model, data, towers, loss: job.model and job.data are required.")],
     out: Annotated[Path | None, typer.Option("--out", help="Short for --set job.out=DIR.", show_default=False)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was cut short.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what the run would take, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what the run would take, and begin no job.")] = False,
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,

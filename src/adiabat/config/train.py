@@ -61,6 +61,8 @@ class TrainDataSection(HeldOutSection):
     """Several sources in place of `job.data`."""
     corpus: Text | None = None
     """Texts of documents that the examples name by id; None takes a BEIR folder's own, and otherwise the examples' entries as texts."""
+    cache: Text | None = None
+    """Folder where data that were read and tokenised are kept for the next run; None takes ``adiabat`` in the user's cache directory."""
     max_validation: PositiveInt = 1_000
     """Most queries held out."""
 

@@ -1,18 +1,22 @@
 """What both towers are trained on: pairs of texts from one source or several, parted into training and validation."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from adiabat.config import TrainDataSection
+from adiabat.contrastive.kept import files_of, kept_pairs
 from adiabat.data.corpora import read_corpus
-from adiabat.data.examples import is_beir_examples, read_examples
-from adiabat.data.pairs import PairSet, joined, pair_sets
-from adiabat.data.records import Example, ExampleSet, LanguageGridSet
+from adiabat.data.examples import is_beir_examples, stream_examples
+from adiabat.data.pairs import PairBuilder, PairSet, TextList, Texts, joined
+from adiabat.data.records import Example, ExampleStream
 from adiabat.data.splitting import held_out_queries
+from adiabat.data.tables import count_rows
 from adiabat.errors import DataError, several
 from adiabat.report.wording import cut
+from adiabat.watch import SILENT, Watch
 
 OF_DOCUMENTS = frozenset(("doc_id", "text", "title"))
 """Columns that a corpus has, and examples have not."""
@@ -29,13 +33,17 @@ class _Source:
     corpus: str | None
 
 
-def read_pairs(source: str | None, settings: TrainDataSection, *, stored: bool = False) -> tuple[PairSet, PairSet]:
+def read_pairs(
+    source: str | None, settings: TrainDataSection, *, stored: bool = False, cache: Path | None = None, watch: Watch = SILENT
+) -> tuple[PairSet, PairSet]:
     """Read examples, and part training from validation by the query's text.
 
     Args:
         source: Of the examples; None reads `TrainDataSection.sources`.
         settings: Splits, columns, corpus, and where validation comes from.
         stored: Whether documents are those of a store, so that ids need not be turned into texts.
+        cache: Where pairs are kept once they were read; None keeps them in memory.
+        watch: Whom to tell.
 
     Returns:
         Training and validation pairs, over the same texts; those of several sources stand one source after another.
@@ -44,19 +52,44 @@ def read_pairs(source: str | None, settings: TrainDataSection, *, stored: bool =
         DataError: If a file is faulty, a document's text is missing, or one of the two parts would be empty.
     """
     sources = _sources(source, settings)
-    sets = [_with_texts(_read(one), one, stored=stored) for one in sources]
+    if settings.validation:
+        split = settings.validation_split or settings.split
+        sources.append(_Source(settings.validation, split, "dev", settings.columns.given(), settings.corpus))
+    sets = _numbered(sources, stored, cache, watch)
     if not settings.validation:
-        pairs = joined(pair_sets(*sets))
-        return _parted(pairs, " + ".join(one.path for one in sources), settings)
-    split = settings.validation_split or settings.split
-    apart = _Source(settings.validation, split, "dev", settings.columns.given(), settings.corpus)
-    *parts, validation = pair_sets(*sets, _with_texts(_read(apart), apart, stored=stored))
-    train = joined(parts)
+        return _parted(joined(sets), " + ".join(one.path for one in sources), settings)
+    train, validation = joined(sets[:-1]), sets[-1]
     shared = len(np.intersect1d(train.asked, validation.asked))
     if shared:
         note = f"{shared:,} of {len(validation.asked):,} validation queries are also trained on, so validation looks better than it is"
         validation = replace(validation, notes=(*validation.notes, note))
     return train, validation
+
+
+def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watch: Watch) -> tuple[PairSet, ...]:
+    def number(builder: PairBuilder) -> list[str]:
+        names = []
+        for place, source in enumerate(sources):
+            stream = _with_texts(_read(source), source, stored=stored)
+            builder.add(_watched(stream.examples, source, watch), of=place)
+            names.append(stream.name)
+        return names
+
+    if cache is None:
+        columns = TextList(), TextList(), TextList()
+        builder = PairBuilder(*columns)
+        return builder.built(number(builder), Texts(*columns))
+    read = [{**asdict(source), "files": [*files_of(source.path), *files_of(source.corpus or source.path)]} for source in sources]
+    return kept_pairs(number, {"sources": read, "stored": stored}, cache)
+
+
+def _watched(examples: Iterator[Example], source: _Source, watch: Watch) -> Iterator[Example]:
+    """Examples as they pass by somebody who counts them."""
+    total = None if is_beir_examples(source.path) else count_rows(source.path, split=source.split)
+    for number, example in enumerate(examples):
+        if total and number % 10_000 == 0:
+            watch.progress(f"reading {cut(source.path, limit=40)}", number, total)
+        yield example
 
 
 def _sources(source: str | None, settings: TrainDataSection) -> list[_Source]:
@@ -75,22 +108,20 @@ def _sources(source: str | None, settings: TrainDataSection) -> list[_Source]:
     ]
 
 
-def _read(source: _Source) -> ExampleSet:
+def _read(source: _Source) -> ExampleStream:
     # With a corpus of its own, those of a document are its columns, not the examples'.
     columns = {name: column for name, column in source.columns.items() if source.corpus is None or name not in OF_DOCUMENTS}
-    examples = read_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
-    if isinstance(examples, LanguageGridSet):
-        raise DataError(f"{source.path} must hold queries with positives, got a language grid; use it with adiabat evaluate")
-    return examples
+    return stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
 
 
-def _with_texts(examples: ExampleSet, source: _Source, *, stored: bool) -> ExampleSet:
-    """Put texts in the place of document ids, where the examples hold ids."""
+def _with_texts(stream: ExampleStream, source: _Source, *, stored: bool) -> ExampleStream:
+    """Put texts in the place of document ids, where the examples hold ids; examples and the texts they name are then in memory."""
     corpus = source.corpus or (source.path if is_beir_examples(source.path) and not stored else None)
     if corpus is None:
-        return examples
+        return stream
+    examples = list(stream.examples)
     where: dict[str, str] = {}
-    for example in examples.examples:
+    for example in examples:
         for entry in (*example.positives, *example.negatives):
             where.setdefault(entry, example.where)
     columns = {name: column for name, column in source.columns.items() if source.corpus and name in OF_DOCUMENTS}
@@ -99,10 +130,10 @@ def _with_texts(examples: ExampleSet, source: _Source, *, stored: bool) -> Examp
     found = {document.doc_id: document.text for document in documents if document.doc_id in where}
     if absent := [f'{place}: "{cut(entry, limit=60)}"' for entry, place in where.items() if entry not in found]:
         raise DataError(
-            f"{examples.name}: every document must be in the corpus {corpus}, it lacks {several(absent, of='documents')}; "
+            f"{stream.name}: every document must be in the corpus {corpus}, it lacks {several(absent, of='documents')}; "
             "name the corpus that holds them (data.corpus), or none where the examples hold texts"
         )
-    return replace(examples, examples=[_told(example, found) for example in examples.examples], holds_texts=True)
+    return ExampleStream(stream.name, (_told(example, found) for example in examples), holds_texts=True)
 
 
 def _told(example: Example, found: dict[str, str]) -> Example:

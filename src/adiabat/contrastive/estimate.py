@@ -105,7 +105,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
     if settings.job.out is not None:
         require_free(Path(settings.job.out), resume=True)
     device = device_of(settings.run.device)
-    objective, _ = prepared(load, settings, Processes(device=device))
+    objective, _ = prepared(load, settings, Processes(device=device), watch)
     steps = objective.steps
     parameters, trained = counts_of(objective)
     tokens, flops = _passed(objective, steps)

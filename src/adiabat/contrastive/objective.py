@@ -66,7 +66,7 @@ class PairContrast:
         self._frozen = {side: self._unchanging(side) for side in frozen}
         self._guides = {} if self.guide is None else {side: self._embedded_once(self.guide, side) for side in SIDES}
         live = [side for side in SIDES if side not in self._frozen]
-        self.tables = {side: TokenTable.of(self.towers.tower(side), self._texts(side), side=side) for side in live}
+        self.tables = {side: self._table(side) for side in live}
         tokens = sum(table.lengths[_rows_of(self.train, side)] for side, table in self.tables.items())
         self.order = order_of(self.train, self.settings, tokens + np.zeros(len(self.train), dtype=np.int64))
         self.passes = Passes(*self._trained, precision=self.settings.run.precision, chunking=self._chunking())
@@ -81,6 +81,12 @@ class PairContrast:
 
     def _texts(self, side: Side) -> TextColumn:
         return self.train.texts.queries if side == "query" else self.train.texts.documents
+
+    def _table(self, side: Side) -> TokenTable:
+        tower, texts, folder = self.towers.tower(side), self._texts(side), self.train.texts.folder
+        if folder is None:
+            return TokenTable.of(tower, texts, side=side)
+        return TokenTable.kept(tower, texts, side=side, folder=folder)
 
     def _unchanging(self, side: Side) -> FrozenTower | StoredTower:
         if side == "document" and self.store is not None:

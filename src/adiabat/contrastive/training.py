@@ -16,6 +16,7 @@ from adiabat.config import TrainSettings
 from adiabat.contrastive.batches import check_negatives
 from adiabat.contrastive.building import Built, Loader, build, merged
 from adiabat.contrastive.data import read_pairs
+from adiabat.contrastive.kept import cache_folder
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of, result_of_run
 from adiabat.data.pairs import PairSet
@@ -66,7 +67,7 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
     with processes(device_of(settings.run.device)) as group:
         told = watch if group.is_main else SILENT
         _on_main(group, partial(_require_fitting, out, settings, resume=resume, watch=told))
-        objective, built = prepared(load, settings, group)
+        objective, built = prepared(load, settings, group, told)
         loop = _loop(objective, Job(out), told)
         rules = replace(RULES, behind=partial(_behind, objective.steps))
         _on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
@@ -129,13 +130,14 @@ def check(settings: TrainSettings) -> None:
         raise ConfigError(f"train.temperature must be at least {COLDEST} where it is learned, got {section.temperature}; raise it")
 
 
-def prepared(load: Loader, settings: TrainSettings, group: Processes) -> tuple[PairContrast, Built]:
+def prepared(load: Loader, settings: TrainSettings, group: Processes, watch: Watch = SILENT) -> tuple[PairContrast, Built]:
     """Read the data and build the towers.
 
     Args:
         load: Gives a model by its name.
         settings: Of the run.
         group: The processes of the run.
+        watch: Whom to tell.
 
     Returns:
         The objective, and what it trains.
@@ -146,7 +148,8 @@ def prepared(load: Loader, settings: TrainSettings, group: Processes) -> tuple[P
     store = None if settings.towers.store is None else Store.open(settings.towers.store)
     # Another model as a guide embeds the documents whose vectors are stored.
     texts_needed = store is None or settings.train.guide not in (None, "self")
-    training, validation = read_pairs(settings.job.data, settings.data, stored=not texts_needed)
+    cache = cache_folder(settings.data.cache)
+    training, validation = read_pairs(settings.job.data, settings.data, stored=not texts_needed, cache=cache, watch=watch)
     _check_pairs(training, validation, settings)
     group.share(settings.train.batch_size)
     if settings.batches.token_budget is not None and group.count > 1:
@@ -319,6 +322,7 @@ RULES = Rules(
             "memory.checkpointing",
             "memory.loss_tile",
             "data.corpus",
+            "data.cache",
             "data.validation",
             "run.device",
             "run.checkpoint_seconds",

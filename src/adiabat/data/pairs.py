@@ -65,12 +65,14 @@ class Texts:
         documents: Each once; ids where the vectors of a store are read.
         query_ids: The id under which each query came first, for messages.
         folder: Where they are kept, and what is made of them may be; None where they are in memory alone.
+        sha256: Their digest in hexadecimal, where it is known; "" works it out.
     """
 
     queries: TextColumn
     documents: TextColumn
     query_ids: TextColumn
     folder: Path | None = None
+    sha256: str = ""
 
     def digest(self) -> bytes:
         """SHA-256 over the texts of both sides, in their order.
@@ -78,6 +80,8 @@ class Texts:
         Returns:
             32 bytes.
         """
+        if self.sha256:
+            return bytes.fromhex(self.sha256)
         digest = hashlib.sha256()
         for texts in (self.queries, self.documents):
             digest.update(np.int64(len(texts)).tobytes())
@@ -148,7 +152,8 @@ class PairSet:
         digest = hashlib.sha256(self.texts.digest())
         pairs = (self.query, self.positive, self.sources, self.topics, self.tags)
         for numbers in (*pairs, self.negatives.lengths, self.negatives.values):
-            digest.update(np.array([len(numbers), *numbers], dtype=np.int64).data)
+            digest.update(np.int64(len(numbers)).tobytes())
+            digest.update(np.ascontiguousarray(numbers, dtype=np.int64).data)
         return digest.hexdigest()
 
 

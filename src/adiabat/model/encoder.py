@@ -330,7 +330,7 @@ class Encoder(nn.Module):
         return Fingerprint(
             backbone=self.backbone.config.model_type,
             weights=self.weights_digest(),
-            tokenizer=hashlib.sha256(self._tokenizer_definition().encode()).hexdigest(),
+            tokenizer=self.tokenizer_digest(),
             pooling=settings.pooling if settings.pool_prompt else f"{settings.pooling} without prompt",
             normalize=settings.normalize,
             prompt=settings.prompt(side),
@@ -338,13 +338,12 @@ class Encoder(nn.Module):
             width=self.width,
         )
 
-    def _tokenizer_definition(self) -> str:
-        """The tokenizer without its padding and truncation, which `tokenize` sets anew at every call."""
+    def tokenizer_digest(self) -> str:
+        """SHA-256 of the tokenizer without its padding and truncation, which `tokenize` sets anew at every call."""
         backend = type(self.tokenizer.backend_tokenizer).from_str(self.tokenizer.backend_tokenizer.to_str())
         backend.no_padding()
         backend.no_truncation()
-        definition: str = backend.to_str()
-        return definition
+        return hashlib.sha256(backend.to_str().encode()).hexdigest()
 
     def used_parameters(self) -> dict[str, nn.Parameter]:
         """Parameters that the embedding depends on, by name: all but a pooler head, which the pooled vector never passes through.

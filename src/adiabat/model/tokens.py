@@ -1,8 +1,14 @@
 """Texts tokenised once and kept as flat arrays, for jobs that encode the same texts many times."""
 
+import hashlib
+import json
+import os
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self
 
 import numpy as np
@@ -11,8 +17,25 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.data.records import Side
+from adiabat.errors import DataError
 from adiabat.model.batches import token_budget_batches
 from adiabat.model.encoder import TOKENIZE_BLOCK, Encoder
+
+
+class TokenFile:
+    """Token ids in a file, read stretch by stretch: a memory map's pages would count as the process's own."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file.
+
+        Args:
+            path: Of 4 bytes a token.
+        """
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+
+    def __getitem__(self, stretch: slice) -> Int[np.ndarray, " tokens"]:
+        return np.frombuffer(os.pread(self._file, 4 * (stretch.stop - stretch.start), 4 * stretch.start), dtype="<i4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +43,12 @@ class TokenTable:
     """Token ids of many texts: 4 bytes a token and 8 a text, however many texts there are.
 
     Attributes:
-        ids: All token ids, one text after another.
+        ids: All token ids, one text after another, in memory or in a file.
         offsets: Where each text starts in `ids`; one more entry than texts.
         side: The tower they are for.
     """
 
-    ids: Int[np.ndarray, " tokens"]
+    ids: Int[np.ndarray, " tokens"] | TokenFile
     offsets: Int[np.ndarray, " texts_and_one"]
     side: Side
 
@@ -47,6 +70,33 @@ class TokenTable:
             parts.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
         return cls(np.concatenate(parts), np.cumsum(lengths), side)
 
+    @classmethod
+    def kept(cls, encoder: Encoder, texts: Iterable[str], *, side: Side, folder: Path) -> Self:
+        """Tokenise texts into files, or open what was tokenised before.
+
+        Args:
+            encoder: Whose tokenizer, prompts and limit apply.
+            texts: Those of the folder.
+            side: Whose prompt is put before.
+            folder: Of the texts.
+
+        Returns:
+            The table, its ids in a file.
+
+        Raises:
+            DataError: If the disk is full or not writable.
+        """
+        settings = encoder.settings
+        decides = json.dumps([encoder.tokenizer_digest(), encoder.pad_token_id, settings.prompt(side), settings.max_tokens])
+        name = f"tokens-{side}-{hashlib.sha256(decides.encode()).hexdigest()[:16]}"
+        ids, offsets = folder / f"{name}.i32", folder / f"{name}.npy"
+        if not offsets.exists():
+            try:
+                _tokenise_into(encoder, texts, side, ids, offsets)
+            except OSError as fault:
+                raise DataError(f"{folder} must have room for tokens, got: {fault.strerror or fault}; free some space") from fault
+        return cls(TokenFile(ids), np.load(offsets), side)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -65,6 +115,20 @@ class TokenTable:
             One list per row.
         """
         return [self.ids[self.offsets[row] : self.offsets[row + 1]].tolist() for row in rows]
+
+
+def _tokenise_into(encoder: Encoder, texts: Iterable[str], side: Side, ids: Path, offsets: Path) -> None:
+    """Write both files; the offsets get their name last, and other processes may do the same at the same time."""
+    lengths = [0]
+    with TemporaryDirectory(prefix=".making-", dir=ids.parent) as making:
+        partial = Path(making) / "tokens"
+        with partial.open("wb") as file:
+            for rows in _token_blocks(encoder, texts, side):
+                lengths += map(len, rows)
+                file.write(np.fromiter(chain.from_iterable(rows), dtype="<i4").data)
+        np.save(partial.with_suffix(".npy"), np.cumsum(lengths))
+        partial.replace(ids)
+        partial.with_suffix(".npy").replace(offsets)
 
 
 def _token_blocks(encoder: Encoder, texts: Iterable[str], side: Side) -> Iterator[list[list[int]]]:

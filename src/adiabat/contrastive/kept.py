@@ -1,0 +1,161 @@
+"""Pairs that were read once: numbered, and kept in a folder of the cache, so that the next run over the same files reads nothing again.
+
+Texts lie in Arrow files that are read by row; memory holds numbers alone, about 50 bytes for each listed document.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adiabat.data.hub import HUB_PREFIX
+from adiabat.data.pairs import PairBuilder, PairSet, Texts
+from adiabat.data.ragged import Ragged
+from adiabat.errors import DataError
+from adiabat.store.ids import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
+
+FORMAT = 1
+"""Of the folder; another number is another folder."""
+
+ABANDONED_SECONDS = 24 * 3600
+"""Age at which a folder that was never finished is taken for one of a killed process."""
+
+COLUMNS = {"queries": TEXT_BATCH, "documents": TEXT_BATCH, "query_ids": ID_BATCH}
+EACH = ("query", "positive", "sources", "topics", "tags")
+Number = Callable[[PairBuilder], list[str]]
+"""Numbers examples, and gives the names of their sets."""
+
+
+def cache_folder(given: str | None) -> Path:
+    """Where pairs are kept.
+
+    Args:
+        given: By the user.
+
+    Returns:
+        That, or ``adiabat`` in the user's cache directory.
+    """
+    if given is not None:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adiabat"
+
+
+def kept_pairs(number: Number, description: dict[str, Any], cache: Path) -> tuple[PairSet, ...]:
+    """Open pairs, or number and keep them first.
+
+    Args:
+        number: Reads the examples; not called where they were read before.
+        description: All that decides what is read, files by size and date.
+        cache: The folder of all that is kept; made where missing.
+
+    Returns:
+        The sets of pairs.
+
+    Raises:
+        DataError: If the disk is full or not writable, and whatever reading raises; then nothing is kept.
+    """
+    key = hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[:32]
+    folder = cache / key
+    if not folder.is_dir():
+        with _plain_faults(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+            _clear_abandoned(cache)
+            making = Path(tempfile.mkdtemp(prefix=".making-", dir=cache))
+        try:
+            with _plain_faults(cache):
+                _write(number, making)
+                _put(making, folder)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    return _opened(folder)
+
+
+def files_of(source: str) -> list[tuple[str, int, int]]:
+    """What a source is, without reading it.
+
+    Args:
+        source: A file, a folder or a name of the hub.
+
+    Returns:
+        Path, bytes and date of change of each file; of the hub, the name alone.
+    """
+    if source.startswith(HUB_PREFIX):
+        return [(source, 0, 0)]
+    path = Path(source).resolve()
+    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    found = [(one, one.stat()) for one in files if one.exists()]
+    return [(str(one), status.st_size, status.st_mtime_ns) for one, status in found]
+
+
+@contextmanager
+def _plain_faults(cache: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        raise DataError(
+            f"{cache} must have room for the pairs, got: {fault.strerror or fault}; free some space, or name another folder (data.cache)"
+        ) from fault
+
+
+def _clear_abandoned(cache: Path) -> None:
+    for folder in cache.glob(".making-*"):
+        if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put(making: Path, folder: Path) -> None:
+    """Give a folder its name, unless another process was faster."""
+    try:
+        making.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
+def _write(number: Number, folder: Path) -> None:
+    with ExitStack() as stack:
+        sinks = [
+            stack.enter_context(StringColumnWriter(folder / f"{name}.arrow", name=name, batch_rows=rows)) for name, rows in COLUMNS.items()
+        ]
+        builder = PairBuilder(*sinks)
+        names = number(builder)
+    texts = _texts(folder)
+    sets = builder.built(names, texts)
+    arrays = {f"{place}.{name}": getattr(one, name) for place, one in enumerate(sets) for name in EACH}
+    for name in ("answers", "negatives"):
+        lists: Ragged = getattr(sets[0], name)
+        arrays |= {f"{name}.values": lists.values, f"{name}.offsets": lists.offsets}
+    np.savez(folder / "numbers.npz", **arrays)
+    about = {"sha256": texts.digest().hex(), "sets": [{"name": one.name, "notes": one.notes} for one in sets]}
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def _texts(folder: Path, sha256: str = "") -> Texts:
+    queries, documents, query_ids = (StringColumn(folder / f"{name}.arrow") for name in COLUMNS)
+    return Texts(queries, documents, query_ids, folder, sha256)
+
+
+def _opened(folder: Path) -> tuple[PairSet, ...]:
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        with np.load(folder / "numbers.npz") as numbers:
+            arrays = {name: numbers[name] for name in numbers.files}
+    except (OSError, ValueError, KeyError) as fault:
+        raise DataError(f"{folder} must hold whole pairs, got: {fault}; remove that folder, and run again") from fault
+    texts = _texts(folder, about["sha256"])
+    answers, negatives = (Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"]) for name in ("answers", "negatives"))
+    return tuple(_set(place, about["sets"][place], texts, answers, negatives, arrays) for place in range(len(about["sets"])))
+
+
+def _set(place: int, about: dict[str, Any], texts: Texts, answers: Ragged, negatives: Ragged, arrays: dict[str, np.ndarray]) -> PairSet:
+    query, positive, sources, topics, tags = (arrays[f"{place}.{name}"] for name in EACH)
+    notes: Sequence[str] = about["notes"]
+    return PairSet(about["name"], texts, query, positive, answers, negatives, sources, topics, tags, tuple(notes))
