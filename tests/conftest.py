@@ -1,6 +1,7 @@
 """What every test runs under: no network, and the shape annotations of the whole package checked at each call."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -22,3 +23,11 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """A shell lets what it runs in the background ignore Ctrl-C, and with it the commands that tests start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

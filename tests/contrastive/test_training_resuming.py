@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,13 +33,6 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
 
 
-@pytest.fixture
-def _python_handles_ctrl_c() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     loss = PairContrast.loss
 
@@ -69,7 +61,6 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.usefixtures("_python_handles_ctrl_c")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str

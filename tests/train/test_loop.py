@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -192,18 +191,10 @@ def test_a_validation_loss_that_is_no_number_ends_the_run_with_what_to_do(tmp_pa
 # --- Interrupting and resuming ---
 
 
-@pytest.fixture
-def _python_handles_ctrl_c() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def interrupting(step: int, number: signal.Signals = signal.SIGINT) -> Regression:
     return Regression(before_loss=lambda now: os.kill(os.getpid(), number) if now == step else None)
 
 
-@pytest.mark.usefixtures("_python_handles_ctrl_c")
 @pytest.mark.parametrize("optimizer", RATES)
 def test_a_run_interrupted_again_and_again_equals_the_uninterrupted_one_bit_for_bit(tmp_path: Path, optimizer: OptimizerName) -> None:
     expected = uninterrupted(tmp_path / "whole", optimizer)
@@ -215,14 +206,12 @@ def test_a_run_interrupted_again_and_again_equals_the_uninterrupted_one_bit_for_
     assert resumed(tmp_path / "cut", optimizer) == expected
 
 
-@pytest.mark.usefixtures("_python_handles_ctrl_c")
 def test_sigterm_leaves_a_resumable_run_too(tmp_path: Path) -> None:
     with pytest.raises(InterruptionError, match="stopped at step 7"):
         regression_loop(tmp_path / "cut", objective=interrupting(6, signal.SIGTERM)).run()
     assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
 
 
-@pytest.mark.usefixtures("_python_handles_ctrl_c")
 def test_a_second_ctrl_c_stops_at_once_and_the_run_is_resumed_from_the_epoch_before(tmp_path: Path) -> None:
     def twice(now: int) -> None:
         if now == 8:

@@ -76,16 +76,16 @@ def test_rate_factor_takes_progress_directly() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"gamma": 2.0}, r"^tune\.gamma must be in \(0, 1\], got 2"),
-        ({"gamma": 0.0}, r"^tune\.gamma must be in \(0, 1\]"),
-        ({"gamma": math.nan}, r"^tune\.gamma must be in \(0, 1\], got nan"),
-        ({"name": "cosine"}, r"^tune\.max_epochs and tune\.batches_per_epoch must be given for the cosine schedule"),
-        ({"total_steps": 0}, r"^tune\.total_steps must be at least 1, got 0"),
-        ({"steps_per_epoch": 0}, r"^tune\.steps_per_epoch must be at least 1, got 0"),
-        ({"warmup_steps": -1}, r"^tune\.warmup_steps must be 0 or more, got -1"),
-        ({"warmup_steps": 11, "total_steps": 10}, r"^tune\.warmup_steps must be at most tune\.total_steps, 10, got 11"),
-        ({"name": "linear", "total_steps": 9, "final_fraction": 1.5}, r"^tune\.final_fraction must be in \[0, 1\], got 1.5"),
-        ({"final_fraction": 0.1}, r"^tune\.final_fraction must be 0 for the constant schedule, got 0.1"),
+        ({"gamma": 2.0}, r"^gamma must be in \(0, 1\], got 2"),
+        ({"gamma": 0.0}, r"^gamma must be in \(0, 1\]"),
+        ({"gamma": math.nan}, r"^gamma must be in \(0, 1\], got nan"),
+        ({"name": "cosine"}, r"^total_steps must be given for the cosine schedule"),
+        ({"total_steps": 0}, r"^total_steps must be at least 1, got 0"),
+        ({"steps_per_epoch": 0}, r"^steps_per_epoch must be at least 1, got 0"),
+        ({"warmup_steps": -1}, r"^warmup_steps must be 0 or more, got -1"),
+        ({"warmup_steps": 11, "total_steps": 10}, r"^warmup_steps must be at most total_steps, 10, got 11"),
+        ({"name": "linear", "total_steps": 9, "final_fraction": 1.5}, r"^final_fraction must be in \[0, 1\], got 1.5"),
+        ({"final_fraction": 0.1}, r"^final_fraction must be 0 for the constant schedule, got 0.1"),
     ],
 )
 def test_a_setting_out_of_range_is_named_with_its_value(settings: dict[str, object], message: str) -> None:
@@ -94,7 +94,7 @@ def test_a_setting_out_of_range_is_named_with_its_value(settings: dict[str, obje
 
 
 def test_all_faults_are_reported_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"^3 faults: .*max_epochs.*gamma.*warmup_steps"):
+    with pytest.raises(ConfigError, match=r"^3 faults: .*total_steps.*gamma.*warmup_steps"):
         Schedule(name="linear", gamma=-1.0, warmup_steps=-2)
 
 
@@ -114,7 +114,7 @@ def test_a_warm_up_fraction_is_rounded_up(fraction: float, total: int, steps: in
 
 
 def test_a_warm_up_fraction_above_one_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"tune\.warmup_fraction must be in \[0, 1\], got 10"):
+    with pytest.raises(ConfigError, match=r"warmup_fraction must be in \[0, 1\], got 10"):
         warmup_steps_of(10.0, total_steps=5)
 
 
@@ -129,7 +129,7 @@ def test_at_the_reference_batch_size_the_rate_is_the_reference_rate(rule: str) -
 
 
 def test_batch_scaling_reports_all_faults() -> None:
-    with pytest.raises(ConfigError, match=r"^3 faults: tune\.learning_rate must be above 0, got 0.0; .*batch_size.*reference_batch_size"):
+    with pytest.raises(ConfigError, match=r"^3 faults: learning_rate must be above 0, got 0.0; .*batch_size.*reference_batch_size"):
         scaled_learning_rate(0.0, batch_size=0, reference_batch_size=-1, rule="sqrt")
     with pytest.raises(ConfigError, match='one of none, linear, sqrt, got "cubic"'):
         inspect.unwrap(scaled_learning_rate)(1.0, batch_size=1, reference_batch_size=1, rule="cubic")

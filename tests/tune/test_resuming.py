@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -52,13 +51,6 @@ def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem
         assert everything(tmp_path / moment) == expected
 
 
-@pytest.fixture
-def _python_handles_ctrl_c() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     loss = StoredDocuments.loss
 
@@ -70,7 +62,6 @@ def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StoredDocuments, "loss", interrupted)
 
 
-@pytest.mark.usefixtures("_python_handles_ctrl_c")
 @pytest.mark.parametrize("optimizer", ["adamax", "adamax-no-momentum", "adadelta", "sgd"])
 def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
