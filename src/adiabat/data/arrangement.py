@@ -13,8 +13,11 @@ from jaxtyping import Bool, Float, Int
 from adiabat.data.batching import ARRANGEMENT
 from adiabat.errors import DataError
 
+WINDOW = 256
+"""Batches that are filled together: so many are tried for an example whose texts repeat, before it waits for later ones."""
+
 PROBES = 64
-"""Batches that are tried for an example whose texts repeat; refused by all of them, it is left out of the pass."""
+"""Batches of a window that are tried for an example; refused by all of them, it waits."""
 
 Places = Int[np.ndarray, " _"]
 """Positions in the order of a pass."""
@@ -113,88 +116,112 @@ def _cut(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[
 def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
     """As `_cut`, without equal texts in a batch.
 
-    Examples whose texts stand in no other one go anywhere. The others go first, each near its own place: tried are the batches from there
-    on, or from behind the last one that has such a text, so that a text that stands in half of all examples costs no more than another.
+    So many batches at a time are filled from the run, in its order; what they refuse goes into the next ones first. Memory follows the
+    window, not the run.
     """
     assert rules.keys is not None
-    count, size = len(run) // rules.batch_size, rules.batch_size
-    if not count:
-        return [], run
-    keys = rules.keys[order[run]]
-    repeated = _repeated(keys)
-    bound, free = np.flatnonzero(repeated), np.flatnonzero(~repeated)
-    number = np.full(len(run), -1)
-    rooms = _Rooms(count, size)
-    number[bound] = [rooms.place(own, near=place // size) for place, own in zip(bound.tolist(), keys[bound].tolist(), strict=True)]
-    slots = np.repeat(np.arange(count), rooms.room)[: len(free)]
-    number[free[: len(slots)]] = slots
-    full = np.bincount(number[number >= 0], minlength=count) == size
-    kept = (number >= 0) & full[number]
-    sorting = np.argsort(number[kept], kind="stable")
-    return list(run[kept][sorting].reshape(-1, size)), run[~kept]
+    size, keys = rules.batch_size, rules.keys
+    batches, waiting, start = list[Places](), run[:0], 0
+    while count := min(WINDOW, (len(waiting) + len(run) - start) // size):
+        window = _Window(count, size, lambda places: keys[order[places]])
+        waiting = window.fill(waiting)
+        while window.wanted and start < len(run):
+            more = run[start : start + max(window.wanted, size)]
+            start += len(more)
+            waiting = np.concatenate([waiting, window.fill(more)])
+        waiting = window.settle(waiting)
+        full = window.full()
+        batches += list(full)
+        if not len(full):
+            break
+    return batches, np.sort(np.concatenate([waiting, run[start:]]))
 
 
-def _repeated(keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
-    """Which examples have a text that another one has too; the same text twice in one example does not count."""
-    once = np.sort(keys, axis=1)
-    first = np.concatenate([np.ones((len(once), 1), dtype=np.bool_), np.diff(once, axis=1) > 0], axis=1)
-    _, number, counts = np.unique(once[first], return_inverse=True, return_counts=True)
-    repeated = np.zeros(once.shape, dtype=np.bool_)
-    repeated[first] = counts[number] > 1
-    return np.asarray(repeated.any(axis=1))
+class _Window:
+    """Batches that are filled together so that no text is twice in one."""
 
+    def __init__(self, count: int, size: int, keys_of: Callable[[Places], Int[np.ndarray, "n k"]]) -> None:
+        self._count, self._size, self._keys_of = count, size, keys_of
+        self._room = np.full(count, size)
+        self._places, self._batch = (np.empty(0, dtype=np.int64) for _ in range(2))
+        self._taken = np.empty(0, dtype=np.int64)
+        """``key * count + batch`` of each text in each batch, ascending."""
 
-class _Rooms:
-    """Batches that are being filled so that no text is twice in one."""
+    @property
+    def wanted(self) -> int:
+        """Examples that there is room for."""
+        return int(self._room.sum())
 
-    def __init__(self, count: int, size: int) -> None:
-        self.room = [size] * count
-        self._count = count
-        self._ahead = list(range(count + 1))
-        """From each batch a step towards the next one with room; `count` behind the last."""
-        self._taken: set[int] = set()
-        self._after: dict[int, int] = {}
-        self._uses: dict[int, int] = {}
+    def full(self) -> Int[np.ndarray, "full size"]:
+        """Examples of each full batch; to be asked once no batch is filled in part."""
+        sorting = np.argsort(self._batch, kind="stable")
+        return np.sort(self._places[sorting].reshape(-1, self._size), axis=1)
 
-    def place(self, keys: Sequence[int], *, near: int) -> int:
-        """A batch for an example with these texts, from `near` on or behind the last that has one of them; -1 where none is found."""
-        own = set(keys)
-        if any(self._uses.get(key, 0) >= self._count for key in own):
-            # Every batch has it by now.
-            return -1
-        first = batch = self._with_room(max((self._after[key] for key in own if key in self._after), default=near))
-        for _ in range(PROBES):
-            if batch == self._count:
-                return -1
-            if not any(key * self._count + batch in self._taken for key in own):
-                self._take(own, batch)
-                return batch
-            batch = self._with_room(batch + 1)
-            if batch == first:
-                return -1
-        return -1
+    def fill(self, places: Places) -> Places:
+        """Put examples where there is room for them, from the first batch on, and give back those that are refused.
 
-    def _take(self, own: set[int], batch: int) -> None:
-        self.room[batch] -= 1
-        if not self.room[batch]:
-            self._ahead[batch] = batch + 1
-        for key in own:
-            self._taken.add(key * self._count + batch)
-            self._after[key] = batch + 1
-            self._uses[key] = self._uses.get(key, 0) + 1
+        All that wait try a batch at once, and those that are refused try the next one with room.
+        """
+        keys, refused = self._keys_of(places), np.ones(len(places), dtype=np.bool_)
+        live = np.flatnonzero(~self._hopeless(keys))
+        slots = np.repeat(np.arange(self._count), self._room)
+        batch = np.resize(slots, len(live))
+        # Once more than there are batches, because who was in the way may itself have been refused.
+        for _ in range(min(PROBES, np.count_nonzero(self._room) + 1)):
+            free = np.flatnonzero(self._room)
+            if not len(live) or not len(free):
+                break
+            batch = free[np.searchsorted(free, batch) % len(free)]
+            fits = self._fitting(keys[live], batch)
+            self._put(places[live[fits]], keys[live[fits]], batch[fits])
+            refused[live[fits]] = False
+            live, batch = live[~fits], batch[~fits] + 1
+        return places[refused]
 
-    def _with_room(self, batch: int) -> int:
-        """The next batch with room, from the first on behind the last; `count` where there is none."""
-        found = self._found(batch)
-        return self._found(0) if found == self._count else found
+    def settle(self, waiting: Places) -> Places:
+        """Leave no batch filled in part: give up the emptier half of them to fill the others, as often as it takes."""
+        while len(partly := np.flatnonzero(self._room)):
+            emptiest = partly[np.argsort(-self._room[partly], kind="stable")]
+            waiting = np.concatenate([waiting, self._given_up(emptiest[: (len(partly) + 1) // 2])])
+            waiting = self.fill(waiting)
+        return waiting
 
-    def _found(self, batch: int) -> int:
-        root = batch
-        while self._ahead[root] != root:
-            root = self._ahead[root]
-        while self._ahead[batch] != root:
-            self._ahead[batch], batch = root, self._ahead[batch]
-        return root
+    def _given_up(self, batches: Int[np.ndarray, " _"]) -> Places:
+        """Examples of batches that are filled no more."""
+        out = np.isin(self._batch, batches)
+        released = self._places[out]
+        self._places, self._batch = self._places[~out], self._batch[~out]
+        self._room[batches] = 0
+        self._taken = self._taken[~np.isin(self._taken % self._count, batches)]
+        return released
+
+    def _hopeless(self, keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
+        """Which examples have a text that every batch with room has; so many of them may wait that each must not cost a search."""
+        free = np.flatnonzero(self._room)
+        texts = self._taken[np.isin(self._taken % self._count, free)] // self._count
+        stands = np.searchsorted(texts, keys, side="right") - np.searchsorted(texts, keys)
+        return np.asarray((stands >= len(free)).any(axis=1))
+
+    def _fitting(self, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+        """Which examples may go into the batches they try: none of their texts is there, or tried there by one before; there is room."""
+        codes = keys * self._count + batch[:, None]
+        known = np.searchsorted(self._taken, codes)
+        apart = np.flatnonzero(~(np.append(self._taken, -1)[known] == codes).any(axis=1))
+        _, first, number = np.unique(codes[apart], return_index=True, return_inverse=True)
+        alone = first[number].reshape(-1, keys.shape[1]) // keys.shape[1] == np.arange(len(apart))[:, None]
+        chosen = apart[alone.all(axis=1)]
+        sorting = chosen[np.argsort(batch[chosen], kind="stable")]
+        theirs = batch[sorting]
+        before = np.arange(len(theirs)) - np.searchsorted(theirs, theirs)
+        fits = np.zeros(len(keys), dtype=np.bool_)
+        fits[sorting[before < self._room[theirs]]] = True
+        return fits
+
+    def _put(self, places: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> None:
+        self._places, self._batch = np.concatenate([self._places, places]), np.concatenate([self._batch, batch])
+        self._room -= np.bincount(batch, minlength=self._count)
+        codes = np.unique(keys * self._count + batch[:, None])
+        self._taken = np.sort(np.concatenate([self._taken, codes]), kind="stable")
 
 
 def _in_sequence(alike: list[Places], mixed: list[Places], rules: Rules, random: np.random.Generator, first_step: int) -> list[Places]:
