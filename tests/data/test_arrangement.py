@@ -131,6 +131,57 @@ def test_examples_that_are_all_alike_make_no_batch() -> None:
     assert (batches, sorted(left)) == ([], list(range(10)))
 
 
+def test_examples_that_a_batch_refuses_come_in_the_next_by_hand() -> None:
+    # The second asks as the first, the fourth answers as the third.
+    keys = np.array([[1, 10], [1, 11], [2, 12], [3, 12], [4, 13], [5, 14]])
+    batches, left = arrange(np.arange(6), Rules(batch_size=3, levels=of_one(6), keys=keys))
+    assert repeats(batches, keys) == 0
+    assert [len(set(batch) & {0, 1}) for batch in batches] == [1, 1]
+    assert [len(set(batch) & {2, 3}) for batch in batches] == [1, 1]
+    assert left == []
+
+
+def test_repeats_across_several_windows_leave_out_no_more_than_the_remainder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.data.arrangement.WINDOW", 4)
+    random = np.random.default_rng(0)
+    # Four rows ask each question, and four on average share an answer.
+    keys = np.stack([np.repeat(np.arange(500), 4), 10_000 + random.integers(0, 500, 2_000)], axis=1)
+    batches, left = arrange(random.permutation(2_000), Rules(batch_size=32, levels=of_one(2_000), keys=keys))
+    assert repeats(batches, keys) == 0
+    assert sorted([*(row for batch in batches for row in batch), *left]) == list(range(2_000))
+    assert len(left) == 2_000 % 32
+
+
+def test_batches_that_stay_partly_filled_are_given_up_to_fill_others() -> None:
+    # Forty answers and batches of 32: there is little to choose from.
+    random = np.random.default_rng(1)
+    keys = np.stack([np.arange(1_600) + 100, random.permutation(np.repeat(np.arange(40), 40))], axis=1)
+    batches, left = arrange(random.permutation(1_600), Rules(batch_size=32, levels=of_one(1_600), keys=keys))
+    assert repeats(batches, keys) == 0
+    # Each answer can stand in 40 of the 50 batches at most, so that all 50 could be full.
+    assert len(batches) >= 48
+    assert len(left) == 1_600 - 32 * len(batches)
+
+
+def test_texts_that_crowd_out_others_end_a_pass_early_and_leave_the_order_as_it_was() -> None:
+    random = np.random.default_rng(2)
+    keys = np.stack([np.arange(5_000) + 10**6, random.zipf(1.3, 5_000) % 5_000], axis=1)
+    order = random.permutation(5_000)
+    before = order.copy()
+    batches, left = arrange(order, Rules(batch_size=32, levels=of_one(5_000), keys=keys))
+    assert repeats(batches, keys) == 0
+    assert batches
+    assert sorted([*(row for batch in batches for row in batch), *left]) == list(range(5_000))
+    assert order.tolist() == before.tolist()
+
+
+def test_without_repeats_every_example_keeps_its_place() -> None:
+    order = np.random.default_rng(3).permutation(100)
+    keys = np.arange(200).reshape(100, 2)
+    plain = arrange(order, Rules(batch_size=8, levels=of_one(100)))
+    assert arrange(order, Rules(batch_size=8, levels=of_one(100), keys=keys)) == plain
+
+
 def test_a_budget_parts_batches_by_length_by_hand() -> None:
     tokens = np.array([5, 1, 6, 2, 3, 99])
     rules = Rules(batch_size=6, levels=of_one(6), tokens=tokens, token_budget=11)

@@ -1,5 +1,7 @@
 """What is held out: by the hash of the query, so that it stays the same."""
 
+from hashlib import sha256
+
 import pytest
 
 from adiabat.data.splitting import held_out_queries
@@ -48,3 +50,14 @@ def test_the_choice_is_the_lowest_hashes_worked_by_hand() -> None:
     assert held_out(["a", "b", "c", "d"], 0x3E / 256) == {"c", "d"}
     assert held_out(["a", "b", "c", "d"], 0.1) == {"d"}
     assert held_out(["a", "b", "c", "d"], 0.9, most=1) == {"d"}
+
+
+def test_queries_that_are_read_one_by_one_are_held_out_as_a_list_is() -> None:
+    queries = [*QUERIES, "", "مرحبا", "\ud800"]
+    assert held_out_queries(iter(queries), 0.3, 500).tolist() == held_out_queries(queries, 0.3, 500).tolist()
+    assert held_out_queries(iter(()), 0.3, 500).tolist() == []
+
+
+def test_hashes_are_the_first_eight_bytes_by_a_plain_loop() -> None:
+    below = [row for row, query in enumerate(QUERIES) if int(sha256(query.encode()).hexdigest()[:16], 16) < 2**64 // 10]
+    assert held_out_queries(QUERIES, 0.1, 10**6).tolist() == below

@@ -142,7 +142,7 @@ def _told(example: Example, found: dict[str, str]) -> Example:
 
 
 def _parted(pairs: PairSet, source: str, settings: TrainDataSection) -> tuple[PairSet, PairSet]:
-    held_out = held_out_queries(list(pairs.texts.queries), settings.validation_fraction, settings.max_validation)
+    held_out = held_out_queries(pairs.texts.queries, settings.validation_fraction, settings.max_validation)
     validated = np.isin(pairs.query, held_out)
     if validated.all() or not validated.any():
         raise DataError(

@@ -19,6 +19,9 @@ WINDOW = 256
 PROBES = 64
 """Batches of a window that are tried for an example; refused by all of them, it waits."""
 
+TRIED = 4
+"""Examples that are tried for each one that there is room for; the others wait untried, or texts that stand everywhere would cost most."""
+
 Places = Int[np.ndarray, " _"]
 """Positions in the order of a pass."""
 
@@ -160,23 +163,33 @@ class _Window:
     def fill(self, places: Places) -> Places:
         """Put examples where there is room for them, from the first batch on, and give back those that are refused.
 
-        All that wait try a batch at once, and those that are refused try the next one with room.
+        Those whose texts stand in others too go first: the rest fit anywhere.
         """
         keys, refused = self._keys_of(places), np.ones(len(places), dtype=np.bool_)
-        live = np.flatnonzero(~self._hopeless(keys))
-        slots = np.repeat(np.arange(self._count), self._room)
-        batch = np.resize(slots, len(live))
+        stands, free = self._stands(keys), int(np.count_nonzero(self._room))
+        batch = np.resize(np.repeat(np.arange(self._count), self._room), len(places))
+        # So many may wait that have one and the same text that each must not cost a search.
+        hopeful = (stands < free).all(axis=1) & _thinned(keys, 2 * free)
+        bound = _repeated(keys) | stands.any(axis=1)
+        for part in (hopeful & bound, hopeful & ~bound):
+            live = np.flatnonzero(part)[: TRIED * self.wanted]
+            refused[live[self._accepted(places[live], keys[live], batch[live])]] = False
+        return places[refused]
+
+    def _accepted(self, places: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Int[np.ndarray, " _"]:
+        """Let all try a batch at once, those that are refused try the next one with room, and so on; which of them were put into one."""
+        live, put = np.arange(len(places)), [np.empty(0, dtype=np.int64)]
         # Once more than there are batches, because who was in the way may itself have been refused.
-        for _ in range(min(PROBES, np.count_nonzero(self._room) + 1)):
+        for _ in range(min(PROBES, int(np.count_nonzero(self._room)) + 1)):
             free = np.flatnonzero(self._room)
             if not len(live) or not len(free):
                 break
             batch = free[np.searchsorted(free, batch) % len(free)]
             fits = self._fitting(keys[live], batch)
             self._put(places[live[fits]], keys[live[fits]], batch[fits])
-            refused[live[fits]] = False
+            put.append(live[fits])
             live, batch = live[~fits], batch[~fits] + 1
-        return places[refused]
+        return np.concatenate(put)
 
     def settle(self, waiting: Places) -> Places:
         """Leave no batch filled in part: give up the emptier half of them to fill the others, as often as it takes."""
@@ -195,12 +208,10 @@ class _Window:
         self._taken = self._taken[~np.isin(self._taken % self._count, batches)]
         return released
 
-    def _hopeless(self, keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
-        """Which examples have a text that every batch with room has; so many of them may wait that each must not cost a search."""
-        free = np.flatnonzero(self._room)
-        texts = self._taken[np.isin(self._taken % self._count, free)] // self._count
-        stands = np.searchsorted(texts, keys, side="right") - np.searchsorted(texts, keys)
-        return np.asarray((stands >= len(free)).any(axis=1))
+    def _stands(self, keys: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
+        """In how many of the batches with room each text stands."""
+        texts = self._taken[np.isin(self._taken % self._count, np.flatnonzero(self._room))] // self._count
+        return np.searchsorted(texts, keys, side="right") - np.searchsorted(texts, keys)
 
     def _fitting(self, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
         """Which examples may go into the batches they try: none of their texts is there, or tried there by one before; there is room."""
@@ -210,11 +221,8 @@ class _Window:
         _, first, number = np.unique(codes[apart], return_index=True, return_inverse=True)
         alone = first[number].reshape(-1, keys.shape[1]) // keys.shape[1] == np.arange(len(apart))[:, None]
         chosen = apart[alone.all(axis=1)]
-        sorting = chosen[np.argsort(batch[chosen], kind="stable")]
-        theirs = batch[sorting]
-        before = np.arange(len(theirs)) - np.searchsorted(theirs, theirs)
         fits = np.zeros(len(keys), dtype=np.bool_)
-        fits[sorting[before < self._room[theirs]]] = True
+        fits[chosen[_equal_before(batch[chosen]) < self._room[batch[chosen]]]] = True
         return fits
 
     def _put(self, places: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> None:
@@ -222,6 +230,35 @@ class _Window:
         self._room -= np.bincount(batch, minlength=self._count)
         codes = np.unique(keys * self._count + batch[:, None])
         self._taken = np.sort(np.concatenate([self._taken, codes]), kind="stable")
+
+
+def _repeated(keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
+    """Which examples have a text that another one has too; the same text twice in one example does not count."""
+    once = np.sort(keys, axis=1)
+    first = np.concatenate([np.ones((len(once), 1), dtype=np.bool_), np.diff(once, axis=1) > 0], axis=1)
+    _, number, counts = np.unique(once[first], return_inverse=True, return_counts=True)
+    repeated = np.zeros(once.shape, dtype=np.bool_)
+    repeated[first] = counts[number] > 1
+    return np.asarray(repeated.any(axis=1))
+
+
+def _thinned(keys: Int[np.ndarray, "n k"], most: int) -> Bool[np.ndarray, " n"]:
+    """All examples but those of texts that stand in more than so many: of these so many at most, evenly spread."""
+    kept = np.ones(len(keys), dtype=np.bool_)
+    for column in keys.T:
+        _, number, counts = np.unique(column, return_inverse=True, return_counts=True)
+        step = -(-counts // max(most, 1))
+        kept &= _equal_before(number) % step[number] == 0
+    return kept
+
+
+def _equal_before(numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """How many earlier entries equal each one."""
+    sorting = np.argsort(numbers, kind="stable")
+    ordered = numbers[sorting]
+    before = np.empty(len(numbers), dtype=np.int64)
+    before[sorting] = np.arange(len(numbers)) - np.searchsorted(ordered, ordered)
+    return before
 
 
 def _in_sequence(alike: list[Places], mixed: list[Places], rules: Rules, random: np.random.Generator, first_step: int) -> list[Places]:

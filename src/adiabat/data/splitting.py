@@ -1,27 +1,28 @@
 """What is trained on and what is held out, by the text of the query."""
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 from jaxtyping import Int
 
 
-def held_out_queries(queries: list[str], fraction: float, most: int) -> Int[np.ndarray, " n"]:
+def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[np.ndarray, " n"]:
     """Which queries are held out: those whose text hashes lowest, so that equal queries are always on the same side.
 
     Added data moves no query from training to validation; it moves one the other way only where the limit is reached.
 
     Args:
-        queries: Texts, some of them perhaps equal.
+        queries: Texts, some of them perhaps equal; read once, none is kept.
         fraction: Share of all possible hashes that is held out.
         most: Limit; equal queries that do not all fit are all trained on.
 
     Returns:
         Their numbers, ascending.
     """
-    hashes = np.array(
-        [int.from_bytes(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8]) for query in queries], dtype=np.uint64
-    )
+    hashes = np.frombuffer(
+        b"".join(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8] for query in queries), dtype=">u8"
+    ).astype(np.uint64)
     below = np.uint64(int(fraction * 2**64))
     low = np.sort(hashes[hashes < below])
     return np.flatnonzero(hashes < (low[most] if len(low) > most else below))
