@@ -10,7 +10,7 @@ import pytest
 
 from adiabat.config import TrainSettings, checked
 from adiabat.contrastive.data import read_pairs
-from adiabat.contrastive.order import Order, mixture_of, order_of
+from adiabat.contrastive.order import Order, in_small_groups, mixture_of, order_of
 from adiabat.contrastive.training import train
 from adiabat.data.batching import ShuffledStream
 from adiabat.data.pairs import PairSet
@@ -188,3 +188,25 @@ def test_a_mixture_that_is_cut_short_goes_on_with_the_batches_that_it_would_have
     assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
     record = json.loads((tmp_path / "whole" / "result.json").read_text())["training"]
     assert record["passes"] < 1.0
+
+
+def test_tags_that_no_pair_has_are_refused_though_there_are_topics(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, batches={"group": "tag"}, data={"columns": {}})
+    with pytest.raises(DataError, match="pairs must be of several tags where batches.group is tag, got one"):
+        order(pairs_of(settings), settings)
+
+
+def test_pairs_of_small_topics_are_counted(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, batches={"group": "topic"}, train={"batch_size": 20})
+    pairs = pairs_of(settings)
+    sizes = np.bincount(pairs.topics)
+    assert in_small_groups(pairs, settings) == sizes[sizes < 20].sum()
+    assert in_small_groups(pairs, settings_for(tmp_path)) == 0
+
+
+def test_rules_that_leave_no_batch_leave_no_directory(tmp_path: Path) -> None:
+    job = {"model": "tiny", "out": str(tmp_path / "job")}
+    settings = settings_for(tmp_path, job=job, batches={"token_budget": 5}, train={"batch_size": 4, "steps": 2})
+    with pytest.raises(DataError, match=r"must make a batch of 4 by the rules of \[batches\], got none"):
+        train(from_memory, settings)
+    assert not (tmp_path / "job").exists()

@@ -98,7 +98,7 @@ def _levels(pairs: PairSet, settings: TrainSettings) -> list[Int[np.ndarray, " p
     apart = pairs.sources if settings.mixture.one_source_per_batch else np.zeros(len(pairs), dtype=np.int64)
     topics = _within(apart, pairs.topics)
     levels = {"none": [], "topic": [topics], "tag": [_within(topics, pairs.tags), topics]}[group]
-    if levels and len(np.unique(levels[0])) == len(np.unique(apart)):
+    if levels and len(np.unique(pairs.tags if group == "tag" else pairs.topics)) == 1:
         raise DataError(
             f"{pairs.name}: pairs must be of several {group}s where batches.group is {group}, got one; name the column that tells them "
             f"apart (data.columns.{group}), or leave batches.group out"
@@ -107,6 +107,22 @@ def _levels(pairs: PairSet, settings: TrainSettings) -> list[Int[np.ndarray, " p
         # Without topics, what is left of the tags is random.
         levels = levels[:1]
     return [*levels, apart]
+
+
+def in_small_groups(pairs: PairSet, settings: TrainSettings) -> int:
+    """Pairs whose topic or tag has too few for a batch of its own.
+
+    Args:
+        pairs: Trained on.
+        settings: By what batches are grouped, and how large they are.
+
+    Returns:
+        How many; 0 where batches are not grouped.
+    """
+    if settings.batches.group == "none":
+        return 0
+    sizes = np.bincount(_levels(pairs, settings)[0])
+    return int(sizes[sizes < settings.train.batch_size].sum())
 
 
 def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:

@@ -4,6 +4,7 @@ import numpy as np
 
 from adiabat.contrastive.building import Built, named_weights
 from adiabat.contrastive.objective import PairContrast
+from adiabat.contrastive.order import in_small_groups
 from adiabat.jobs.directory import Job, read_description
 from adiabat.jobs.record import record_of, result_of
 from adiabat.measure.layers import layer_changes
@@ -31,6 +32,11 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
     if settings.train.similarity == "dot" and objective.towers.query.settings.normalize:
         found.append(
             "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
+        )
+    if small := in_small_groups(objective.train, settings):
+        found.append(
+            f"{small:,} of {len(objective.train):,} pairs are of a {settings.batches.group} with fewer pairs than a batch, "
+            f"so that their batches are not of one {settings.batches.group}"
         )
     if settings.mixture.cap is not None and settings.mixture.cap >= np.bincount(objective.train.sources).max():
         found.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")

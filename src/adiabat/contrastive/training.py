@@ -159,7 +159,10 @@ def prepared(load: Loader, settings: TrainSettings, group: Processes, watch: Wat
         store.require_encoder(built.towers.fingerprint("document"))
     for model in (built.towers, *([] if built.guide is None else [built.guide])):
         model.to(group.device)
-    return PairContrast(built.towers, training, validation, settings, built.guide, group, store), built
+    objective = PairContrast(built.towers, training, validation, settings, built.guide, group, store)
+    # Rules that leave no batch are told before a directory is made.
+    objective.rows(0)
+    return objective, built
 
 
 def _check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
