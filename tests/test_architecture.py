@@ -22,7 +22,7 @@ LONGEST_FILE = 400
 BELOW_TRAINING = {"config", "data", "errors", "locks", "measure", "model", "provenance", "store", "watch"}
 BELOW_THE_DOOR = {
     *BELOW_TRAINING,
-    *("api", "contrastive", "demo", "files", "inspection", "jobs", "makers", "mining", "plan", "report", "train", "tune"),
+    *("api", "compare", "contrastive", "demo", "files", "inspection", "jobs", "makers", "mining", "plan", "report", "train", "tune"),
 }
 THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure.results": {"errors"},
     "measure.metrics": {"errors"},
     "measure.significance": {"errors", "measure.metrics", "measure.results"},
-    "report": {"errors", "files", "measure.results", "report"},
+    "report": {"errors", "files", "measure.comparison", "measure.results", "report"},
     "jobs": {"errors", "files", "jobs", "locks", "measure.results", "model", "report", "provenance", "store", "train.limits", "train.log"},
     "tune": {*BELOW_TRAINING, "jobs", "report", "train", "tune"},
     "plan": {"errors", "plan"},
@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "makers": {"config", "data", "errors", "files", "locks", "makers", "provenance", "watch"},
     "mining": {*BELOW_TRAINING, "files", "mining", "report.wording"},
     "inspection": {"config", "data", "errors", "inspection", "model", "report.wording", "watch"},
+    "compare": {*BELOW_TRAINING, "compare", "contrastive", "files", "jobs", "report", "train"},
     "demo": BELOW_THE_DOOR,
     "api": BELOW_THE_DOOR,
     "__init__": BELOW_THE_DOOR,

@@ -1,0 +1,121 @@
+"""A comparison from its settings to its report: checked, trained, measured, ranked; what was cut short goes on where it was."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from adiabat.compare.outcome import outcome_of
+from adiabat.compare.rows import Rows
+from adiabat.compare.runs import Grid
+from adiabat.compare.spec import Candidate, candidates_of
+from adiabat.compare.tasks import Task, read_tasks
+from adiabat.config import TrainSettings, keys_of
+from adiabat.config.compare import CompareSettings
+from adiabat.contrastive.building import Loader
+from adiabat.errors import JobError
+from adiabat.files import write_text
+from adiabat.jobs.directory import Job, Rules, open_job, read_description, require_free, require_same, without_none
+from adiabat.locks import sole_writer
+from adiabat.measure.comparison import Comparison
+from adiabat.report.comparison import write_comparison
+from adiabat.watch import SILENT, Watch
+
+FREE = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "memory.loss_tile")
+"""Settings of a run that change no number of it."""
+
+FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints", "run.log_every", "run.tensorboard")
+
+
+def compare(load: Loader, settings: CompareSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Comparison:
+    """Train every candidate with every seed for the same short run, measure all on the same tasks, and rank them.
+
+    The directory holds ``config.toml`` (as resolved), ``runs.jsonl`` (a row for each finished run), ``runs/NAME/seed-N`` (a job each),
+    ``result.json`` and ``report.html``.
+
+    Args:
+        load: Gives a model by its name; called once settings, tasks and training data have been found sound.
+        settings: `CompareSection.out`, tasks, and at least two candidates must be given.
+        resume: Go on with a comparison that was cut short. Finished runs are not made again, and seeds and candidates may have been added.
+        command: The command line, for the report.
+        watch: Whom to tell.
+
+    Returns:
+        What was found, as written to ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong; what can be seen before the first run is seen before it.
+    """
+    candidates = candidates_of(settings)
+    folder = Path(str(settings.compare.out))
+    going_on = is_comparison(folder)
+    if going_on and not resume:
+        raise JobError(f"--out {folder} holds a comparison already; go on with it by --resume, or choose another directory")
+    if not going_on:
+        require_free(folder, resume=False)
+        if resume:
+            watch.note(f"{folder} holds no comparison yet, so there is nothing to go on with: beginning")
+    tasks = read_tasks(settings.tasks, watch)
+    description = _description(settings, candidates, tasks)
+    if going_on:
+        description = _same(folder, description)
+    grid = Grid(folder, settings, candidates, tasks, Rows(folder / "runs.jsonl"), load, command, watch)
+    grid.read_data()
+    _claim(folder, description, going_on=going_on)
+    with sole_writer(folder):
+        grid.work()
+        found = outcome_of(grid)
+        write_comparison(found, folder)
+    return found
+
+
+def is_comparison(folder: Path) -> bool:
+    """Whether a directory holds a comparison.
+
+    Args:
+        folder: Any path.
+
+    Returns:
+        True where its ``config.toml`` describes one.
+    """
+    job = Job(folder)
+    return job.config.is_file() and "candidates" in read_description(job)
+
+
+def _description(settings: CompareSettings, candidates: list[Candidate], tasks: list[Task]) -> dict[str, Any]:
+    """Everything that decides what runs give. It has no table ``[job]``: the directory is no job, and has some inside."""
+    exclude: dict[str, Any] = {"job": {"out"}, "run": {"seed"}, "digests": True}
+    shared = settings.compare.model_dump(exclude={"out", "seeds", "keep_models"})
+    return without_none(
+        {
+            "compare": {"kind": settings.kind, **shared},
+            "measure": settings.measure.model_dump(exclude={"resamples"}),
+            "tasks": {task.name: _described(task) for task in tasks},
+            "candidates": {one.name: one.settings.model_dump(exclude=exclude) for one in candidates},
+        }
+    )
+
+
+def _described(task: Task) -> dict[str, Any]:
+    """Files may have moved; what they hold must be the same."""
+    section = task.section.model_dump(exclude={"name", "data", "corpus"})
+    return {**section, "examples_sha256": task.examples_sha256, "corpus_sha256": task.corpus_sha256}
+
+
+def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse to go on with another comparison; candidates that are there already and not wanted now stay described."""
+    before = read_description(Job(folder))["candidates"]
+    come_or_gone = before.keys() ^ wanted["candidates"].keys()
+    free = {f"candidates.{name}.{key}" for name in come_or_gone for key in keys_of(TrainSettings)}
+    free |= {f"candidates.{name}.{key}" for name in wanted["candidates"] for key in (*FREE, *FREE_RUN)}
+    require_same(Job(folder), wanted, rules=Rules(free=frozenset(free)))
+    return {**wanted, "candidates": {**before, **wanted["candidates"]}}
+
+
+def _claim(folder: Path, description: Mapping[str, Any], *, going_on: bool) -> None:
+    if going_on:
+        with sole_writer(folder):
+            write_text(tomli_w.dumps(description), Job(folder).config)
+    else:
+        open_job(folder, description, resume=False)

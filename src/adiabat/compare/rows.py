@@ -1,0 +1,135 @@
+"""``runs.jsonl``: a row for each model that was trained and measured, which a comparison that was cut short goes on from."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from adiabat.errors import JobError
+from adiabat.files import write_text
+from adiabat.measure.comparison import Speed
+
+Key = tuple[str, int | None]
+"""Name of a candidate, and the seed of a run; None is the untrained start."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """What one model scored on one task.
+
+    Attributes:
+        kind: How it was measured.
+        documents: Of the corpus.
+        values: Of the main measure, one for each query.
+        measures: Means of all measures.
+        notes: What was left out.
+    """
+
+    kind: Literal["ranking", "pairs"]
+    documents: int
+    values: list[float]
+    measures: dict[str, float]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model.
+
+    Attributes:
+        candidate: Whose it is; "" for a start that all share.
+        seed: Of the run; None for an untrained start.
+        tasks: By name.
+        parameters: Of both towers, each once.
+        seconds: Of training and measuring.
+        device: That it ran on.
+        trained: Parameters that were updated.
+        pairs: Trained on.
+        steps: Taken.
+        passes: Over the pairs.
+        step_seconds: Median time of a step.
+        speed: Of encoding.
+        digests: SHA-256 of the model and of the data that the run began with.
+    """
+
+    candidate: str
+    seed: int | None
+    tasks: dict[str, TaskRow]
+    parameters: int
+    seconds: float
+    device: str
+    trained: int = 0
+    pairs: int = 0
+    steps: int = 0
+    passes: float = 0.0
+    step_seconds: float | None = None
+    speed: Speed | None = None
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """What the row is known by."""
+        return self.candidate, self.seed
+
+
+class Rows:
+    """The rows of a comparison, in a file that always holds whole ones."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there.
+
+        Args:
+            path: Of the file; perhaps missing.
+
+        Raises:
+            JobError: If it is damaged.
+        """
+        self.path = path
+        self._rows = {row.key: row for row in _read(path)} if path.exists() else {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._rows
+
+    def __getitem__(self, key: Key) -> Row:
+        return self._rows[key]
+
+    def add(self, row: Row) -> None:
+        """Put a row on the disk; it is there whole, or not at all.
+
+        Args:
+            row: Of a model that was measured.
+
+        Raises:
+            DataError: If the disk is full or not writable.
+        """
+        rows = {**self._rows, row.key: row}
+        write_text("".join(json.dumps(asdict(one), allow_nan=False) + "\n" for one in rows.values()), self.path)
+        self._rows = rows
+
+    def digests(self, candidate: str) -> Mapping[str, str]:
+        """What runs of a candidate began with.
+
+        Args:
+            candidate: Its name.
+
+        Returns:
+            Digests of one that is finished; nothing where there is none.
+        """
+        return next((row.digests for row in self._rows.values() if row.candidate == candidate and row.seed is not None), {})
+
+
+def _read(path: Path) -> list[Row]:
+    adapter = TypeAdapter(Row)
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            rows.append(adapter.validate_json(line))
+        except ValidationError as fault:
+            what = fault.errors(include_url=False)[0]["msg"]
+            raise JobError(
+                f"{path}:{number} must be a row of a finished run, got: {what}; remove the line, and the run is made again"
+            ) from fault
+    return rows

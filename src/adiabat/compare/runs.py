@@ -1,0 +1,246 @@
+"""The grid of a comparison: each candidate trained with each seed as an ordinary job, measured, and noted in a row."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from adiabat.compare.rows import Key, Row, Rows, TaskRow
+from adiabat.compare.spec import Candidate
+from adiabat.compare.speed import encoding_speeds, step_seconds
+from adiabat.compare.tasks import Task, drawn_texts, measure_on
+from adiabat.config import EncoderSection, TrainSettings
+from adiabat.config.compare import CompareBackbonesSection, CompareSettings
+from adiabat.config.train import DigestsSection, JobSection
+from adiabat.contrastive.building import Loader, build, merged
+from adiabat.contrastive.data import read_pairs
+from adiabat.contrastive.order import order_of
+from adiabat.contrastive.training import _check_pairs, train
+from adiabat.errors import AdiabatError, DataError, JobError, several
+from adiabat.jobs.directory import Job, is_job
+from adiabat.measure.per_query import QueryScores
+from adiabat.measure.results import TrainingRecord
+from adiabat.model.device import device_name, device_of
+from adiabat.model.encoder import Encoder
+from adiabat.model.towers import DualEncoder
+from adiabat.report.files import read_result
+from adiabat.train.interrupt import InterruptionError
+from adiabat.train.log import read_log
+from adiabat.watch import Watch
+
+
+@dataclass
+class Grid:
+    """What is to be done, and where.
+
+    Attributes:
+        folder: Of the comparison.
+        settings: Of the comparison.
+        candidates: Those that are compared.
+        tasks: Those that are measured on.
+        rows: What is done.
+        load: Gives a model by its name.
+        command: For the reports of the jobs.
+        watch: Whom to tell.
+        pairs: Trained on, by candidate: of those that `read_data` read.
+    """
+
+    folder: Path
+    settings: CompareSettings
+    candidates: Sequence[Candidate]
+    tasks: Sequence[Task]
+    rows: Rows
+    load: Loader
+    command: str
+    watch: Watch
+    pairs: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._said: set[str] = set()
+
+    def starts(self) -> list[tuple[Candidate, Key]]:
+        """The untrained models: one for all candidates where these differ in data, else one for each."""
+        if self.settings.kind == "data":
+            return [(self.candidates[0], ("", None))]
+        return [(candidate, (candidate.name, None)) for candidate in self.candidates]
+
+    def runs(self) -> list[tuple[Candidate, Key]]:
+        """Every run, seed by seed, so that the first seed tells early how all candidates come off."""
+        return [(candidate, (candidate.name, seed)) for seed in self.settings.compare.seeds for candidate in self.candidates]
+
+    def read_data(self) -> None:
+        """Read what candidates are trained on that have runs to come, so that its faults come before any training.
+
+        Raises:
+            DataError: Naming the faults of every candidate.
+        """
+        faults = []
+        coming = dict.fromkeys(candidate.name for candidate, key in self.runs() if key not in self.rows)
+        for number, candidate in enumerate(one for one in self.candidates if one.name in coming):
+            self.watch.progress("reading training data", number, len(coming))
+            try:
+                self.pairs[candidate.name] = self._pairs_of(candidate)
+            except AdiabatError as fault:
+                faults.append(f'candidate "{candidate.name}": {fault}')
+        if faults:
+            raise DataError(several(faults))
+
+    def _pairs_of(self, candidate: Candidate) -> int:
+        settings = candidate.settings
+        stored = settings.towers.store is not None and settings.train.guide in (None, "self")
+        training, validation = read_pairs(settings.job.data, settings.data, stored=stored)
+        _check_pairs(training, validation, settings)
+        # Planned without tokens, which take the model: enough to see whether there is more than one topic where batches go by them.
+        order_of(training, settings, np.zeros(len(training), dtype=np.int64))
+        return len(training)
+
+    def work(self) -> None:
+        """Do what is not done yet: the starts first, which takes every model and every task once, and then the runs.
+
+        Raises:
+            AdiabatError: If a model cannot be loaded, or a run fails; what is finished is kept.
+        """
+        for candidate, key in self.starts():
+            if key not in self.rows:
+                with _naming(f"{key[0] or candidate.settings.job.model}, untrained"):
+                    self.rows.add(self._start(candidate, key))
+        self._time_encoding()
+        runs = self.runs()
+        for number, (candidate, key) in enumerate(runs, start=1):
+            job = Job(self.folder / "runs" / candidate.name / f"seed-{key[1]}")
+            if key not in self.rows:
+                title = f"{candidate.name}, seed {key[1]}"
+                self.watch.note(f"{title}: run {number} of {len(runs)}")
+                with _naming(title):
+                    self.rows.add(self._run(candidate, key, job, self._watch(candidate.name, title)))
+            self._tidy(job)
+        shutil.rmtree(self.folder / "stores", ignore_errors=True)
+
+    def _tidy(self, job: Job) -> None:
+        """Remove what a run needs no more once its row is on the disk."""
+        shutil.rmtree(job.checkpoints, ignore_errors=True)
+        if not self.settings.compare.keep_models:
+            shutil.rmtree(job.model, ignore_errors=True)
+
+    def _start(self, candidate: Candidate, key: Key) -> Row:
+        """Measure what training starts from; towers are built as for a run, which tells whether its settings fit the model."""
+        begun = time.monotonic()
+        place = device_of(candidate.settings.run.device)
+        model = self._untrained(candidate)
+        watch = self._watch(candidate.name, f"{key[0] or model.name}, untrained")
+        scores = measure_on(self.tasks, model, self._store(key), measure=self.settings.measure, watch=watch)
+        return Row(
+            candidate=key[0],
+            seed=None,
+            tasks=_task_rows(scores),
+            parameters=_parameters(model),
+            seconds=time.monotonic() - begun,
+            device=device_name(place),
+        )
+
+    def _untrained(self, candidate: Candidate) -> DualEncoder:
+        settings = candidate.settings
+        towers = merged(build(settings, self.load).towers)
+        return replace(towers, name=str(settings.job.model)).to(device_of(settings.run.device))
+
+    def _time_encoding(self) -> None:
+        """Time the backbones, all of them anew where one was added: only what is timed in turns compares."""
+        compared, keys = self.settings.compare, {key: candidate for candidate, key in self.starts()}
+        if not isinstance(compared, CompareBackbonesSection) or all(self.rows[key].speed for key in keys):
+            return
+        models = {key[0]: partial(self._untrained, candidate) for key, candidate in keys.items()}
+        texts = drawn_texts(self.tasks, compared.speed_texts)
+        progress = partial(self.watch.progress, "timing the encoding of documents")
+        for name, speed in encoding_speeds(models, texts, rounds=compared.speed_rounds, on_progress=progress).items():
+            self.rows.add(replace(self.rows[name, None], speed=speed))
+
+    def _run(self, candidate: Candidate, key: Key, job: Job, watch: Watch) -> Row:
+        """Train one candidate with one seed, and measure it; a job that was begun goes on."""
+        record, digests = self._trained(candidate, key, job, watch)
+        begun = time.monotonic()
+        place = device_of(candidate.settings.run.device)
+        model = self.load(str(job.folder), _as_saved(candidate.settings, job)).to(place)
+        scores = measure_on(self.tasks, model, self._store(key), measure=self.settings.measure, watch=watch)
+        return Row(
+            candidate=candidate.name,
+            seed=key[1],
+            tasks=_task_rows(scores),
+            parameters=record.parameters,
+            seconds=record.seconds + time.monotonic() - begun,
+            device=device_name(place),
+            trained=record.trainable,
+            pairs=self.pairs[candidate.name],
+            steps=record.steps,
+            passes=record.passes or 0.0,
+            step_seconds=step_seconds(read_log(job.log)),
+            digests=digests,
+        )
+
+    def _trained(self, candidate: Candidate, key: Key, job: Job, watch: Watch) -> tuple[TrainingRecord, dict[str, str]]:
+        """The record of the finished job, and what it began with."""
+        if not (job.model.is_dir() and job.result.is_file()):
+            job.folder.mkdir(parents=True, exist_ok=True)
+            train(self.load, self._settings(candidate, key, job), resume=is_job(job.folder), command=self.command, watch=watch)
+        result = read_result(job.result)
+        if result.training is None:
+            raise JobError(f"{job.result} must be the result of a training run, got another; remove {job.folder}, and it is made again")
+        return result.training, {name: str(result.inputs["train"][f"{name}_sha256"]) for name in ("model", "examples")}
+
+    def _settings(self, candidate: Candidate, key: Key, job: Job) -> TrainSettings:
+        """A candidate's other runs say what this one must find: a file may have changed under its name."""
+        settings, (_, seed) = candidate.settings, key
+        named = JobSection(**{**settings.job.model_dump(), "out": str(job.folder)})
+        digests = DigestsSection(**self.rows.digests(candidate.name))
+        return settings.model_copy(update={"job": named, "digests": digests, "run": settings.run.model_copy(update={"seed": seed})})
+
+    def _store(self, key: Key) -> Path:
+        return self.folder / "stores" / (key[0] or "start") / ("untrained" if key[1] is None else f"seed-{key[1]}")
+
+    def _watch(self, who: str, title: str) -> Watch:
+        """Says of which run it speaks; what all runs of a candidate have to say is said once."""
+
+        def note(sentence: str) -> None:
+            told = f"{who}: {sentence}"
+            if told not in self._said:
+                self._said.add(told)
+                self.watch.note(told)
+
+        return Watch(note=note, progress=lambda label, done, total: self.watch.progress(f"{title}: {label}", done, total))
+
+
+@contextmanager
+def _naming(title: str) -> Iterator[None]:
+    """Say of which run a fault speaks."""
+    try:
+        yield
+    except InterruptionError:
+        raise
+    except AdiabatError as fault:
+        fault.args = (f"{title}: {fault}",)
+        raise
+
+
+def _as_saved(settings: TrainSettings, job: Job) -> EncoderSection:
+    """A saved model has its settings in it; only what code may run has to be said again."""
+    trusted = None if settings.encoder.trust_remote_code is None else str(job.folder)
+    return EncoderSection(trust_remote_code=trusted)
+
+
+def _task_rows(scores: Mapping[str, QueryScores]) -> dict[str, TaskRow]:
+    rows = {}
+    for name, found in scores.items():
+        main = next(iter(found.values.values()))
+        measures = {measure: float(values.mean()) for measure, values in found.values.items()}
+        rows[name] = TaskRow(found.kind, found.documents, main.tolist(), measures, found.notes)
+    return rows
+
+
+def _parameters(model: DualEncoder) -> int:
+    towers: dict[Encoder, None] = dict.fromkeys((model.query, model.document))
+    weights = {id(one): one.numel() for tower in towers for one in tower.parameters()}
+    return sum(weights.values())

@@ -1,0 +1,276 @@
+"""What every model is measured on: tasks found sound at the beginning, and corpora embedded by each model for as long as it takes."""
+
+import hashlib
+import json
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from adiabat.config import EvaluateSettings, MeasureSection, checked
+from adiabat.config.compare import TaskSection
+from adiabat.contrastive.data import OF_DOCUMENTS
+from adiabat.data.corpora import Blank, read_corpus
+from adiabat.data.examples import is_beir_examples, read_examples
+from adiabat.data.records import Document, ExampleSet, text_id
+from adiabat.errors import AdiabatError, ConfigError, DataError, several
+from adiabat.measure.evaluation import read_dataset
+from adiabat.measure.per_query import QueryScores, query_scores
+from adiabat.model.towers import DualEncoder
+from adiabat.report.wording import cut
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.build import build_store
+from adiabat.store.embeddings import Store
+from adiabat.store.staging import digest_documents
+from adiabat.watch import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Where the documents of tasks are; tasks of equal corpora share a store."""
+
+    source: str
+    split: str | None
+    columns: tuple[tuple[str, str], ...]
+    blank: Blank
+
+    @classmethod
+    def of(cls, section: TaskSection) -> "Corpus":
+        """The corpus of a task.
+
+        Args:
+            section: Of the task.
+
+        Returns:
+            Where it is.
+        """
+        columns = section.columns.given()
+        if section.corpus is None:
+            # The split of a BEIR folder is one of its judgements; its corpus has none.
+            split = None if is_beir_examples(section.data) else section.split
+            return cls(section.data, split, tuple(columns.items()), section.blank)
+        own = {name: column for name, column in columns.items() if name in OF_DOCUMENTS}
+        return cls(section.corpus, section.corpus_split, tuple(own.items()), section.blank)
+
+    def documents(self) -> Iterator[Document]:
+        """Read it.
+
+        Returns:
+            The documents, in order.
+        """
+        return read_corpus(self.source, columns=dict(self.columns), split=self.split, blank=self.blank)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task, read once and found sound.
+
+    Attributes:
+        name: Unique among the tasks.
+        section: As it was given.
+        corpus: Its documents.
+        examples_sha256: Of queries, positives, grades and negatives.
+        corpus_sha256: Of ids and texts.
+    """
+
+    name: str
+    section: TaskSection
+    corpus: Corpus
+    examples_sha256: str
+    corpus_sha256: str
+
+    def dataset(self, store: Store, measure: MeasureSection) -> AddressedSet:
+        """Queries with the rows of their documents.
+
+        Args:
+            store: Of the corpus.
+            measure: What is measured.
+
+        Returns:
+            The queries.
+        """
+        data = {"columns": _columns_of_examples(self.section), "missing": self.section.missing}
+        settings = checked(EvaluateSettings, {"data": data, "measure": measure.model_dump()})
+        found = read_dataset(store, self.section.data, role="target", settings=settings, split=self.section.split).examples
+        assert isinstance(found, AddressedSet)
+        return found
+
+
+def read_tasks(sections: Sequence[TaskSection], watch: Watch) -> list[Task]:
+    """Read the tasks from beginning to end, so that a fault in them comes before anything is trained.
+
+    Args:
+        sections: As they were given.
+        watch: Told how far it is.
+
+    Returns:
+        The tasks.
+
+    Raises:
+        AdiabatError: Naming the faults of every task.
+    """
+    faults: list[str] = []
+    examples: dict[int, ExampleSet] = {}
+    for number, section in enumerate(sections):
+        with _gathering(faults, section):
+            examples[number] = _examples_of(section)
+    digests: dict[Corpus, str] = {}
+    missing = {number: _entries(one) for number, one in examples.items()}
+    for corpus in dict.fromkeys(Corpus.of(sections[number]) for number in examples):
+        watch.progress("reading corpora", len(digests), len(examples))
+        asking = [number for number in examples if Corpus.of(sections[number]) == corpus]
+        with _gathering(faults, sections[asking[0]]):
+            documents = _struck_off(corpus.documents(), [missing[number] for number in asking])
+            digests[corpus] = digest_documents(documents)
+            faults += [told for number in asking for told in _lacking(sections[number], examples[number], missing[number], corpus)]
+    if faults:
+        raise DataError(several(faults))
+    tasks = [
+        Task(section.name or examples[number].name, section, Corpus.of(section), _digest(examples[number]), digests[Corpus.of(section)])
+        for number, section in enumerate(sections)
+    ]
+    names = [task.name for task in tasks]
+    if again := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"tasks must have names of their own, got {', '.join(again)} more than once; give them tasks.name")
+    return tasks
+
+
+@contextmanager
+def _gathering(faults: list[str], section: TaskSection) -> Iterator[None]:
+    """Note a fault of a task and go on; the readers' advice names settings as other verbs have them."""
+    try:
+        yield
+    except AdiabatError as fault:
+        told = re.sub(r"\bdata\.(blank|missing|columns|split)\b", r"tasks.\1", str(fault))
+        faults.append(f"task {section.name or section.data}: {told}")
+
+
+def _entries(examples: ExampleSet) -> dict[str, str]:
+    """Everything that names a document of the examples in a corpus: its id, or its text, or the id that a text has."""
+    named: dict[str, str] = {}
+    for example in examples.examples:
+        for entry in (*example.positives, *example.negatives):
+            named[entry] = entry
+            if examples.holds_texts is not False:
+                named[text_id(entry)] = entry
+    return named
+
+
+def _struck_off(documents: Iterator[Document], missing: Sequence[dict[str, str]]) -> Iterator[Document]:
+    """Pass documents on, and strike those off that are named."""
+    for document in documents:
+        for named in missing:
+            # Where examples hold ids alone, a text that looks like one is struck off with no harm: the store asks again.
+            for name in (document.doc_id, document.text):
+                entry = named.pop(name, None)
+                if entry is not None:
+                    named.pop(entry, None)
+                    named.pop(text_id(entry), None)
+        yield document
+
+
+def _lacking(section: TaskSection, examples: ExampleSet, missing: Mapping[str, str], corpus: Corpus) -> list[str]:
+    """The documents that a corpus lacks, where that is a fault."""
+    absent = set(missing.values())
+    if section.missing == "drop" or not absent:
+        return []
+    places: dict[str, str] = {}
+    for one in examples.examples:
+        for entry in absent.intersection((*one.positives, *one.negatives)):
+            places.setdefault(entry, one.where or examples.name)
+    lacking = [f'{place}: "{cut(entry, limit=60)}"' for entry, place in places.items()]
+    return [
+        f"task {section.name or section.data}: every document must be in the corpus {corpus.source}, it lacks "
+        f"{several(lacking, of='documents')}; name the corpus that holds them (tasks.corpus), or set tasks.missing = drop"
+    ]
+
+
+def _columns_of_examples(section: TaskSection) -> dict[str, str]:
+    """With a corpus of its own, columns of documents are the corpus's."""
+    return {name: column for name, column in section.columns.given().items() if section.corpus is None or name not in OF_DOCUMENTS}
+
+
+def _examples_of(section: TaskSection) -> ExampleSet:
+    examples = read_examples(section.data, split=section.split, columns=_columns_of_examples(section))
+    if not isinstance(examples, ExampleSet):
+        raise DataError(f"{section.data} must hold queries with positives, got a language grid; measure it with adiabat evaluate")
+    return examples
+
+
+def _digest(examples: ExampleSet) -> str:
+    digest = hashlib.sha256()
+    for one in examples.examples:
+        parts = [one.query_id, one.query, one.positives, one.grades, one.negatives]
+        digest.update(json.dumps(parts).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measure: MeasureSection, watch: Watch) -> dict[str, QueryScores]:
+    """Embed each corpus by a model, measure it on the tasks, and remove the stores.
+
+    Args:
+        tasks: To measure on.
+        model: Under test.
+        folder: For the stores; a call that was cut short left some there, from which this one goes on.
+        measure: What is measured.
+        watch: Told how far it is.
+
+    Returns:
+        Scores by the name of the task.
+    """
+    found: dict[str, QueryScores] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        # What the readers leave out was said when the tasks were read.
+        warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
+        for number, corpus in enumerate(dict.fromkeys(task.corpus for task in tasks)):
+            store = _embedded(model, corpus, folder / f"corpus-{number}", watch)
+            for task in (one for one in tasks if one.corpus == corpus):
+                found[task.name] = query_scores(model, store, task.dataset(store, measure), settings=measure, watch=watch)
+    shutil.rmtree(folder)
+    return {task.name: found[task.name] for task in tasks}
+
+
+def drawn_texts(tasks: Sequence[Task], count: int) -> list[str]:
+    """Documents of the tasks, drawn at random, equally many of each corpus as far as it goes.
+
+    Args:
+        tasks: Whose corpora are read.
+        count: How many, at the most.
+
+    Returns:
+        Their texts, the same at every call.
+    """
+    corpora = list(dict.fromkeys(task.corpus for task in tasks))
+    drawn = list[str]()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
+        for corpus in corpora:
+            drawn += _sample(corpus.documents(), -(-count // len(corpora)))
+    return drawn[:count]
+
+
+def _sample(documents: Iterator[Document], count: int) -> list[str]:
+    """So many of a stream, each as likely as any other (Vitter 1985, algorithm R)."""
+    random = Random(0)
+    kept = list[str]()
+    for number, document in enumerate(documents):
+        place = number if number < count else random.randint(0, number)
+        if number < count:
+            kept.append(document.text)
+        elif place < count:
+            kept[place] = document.text
+    return kept
+
+
+def _embedded(model: DualEncoder, corpus: Corpus, folder: Path, watch: Watch) -> Store:
+    progress = _on(f"embedding {corpus.source}", watch)
+    return build_store(model, corpus.documents, folder, on_progress=progress, source=corpus.source, encoder_name=model.name).store
+
+
+def _on(label: str, watch: Watch) -> Callable[[int, int], None]:
+    return lambda done, total: watch.progress(label, done, total)

@@ -1,0 +1,250 @@
+"""What a comparison says, in sentences and cells: never more than its intervals allow."""
+
+from collections.abc import Sequence
+
+from adiabat.measure.comparison import Comparison, Contrast, Level, Speed, Standing, Start
+from adiabat.report.headline import NAME_LENGTH, Tone
+from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS, counted, cut, decimals_for, interval, signed
+
+MOST_NAMED = 4
+"""Candidates that a sentence names."""
+
+
+def headline(found: Comparison) -> str:
+    """Who is ahead, and of whom that is known.
+
+    Args:
+        found: A comparison.
+
+    Returns:
+        For instance ``squad is ahead: nDCG@10 0.612 [0.590, 0.633], mean of 3 seeds on 2 tasks; measurably above quora; no evidence of a
+        difference to medquad.``
+    """
+    first, *others = found.standings
+    worse = [one.name for one in others if one.to_best is not None and one.to_best.verdict == "worse"]
+    even = [one.name for one in others if one.name not in worse]
+    seeds = f"mean of {counted(len(found.seeds), 'seed')}" if len(found.seeds) > 1 else "one seed"
+    on = f"on {counted(len(found.tasks), 'task')}"
+    head = (
+        f"{cut(first.name, limit=NAME_LENGTH)} is {'best' if not even else 'ahead'}: {found.measure} {level(first.overall)}, {seeds} {on}"
+    )
+    parts = [head]
+    if worse:
+        parts.append(f"measurably above {'all others' if not even and worse[1:] else _listed(worse)}")
+    if even:
+        parts.append(f"no evidence of a difference to {_listed(even)}")
+    return "; ".join(parts) + "."
+
+
+def tone(found: Comparison) -> Tone:
+    """Whether the comparison found a winner.
+
+    Args:
+        found: A comparison.
+
+    Returns:
+        ``good`` where the first is measurably above all others, else ``plain``.
+    """
+    alone = all(one.to_best is None or one.to_best.verdict == "worse" for one in found.standings)
+    return "good" if alone and len(found.seeds) > 1 else "plain"
+
+
+def reservations(found: Comparison) -> list[str]:
+    """What the head line leaves out and an honest reader should know.
+
+    Args:
+        found: A comparison.
+
+    Returns:
+        Plain sentences.
+    """
+    return [sentence for sentence in (_about_starts(found), _about_runs(found), _about_tasks(found), *found.notes) if sentence]
+
+
+def _about_starts(found: Comparison) -> str:
+    """Candidates that training made worse are no good choice, however they rank."""
+    below = [one.name for one in found.standings if one.gain.verdict == "worse"]
+    above = [one.name for one in found.standings if one.gain.verdict == "better"]
+    if below:
+        return f"Training made {_listed(below)} worse than the untrained start."
+    if not above:
+        return "No candidate is measurably better than its untrained start."
+    return ""
+
+
+def _about_runs(found: Comparison) -> str:
+    if found.run_deviation is None:
+        return (
+            "Every candidate was trained once, so that intervals hold what differs from query to query, not from run to run: "
+            "with other seeds the order may be another. List several in compare.seeds."
+        )
+    return (
+        f"Runs of one candidate differ by {difference_size(found.run_deviation)} in standard deviation, all candidates taken together; "
+        "that is in every interval."
+    )
+
+
+def _about_tasks(found: Comparison) -> str:
+    if len(found.tasks) == 1:
+        return f"All of this is about one task, {cut(found.tasks[0].name, limit=NAME_LENGTH)}; another may rank otherwise."
+    return f"All of this is about these {len(found.tasks)} tasks, which count equally; others may rank otherwise."
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [cut(name, limit=NAME_LENGTH) for name in names[:MOST_NAMED]]
+    if len(names) > MOST_NAMED:
+        return f"{', '.join(shown)} and {len(names) - MOST_NAMED} more"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def level(one: Level, *, decimals: int = 3) -> str:
+    """A score with its interval.
+
+    Args:
+        one: The score.
+        decimals: Digits after the point.
+
+    Returns:
+        For instance ``0.612 [0.590, 0.633]``.
+    """
+    return f"{one.score:.{decimals}f} {level_interval(one, decimals=decimals)}".replace("-", MINUS)
+
+
+def level_interval(one: Level, *, decimals: int = 3) -> str:
+    """The interval of a score.
+
+    Args:
+        one: The score.
+        decimals: Digits after the point.
+
+    Returns:
+        For instance ``[0.590, 0.633]``.
+    """
+    low, high = one.interval
+    return f"[{low:.{decimals}f},{NO_BREAK}{high:.{decimals}f}]".replace("-", MINUS)
+
+
+def contrast(one: Contrast | None, *, decimals: int = 3) -> str:
+    """A difference with its interval, with as many digits as keep an end of it from looking like zero.
+
+    Args:
+        one: The difference; None for the best, which differs from nothing.
+        decimals: Digits after the point, at the least.
+
+    Returns:
+        For instance ``−0.010 [−0.021, −0.002]``.
+    """
+    if one is None:
+        return DASH
+    shown = decimals_for([one.difference, *one.interval], least=decimals, most=6)
+    return f"{signed(one.difference, decimals=shown)} {interval(one.interval, decimals=shown)}"
+
+
+def difference_size(value: float) -> str:
+    """A distance between scores.
+
+    Args:
+        value: >= 0.
+
+    Returns:
+        For instance ``0.0042``.
+    """
+    return f"{value:.{decimals_for([value], least=3, most=6)}f}"
+
+
+def verdict(one: Standing, found: Comparison) -> str:
+    """What may be said of a candidate beside the first.
+
+    Args:
+        one: The candidate.
+        found: The comparison it is part of.
+
+    Returns:
+        For instance ``▼ worse``; ``best`` or ``ahead`` for the first.
+    """
+    if one.to_best is None:
+        return "best" if all(other.to_best is None or other.to_best.verdict == "worse" for other in found.standings) else "ahead"
+    return f"{VERDICT_MARKS[one.to_best.verdict]}{NO_BREAK}{one.to_best.verdict.replace(' ', NO_BREAK)}"
+
+
+def share(value: float) -> str:
+    """A probability in percent, never rounded to certainty.
+
+    Args:
+        value: In [0, 1].
+
+    Returns:
+        For instance ``97 %``, ``> 99 %``, ``< 1 %``.
+    """
+    percent = 100 * value
+    if 0 < percent < 1:
+        return f"<{NO_BREAK}1{NO_BREAK}%"
+    if 99 < percent < 100:
+        return f">{NO_BREAK}99{NO_BREAK}%"
+    return f"{percent:.0f}{NO_BREAK}%"
+
+
+def start_name(start: Start) -> str:
+    """What an untrained model is called beside the candidates.
+
+    Args:
+        start: The model.
+
+    Returns:
+        For instance ``minilm, untrained``.
+    """
+    return f"{cut(start.candidate or start.model, limit=NAME_LENGTH)}, untrained"
+
+
+def rate(speed: Speed | None) -> str:
+    """How fast texts are encoded.
+
+    Args:
+        speed: None where it was not measured.
+
+    Returns:
+        For instance ``1,204``, texts per second.
+    """
+    return DASH if speed is None else _per_second(speed.texts_per_second)
+
+
+def rate_range(speed: Speed | None) -> str:
+    """The slowest and the fastest round.
+
+    Args:
+        speed: None where it was not measured.
+
+    Returns:
+        For instance ``1,180–1,210``.
+    """
+    return "" if speed is None else f"{_per_second(speed.slowest)}{DASH}{_per_second(speed.fastest)}"
+
+
+def _per_second(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def step_time(seconds: float | None) -> str:
+    """Time of an optimiser step.
+
+    Args:
+        seconds: None where it was not measured.
+
+    Returns:
+        For instance ``1.25 s`` or ``84 ms``.
+    """
+    if seconds is None:
+        return DASH
+    return f"{seconds:.2f}{NO_BREAK}s" if seconds >= 0.995 else f"{1000 * seconds:.3g}{NO_BREAK}ms"
+
+
+def millions(parameters: int) -> str:
+    """A number of parameters.
+
+    Args:
+        parameters: How many.
+
+    Returns:
+        For instance ``22.7 M``; small ones as they are.
+    """
+    return f"{parameters / 1e6:,.1f}{NO_BREAK}M" if parameters >= 100_000 else f"{parameters:,}"

@@ -1,0 +1,227 @@
+"""What people read of a comparison: sentences, tables, pictures and the page."""
+
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from adiabat.errors import DataError
+from adiabat.measure.comparison import Comparison, Level, Speed
+from adiabat.report import comparison_plots as plots
+from adiabat.report import comparison_wording as words
+from adiabat.report.comparison import render_comparison, write_comparison
+from adiabat.report.comparison_table import comparison_tables
+from tests.report.sample_comparisons import make_comparison, make_contrast, make_level
+from tests.report.test_page import NASTY, Page
+
+CLEAR = make_comparison({"squad": 0.61, "quora": 0.55})
+OPEN = make_comparison({"squad": 0.61, "quora": 0.55, "medquad": 0.60})
+BACKBONES = make_comparison({"large": 0.61, "small": 0.6, "slow": 0.55}, kind="backbones", speeds=[100.0, 1000.0, 90.0])
+
+
+def plain(text: str) -> str:
+    return text.replace("\xa0", " ")
+
+
+def printed(found: Comparison, width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(comparison_tables(found))
+    assert isinstance(console.file, io.StringIO)
+    return plain(console.file.getvalue())
+
+
+def svg_texts(svg: str) -> list[str]:
+    return ["".join(node.itertext()).strip() for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("}text")]
+
+
+# --- Sentences ---
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (CLEAR, "squad is best: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on 2 tasks; measurably above quora."),
+        (
+            OPEN,
+            "squad is ahead: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on 2 tasks; measurably above quora; "
+            "no evidence of a difference to medquad.",
+        ),
+        (
+            make_comparison({"a": 0.6, "b": 0.5, "c": 0.4}, seeds=[3], tasks=["one"]),
+            "a is best: nDCG@10 0.600 [0.580, 0.620], one seed on 1 task; measurably above all others.",
+        ),
+        (
+            make_comparison(dict.fromkeys("bcdefg", 0.6) | {"a": 0.601}),
+            "a is ahead: nDCG@10 0.601 [0.581, 0.621], mean of 2 seeds on 2 tasks; no evidence of a difference to b, c, d, e and 2 more.",
+        ),
+    ],
+)
+def test_the_head_line_says_no_more_than_the_intervals(found: Comparison, sentence: str) -> None:
+    assert plain(words.headline(found)) == sentence
+
+
+def test_only_a_winner_over_several_runs_is_good_news() -> None:
+    assert [words.tone(found) for found in (CLEAR, OPEN, make_comparison({"a": 0.6, "b": 0.5}, seeds=[0]))] == ["good", "plain", "plain"]
+
+
+def test_reservations_name_what_the_head_line_leaves_out() -> None:
+    said = " ".join(words.reservations(CLEAR))
+    assert "Runs of one candidate differ by 0.004 in standard deviation" in said
+    assert "these 2 tasks, which count equally" in said
+    one = " ".join(words.reservations(make_comparison({"a": 0.6, "b": 0.5}, seeds=[0], tasks=["only"])))
+    assert "Every candidate was trained once" in one
+    assert "one task, only; another may rank otherwise" in one
+
+
+def test_candidates_that_training_made_worse_are_named() -> None:
+    worse = " ".join(words.reservations(make_comparison({"a": 0.6, "b": 0.45, "c": 0.4})))
+    assert "Training made b and c worse than the untrained start." in worse
+    none = " ".join(words.reservations(make_comparison({"a": 0.51, "b": 0.5})))
+    assert "No candidate is measurably better than its untrained start." in none
+
+
+def test_verdicts_of_the_first_and_of_the_others() -> None:
+    assert [plain(words.verdict(one, OPEN)) for one in OPEN.standings] == ["ahead", "○ no evidence", "▼ worse"]
+    assert [plain(words.verdict(one, CLEAR)) for one in CLEAR.standings] == ["best", "▼ worse"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0.5, "50 %"), (0.0, "0 %"), (1.0, "100 %"), (0.9999, "> 99 %"), (0.0001, "< 1 %"), (0.985, "98 %")]
+)
+def test_a_share_is_never_rounded_to_certainty(value: float, said: str) -> None:
+    assert plain(words.share(value)) == said
+
+
+def test_numbers_are_told_with_the_digits_that_they_need() -> None:
+    assert plain(words.contrast(make_contrast(-0.01, 0.0098))) == "−0.0100 [−0.0198, −0.0002]"
+    assert plain(words.contrast(make_contrast(0.02, 0.05))) == "+0.020 [−0.030, +0.070]"
+    assert words.contrast(None) == "–"
+    assert [plain(words.step_time(one)) for one in (None, 0.084, 0.9961, 12.345)] == ["–", "84 ms", "1.00 s", "12.35 s"]
+    assert [plain(words.millions(one)) for one in (16_336, 22_713_216)] == ["16,336", "22.7 M"]
+    assert [words.rate(one) for one in (None, Speed(1204.4, 1.0, 2.0, 8, 3), Speed(3.14, 1.0, 2.0, 8, 3))] == ["–", "1,204", "3.1"]
+    assert words.rate_range(Speed(10.0, 9.0, 12.6, 8, 3)) == "9.0–13"
+    assert words.level(Level(-0.1, (-0.2, 0.0))) == "−0.100 [−0.200,\xa00.000]"
+
+
+# --- Tables ---
+
+
+@pytest.mark.parametrize("found", [OPEN, BACKBONES])
+def test_both_tables_fit_eighty_columns_with_everything_in_them(found: Comparison) -> None:
+    said = printed(found)
+    assert max(map(len, said.splitlines())) <= 80
+    assert "…" not in said
+    for one in found.standings:
+        assert one.name in said
+    assert "○ no evidence" in said
+    assert "start, untrained  0.500 [0.480, 0.520]" in said
+
+
+def test_tables_show_what_each_kind_took() -> None:
+    assert re.search(r"squad +90 % +\+0.110 \[\+0.090, \+0.130\] +409,600 +1.2 +84 ms", printed(OPEN))
+    assert re.search(r"small +10 % .* 22.7 M +1,000 +84 ms", printed(BACKBONES))
+
+
+def test_brackets_in_a_name_are_no_styling() -> None:
+    assert "[bold]x[/]" in printed(make_comparison({"[bold]x[/]": 0.6, "b": 0.5}), width=100)
+
+
+# --- Pictures ---
+
+
+def test_pictures_are_well_formed_and_the_same_for_the_same_data() -> None:
+    for draw in (plots.ranking, plots.tasks, plots.speed):
+        svg = draw(BACKBONES)
+        assert svg is not None
+        assert ElementTree.fromstring(svg).tag.endswith("}svg")
+        assert draw(BACKBONES) == svg
+        assert re.findall(r"https?://[^\"' ]*", svg) == ["http://www.w3.org/2000/svg"]
+
+
+def test_the_ranking_names_every_candidate_and_the_untrained_start() -> None:
+    assert [text for text in svg_texts(plots.ranking(OPEN)) if text in {"squad", "medquad", "quora", "start, untrained"}] == [
+        "squad",
+        "medquad",
+        "quora",
+        "start, untrained",
+    ]
+
+
+def test_the_heat_map_shows_the_score_of_every_candidate_on_every_task() -> None:
+    svg = plots.tasks(OPEN)
+    assert svg is not None
+    assert {"0.610", "0.620", "0.550", "0.560", "0.600", "0.500", "first", "second"} <= set(svg_texts(svg))
+    assert plots.tasks(make_comparison({"a": 0.6, "b": 0.5}, tasks=["only"])) is None
+
+
+def test_quality_against_speed_is_drawn_where_speed_was_measured_and_marks_who_is_beaten() -> None:
+    assert plots.speed(OPEN) is None
+    svg = plots.speed(BACKBONES)
+    assert svg is not None
+    assert {"large", "small", "slow"} <= set(svg_texts(svg))
+    # `slow` alone is both slower and lower than another: its dot is open, the others are filled.
+    groups = re.findall(r"fill: (var\(--[a-z]+, #[0-9a-f]+\)); stroke: (var\(--[a-z]+, #[0-9a-f]+\)); stroke-width: 1.6", svg)
+    assert sorted(fill for fill, _ in groups if "card" in fill or "good" in fill) == [
+        "var(--card, #fefefd)",
+        "var(--good, #1f6fb4)",
+        "var(--good, #1f6fb4)",
+    ]
+
+
+@pytest.mark.parametrize("name", [NASTY[:60], "مجموعة", "$x^2$", "数据 ✓"])
+def test_names_of_any_kind_are_drawn_as_text(name: str) -> None:
+    found = make_comparison({name: 0.6, "b": 0.5}, kind="backbones", speeds=[3.0, 2.0], tasks=[name, "b"])
+    for svg in (plots.ranking(found), plots.tasks(found), plots.speed(found)):
+        assert svg is not None
+        assert [node.tag for node in ElementTree.fromstring(svg).iter() if "script" in node.tag] == []
+        assert any(text[:5] == name[:5] for text in svg_texts(svg))
+
+
+# --- The page ---
+
+
+def test_a_page_has_every_part_and_no_text_of_the_users_as_markup() -> None:
+    found = make_comparison({NASTY: 0.6, "b": 0.5}, kind="backbones", speeds=[3.0, 2.0], tasks=[NASTY, "b"])
+    shown = Page(render_comparison(replace(found, title=NASTY, command=NASTY)))
+    assert {"verdict", "ranking", "tasks", "costs", "all-measures", "how-to-read", "made", "settings", "versions"} <= set(shown.ids())
+    assert len(shown.ids()) == len(set(shown.ids()))
+    assert shown.tags("script") == []
+    assert len(shown.tags("svg")) == 3
+    assert all("src" not in attributes and "onerror" not in attributes for _, attributes in shown.elements)
+    assert "train.steps 2000" in shown.text
+
+
+def test_a_page_says_what_the_table_says() -> None:
+    text = Page(render_comparison(OPEN)).text
+    for part in ("1. squad", "0.6100", "[0.5900, 0.6300]", "−0.0600", "[−0.0800, −0.0400]", "runs 0.6000, 0.6200", "5,183 documents"):
+        assert part in text, part
+    assert "documents per second" not in text
+    assert "documents per second" in Page(render_comparison(BACKBONES)).text
+
+
+def test_one_seed_shows_no_runs() -> None:
+    found = make_comparison({"a": 0.6, "b": 0.5}, seeds=[0])
+    alone = replace(found, standings=[replace(one, runs=one.runs[:1]) for one in found.standings])
+    assert "runs 0." not in Page(render_comparison(alone)).text
+
+
+def test_files_are_written_whole_and_equal_comparisons_are_equal_files(tmp_path: Path) -> None:
+    write_comparison(OPEN, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "result.json"]
+    first = (tmp_path / "result.json").read_bytes()
+    assert json.loads(first) == json.loads(json.dumps(OPEN.to_json()))
+    write_comparison(OPEN, tmp_path)
+    assert (tmp_path / "result.json").read_bytes() == first
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == render_comparison(OPEN)
+
+
+def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
+    standings = [replace(one, overall=make_level(float("nan"))) for one in OPEN.standings]
+    with pytest.raises(DataError, match=r"result.standings\[0\].overall.score must be finite, got nan"):
+        write_comparison(replace(OPEN, standings=standings), tmp_path)
+    assert list(tmp_path.iterdir()) == []
