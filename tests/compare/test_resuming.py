@@ -9,6 +9,7 @@ import pytest
 from adiabat.compare import runs
 from adiabat.compare.compare import compare
 from adiabat.compare.rows import Rows
+from adiabat.compare.speed import encoding_speeds
 from adiabat.config.compare import CompareSettings
 from adiabat.contrastive import training
 from adiabat.errors import ConfigError, JobError
@@ -129,6 +130,25 @@ def test_seeds_and_candidates_may_be_added_and_left_out(here: Path, whole: Compa
     assert (here / "out" / "runs.jsonl").read_bytes() == rows
     with pytest.raises(JobError, match="candidates.far.data.max_validation was 1000, is 5"):
         run(brief(here, candidates=[near, {**third, "name": "far"}]), resume=True)
+
+
+def test_backbones_are_timed_together_and_again_when_one_is_added(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[list[str]] = []
+
+    def noted(models: Any, texts: Any, **more: Any) -> Any:
+        timed.append(list(models))
+        return encoding_speeds(models, texts, **more)
+
+    monkeypatch.setattr(runs, "encoding_speeds", noted)
+    tables: dict[str, Any] = {"compare": {"seeds": [0]}, "tasks": brief(here).model_dump()["tasks"]}
+    two = settings_of("backbones", here, **tables)
+    run(two)
+    run(two, resume=True)
+    third = {"name": "other", "job": {"model": "other"}}
+    candidates = [candidate.model_dump() for candidate in two.candidates]
+    found = run(settings_of("backbones", here, candidates=[*candidates, third], **tables), resume=True)
+    assert timed == [["small", "large"], ["small", "large", "other"]]
+    assert all(one.speed is not None for one in found.standings)
 
 
 def test_another_comparison_is_refused_with_what_differs(here: Path) -> None:

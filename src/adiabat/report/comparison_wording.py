@@ -43,10 +43,10 @@ def tone(found: Comparison) -> Tone:
         found: A comparison.
 
     Returns:
-        ``good`` where the first is measurably above all others, else ``plain``.
+        ``good`` where the first is measurably above all others and above its untrained start, over several runs; else ``plain``.
     """
     alone = all(one.to_best is None or one.to_best.verdict == "worse" for one in found.standings)
-    return "good" if alone and len(found.seeds) > 1 else "plain"
+    return "good" if alone and len(found.seeds) > 1 and found.standings[0].gain.verdict == "better" else "plain"
 
 
 def reservations(found: Comparison) -> list[str]:
