@@ -7,6 +7,8 @@ TORCH ?= auto
 UPGRADE ?=
 # Passed to pytest, such as PYTEST_ARGS="-x -k freezing".
 PYTEST_ARGS ?=
+# The suite runs in several processes of one thread each, a file of tests in one of them. TESTERS=0 runs it in one.
+TESTERS ?= auto
 # Where the tests marked `real` look for their data.
 REAL_DATA := ../shared/data
 
@@ -64,7 +66,7 @@ docstrings: $(STAMP)
 	$(BIN)/pydoclint --quiet --config=pyproject.toml src
 
 test: check  ## The checks, then the default test suite (no network, no real data)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(TESTERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 test-real: $(STAMP)  ## Tests on real data and real weights; those that miss theirs are skipped with a reason
 	@if [ ! -d $(REAL_DATA) ]; then echo "skipped: there is no $(REAL_DATA)"; else \
