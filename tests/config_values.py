@@ -163,6 +163,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "train.schedule": ("cosine", {}),
     "train.gamma": (0.9, {"train.schedule": "exponential"}),
     "train.warmup_fraction": (0.2, {}),
+    "train.warmup_steps": (10, {}),
     "train.final_fraction": (0.1, {}),
     "train.batch_size": (32, {}),
     "train.epochs": (0.5, {}),

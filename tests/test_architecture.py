@@ -210,7 +210,7 @@ def test_a_quick_module_leaves_torch_unloaded(module: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("verb", ["", "embed", "tune", "evaluate", "search", "demo"])
+@pytest.mark.parametrize("verb", ["", "embed", "tune", "train", "evaluate", "search", "inspect", "mine", "compare", "data", "demo"])
 def test_help_is_shown_without_loading_torch(verb: str) -> None:
     code = f"""
 import sys

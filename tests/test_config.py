@@ -275,7 +275,7 @@ def test_a_value_is_not_a_table() -> None:
     [
         (lambda path: None, ".*x.toml must be a TOML file of settings, got no such file; check the path"),
         (lambda path: path.mkdir(), ".*x.toml must be a readable TOML file of settings, got: Is a directory"),
-        (lambda path: path.write_bytes(b"\xff\xfe"), ".*x.toml must be a readable TOML file of settings, got: .*utf-8"),
+        (lambda path: path.write_bytes(b"\xff\xfa"), ".*x.toml must be a readable TOML file of settings, got: .*utf-8"),
         (lambda path: path.write_text("[tune]\nmargin = \n"), r"x.toml must be TOML: .*\(at line 2, column 10\)"),
     ],
     ids=["missing", "folder", "bytes", "not TOML"],

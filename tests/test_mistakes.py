@@ -118,7 +118,18 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "document id twice": (embed("twice.jsonl"), ('twice.jsonl:21: document id must be unique, got "d3" again', "twice.jsonl:4")),
     "store of another encoder, tuning": (tune(model="other"), ("store was built by another encoder", "weights", "rebuild the store")),
     "store of another encoder, evaluating": (evaluate(model="other"), ("store was built by another encoder", "weights")),
-    "baseline of another encoder": (evaluate("pairs.jsonl", "--baseline", "other"), ("store was built by another encoder", "weights")),
+    "baseline of another encoder": (
+        evaluate("pairs.jsonl", "--baseline", "other"),
+        ("store must be stored by the baseline other too", "weights", "adiabat embed other CORPUS --out DIR", "--baseline-store DIR"),
+    ),
+    "store of a baseline without the baseline": (
+        evaluate("pairs.jsonl", "--baseline-store", "store"),
+        ("--baseline-store must come with --baseline", "got store alone"),
+    ),
+    "store of a baseline that needs none": (
+        evaluate("pairs.jsonl", "--baseline", "model", "--baseline-store", "store"),
+        ("--baseline-store store must be of use to the baseline",),
+    ),
     "store of another encoder, searching": (search(model="other"), ("store was built by another encoder", "weights")),
     "store of another encoder, appending": (embed("twice.jsonl", "--append", model="other", out="store"), ("built by another encoder",)),
     "store of another encoder, embedding": (embed(model="other", out="store"), ("made otherwise", "weights", "choose another --out")),

@@ -83,7 +83,7 @@ def test_every_kind_of_fault_is_told_at_once_and_with_the_candidate_it_is_in(tmp
     said = fault(tmp_path, text)
     for part in (
         "unknown key compare.outt; did you mean compare.out?",
-        "tasks.data must be given, got none",
+        "tasks.data of number 1 must be given, got none",
         "unknown key tasks.dat; did you mean tasks.data?",
         "candidates must have names of their own, got 'one' more than once",
         'candidate "ONE": train.steps must be the same for all candidates, got 3; write it outside of [[candidates]]',
@@ -126,7 +126,7 @@ def test_a_candidate_that_is_wrong_is_named_with_what_is_wrong(kind: str, own: d
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".hidden", " a", 'a"b', "a\\b", "a\nb", "x" * 61, ""])
 def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="candidates.name must be"):
+    with pytest.raises(ConfigError, match="candidates.name( of number 1)? must be"):
         candidates({"name": name, "job": {"data": "d"}})
 
 

@@ -161,6 +161,29 @@ def test_what_is_saved_names_the_similarity_that_was_trained(train: dict[str, An
 # --- Guides ---
 
 
+@pytest.mark.parametrize(
+    ("key", "tables"),
+    [
+        ("job.model", {"job": {"model": "nowhere"}}),
+        ("towers.document_model", {"towers": {"kind": "asymmetric", "document_model": "nowhere"}}),
+        ("train.guide", {"train": {"guide": "nowhere"}}),
+    ],
+)
+def test_a_model_that_is_not_there_is_told_by_its_setting(key: str, tables: dict[str, Any]) -> None:
+    def load(name: str, section: EncoderSection) -> DualEncoder:
+        if name == "nowhere":
+            raise ModelError("MODEL must be a directory, got nowhere; in MODEL check the name")
+        if name == "damaged":
+            raise ModelError("damaged/MODEL must be whole")
+        return from_memory(name, section)
+
+    with pytest.raises(ModelError, match=f"^{key} must be a directory, got nowhere; in MODEL check the name$"):
+        built(load=load, **tables)
+    damaged = {section: {name: value.replace("nowhere", "damaged") for name, value in table.items()} for section, table in tables.items()}
+    with pytest.raises(ModelError, match="^damaged/MODEL must be whole$"):
+        built(load=load, **damaged)
+
+
 def test_a_guide_is_loaded_as_it_is_and_may_run_no_more_code_than_the_model() -> None:
     asked: list[tuple[str, EncoderSection]] = []
 

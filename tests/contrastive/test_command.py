@@ -85,6 +85,15 @@ def test_a_run_answers_with_its_directory_and_tells_people_the_rest(run: Run, tm
     assert "validation_fraction" in page
 
 
+def test_what_makes_the_figures_doubtful_is_told_first_and_again_below_them(run: Run, tmp_path: Path) -> None:
+    said = run(*train(*setting("data.validation=pairs.jsonl", "data.validation_fraction=0.1"), out=str(tmp_path / "job")))
+    told = "40 of 40 validation queries are also trained on, so validation looks better than it is: name other data"
+    heard = said.err.splitlines()
+    assert heard[0].startswith(told), said.err
+    assert heard[-1].startswith(f"note: {told}")
+    assert json.loads((tmp_path / "job" / "result.json").read_text())["training"]["notes"][0].startswith(told)
+
+
 def test_programs_get_the_whole_result(run: Run, tmp_path: Path) -> None:
     said = run(*train("--json", "--seed", "7", out=str(tmp_path / "job")))
     result = json.loads(said.out)
@@ -147,7 +156,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no place": (train(out=None), ("job.out must be given, got none",)),
     "no model in a dry run": (train("--dry-run", file="no_model.toml", out=None), ("job.model must be given, got none",)),
     "data that is not there": (train(*setting("job.data=pair.jsonl")), ("pair.jsonl must exist", "pairs.jsonl")),
-    "a model that is nowhere": (train(*setting("job.model=no-such/model")), ("MODEL must be a directory", "no-such/model")),
+    "a model that is nowhere": (train(*setting("job.model=no-such/model")), ("job.model must be a directory", "no-such/model")),
     "documents by id without a corpus that has them": (
         train(*setting("job.data=ids.jsonl", "data.corpus=corpus.jsonl")),
         ("it lacks 2 documents", 'ids.jsonl:19: "d18"', 'ids.jsonl:20: "d19"', "data.corpus"),

@@ -76,6 +76,9 @@ def test_a_pair_that_is_given_twice_counts_once() -> None:
     (pairs,) = pair_sets(examples([("a", ["x", "x"], []), ("b", ["x"], []), ("a", ["x", "y"], [])]))
     assert told(pairs) == [("a", "x"), ("b", "x"), ("a", "y")]
     assert pairs.answers[0].tolist() == [0, 1]
+    assert pairs.notes == ("set: 2 of 5 pairs left out, because they are given before; each counts once",)
+    train, validation = pair_sets(examples([("a", ["x"], [])]), examples([("a", ["x"], []), ("a", ["x"], [])], name="dev"))
+    assert (train.notes, validation.notes) == ((), ("dev: 1 of 2 pairs left out, because they are given before; each counts once",))
 
 
 def test_negatives_that_another_row_lists_as_positive_are_left_out_and_counted_in_one_note() -> None:
@@ -228,6 +231,8 @@ def test_a_validation_file_is_taken_whole_and_an_overlap_is_told(data: Path, tmp
     assert "answer 99" in texts_of(train.answers, train, "question 3")
     write_rows(tmp_path / "dev.jsonl", dev[1:])
     assert read_pairs(str(data), data_section(validation=str(tmp_path / "dev.jsonl")))[1].notes == ()
+    (note,) = read_pairs(str(data), data_section(validation=str(data)))[1].notes
+    assert note.startswith("25 of 25 validation queries are also trained on, so validation looks better than it is: name other data as")
 
 
 def test_a_beir_folder_brings_its_own_texts_and_trains_on_its_train_split(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from adiabat.config import TrainSettings, checked
 from adiabat.contrastive.data import read_pairs
-from adiabat.contrastive.order import Order, in_small_groups, mixture_of, order_of
+from adiabat.contrastive.order import Order, in_small_groups, mixture_of, mixture_told, order_of, unnamed
 from adiabat.contrastive.training import train
 from adiabat.data.batching import ShuffledStream
 from adiabat.data.pairs import PairSet
@@ -148,11 +148,18 @@ def test_one_topic_for_all_is_refused(tmp_path: Path, group: str) -> None:
     ("tables", "message"),
     [
         ({"job": {"data": "a.jsonl"}, "data": {"sources": [{"path": "b"}]}}, "data.sources must be left out where job.data is given"),
-        ({"mixture": {"rule": "equal"}}, "mixture.rule and mixture.one_source_per_batch have no effect with one source"),
-        ({"data": {"sources": [{"path": "a", "weight": 2.0}, {"path": "b"}]}}, "weight of a source has no effect with mixture.rule = "),
-        ({"data": {"sources": [{"path": "a", "weight": 0.0}]}}, "data.sources.weight must be > 0, got 0"),
+        ({"mixture": {"rule": "equal"}}, "mixture.rule has no effect with one source; list several"),
+        (
+            {"mixture": {"rule": "equal", "one_source_per_batch": True}},
+            "mixture.rule and mixture.one_source_per_batch have no effect with one source",
+        ),
+        (
+            {"data": {"sources": [{"path": "a", "weight": 2.0}, {"path": "b"}]}},
+            r"weight of number 1 \(a\) has no effect where mixture.rule is not",
+        ),
+        ({"data": {"sources": [{"path": "a", "weight": 0.0}]}}, r"data.sources.weight of number 1 \(a\) must be > 0, got 0"),
         ({"data": {"sources": [{"path": "a", "wieght": 1.0}]}}, "unknown key data.sources.wieght; did you mean data.sources.weight?"),
-        ({"data": {"sources": [{"weight": 1.0}]}}, "data.sources.path must be given"),
+        ({"data": {"sources": [{"weight": 1.0}]}}, "data.sources.path of number 1 must be given"),
         ({"batches": {"token_budget": 10}}, "train.steps must be given where batches.token_budget is"),
         ({"batches": {"random_share": 0.3}}, "batches.random_share has no effect with batches.group = 'none'"),
     ],
@@ -202,6 +209,52 @@ def test_pairs_of_small_topics_are_counted(tmp_path: Path) -> None:
     sizes = np.bincount(pairs.topics)
     assert in_small_groups(pairs, settings) == sizes[sizes < 20].sum()
     assert in_small_groups(pairs, settings_for(tmp_path)) == 0
+
+
+def unnamed_of(folder: Path, group: str, rows: list[dict[str, Any]]) -> tuple[PairSet, str | None]:
+    write_rows(folder / "some.jsonl", [{"query": f"q {n}", "positive": f"p {n}", **row} for n, row in enumerate(rows)])
+    settings = settings_of(batches={"group": group}, train={"batch_size": 5})
+    pairs, _ = read_pairs(str(folder / "some.jsonl"), settings.data)
+    return pairs, unnamed(pairs, settings)
+
+
+def test_pairs_without_a_topic_are_counted_and_form_batches_of_their_own(tmp_path: Path) -> None:
+    pairs, told = unnamed_of(tmp_path, "topic", [{"topic": "" if n % 3 else "chess"} for n in range(60)])
+    without = [int(query.split()[1]) % 3 > 0 for query in (pairs.texts.queries[row] for row in pairs.query)]
+    assert told == f"{sum(without)} of {len(pairs)} pairs have no topic: they form batches of their own, as if they were of one topic"
+    settings = settings_of(batches={"group": "topic", "random_share": 0.0}, train={"batch_size": 5})
+    kinds = [{without[row] for row in batch} for batch in batches(pairs, settings, len(pairs) // 5)]
+    assert sum(kind == {True} for kind in kinds) == sum(without) // 5
+
+
+def test_pairs_without_a_tag_are_told_by_whether_there_are_topics(tmp_path: Path) -> None:
+    _, told = unnamed_of(tmp_path, "tag", [{"tag": "" if n % 3 else "ends"} for n in range(60)])
+    assert str(told).endswith("pairs have no tag: they form batches of their own, as if they were of one tag")
+    _, told = unnamed_of(tmp_path, "tag", [{"tag": "" if n % 3 else "ends", "topic": n % 2} for n in range(60)])
+    assert str(told).endswith("as if they were of one tag in each topic")
+    assert unnamed_of(tmp_path, "none", [{}] * 60)[1] is None
+    assert unnamed_of(tmp_path, "topic", [{"topic": n % 2} for n in range(60)])[1] is None
+
+
+@pytest.mark.parametrize("exhausted", ["drop", "cycle"])
+def test_what_was_drawn_of_each_source_is_told_beside_what_was_asked_for(tmp_path: Path, exhausted: str) -> None:
+    settings = settings_for(tmp_path, mixture={"rule": "equal", "exhausted": exhausted}, batches={"no_duplicates": True})
+    pairs = pairs_of(settings)
+    steps = 2 * len(pairs) // 5 + 3
+    made = order(pairs, settings)
+    drawn = Counter(int(pairs.sources[row]) for batch in batches(pairs, settings, steps) for row in batch)
+    told = mixture_told(made, pairs, settings, steps=steps)
+    wanted = [f"{drawn[number]:,} ({100 * drawn[number] / drawn.total():.1f} %, asked for 33.3 %)" for number in range(3)]
+    assert told is not None
+    assert [part.rpartition(".jsonl ")[2] for part in told.split("; ")] == wanted
+    assert mixture_told(made, pairs, settings, steps=0) is None
+
+
+def test_of_one_source_no_shares_are_told(tmp_path: Path) -> None:
+    write_sources(tmp_path)
+    settings = settings_of(mixture={"cap": 7})
+    pairs, _ = read_pairs(str(tmp_path / "2.jsonl"), settings.data)
+    assert mixture_told(order(pairs, settings), pairs, settings, steps=3) is None
 
 
 def test_rules_that_leave_no_batch_leave_no_directory(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from adiabat.config import EncoderSection
+from adiabat.config import EncoderSection, TrainSettings
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.training import train
 from adiabat.errors import InUseError, JobError
 from adiabat.jobs import finish
+from adiabat.jobs.directory import open_job
 from adiabat.locks import sole_writer
 from adiabat.model.towers import DualEncoder
 from adiabat.train.interrupt import InterruptionError
@@ -113,19 +114,45 @@ def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
 # --- A later end ---
 
 
-def test_a_job_whose_steps_do_not_depend_on_its_end_goes_on_to_a_later_one(problem: Problem, tmp_path: Path) -> None:
-    run(job_settings(problem, tmp_path / "whole", train=CONSTANT))
-    run(job_settings(problem, tmp_path / "longer", train={**CONSTANT, "steps": 8}))
-    run(job_settings(problem, tmp_path / "longer", train={**CONSTANT, "steps": 12}), resume=True)
+@pytest.mark.parametrize(
+    "train", [CONSTANT, {"schedule": "constant", "warmup_steps": 5}, {"schedule": "exponential", "warmup_steps": 3}], ids=str
+)
+def test_a_job_whose_steps_do_not_depend_on_its_end_goes_on_to_a_later_one(problem: Problem, tmp_path: Path, train: dict[str, Any]) -> None:
+    run(job_settings(problem, tmp_path / "whole", train=train))
+    run(job_settings(problem, tmp_path / "longer", train={**train, "steps": 8}))
+    run(job_settings(problem, tmp_path / "longer", train={**train, "steps": 12}), resume=True)
     assert everything(tmp_path / "longer") == everything(tmp_path / "whole")
     assert "steps = 12" in (tmp_path / "longer" / "config.toml").read_text()
 
 
-@pytest.mark.parametrize("train", [{}, {"schedule": "constant"}, {"warmup_fraction": 0.0}], ids=str)
-def test_a_job_whose_steps_depend_on_its_end_does_not(problem: Problem, tmp_path: Path, train: dict[str, Any]) -> None:
-    run(job_settings(problem, tmp_path / "job", train={**train, "steps": 4}))
-    with pytest.raises(JobError, match="as it was begun, got train.steps was 4, is 8; repeat the first command"):
+LINEAR, WARM = 'train.schedule = "linear"', "train.warmup_fraction = 0.1"
+COOLING = {"temperature_schedule": "scheduled"}
+
+
+@pytest.mark.parametrize(
+    ("train", "why"),
+    [
+        ({}, f"{LINEAR} and {WARM} go by the length of the run"),
+        ({"schedule": "constant"}, f"{WARM} goes by the length of the run"),
+        ({"warmup_fraction": 0.0}, f"{LINEAR} goes by"),
+        ({"warmup_steps": 2}, f"{LINEAR} goes by"),
+        ({**CONSTANT, **COOLING}, 'train.temperature_schedule = "scheduled" without train.temperature_steps goes by'),
+    ],
+    ids=str,
+)
+def test_a_job_whose_steps_depend_on_its_end_does_not_and_is_told_why(
+    problem: Problem, tmp_path: Path, train: dict[str, Any], why: str
+) -> None:
+    begun(tmp_path / "job", job_settings(problem, tmp_path / "job", train={**train, "steps": 4}))
+    with pytest.raises(JobError) as fault:
         run(job_settings(problem, tmp_path / "job", train={**train, "steps": 8}), resume=True)
+    assert f"as it was begun, got a difference: train.steps was 4, is 8 ({why}" in str(fault.value)
+    assert 'a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer' in str(fault.value)
+
+
+def begun(out: Path, settings: TrainSettings) -> None:
+    """A job that was asked for and has not taken a step."""
+    open_job(out, {**settings.model_dump(), "digests": {}}, resume=False)
 
 
 def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(problem: Problem, tmp_path: Path) -> None:
@@ -166,8 +193,8 @@ def test_other_inputs_under_the_same_names_are_refused(tmp_path: Path, monkeypat
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         write_rows(path, [{**rows[0], "positive": "another"}, *rows[1:]] if changed == name else rows)
     exchanged = {"the model": {"tiny": "third"}, "the guide": {"other": "third"}}.get(changed, {})
-    digest = "model" if exchanged else "examples"
-    with pytest.raises(JobError, match=f"as it was begun, got digests.{digest} was"):
+    what = "model differs from the one" if exchanged else "pairs differ from those"
+    with pytest.raises(JobError, match=f"as it was begun, got a difference: the {what} the job began with; "):
         train(lambda name, section: loaded(exchanged.get(name, name), section), settings, resume=True)
 
 
@@ -208,7 +235,11 @@ def test_two_processes_cannot_work_at_one_job(problem: Problem, tmp_path: Path) 
         run(settings, resume=True)
 
 
-def test_resuming_what_is_not_there_says_that_it_begins(problem: Problem, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])
+def test_resuming_what_is_not_there_says_first_that_it_begins(problem: Problem, tmp_path: Path, made: bool, why: str) -> None:
     notes: list[str] = []
+    if made:
+        (tmp_path / "job").mkdir()
     run(job_settings(problem, tmp_path / "job", train={"steps": 1}), resume=True, notes=notes)
-    assert notes[0].endswith("job holds no job yet, so there is nothing to go on with: beginning")
+    assert notes[0] == f"--resume found no job to go on with, {tmp_path / 'job'} {why}: beginning a new one from the start"
+    assert len(notes) > 1

@@ -50,8 +50,18 @@ def test_the_schedule_runs_over_the_whole_run_with_a_warm_up_that_is_a_share_of_
     train = {"schedule": "cosine", "warmup_fraction": 0.25, "final_fraction": 0.1}
     schedule = schedule_of(checked(TrainSettings, {"train": train}), total_steps=18, steps_per_pass=4)
     assert (schedule.total_steps, schedule.warmup_steps, schedule.final_fraction) == (18, 5, 0.1)
+    steps = schedule_of(checked(TrainSettings, {"train": {"warmup_steps": 3}}), total_steps=18, steps_per_pass=4)
+    assert [round(steps.factor(step), 4) for step in range(4)] == [0.3333, 0.6667, 1.0, 1.0]
     falling = checked(TrainSettings, {"train": {"schedule": "exponential", "gamma": 0.5, "warmup_fraction": 0.0}})
     assert schedule_of(falling, total_steps=18, steps_per_pass=4).factor(8) == 0.25
+
+
+def test_a_warm_up_is_told_in_one_way_and_ends_within_the_run() -> None:
+    with pytest.raises(ConfigError, match=r"train.warmup_fraction has no effect with train.warmup_steps = 3; leave it out, or leave out"):
+        checked(TrainSettings, {"train": {"warmup_steps": 3, "warmup_fraction": 0.2}})
+    with pytest.raises(ConfigError, match=r"train.warmup_steps must be at most train.steps = 4, got 5; lower it"):
+        checked(TrainSettings, {"train": {"warmup_steps": 5, "steps": 4}})
+    assert checked(TrainSettings, {"train": {"warmup_steps": 4, "steps": 4}}).train.warmup_steps == 4
 
 
 def test_the_log_has_the_rates_of_the_schedule(problem: Problem, tmp_path: Path) -> None:
@@ -93,10 +103,11 @@ def test_a_run_that_says_what_its_inputs_were_is_refused_when_they_are_others(pr
     run(job_settings(problem, tmp_path / "job", train={"steps": 1}))
     rows = [json.loads(line) for line in problem.data.read_text().splitlines()]
     write_rows(tmp_path / "other.jsonl", rows[:-1])
+    what = {"examples": "pairs differ from those", "model": "model differs from the one"}[changed]
     other = {"examples": f"job.data={tmp_path / 'other.jsonl'}", "model": "job.model=other"}[changed]
     settings = read_settings(TrainSettings, tmp_path / "job" / "config.toml", [f"job.out={tmp_path / 'again'}", other])
     with pytest.raises(
-        ConfigError, match=rf"digests.{changed} must be [0-9a-f]{{64}}, that of what is there, got [0-9a-f]{{64}}; the inputs"
+        ConfigError, match=f"digests.{changed} must be that of what is there, but the {what} the job began with; the inputs have changed"
     ):
         run(settings)
     assert not (tmp_path / "again").exists()

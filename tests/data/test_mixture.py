@@ -5,7 +5,7 @@ import pytest
 
 from adiabat.config import MixtureRule
 from adiabat.data.batching import ShuffledStream
-from adiabat.data.mixture import Mixture, interleaved, pass_counts, source_weights
+from adiabat.data.mixture import STEPS_COUNTED, Mixture, drawn_counts, interleaved, pass_counts, source_weights
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,21 @@ def test_a_pass_follows_from_its_number_and_the_seed_alone() -> None:
 def test_sources_of_one_size_are_not_in_the_same_order() -> None:
     rows = mixture((40, 40), "equal", "drop").order(0)
     assert rows[rows < 40].tolist() != (rows[rows >= 40] - 40).tolist()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 7, STEPS_COUNTED, STEPS_COUNTED + 1])
+def test_what_a_run_drew_of_each_source_is_what_a_plain_loop_counts(steps: int) -> None:
+    mixed = mixture((5, 20), "equal", "cycle")
+    # Batches of three, one pass after another; the last source never comes.
+    length = len(mixed.order(0)) // 3
+    sources = np.array([0] * 5 + [1] * 20)
+
+    def rows(step: int) -> np.ndarray:
+        return mixed.order(step // length)[step % length * 3 :][:3]
+
+    plain = [0, 0, 0]
+    for step in range(steps):
+        for row in rows(step).tolist():
+            plain[0 if row < 5 else 1] += 1
+    assert drawn_counts(rows, sources, steps=steps, count=3).tolist() == plain
+    assert sum(plain) == 3 * steps

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adiabat.config.inspect import InspectDataSection, InspectSection, InspectSettings
-from adiabat.config.shared import ColumnsSection
+from adiabat.config.train import TrainColumnsSection
 from adiabat.data.records import Side
 from adiabat.inspection.inspect import inspect
 from adiabat.inspection.records import Finding, Inspection
@@ -24,7 +24,7 @@ def write(path: Path, *rows: object) -> Path:
 
 def looked_at(path: Path | str, *, corpus: Path | None = None, columns: dict[str, str] | None = None, **options: int) -> Inspection:
     """Inspect with no language identifier, whatever is installed."""
-    data = InspectDataSection(corpus=str(corpus) if corpus else None, columns=ColumnsSection(**(columns or {})))
+    data = InspectDataSection(corpus=str(corpus) if corpus else None, columns=TrainColumnsSection(**(columns or {})))
     settings = InspectSettings(data=data, inspect=InspectSection(**options))
     return inspect(str(path), settings=settings, identifier=NOBODY)
 

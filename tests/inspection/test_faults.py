@@ -90,7 +90,7 @@ def test_one_text_or_a_list_of_them_is_a_note(tmp_path):
 def test_a_tag_with_one_value_for_all_is_told_and_one_with_two_is_listed(tmp_path):
     rows = [{**row, "tag": "x", "topic": number % 2, "other": None, "empty": ""} for number, row in enumerate(GOOD)]
     found = looked_at(write(tmp_path / "pairs.jsonl", *rows))
-    assert said(found, "one value for all") == 'column "tag" holds "x" in every row: as a tag it tells nothing apart'
+    assert said(found, "one value for all").startswith("pairs must be of several tags")
     assert [finding.severity for finding in found.findings] == ["warning"]
     assert {column.name: column.values for column in found.columns if column.name not in ("query", "pos")} == {
         "tag": (("x", 5),),
@@ -102,7 +102,14 @@ def test_a_tag_with_one_value_for_all_is_told_and_one_with_two_is_listed(tmp_pat
 
 def test_a_tag_that_some_rows_lack_tells_those_apart(tmp_path):
     rows = [{**row, **({"tag": "x"} if number else {})} for number, row in enumerate(GOOD)]
-    assert looked_at(write(tmp_path / "pairs.jsonl", *rows)).findings == ()
+    found = looked_at(write(tmp_path / "pairs.jsonl", *rows))
+    assert [(finding.kind, finding.severity) for finding in found.findings] == [("pairs without a tag", "note")]
+
+
+def test_a_column_that_is_not_read_and_holds_one_value_is_noted(tmp_path):
+    found = looked_at(write(tmp_path / "pairs.jsonl", *({**row, "kind": "x"} for row in GOOD)))
+    assert said(found, "one value for all") == 'column "kind" holds "x" in every row: as a tag it tells nothing apart'
+    assert [finding.severity for finding in found.findings] == ["note"]
 
 
 def test_ids_given_twice_and_ids_alike_but_for_case(tmp_path):

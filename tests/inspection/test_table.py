@@ -17,14 +17,14 @@ def printed(found: Inspection, width: int = 100) -> str:
 
 
 def test_everything_that_was_found_is_on_the_page(tmp_path):
-    rows = [{"query": f"question {number}", "pos": ["the [bold]same[/bold] answer"], "tag": number % 2} for number in range(8)]
+    rows = [{"query": f"question {number}", "pos": ["the [bold]same[/bold] answer"], "kind": number % 2} for number in range(8)]
     page = printed(looked_at(write(tmp_path / "pairs.jsonl", *rows, {"query": 3, "pos": ["x"]})))
     for words in (
         "pairs: 8\N{NO-BREAK SPACE}rows (examples), looked at in ",
         "share of unique documents",
         "12.5 %",
         "queries by words",
-        "tag",
+        "columns that are not read",
         "0 50.0 %, 1 50.0 %",
         "the [bold]same[/bold] answer",
         "note: 12.5 % of the documents are unique",

@@ -11,7 +11,7 @@ import tomli_w
 from adiabat.config import TuneSettings, checked
 from adiabat.errors import DataError, JobError
 from adiabat.jobs import directory
-from adiabat.jobs.directory import Job, is_job, read_description, require_free
+from adiabat.jobs.directory import Job, Rules, is_job, read_description, require_fitting, require_free
 from adiabat.tune.resuming import RULES
 
 open_job = partial(directory.open_job, rules=RULES)
@@ -111,6 +111,34 @@ def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_pat
     message = str(caught.value)
     assert "3 differences: data.validation was 'not set', is 'dev.jsonl'; " in message
     assert "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.margin was 0.2, is 0.3; repeat the first command" in message
+
+
+@pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])
+def test_a_place_without_a_job_is_told_to_whoever_resumes(tmp_path: Path, made: bool, why: str) -> None:
+    folder = tmp_path / "job"
+    if made:
+        folder.mkdir()
+    told = require_fitting(folder, description(), resume=True, rules=RULES)
+    assert told == f"--resume found no job to go on with, {folder} {why}: beginning a new one from the start"
+    assert require_fitting(folder, description(), resume=False) is None
+    open_job(folder, description(), resume=False)
+    assert require_fitting(folder, description(), resume=True, rules=RULES) is None
+
+
+def test_why_a_setting_must_stay_and_what_a_digest_means_is_told_with_the_difference(tmp_path: Path) -> None:
+    open_job(tmp_path, {"job": {"digest": "00", "free": 1}, "tune": {"a": 1, "b": 1}}, resume=False)
+    rules = Rules(words={"job.digest": "the data differ"}, reasons=lambda wanted: {"tune.a": f" (b is {wanted['tune.b']})"})
+    with pytest.raises(JobError) as caught:
+        require_fitting(tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 2, "b": 3}}, resume=True, rules=rules)
+    assert "got 3 differences: the data differ; tune.a was 1, is 2 (b is 3); tune.b was 1, is 3; repeat" in str(caught.value)
+    with pytest.raises(JobError, match="as it was begun, got a difference: the data differ; repeat the first command"):
+        require_fitting(tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 1, "b": 1}}, resume=True, rules=rules)
+
+
+def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    job = open_job(tmp_path, description(margin=0.2), resume=False)
+    job.config.write_bytes(b"\xef\xbb\xbf" + job.config.read_bytes())
+    assert read_description(job)["tune"]["margin"] == 0.2
 
 
 def test_resuming_where_there_is_no_job_yet_begins_one(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from adiabat.measure.evaluation import (
     read_dataset,
 )
 from adiabat.measure.results import Result
+from adiabat.measure.systems import System
 from adiabat.measure.tasks import Role
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result, write_result
@@ -72,7 +73,7 @@ def evaluated(model: DualEncoder, baseline: DualEncoder | None, datasets: Sequen
 def test_an_encoder_that_did_not_make_a_store_is_refused_for_every_data_set(model: DualEncoder, store: Store, tmp_path: Path) -> None:
     foreign = store_in(tmp_path / "foreign", tiny_dual(seed=9))
     sets = [Dataset(store, questions(3), "target"), Dataset(foreign, questions(3), "retain")]
-    with pytest.raises(StoreError, match="foreign was built by another encoder: weights"):
+    with pytest.raises(StoreError, match="foreign was built by another encoder than tiny's: weights"):
         evaluated(model, None, sets)
 
 
@@ -84,11 +85,6 @@ def test_a_question_in_several_rows_is_one_query_with_all_its_answers(store: Sto
     assert examples.queries == ["which", "what"]
     assert [sorted(examples.positives[row]) for row in range(2)] == [store.rows(["d0", "d1"]).tolist(), store.rows(["d2"]).tolist()]
     assert any("share their question" in note for note in examples.notes)
-
-
-def test_a_baseline_that_did_not_make_the_store_is_refused(model: DualEncoder, store: Store) -> None:
-    with pytest.raises(StoreError, match="was built by another encoder"):
-        evaluated(model, tiny_dual(seed=9), [Dataset(store, questions(3), "target")])
 
 
 def test_data_sets_keep_their_order_and_roles(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
@@ -128,7 +124,7 @@ def test_a_result_comes_back_from_its_file(model: DualEncoder, baseline: DualEnc
 
 def test_at_most_ten_changed_queries_are_shown_each_with_both_rankings(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
     dataset = Dataset(store, questions(25), "target")
-    shown = changed_queries(model, baseline, dataset, settings=SETTINGS.measure, seed=0)
+    shown = changed_queries(System(model, store), System(baseline, store), dataset.examples, settings=SETTINGS.measure, seed=0)
     assert len(shown) == SHOWN_QUERIES == 10
     for one in shown:
         place = int(one.query.split()[1])
@@ -142,7 +138,10 @@ def test_at_most_ten_changed_queries_are_shown_each_with_both_rankings(model: Du
 
 def test_changed_queries_are_drawn_by_the_seed_and_not_for_effect(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
     dataset = Dataset(store, questions(25), "target")
-    first, again, other = (changed_queries(model, baseline, dataset, settings=SETTINGS.measure, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (
+        changed_queries(System(model, store), System(baseline, store), dataset.examples, settings=SETTINGS.measure, seed=seed)
+        for seed in (0, 0, 1)
+    )
     assert first == again
     assert [one.query for one in first] != [one.query for one in other]
 
@@ -159,7 +158,7 @@ def test_a_model_that_is_its_own_baseline_has_no_changed_queries_and_that_is_sai
 
 def test_a_language_grid_has_no_queries_to_show(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
     grid = LanguageGridSet("grid", ("en",), ("entailment", "neutral"), ({"en": "a"}, {"en": "b"}), ({"en": "c"}, {"en": "d"}))
-    assert changed_queries(model, baseline, Dataset(store, grid, "target"), settings=SETTINGS.measure, seed=0) == []
+    assert changed_queries(System(model, store), System(baseline, store), grid, settings=SETTINGS.measure, seed=0) == []
 
 
 def test_a_document_with_the_querys_own_id_is_not_shown_where_no_measure_sees_it(
@@ -173,7 +172,7 @@ def test_a_document_with_the_querys_own_id_is_not_shown_where_no_measure_sees_it
     dataset = Dataset(store, replace(asked, query_ids=list(own.values())), "target")
     for drop in (True, False):
         settings = MeasureSection(drop_same_id=drop)
-        shown = changed_queries(model, baseline, dataset, settings=settings, seed=0)
+        shown = changed_queries(System(model, store), System(baseline, store), dataset.examples, settings=settings, seed=0)
         assert any(own[one.query] in {hit.doc_id for hit in (*one.before, *one.after)} for one in shown) == (not drop)
         assert {len(hits) for one in shown for hits in (one.before, one.after)} == {SHOWN_HITS}
 

@@ -9,6 +9,7 @@ from adiabat.config import MeasureSection
 from adiabat.data.records import LanguageGridSet, grid_id
 from adiabat.errors import DataError
 from adiabat.measure import tasks
+from adiabat.measure.systems import System
 from adiabat.measure.tasks import measure_languages
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
@@ -62,7 +63,9 @@ def test_every_cell_of_the_grid_equals_loops(make_store: Callable[..., Store], n
     before = DualEncoder(tiny_encoder(seed=6, settings=model.query.settings), model.document, "before")
     data = sentence_pairs()
     store = grid_store(make_store, model, data)
-    result = measure_languages(model, before, store, data, role="retain", settings=MeasureSection(resamples=200), seed=0, watch=SILENT)
+    result = measure_languages(
+        System(model, store), System(before, store), data, role="retain", settings=MeasureSection(resamples=200), seed=0, watch=SILENT
+    )
     assert {table.similarity for table in result.grid} == ({"cosine"} if normalize else {"cosine", "distance"})
     for table in result.grid:
         against = table.comparison.removeprefix("entailment-")
@@ -89,14 +92,18 @@ def test_a_premise_that_repeats_is_encoded_once_and_used_everywhere(model: DualE
 def test_a_grid_says_that_it_was_resampled_more_often_than_asked(model: DualEncoder, make_store: Callable[..., Store]) -> None:
     data = sentence_pairs()
     store = grid_store(make_store, model, data)
-    result = measure_languages(model, model, store, data, role="target", settings=MeasureSection(resamples=100), seed=0, watch=SILENT)
+    result = measure_languages(
+        System(model, store), System(model, store), data, role="target", settings=MeasureSection(resamples=100), seed=0, watch=SILENT
+    )
     assert any("resampled 160 times, not measure.resamples = 100" in note for note in result.notes)
 
 
 def test_a_grid_against_itself_changes_no_cell(model: DualEncoder, make_store: Callable[..., Store]) -> None:
     data = sentence_pairs()
     store = grid_store(make_store, model, data)
-    result = measure_languages(model, model, store, data, role="target", settings=MeasureSection(resamples=200), seed=0, watch=SILENT)
+    result = measure_languages(
+        System(model, store), System(model, store), data, role="target", settings=MeasureSection(resamples=200), seed=0, watch=SILENT
+    )
     assert {one.difference for one in result.changes} == {0.0}
     assert {(table.improved, table.worsened, table.improved_z, table.worsened_z) for table in result.grid} == {(0, 0, 0, 0)}
 
@@ -106,4 +113,4 @@ def test_missing_hypotheses_are_counted_and_named(model: DualEncoder, make_store
     with pytest.raises(
         DataError, match=r"pairs: every hypothesis must be in the store .*, got 7 in de that are not: 0:de, .*; embed the grid file first"
     ):
-        measure_languages(model, None, store, sentence_pairs(), role="target", settings=MeasureSection(), seed=0, watch=SILENT)
+        measure_languages(System(model, store), None, sentence_pairs(), role="target", settings=MeasureSection(), seed=0, watch=SILENT)

@@ -7,6 +7,7 @@ from adiabat.config import MeasureSection
 from adiabat.data.records import Document, Example, ExampleSet
 from adiabat.errors import StoreError
 from adiabat.measure.per_query import query_scores
+from adiabat.measure.systems import System
 from adiabat.measure.tasks import measure_examples
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.build import build_store
@@ -55,7 +56,7 @@ def test_each_query_has_the_value_of_the_definition(store: Store) -> None:
 def test_their_means_are_what_a_measurement_reports(store: Store, negatives: bool) -> None:
     asked = addressed(store, negatives=negatives)
     found = query_scores(MODEL, store, asked, settings=MEASURES, watch=SILENT)
-    result = measure_examples(MODEL, None, store, asked, role="target", settings=MEASURES, seed=0, watch=SILENT)
+    result = measure_examples(System(MODEL, store), None, asked, role="target", settings=MEASURES, seed=0, watch=SILENT)
     values = {change.measure: change.after for change in result.changes if change.similarity == "cosine"}
     assert {name: np.mean(one) for name, one in found.values.items()} == pytest.approx({name: values[name] for name in found.values})
     assert list(found.values) == list(MEASURES.measures)

@@ -9,6 +9,7 @@ from adiabat.data.ragged import Ragged
 from adiabat.errors import DataError
 from adiabat.measure import tasks
 from adiabat.measure.results import Change, DatasetResult
+from adiabat.measure.systems import System
 from adiabat.measure.tasks import Role, measure_examples, similarities_of
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
@@ -69,7 +70,8 @@ def measured(
     **settings: object,
 ) -> DatasetResult:
     section = MeasureSection.model_validate({"resamples": 200, **settings})
-    return measure_examples(model, baseline, store, data, role=role, settings=section, seed=0, watch=watch)
+    before = System(baseline, store) if baseline else None
+    return measure_examples(System(model, store), before, data, role=role, settings=section, seed=0, watch=watch)
 
 
 def change(result: DatasetResult, measure: str, similarity: str = "cosine") -> Change:

@@ -31,7 +31,7 @@ def test_a_device_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device_of("cuda:1") == torch.device("cuda", 1)
 
 
-@pytest.mark.parametrize("name", ["gpu", "0", "", "CPU", "cuda:-1", "cuda:x", "meta", "mps", "cpu:3", "cpu:0"])
+@pytest.mark.parametrize("name", ["gpu", "0", "", "CPU", "cuda:-1", "cuda:x", "meta", "mps", "cpu:3", "cpu:0", "cuda:1000", "cuda:1 "])
 def test_any_other_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}"):
         device_of(name)
@@ -44,8 +44,10 @@ def test_a_gpu_that_is_not_there_is_refused(name: str, count: int, monkeypatch: 
         device_of(name)
 
 
-def test_a_cpu_is_called_by_its_architecture_and_threads() -> None:
-    assert device_name(torch.device("cpu")) == f"CPU {platform.machine()}, {torch.get_num_threads()} threads"
+@pytest.mark.parametrize(("count", "told"), [(1, "1 thread"), (2, "2 threads")])
+def test_a_cpu_is_called_by_its_architecture_and_threads(monkeypatch: pytest.MonkeyPatch, count: int, told: str) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: count)
+    assert device_name(torch.device("cpu")) == f"CPU {platform.machine()}, {told}"
 
 
 def test_a_gpu_is_called_by_its_product_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,11 +134,11 @@ def test_resuming_with_another_setting_store_model_or_data_names_what_differs(pr
         run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}), resume=True)
     other = Problem(problem.model, problem.store, tmp_path / "other.jsonl")
     other.data.write_text("\n".join(problem.data.read_text().splitlines()[:-1]) + "\n")
-    with pytest.raises(JobError, match=r"as it was begun, got job.examples was"):
+    with pytest.raises(JobError, match="got a difference: the examples differ from those the job began with"):
         run(other, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
     twin = problem.fresh()
     strange = DualEncoder(tiny_dual(width=16, layers=2, seed=5).query, twin.document, "tiny")
-    with pytest.raises(JobError, match="as it was begun, got job.query_tower was"):
+    with pytest.raises(JobError, match="got a difference: the query tower of the model differs from the one the job began with"):
         run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), model=strange, resume=True)
 
 
@@ -147,14 +147,14 @@ def test_a_setting_left_out_when_resuming_is_named_before_the_data_are_read(prob
     own.data.write_bytes(problem.data.read_bytes())
     run(own, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}))
     own.data.unlink()
-    with pytest.raises(JobError, match=r"got tune.margin was 0.4, is 0.3; repeat the first command with all its settings"):
+    with pytest.raises(JobError, match=r"got a difference: tune.margin was 0.4, is 0.3; repeat the first command with all its settings"):
         run(own, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
 
 
 def test_resuming_what_is_not_there_says_that_it_begins(problem: Problem, tmp_path: Path) -> None:
     notes: list[str] = []
     run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True, notes=notes)
-    assert notes[0].endswith("job holds no job yet, so there is nothing to go on with: beginning")
+    assert notes[0] == f"--resume found no job to go on with, {tmp_path / 'job'} does not exist: beginning a new one from the start"
 
 
 def test_a_job_goes_on_wherever_its_inputs_lie_but_not_with_another_prompt(problem: Problem, tmp_path: Path) -> None:
@@ -164,5 +164,5 @@ def test_a_job_goes_on_wherever_its_inputs_lie_but_not_with_another_prompt(probl
     run(moved, tmp_path / "job", settings_of(tune={"max_epochs": 2}, run={"device": "cpu", "checkpoint_seconds": 5.0}), resume=True)
     twin = problem.fresh()
     asked = twin.query.with_settings(replace(twin.query.settings, query_prompt="another: "))
-    with pytest.raises(JobError, match="as it was begun, got job.query_tower was"):
+    with pytest.raises(JobError, match="got a difference: the query tower of the model differs from the one the job began with"):
         run(moved, tmp_path / "job", settings_of(tune={"max_epochs": 2}), model=replace(twin, query=asked), resume=True)

@@ -40,7 +40,7 @@ MAKERS: Mapping[str, tuple[type[Section], Callable[..., Made]]] = {
 
 
 def inspect(data: str | Path, *, model: Model | None = None, settings: InspectSettings | None = None, watch: Watch = SILENT) -> Inspection:
-    """Look at a data set: counts, lengths, duplicates, languages, and what is wrong with it.
+    """Look at a data set: counts, lengths, duplicates, languages, topics and tags, and what is wrong with it.
 
     Args:
         data: Examples, a corpus, a BEIR folder or a language grid.

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from adiabat.api.loading import Model, load
 from adiabat.config import EvaluateSettings, SearchSettings
-from adiabat.errors import DataError
+from adiabat.errors import ConfigError, DataError
 from adiabat.jobs.claims import claimed
 from adiabat.jobs.directory import Job, is_job
 from adiabat.measure.evaluation import evaluate_datasets, hits_of, read_dataset
@@ -29,6 +30,7 @@ def evaluate(
     data: str | Path,
     *,
     baseline: Model | None = None,
+    baseline_stores: Sequence[str | Path] = (),
     retain: Sequence[tuple[str | Path, str | Path]] = (),
     split: str | None = None,
     out: str | Path | None = None,
@@ -43,6 +45,8 @@ def evaluate(
         store: Document vectors of its document tower.
         data: The target data set.
         baseline: What it is compared with.
+        baseline_stores: Where its own document tower, if it is another than the model's, stored the documents of the target and of the
+            retention sets: in the same order.
         retain: (store, data) of each retention set.
         split: Of the target; None takes ``data.split`` of the settings, or the usual one.
         out: Directory for ``result.json`` and ``report.html``; None writes nothing.
@@ -62,11 +66,15 @@ def evaluate(
     # So is a damaged record of the job.
     tuning = _training_record(model)
     refuse_swapped(store, model, data, order="MODEL STORE DATA")
-    # Data sets of one store share it, and with it the one check of the encoder.
+    if baseline_stores and baseline is None:
+        raise ConfigError(
+            f"--baseline-store must come with --baseline, got {', '.join(map(str, baseline_stores))} alone; name the baseline"
+        )
+    # Data sets of one store share it.
     stores = {str(place): Store.open(place) for place in dict.fromkeys([str(store), *(str(place) for place, _ in retain)])}
-    target = read_dataset(stores[str(store)], str(data), role="target", settings=settings, split=split or settings.data.split)
-    rest = [read_dataset(stores[str(place)], str(what), role="retain", settings=settings, split=None) for place, what in retain]
-    datasets = [target, *rest]
+    read = partial(read_dataset, settings=settings, baseline_stores=[Store.open(place) for place in dict.fromkeys(baseline_stores)])
+    target = read(stores[str(store)], str(data), role="target", split=split or settings.data.split)
+    datasets = [target, *(read(stores[str(place)], str(what), role="retain", split=None) for place, what in retain)]
     with claimed(None if out is None else Path(out)) as folder:
         tested = load(model, settings=settings.encoder, device=settings.run.device)
         before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
@@ -110,7 +118,7 @@ def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings
     refuse_swapped(store, query, order="STORE QUERY")
     opened = Store.open(store)
     towers = load(model, settings=settings.encoder, device=settings.run.device)
-    opened.require_encoder(towers.fingerprint("document"))
+    opened.require_encoder(towers.fingerprint("document"), who=towers.name)
     hits = search_store(opened, towers.encode([query], side="query", precision="fp32"), k, similarity="cosine")
     return hits_of(opened, hits, 0, np.empty(0, dtype=np.int64))
 

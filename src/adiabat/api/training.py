@@ -9,7 +9,6 @@ from adiabat.contrastive.estimate import estimate as estimate_run
 from adiabat.contrastive.training import train as run_training
 from adiabat.measure.results import Result
 from adiabat.model.towers import DualEncoder
-from adiabat.store.build import refuse_swapped
 from adiabat.tune.adiabatic import tune as run_tuning
 from adiabat.watch import SILENT, Watch
 
@@ -44,7 +43,6 @@ def tune(
         AdiabatError: If anything the user gave is wrong.
     """
     settings = settings or TuneSettings()
-    refuse_swapped(store, model, data, order="MODEL STORE DATA")
     name = model.name if isinstance(model, DualEncoder) else str(model)
     return run_tuning(
         lambda: load(model, settings=settings.encoder),

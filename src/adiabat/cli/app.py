@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from adiabat import __version__
+from adiabat.cli.comparing import compare
 from adiabat.cli.data import inspect, make, mine
 from adiabat.cli.measuring import demo, evaluate, folded, search
-from adiabat.cli.options import rank
+from adiabat.cli.options import local_rank, rank
 from adiabat.cli.training import embed, train, tune
 from adiabat.console import complain, plain_warnings
-from adiabat.errors import AdiabatError
+from adiabat.errors import AdiabatError, ConfigError
 
 app = typer.Typer(
     name="adiabat",
@@ -25,7 +26,7 @@ app = typer.Typer(
     help="Tune query encoders against stored document embeddings, and measure what changed.",
     epilog="MODEL is a hub name, a directory, the directory of a job, or `demo` (the embedded model).",
 )
-for verb in (embed, tune, train, evaluate, search, inspect, mine):
+for verb in (embed, tune, train, evaluate, search, inspect, mine, compare):
     app.command()(verb)
 app.command("data")(make)
 app.command()(demo)
@@ -40,13 +41,14 @@ SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 _GOES_ON = "what is finished is kept; run the same command again to go on"
 _NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
 AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine"), _GOES_ON)
-AFTER_CTRL_C |= dict.fromkeys(("tune", "train"), "run the same command with --resume to go on")
+AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "compare"), "run the same command with --resume to go on")
 """What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
 
 LOWER_MEMORY = {
     "embed": "encoder.max_tokens",
     "tune": "tune.batch_size, tune.negatives_per_query or encoder.max_tokens",
     "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
+    "compare": "memory.chunk_tokens (with memory.cached) or train.batch_size",
     "mine": "mine.depth",
     "evaluate": "measure.depth or encoder.max_tokens",
 }
@@ -91,7 +93,9 @@ def main() -> None:
         if os.environ.get("ADIABAT_DEBUG"):
             raise
         code, sentence = _judged(fault, _verb(sys.argv[1:]))
-        complain(f"process {rank()}: {sentence}" if rank() else sentence)
+        # What is wrong with settings every process finds, and the first of each machine tells.
+        if not (local_rank() and isinstance(fault, ConfigError)):
+            complain(f"process {rank()}: {sentence}" if rank() else sentence)
     if code:
         sys.exit(code)
 

@@ -9,7 +9,8 @@ import typer
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
 from adiabat.config import InspectSettings, MineSettings
 from adiabat.console import say, watching
-from adiabat.errors import DataError, several
+from adiabat.errors import DataError
+from adiabat.report.wording import counted
 
 Inspected = Annotated[str, typer.Argument(metavar="DATA", help="Examples, a corpus, a BEIR folder or a language grid.")]
 
@@ -25,10 +26,11 @@ def inspect(
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a data set holds: lengths, duplicates, languages, examples, and what is wrong with it."""
+    """Say what a data set holds: lengths, duplicates, languages, topics, examples, and what is wrong with it."""
     settings = settings_of(InspectSettings, config, assignments, seed=seed, split=split)
+    from rich.console import Console
+
     from adiabat import api
-    from adiabat.console import PEOPLE
     from adiabat.inspection.table import inspection_panel
 
     with watching() as watch:
@@ -36,9 +38,13 @@ def inspect(
     if as_json:
         answer(found.to_json())
     else:
-        PEOPLE.print(inspection_panel(found))
+        # The page is what was asked for, so that it can be kept or paged.
+        Console(highlight=False).print(inspection_panel(found))
     if found.faults:
-        raise DataError(several([fault.sentence for fault in found.faults]))
+        kinds = counted(len(found.faults), "kind")
+        raise DataError(
+            f"{data} must be free of faults for other verbs to take it, got {kinds} of fault, told among what was found; mend it"
+        )
 
 
 def mine(

@@ -24,6 +24,12 @@ def evaluate(
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="MODEL", help="Compare with this model.", show_default=False)
     ] = None,
+    baseline_store: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--baseline-store", metavar="STORE", help="The documents by the baseline's document tower, if it has its own; repeatable."
+        ),
+    ] = None,
     retain: Annotated[
         list[str] | None,
         typer.Option("--retain", metavar="STORE DATA", help="A data set that must not get worse; repeatable."),
@@ -44,6 +50,7 @@ def evaluate(
             store,
             data,
             baseline=baseline,
+            baseline_stores=baseline_store or (),
             retain=_pairs(retain or ()),
             split=split,
             out=out,

@@ -4,13 +4,16 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adiabat.config import S, read_settings
-from adiabat.console import PEOPLE
+from adiabat.console import PEOPLE, say
+from adiabat.errors import AdiabatError
 
 if TYPE_CHECKING:
     from adiabat.measure.results import Result
@@ -80,6 +83,10 @@ def show_result(result: "Result") -> None:
     from adiabat.report.table import result_table
 
     PEOPLE.print(result_table(result))
+    if result.training is not None and not result.datasets:
+        # They were told hours ago, and some say how far the figures can be believed.
+        for sentence in result.training.notes:
+            say(f"note: {sentence}")
 
 
 def rank() -> int:
@@ -88,5 +95,38 @@ def rank() -> int:
     Returns:
         0 for the main one, and where there is no launcher.
     """
-    number = os.environ.get("RANK", "")
+    return _number("RANK")
+
+
+def local_rank() -> int:
+    """Which of the processes on its machine this is.
+
+    Returns:
+        0 for the first, and where there is no launcher.
+    """
+    return _number("LOCAL_RANK")
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Let one process of each machine tell what all of its processes find: in their settings, or on their disk.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        AdiabatError: As it was raised, in the first process of a machine.
+        Exit: In place of it in the others.
+    """
+    try:
+        yield
+    except AdiabatError:
+        if local_rank():
+            raise typer.Exit(2) from None
+        raise
+
+
+def _number(name: str) -> int:
+    """A number that a launcher gives; 0 where there is none."""
+    number = os.environ.get(name, "")
     return int(number) if number.isdigit() else 0

@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, rank, settings_of, show_result
+from adiabat.cli.options import (
+    AsJson,
+    Assignments,
+    Config,
+    Device,
+    Seed,
+    answer,
+    command_line,
+    rank,
+    settings_of,
+    show_result,
+    told_once,
+)
 from adiabat.config import EmbedSettings, TrainSettings, TuneSettings
 from adiabat.console import say, watching
 
@@ -50,6 +62,10 @@ def tune(
 ) -> None:
     """Tune a query tower against stored document vectors, which stay as they are."""
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split)
+    from adiabat.tune.beforehand import inputs_of, require_ready
+
+    require_ready(inputs_of(model, store, data), out, settings=settings, resume=resume)
+    # Not before, for it takes seconds to load.
     from adiabat import api
 
     with watching() as watch:
@@ -86,7 +102,15 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train both towers of a dual encoder on pairs of texts."""
-    settings = settings_of(TrainSettings, config, assignments, seed=seed, device=device, out=out)
+    with told_once():
+        settings = settings_of(TrainSettings, config, assignments, seed=seed, device=device, out=out)
+        from adiabat.contrastive.beforehand import require_estimable, require_ready
+
+        if dry_run:
+            require_estimable(settings)
+        else:
+            require_ready(settings, resume=resume)
+    # Not before, for it takes seconds to load.
     from adiabat import api
 
     with watching() as watch:

@@ -1,5 +1,6 @@
 """What a TOML file, or ``--set key=value``, may say: every setting with its meaning, range and default, and nothing else."""
 
+from adiabat.config.compare import CompareBackbonesSettings, CompareDataSettings, CompareSettings, comparison_of
 from adiabat.config.inspect import InspectSettings
 from adiabat.config.makers import ArxivSettings, HotpotqaSettings, MsmarcoSettings, SquadSettings, XnliSettings
 from adiabat.config.mine import MineSettings
@@ -38,6 +39,9 @@ __all__ = [
     "ArxivSettings",
     "BatchesSection",
     "ColumnsSection",
+    "CompareBackbonesSettings",
+    "CompareDataSettings",
+    "CompareSettings",
     "DataSection",
     "DeviceSection",
     "EmbedDataSection",
@@ -76,6 +80,7 @@ __all__ = [
     "TuneSettings",
     "XnliSettings",
     "checked",
+    "comparison_of",
     "keys_of",
     "read_settings",
 ]

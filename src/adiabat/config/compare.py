@@ -22,6 +22,7 @@ from adiabat.config.train import (
     TrainSection,
     TrainSettings,
 )
+from adiabat.errors import ConfigError
 
 STEPS, BATCH_SIZE = 2_000, 256
 """Of the standard short run, by source 003."""
@@ -197,6 +198,23 @@ class CompareBackbonesSettings(CompareSettings):
 
 
 COMPARISONS: Mapping[str, type[CompareSettings]] = {"data": CompareDataSettings, "backbones": CompareBackbonesSettings}
+
+
+def comparison_of(kind: str) -> type[CompareSettings]:
+    """What a comparison of a kind may be told.
+
+    Args:
+        kind: A key of `COMPARISONS`.
+
+    Returns:
+        Its settings.
+
+    Raises:
+        ConfigError: If there is no such kind.
+    """
+    if kind not in COMPARISONS:
+        raise ConfigError(f"what is compared must be {' or '.join(COMPARISONS)}, got {shown(kind)}; write adiabat compare data SPEC.toml")
+    return COMPARISONS[kind]
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,12 @@ WANTED = {
 
 LONGEST_VALUE = 80
 
+MOST_KEYS, NEAREST_KEYS = 10, 3
+"""Keys of a table that are all told, and how many are where there are more."""
+
+SHORTEST_BEGINNING = 3
+"""Letters that are taken for the beginning of a key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -108,9 +114,35 @@ def unknown_phrases(key: str, value: object, known: Sequence[str]) -> list[str]:
     own = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
     # The same name in another section comes before a similar one in its own.
     near = [everywhere[name]] if name in everywhere else []
+    near += [own[one] for one in sorted(own, key=len) if _is_short_for(name, one)]
     near += [names[one] for names in (own, everywhere) for one in difflib.get_close_matches(name, names, n=1)]
-    listing = f"the keys here are {', '.join(own.values())}" if own else f"the tables are {', '.join(sorted(sections))}"
+    listing = _listing(name, own) if own else f"the tables are {', '.join(sorted(sections))}"
     return [f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"]
+
+
+def _is_short_for(name: str, known: str) -> bool:
+    """Whether it has the first letters of the words, as ``lr``, or is how they begin, as ``temp``."""
+    return name == "".join(word[0] for word in known.split("_")) or (len(name) >= SHORTEST_BEGINNING and known.startswith(name))
+
+
+def _listing(name: str, own: Mapping[str, str]) -> str:
+    """The keys of a table, or those of many that are the most alike."""
+    if len(own) <= MOST_KEYS:
+        return f"the keys here are {', '.join(own.values())}"
+    nearest = difflib.get_close_matches(name, own, n=NEAREST_KEYS, cutoff=0.0)
+    return f"of the {len(own)} keys here the nearest are {', '.join(own[one] for one in nearest)}"
+
+
+def single_table_phrase(key: str) -> str:
+    """The fault of a table that stands where a list of tables should.
+
+    Args:
+        key: Dotted.
+
+    Returns:
+        What was wanted and what came.
+    """
+    return f"{key} must be a list of tables, got the single table [{key}]; double its brackets: [[{key}]]"
 
 
 def shown(value: object) -> str:

@@ -4,11 +4,14 @@ from pydantic import PositiveInt
 
 from adiabat.config.section import Amount, Section, Text
 from adiabat.config.shared import EncoderSection, ExamplesSection
+from adiabat.config.train import TrainColumnsSection
 
 
 class InspectDataSection(ExamplesSection):
     """``[data]`` of an inspection."""
 
+    columns: TrainColumnsSection = TrainColumnsSection()
+    """As training has them; a topic or tag that is named here is meant to be trained by, and must tell pairs apart."""
     corpus: Text | None = None
     """Texts of documents that the examples name by id; None takes a BEIR folder's own, and otherwise the examples' entries as texts."""
 

@@ -1,5 +1,7 @@
 """Reading settings from a TOML file and from ``--set key=value``, with every fault told at once."""
 
+import codecs
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,8 +9,8 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from adiabat.config.faults import idle_phrases, misfit_phrase, unknown_phrases
-from adiabat.config.section import IdleError, Section, defaults_of
+from adiabat.config.faults import idle_phrases, misfit_phrase, single_table_phrase, unknown_phrases
+from adiabat.config.section import IdleError, PlacedError, Section, defaults_of
 from adiabat.errors import ConfigError, several
 
 S = TypeVar("S", bound=Section)
@@ -28,7 +30,7 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
     Raises:
         ConfigError: Naming every fault at once: unknown keys with the nearest known one, values out of range or without effect.
     """
-    table = _read_toml(path) if path else {}
+    table = _read_toml(path, kind) if path else {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         parts = [part.strip() for part in key.split(".")]
@@ -55,7 +57,7 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
         return kind.model_validate(table)
     except ValidationError as fault:
         # Sections that are faulty otherwise were not asked about settings without effect, so all are asked here.
-        wrong = [phrase for one in fault.errors() for phrase in _phrases(one, kind)]
+        wrong = [phrase for one in fault.errors() for phrase in _phrases(one, kind, table)]
         raise ConfigError(several([*wrong, *_idle(kind, table)])) from None
 
 
@@ -77,32 +79,53 @@ def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def _keys_in_lists(kind: type[Section], prefix: str = "") -> Iterator[str]:
-    """Keys of the tables in lists of tables."""
+def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[str, type[Section]]]:
+    """Keys of lists of tables, dotted, with what a table of theirs is."""
     for name, field in kind.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
-            yield from _keys_in_lists(inner, f"{prefix}{name}.")
+            yield from _lists_of_tables(inner, f"{prefix}{name}.")
         for entry in get_args(inner):
             if isinstance(entry, type) and issubclass(entry, Section):
-                yield from keys_of(entry, f"{prefix}{name}.")
+                yield f"{prefix}{name}", entry
 
 
-def _phrases(fault: Any, kind: type[Section]) -> list[str]:
-    """One fault of pydantic's in our own form."""
+def _keys_in_lists(kind: type[Section]) -> Iterator[str]:
+    """Keys of the tables in lists of tables."""
+    for key, entry in _lists_of_tables(kind):
+        yield from keys_of(entry, f"{key}.")
+
+
+def _phrases(fault: Any, kind: type[Section], table: Any = None) -> list[str]:
+    """One fault of pydantic's in our own form; `table` is what was checked, to say which table of a list is meant."""
     path = [str(part) for part in fault["loc"] if not isinstance(part, int)]
+    key, entry = ".".join(path), _entry(fault["loc"], table)
     if fault["type"] == "extra_forbidden":
-        return unknown_phrases(".".join(path), fault["input"], [*keys_of(kind), *_keys_in_lists(kind)])
+        return unknown_phrases(key, fault["input"], [*keys_of(kind), *_keys_in_lists(kind)])
     if fault["type"] == "missing":
-        return [f"{'.'.join(path)} must be given, got none"]
+        return [f"{key}{entry} must be given, got none"]
     if fault["type"] == "value_error":
         error = fault["ctx"]["error"]
+        if isinstance(error, PlacedError):
+            return [f"{key}.{error.name}{entry} {error.phrase}"]
         return [] if isinstance(error, IdleError) else [str(error)]
+    if fault["type"] == "tuple_type" and isinstance(fault["input"], Mapping) and key in dict(_lists_of_tables(kind)):
+        return [single_table_phrase(key)]
     default: Any = kind()
     for part in path:
         # A table of a list has no default.
         default = getattr(default, part, None)
-    return [misfit_phrase(".".join(path), fault, None if isinstance(default, Section) else default)]
+    return [misfit_phrase(f"{key}{entry}", fault, None if isinstance(default, Section) else default)]
+
+
+def _entry(path: Sequence[str | int], table: Any) -> str:
+    """Which table of a list a path leads through: its number from 1, with its path or name; "" where it leads through none."""
+    for part in path:
+        if isinstance(part, int) and isinstance(table, list | tuple) and isinstance(table[part], Mapping):
+            told = next((f" ({table[part][name]})" for name in ("path", "name") if table[part].get(name)), "")
+            return f" of number {part + 1}{told}"
+        table = table.get(part) if isinstance(table, Mapping) else None
+    return ""
 
 
 def _idle(kind: type[Section], table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -114,15 +137,26 @@ def _idle(kind: type[Section], table: Mapping[str, Any], prefix: str = "") -> It
             yield from _idle(inner, part, f"{prefix}{name}.")
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path, kind: type[Section]) -> dict[str, Any]:
+    text = _read_text(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
+        # Of two such tables TOML says that the key is declared twice, which is no help to who wanted two.
+        single = [single_table_phrase(key) for key, _ in _lists_of_tables(kind) if re.search(rf"^\s*\[{re.escape(key)}\]", text, re.M)]
+        raise ConfigError(f"{path}: {single[0]}" if single else f"{path} must be TOML: {fault}") from fault
+
+
+def _read_text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise ConfigError(f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8")
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path} must be a TOML file of settings, got no such file; check the path") from None
     except (OSError, UnicodeDecodeError) as fault:
         raise ConfigError(f"{path} must be a readable TOML file of settings, got: {getattr(fault, 'strerror', None) or fault}") from fault
-    except tomllib.TOMLDecodeError as fault:
-        raise ConfigError(f"{path} must be TOML: {fault}") from fault
 
 
 def _toml_value(text: str) -> Any:

@@ -23,6 +23,20 @@ class IdleError(ValueError):
     """A setting would have no effect."""
 
 
+class PlacedError(ValueError):
+    """A setting is wrong in a section that several others hold, so that whoever reads them knows the whole of its key."""
+
+    def __init__(self, name: str, phrase: str) -> None:
+        """Say what is wrong.
+
+        Args:
+            name: Of the setting, in its section.
+            phrase: What follows the key: ``must ..., got ...``.
+        """
+        super().__init__(f"{name} {phrase}")
+        self.name, self.phrase = name, phrase
+
+
 class Section(BaseModel):
     """A table of settings; unknown keys are refused, values are taken as they are, and no setting changes after it was read."""
 

@@ -1,12 +1,13 @@
 """Sections that several verbs have, such as the encoder and where a job runs; and the settings of verbs that have no others."""
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from adiabat.config.faults import Need
-from adiabat.config.section import Amount, Section, Text, Texts
+from adiabat.config.faults import Need, shown
+from adiabat.config.section import Amount, PlacedError, Section, Text, Texts
 
 
 class EncoderSection(Section):
@@ -51,6 +52,14 @@ class ColumnsSection(Section):
     doc_id: Text | None = None
     text: Text | None = None
     title: Text | None = None
+
+    @model_validator(mode="after")
+    def _sides_differ(self) -> Self:
+        for one, other in combinations(("query", "positive", "negative"), 2):
+            column = getattr(self, one)
+            if column is not None and column == getattr(self, other):
+                raise PlacedError(one, f"must be another column than {other}, got {shown(column)} for both; name the column of each")
+        return self
 
     def given(self) -> dict[str, str]:
         """The columns that were named.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -65,6 +66,39 @@ class TrainDataSection(HeldOutSection):
     """Folder where data that were read and tokenised are kept for the next run; None takes ``adiabat`` in the user's cache directory."""
     max_validation: PositiveInt = 1_000
     """Most queries held out."""
+
+    def listed(self, source: str | None = None) -> tuple[SourceSection, ...]:
+        """What is trained on.
+
+        Args:
+            source: `JobSection.data`, which is then all of it; None takes `sources`.
+
+        Returns:
+            Sources; what one of them left out is that of this section.
+        """
+        here = (SourceSection(path=source),) if source is not None else self.sources
+        return tuple(
+            one.model_copy(
+                update={
+                    "split": one.split or self.split,
+                    "corpus": one.corpus or self.corpus,
+                    "columns": one.columns if one.columns.given() else self.columns,
+                }
+            )
+            for one in here
+        )
+
+    @model_validator(mode="after")
+    def _each_source_once(self) -> Self:
+        places: dict[object, list[int]] = {}
+        for number, one in enumerate(self.listed(), 1):
+            places.setdefault((Path(one.path), one.split, one.corpus, one.columns), []).append(number)
+        if again := next((numbers for numbers in places.values() if len(numbers) > 1), None):
+            raise ValueError(
+                f"data.sources must list each source once, got {self.sources[again[0] - 1].path} as numbers "
+                f'{" and ".join(map(str, again))}; leave one out, and let it count more by its weight (mixture.rule = "weights")'
+            )
+        return self
 
 
 class MixtureSection(Section):
@@ -143,6 +177,7 @@ class TrainSection(Section):
         "alpha": Need("method", ("lora",)),
         "gamma": Need("schedule", ("exponential",)),
         "final_fraction": Need("schedule", ("linear", "quadratic", "cosine")),
+        "warmup_fraction": Need("warmup_steps", (None,)),
         "epochs": Need("steps", (None,)),
     }
     loss: Literal["in_batch_softmax", "samtone", "pair", "triplet"] = "in_batch_softmax"
@@ -197,6 +232,8 @@ class TrainSection(Section):
     """Of the exponential schedule, per pass over the data."""
     warmup_fraction: Fraction = 0.1
     """Share of the steps over which the rate rises."""
+    warmup_steps: Amount | None = None
+    """Steps over which it rises, in place of `warmup_fraction`; a constant schedule can then go on to a later end."""
     final_fraction: Fraction = 0.0
     """Of the linear, quadratic and cosine schedules: where they end, as a share of the peak."""
     batch_size: Annotated[int, Field(ge=1)] = 64
@@ -217,6 +254,12 @@ class TrainSection(Section):
             raise ValueError(
                 f'train.same_tower must be "query" where train.symmetric is false, got "{self.same_tower}"; set symmetric = true'
             )
+        return self
+
+    @model_validator(mode="after")
+    def _warm_up_ends(self) -> Self:
+        if self.steps is not None and (self.warmup_steps or 0) > self.steps:
+            raise ValueError(f"train.warmup_steps must be at most train.steps = {self.steps}, got {self.warmup_steps}; lower it")
         return self
 
     @model_validator(mode="after")
@@ -282,13 +325,17 @@ class TrainSettings(Section):
     def _sources_are_told_once(self) -> Self:
         if self.job.data is not None and self.data.sources:
             raise ValueError("data.sources must be left out where job.data is given: it takes its place; drop one of them")
-        if len(self.data.sources) < 2 and (self.mixture.rule != "proportional" or self.mixture.one_source_per_batch):
+        usual = MixtureSection()
+        idle = [f"mixture.{name}" for name in ("rule", "one_source_per_batch") if getattr(self.mixture, name) != getattr(usual, name)]
+        if len(self.data.sources) < 2 and idle:
             raise ValueError(
-                "mixture.rule and mixture.one_source_per_batch have no effect with one source; list several as [[data.sources]]"
+                f"{' and '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with one source; list several as [[data.sources]]"
             )
-        if self.mixture.rule != "weights" and any(source.weight != 1.0 for source in self.data.sources):
+        weighted = [f"{number} ({one.path})" for number, one in enumerate(self.data.sources, 1) if one.weight != 1.0]
+        if self.mixture.rule != "weights" and weighted:
             raise ValueError(
-                f'weight of a source has no effect with mixture.rule = "{self.mixture.rule}"; leave it out, or set the rule to weights'
+                f'data.sources.weight of number {", ".join(weighted)} has no effect where mixture.rule is not "weights"; '
+                "leave it out, or set that"
             )
         if self.batches.token_budget is not None and self.train.steps is None:
             raise ValueError("train.steps must be given where batches.token_budget is, since batches are of any size then, got none")

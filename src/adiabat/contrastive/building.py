@@ -88,8 +88,10 @@ def _starts(settings: TrainSettings, load: Loader) -> tuple[DualEncoder, DualEnc
     """Where the towers start, and where the document tower does if elsewhere."""
     assert settings.job.model is not None
     document_model = settings.towers.document_model
-    start = load(settings.job.model, settings.encoder)
-    return start, None if document_model is None else load(document_model, settings.encoder)
+    start = _loaded(load, settings.job.model, settings.encoder, named_by="job.model")
+    if document_model is None:
+        return start, None
+    return start, _loaded(load, document_model, settings.encoder, named_by="towers.document_model")
 
 
 def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
@@ -97,7 +99,18 @@ def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
     if settings.train.guide in (None, "self"):
         return None
     trust = EncoderSection(trust_remote_code=settings.encoder.trust_remote_code, allow_pickles=settings.encoder.allow_pickles)
-    return load(str(settings.train.guide), trust)
+    return _loaded(load, str(settings.train.guide), trust, named_by="train.guide")
+
+
+def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) -> DualEncoder:
+    """Load a model; where there is none of that name, its setting is told in place of the argument of other verbs."""
+    try:
+        return load(name, section)
+    except ModelError as fault:
+        said = str(fault)
+        if said.startswith("MODEL "):
+            raise ModelError(said.replace("MODEL", named_by, 1)) from fault
+        raise
 
 
 def _require_numbers(towers: DualEncoder) -> None:

@@ -59,11 +59,17 @@ def read_pairs(
     if not settings.validation:
         return _parted(joined(sets), " + ".join(one.path for one in sources), settings)
     train, validation = joined(sets[:-1]), sets[-1]
-    shared = len(np.intersect1d(train.asked, validation.asked))
-    if shared:
-        note = f"{shared:,} of {len(validation.asked):,} validation queries are also trained on, so validation looks better than it is"
+    if note := _overlap_note(train, validation):
         validation = replace(validation, notes=(*validation.notes, note))
     return train, validation
+
+
+def _overlap_note(train: PairSet, validation: PairSet) -> str | None:
+    shared, asked = len(np.intersect1d(train.asked, validation.asked)), len(validation.asked)
+    if not shared:
+        return None
+    note = f"{shared:,} of {asked:,} validation queries are also trained on, so validation looks better than it is"
+    return note if shared < asked else f"{note}: name other data as data.validation, or leave it out to hold some of these out"
 
 
 def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watch: Watch) -> tuple[PairSet, ...]:
@@ -94,18 +100,7 @@ def _watched(examples: Iterator[Example], source: _Source, watch: Watch) -> Iter
 
 def _sources(source: str | None, settings: TrainDataSection) -> list[_Source]:
     """What is read; a source of several goes by the settings of all where it has none of its own."""
-    if source is not None:
-        return [_Source(source, settings.split, "train", settings.columns.given(), settings.corpus)]
-    return [
-        _Source(
-            one.path,
-            one.split or settings.split,
-            "train",
-            one.columns.given() or settings.columns.given(),
-            one.corpus or settings.corpus,
-        )
-        for one in settings.sources
-    ]
+    return [_Source(one.path, one.split, "train", one.columns.given(), one.corpus) for one in settings.listed(source)]
 
 
 def _read(source: _Source) -> ExampleStream:

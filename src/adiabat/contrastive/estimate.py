@@ -3,7 +3,6 @@
 import resource
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,12 @@ import tomli_w
 import torch
 
 from adiabat.config import TrainSettings
+from adiabat.contrastive.beforehand import require_estimable
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of
-from adiabat.contrastive.training import check, optimizer_of, prepared, require_named
-from adiabat.jobs.directory import require_free, without_none
+from adiabat.contrastive.training import check, optimizer_of, prepared
+from adiabat.jobs.directory import without_none
 from adiabat.model.device import device_name, device_of
 from adiabat.plan.flops import training_flops
 from adiabat.train.counts import passed_parameters
@@ -100,10 +100,8 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    require_named(settings)
     check(settings)
-    if settings.job.out is not None:
-        require_free(Path(settings.job.out), resume=True)
+    require_estimable(settings)
     device = device_of(settings.run.device)
     objective, _ = prepared(load, settings, Processes(device=device), watch)
     steps = objective.steps

@@ -22,7 +22,7 @@ from adiabat.data.ragged import Ragged
 from adiabat.errors import DataError
 from adiabat.store.ids import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
 
-FORMAT = 1
+FORMAT = 2
 """Of the folder; another number is another folder."""
 
 ABANDONED_SECONDS = 24 * 3600

@@ -9,9 +9,10 @@ from jaxtyping import Int
 from adiabat.config import BatchesSection, MixtureSection, TrainSettings
 from adiabat.data.arrangement import ArrangedStream, Rules
 from adiabat.data.batching import ShuffledStream
-from adiabat.data.mixture import Mixture, pass_counts, source_weights
+from adiabat.data.mixture import Mixture, drawn_counts, pass_counts, source_weights
 from adiabat.data.pairs import PairSet, text_numbers
 from adiabat.errors import DataError
+from adiabat.report.wording import cut_middle
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,53 @@ def in_small_groups(pairs: PairSet, settings: TrainSettings) -> int:
         return 0
     sizes = np.bincount(_levels(pairs, settings)[0])
     return int(sizes[sizes < settings.train.batch_size].sum())
+
+
+def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
+    """What becomes of pairs without a topic or tag where batches go by it.
+
+    Args:
+        pairs: Trained on.
+        settings: By what batches are grouped.
+
+    Returns:
+        A sentence, or None where each has one, or batches are not grouped.
+    """
+    group = settings.batches.group
+    if group == "none":
+        return None
+    # Number 0 is that of no name.
+    count = int(((pairs.topics if group == "topic" else pairs.tags) == 0).sum())
+    if not count:
+        return None
+    each = " in each topic" if group == "tag" and pairs.topics.any() else ""
+    return f"{count:,} of {len(pairs):,} pairs have no {group}: they form batches of their own, as if they were of one {group}{each}"
+
+
+def mixture_told(order: Order, pairs: PairSet, settings: TrainSettings, *, steps: int) -> str | None:
+    """How much of each source a run took, beside what was asked for.
+
+    The run's passes are planned once more.
+
+    Args:
+        order: Of the run.
+        pairs: Trained on.
+        settings: The sources and their mixture.
+        steps: That the run took.
+
+    Returns:
+        A sentence, or None where there is one source, or no step.
+    """
+    paths = [source.path for source in settings.data.sources]
+    if len(paths) < 2 or not steps:
+        return None
+    counts = drawn_counts(order.rows, pairs.sources, steps=steps, count=len(paths))
+    asked = mixture_of(pairs, settings).weights
+    told = [
+        f"{cut_middle(path, limit=40)} {count:,} ({100 * count / counts.sum():.1f} %, asked for {100 * share:.1f} %)"
+        for path, count, share in zip(paths, counts.tolist(), asked.tolist(), strict=True)
+    ]
+    return f"pairs drawn of each source: {'; '.join(told)}"
 
 
 def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:

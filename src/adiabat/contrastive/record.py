@@ -4,7 +4,7 @@ import numpy as np
 
 from adiabat.contrastive.building import Built, named_weights
 from adiabat.contrastive.objective import PairContrast
-from adiabat.contrastive.order import in_small_groups
+from adiabat.contrastive.order import in_small_groups, mixture_told, unnamed
 from adiabat.jobs.directory import Job, read_description
 from adiabat.jobs.record import record_of, result_of
 from adiabat.measure.layers import layer_changes
@@ -33,6 +33,8 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
         found.append(
             "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
         )
+    if nameless := unnamed(objective.train, settings):
+        found.append(nameless)
     if small := in_small_groups(objective.train, settings):
         found.append(
             f"{small:,} of {len(objective.train):,} pairs are of a {settings.batches.group} with fewer pairs than a batch, "
@@ -77,6 +79,7 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
     """
     settings = objective.settings
     parameters, trained = counts_of(objective)
+    told = (objective.order.left_out(), mixture_told(objective.order, objective.train, settings, steps=outcome.position.step))
     record = record_of(
         job,
         outcome,
@@ -88,7 +91,7 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
         trainable=trained,
         validated=len(objective.validation.asked),
         layers=_layers(built, plain),
-        notes=(*notes_of(objective), *filter(None, [objective.order.left_out()])),
+        notes=(*notes_of(objective), *filter(None, told)),
         passes=outcome.position.step * settings.train.batch_size / objective.order.pairs,
         measures=("P@1", "RR"),
     )

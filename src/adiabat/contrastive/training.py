@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -14,14 +14,16 @@ from torch.optim import Optimizer
 
 from adiabat.config import TrainSettings
 from adiabat.contrastive.batches import check_negatives
+from adiabat.contrastive.beforehand import require_ready
 from adiabat.contrastive.building import Built, Loader, build, merged
 from adiabat.contrastive.data import read_pairs
 from adiabat.contrastive.kept import cache_folder
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of, result_of_run
+from adiabat.contrastive.resuming import RULES, WORDS, behind
 from adiabat.data.pairs import PairSet
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
-from adiabat.jobs.directory import Job, Rules, is_job, open_job, require_free, require_same
+from adiabat.jobs.directory import Job, open_job
 from adiabat.jobs.finish import finish_job
 from adiabat.locks import sole_writer
 from adiabat.measure.results import Result
@@ -30,16 +32,14 @@ from adiabat.model.freezing import check_patterns
 from adiabat.store.embeddings import Store
 from adiabat.train.distributed import Processes, processes
 from adiabat.train.limits import Limits, Outcome, Position
-from adiabat.train.log import JobLog, read_log
+from adiabat.train.log import JobLog
 from adiabat.train.loop import Loop
 from adiabat.train.optimizers import decay_groups, make_optimizer
-from adiabat.train.schedules import ENDING, Schedule, warmup_steps_of
+from adiabat.train.schedules import Schedule, warmup_steps_of
 from adiabat.train.temperature import COLDEST
 from adiabat.watch import SILENT, Watch
 
 Done = TypeVar("Done")
-
-DIGESTS = frozenset(("digests.model", "digests.examples"))
 
 
 def train(load: Loader, settings: TrainSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result | None:
@@ -61,15 +61,16 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
     Raises:
         AdiabatError: If anything the user gave is wrong; what can be seen before the first step is seen before the directory is made.
     """
-    require_named(settings, "out")
     check(settings)
+    note = require_ready(settings, resume=resume)
     out = Path(str(settings.job.out))
     with processes(device_of(settings.run.device)) as group:
         told = watch if group.is_main else SILENT
-        _on_main(group, partial(_require_fitting, out, settings, resume=resume, watch=told))
+        # An exchange, before which nobody can make the directory that all have looked at.
+        _on_main(group, lambda: told.note(note) if note else None)
         objective, built = prepared(load, settings, group, told)
         loop = _loop(objective, Job(out), told)
-        rules = replace(RULES, behind=partial(_behind, objective.steps))
+        rules = replace(RULES, behind=partial(behind, objective.steps))
         _on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
         _say_what_is_trained(objective, told)
         with sole_writer(out) if group.is_main else nullcontext():
@@ -96,22 +97,6 @@ def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job,
     result = result_of_run(objective, built, plain, outcome, job, command)
     finish_job(job, replace(plain, name=str(job.folder)), result)
     return result
-
-
-def require_named(settings: TrainSettings, *names: str) -> None:
-    """Refuse a run of which ``[job]`` does not say enough.
-
-    Args:
-        settings: Of the run.
-        *names: Of `JobSection`, what must be there beside `JobSection.model` and `JobSection.data`.
-
-    Raises:
-        ConfigError: Naming all that is missing.
-    """
-    wanted = ("model", *(() if settings.data.sources else ("data",)), *names)
-    missing = [f"job.{name} must be given, got none" for name in wanted if getattr(settings.job, name) is None]
-    if missing:
-        raise ConfigError(f"{several(missing)}; write it into the file, or add --set {missing[0].split()[0]}=...")
 
 
 def check(settings: TrainSettings) -> None:
@@ -194,23 +179,15 @@ def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: in
         The schedule.
     """
     section = settings.train
+    warm_up = section.warmup_steps
     return Schedule(
         name=section.schedule,
         total_steps=total_steps,
         steps_per_epoch=steps_per_pass,
         gamma=section.gamma,
-        warmup_steps=warmup_steps_of(section.warmup_fraction, total_steps=total_steps),
+        warmup_steps=warmup_steps_of(section.warmup_fraction, total_steps=total_steps) if warm_up is None else warm_up,
         final_fraction=section.final_fraction,
     )
-
-
-def _require_fitting(out: Path, settings: TrainSettings, *, resume: bool, watch: Watch) -> None:
-    """Refuse a directory that is not for this job, before anything long begins."""
-    require_free(out, resume=resume)
-    if resume and is_job(out):
-        require_same(Job(out), settings.model_dump(), rules=RULES, unknown=DIGESTS)
-    elif resume:
-        watch.note(f"{out} holds no job yet, so there is nothing to go on with: beginning")
 
 
 def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
@@ -224,9 +201,7 @@ def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     }
     stated = objective.settings.digests.model_dump(exclude_none=True)
     differing = [
-        f"digests.{name} must be {digests[name]}, that of what is there, got {stated[name]}"
-        for name in stated
-        if stated[name] != digests[name]
+        f"digests.{name} must be that of what is there, but {WORDS[f'digests.{name}']}" for name in stated if stated[name] != digests[name]
     ]
     if differing:
         raise ConfigError(f"{several(differing)}; the inputs have changed since: bring the former ones back, or leave [digests] out")
@@ -296,42 +271,3 @@ def _say_what_is_trained(objective: PairContrast, watch: Watch) -> None:
     parameters, trained = counts_of(objective)
     watch.note(f"training {trained:,} of {parameters:,} parameters on {len(objective.train):,} pairs of {objective.train.name}")
     watch.note(f"validating on {len(objective.validation.asked):,} queries")
-
-
-def _stopping(settings: Mapping[str, Any]) -> set[str]:
-    """Settings that say when a run stops and change no step before."""
-    temperature = settings.get("train.temperature_schedule") == "scheduled" and settings.get("train.temperature_steps") is None
-    depends = temperature or settings.get("train.schedule") in ENDING or settings.get("train.warmup_fraction", 0)
-    return set() if depends else {"train.steps", "train.epochs"}
-
-
-def _behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
-    """What is wrong with an end after `total` steps."""
-    taken = max((row["step"] for row in read_log(job.log)), default=0) if job.log.exists() else 0
-    name = "train.steps" if "train.steps" in settings else "train.epochs"
-    return [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
-
-
-RULES = Rules(
-    free=frozenset(
-        (
-            "job.model",
-            "job.data",
-            "job.out",
-            "towers.store",
-            "train.guide",
-            "memory.chunk_tokens",
-            "memory.cached",
-            "memory.checkpointing",
-            "memory.loss_tile",
-            "data.corpus",
-            "data.cache",
-            "data.validation",
-            "run.device",
-            "run.checkpoint_seconds",
-            "run.keep_checkpoints",
-            "towers.document_model",
-        )
-    ),
-    stopping=_stopping,
-)

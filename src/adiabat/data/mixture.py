@@ -1,6 +1,6 @@
 """Several sources as one: how much of each, and in which order (mission D4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +8,9 @@ from jaxtyping import Float, Int
 
 from adiabat.config import Exhausted, MixtureRule
 from adiabat.data.batching import MIXTURE, ShuffledStream
+
+STEPS_COUNTED = 1_024
+"""Together by `drawn_counts`."""
 
 
 def source_weights(
@@ -83,6 +86,27 @@ def interleaved(counts: Sequence[int], weights: Float[np.ndarray, " s"], random:
     sources = np.repeat(np.arange(len(counts)), counts)
     order: Int[np.ndarray, " n"] = sources[np.argsort(np.concatenate(times), kind="stable")]
     return order
+
+
+def drawn_counts(
+    rows: Callable[[int], Int[np.ndarray, " b"]], sources: Int[np.ndarray, " n"], *, steps: int, count: int
+) -> Int[np.ndarray, " s"]:
+    """How many examples of each source the batches of a run took, one that was drawn twice counting twice.
+
+    Args:
+        rows: Examples of a step, from 0.
+        sources: Number of the source of each example.
+        steps: Of the run: 0 to ``steps - 1`` are counted.
+        count: Sources there are.
+
+    Returns:
+        One count per source.
+    """
+    counts = np.zeros(count, dtype=np.int64)
+    for first in range(0, steps, STEPS_COUNTED):
+        drawn = np.concatenate([rows(step) for step in range(first, min(first + STEPS_COUNTED, steps))])
+        counts += np.bincount(sources[drawn], minlength=count)
+    return counts
 
 
 @dataclass(frozen=True)

@@ -349,12 +349,22 @@ class PairBuilder:
         left_out = len(far.query) - len(wrong.query)
         why = f"{left_out:,} of {len(far.query):,} listed negatives left out, because they are listed as positives of the same query"
         answers, negatives = known.by_query(queries), wrong.by_query(queries)
-        chosen = [near.where(near.of == number).each_once(documents) for number in range(len(names))]
-        notes = [(why,) if left_out and not number else () for number in range(len(names))]
-        return tuple(
-            PairSet(name, texts, pairs.query, pairs.document, answers, negatives, pairs.of * 0, pairs.topic, pairs.tag, said)
-            for name, pairs, said in zip(names, chosen, notes, strict=True)
-        )
+        notes = (why,) if left_out else ()
+        sets = []
+        for number, name in enumerate(names):
+            given = near.where(near.of == number)
+            pairs = given.each_once(documents)
+            said = (*notes, *_repeated(name, len(given.query), len(pairs.query)))
+            sets.append(PairSet(name, texts, pairs.query, pairs.document, answers, negatives, pairs.of * 0, pairs.topic, pairs.tag, said))
+            notes = ()
+        return tuple(sets)
+
+
+def _repeated(name: str, given: int, once: int) -> tuple[str, ...]:
+    """A note on pairs that are given more than once, where there are any."""
+    if given == once:
+        return ()
+    return (f"{name}: {given - once:,} of {given:,} pairs left out, because they are given before; each counts once",)
 
 
 def _nothing() -> _Listed:

@@ -1,12 +1,12 @@
 """What the owner of a data set should know about it, in sentences that name places and say what to do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adiabat.inspection.kinds import ColumnTally
 from adiabat.inspection.pairs import PairRows
-from adiabat.inspection.reading import NAMES, Entry
-from adiabat.inspection.records import Column, Finding, PairCounts, Role, Severity, Truncation
+from adiabat.inspection.reading import Entry
+from adiabat.inspection.records import Column, Finding, Groups, PairCounts, Role, Severity, Truncation
 from adiabat.inspection.shares import percent
 from adiabat.inspection.tally import SHOWN_PLACES, TextTally
 from adiabat.report.wording import counted, cut
@@ -174,9 +174,38 @@ def column_findings(columns: Sequence[Column], tally: ColumnTally) -> Iterator[F
             severity: Severity = "warning" if column.used_as and not _ONE_OR_SEVERAL.issuperset(kinds) else "note"
             said = f'column "{column.name}" should hold one kind of value, got {told}; check the rows of the rarer kind'
             yield Finding("mixed kinds", severity, sum(kinds.values()) - max(kinds.values()), said)
-        if column.values is not None and len(column.values) == 1 and column.used_as in ("", *NAMES) and column.values[0][1] == rows > 1:
+        if column.values is not None and len(column.values) == 1 and not column.used_as and column.values[0][1] == rows > 1:
             said = f'column "{column.name}" holds "{cut(column.values[0][0], limit=QUOTED)}" in every row: as a tag it tells nothing apart'
-            yield Finding("one value for all", "warning" if column.used_as else "note", rows, said)
+            yield Finding("one value for all", "note", rows, said)
+
+
+def group_findings(groups: Sequence[Groups], given: Container[str]) -> Iterator[Finding]:
+    """What batches of one topic or tag would stumble over.
+
+    Args:
+        groups: By topic, by tag.
+        given: Our names of the columns that the settings name; such a one is meant to be used, and what is wrong with it weighs more.
+
+    Yields:
+        One finding for each kind that there is.
+    """
+    for one in groups:
+        grouped = f'with batches.group = "{one.kind}"'
+        if one.pairs > 1 and one.names + bool(one.without) == 1:
+            got = f'"{cut(one.largest[0].name, limit=QUOTED)}"' if one.names else "none"
+            advice = f"name another column (data.columns.{one.kind}), or leave batches.group out"
+            said = f"pairs must be of several {one.kind}s to be trained {grouped}, got {got} for all {one.pairs:,}; {advice}"
+            yield Finding("one value for all", "fault" if one.kind in given else "warning", one.pairs, said)
+            continue
+        if one.without:
+            said = f"{one.without:,} of {one.pairs:,} pairs have no {one.kind}: {grouped} they are batched together, as if of one"
+            yield Finding(f"pairs without a {one.kind}", "warning" if one.kind in given else "note", one.without, f"{said}; name theirs")
+        usual = one.small[0]
+        if usual.groups == one.groups and one.kind in given:
+            said = (
+                f"no {one.kind} has the {usual.batch_size} pairs of a batch, so that {grouped} every batch is mixed; lower train.batch_size"
+            )
+            yield Finding(f"small {one.kind}s", "warning", usual.pairs, said)
 
 
 def cut_findings(truncation: Sequence[Truncation]) -> Iterator[Finding]:

@@ -31,19 +31,21 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class PairRows:
-    """Rows to quote.
+    """Rows to quote, and to go by.
 
     Attributes:
         own_answer: Whose document is their query.
         negatives_that_answer: That list a negative which is a positive of the same query.
         missing: That name a document which the corpus does not have.
         most_repeated: The first that has the most repeated positive.
+        each: Of each different pair the first that lists it, not to quote but to count by.
     """
 
     own_answer: list[int]
     negatives_that_answer: list[int]
     missing: list[int]
     most_repeated: int
+    each: Int[np.ndarray, " pairs"]
 
 
 def count_pairs(query: UInt64[np.ndarray, "rows 2"], positives: Listed, negatives: Listed) -> tuple[PairCounts, PairRows]:
@@ -62,7 +64,7 @@ def count_pairs(query: UInt64[np.ndarray, "rows 2"], positives: Listed, negative
     # One number for a pair of texts; below 2^63 up to three thousand million texts.
     width = int(numbers.max()) + 1
     pair = asked[positives.row] * width + near
-    distinct = np.unique(pair)
+    distinct, came_first = np.unique(pair, return_index=True)
     documents, times = np.unique(near, return_counts=True)
     own = asked[positives.row] == near
     answers = np.isin(asked[negatives.row] * width + far, distinct)
@@ -83,7 +85,8 @@ def count_pairs(query: UInt64[np.ndarray, "rows 2"], positives: Listed, negative
     )
     first = int(positives.row[np.argmax(near == documents[np.argmax(times)])])
     absent = sorted({*_rows(positives, positives.missing), *_rows(negatives, negatives.missing)})
-    return counts, PairRows(_rows(positives, own), _rows(negatives, answers), absent, first)
+    each = positives.row[came_first]
+    return counts, PairRows(_rows(positives, own), _rows(negatives, answers), absent, first, each)
 
 
 def _rows(listed: Listed, chosen: Bool[np.ndarray, " listed"]) -> list[int]:

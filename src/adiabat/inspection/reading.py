@@ -1,24 +1,22 @@
 """Any source of examples, documents or sentence pairs as a stream of entries, each with its place and its texts by role."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from adiabat.config.inspect import InspectDataSection
-from adiabat.data.columns import Columns, first_of, parsed_rows
+from adiabat.data.columns import COLUMN_ALIASES, Columns, first_of, parsed_rows
 from adiabat.data.corpora import BEIR_COLUMNS, documents_file, parse_document
 from adiabat.data.examples import is_beir_examples, parse_example, parse_grid_row, read_examples
 from adiabat.data.records import Example, ExampleSet
 from adiabat.data.tables import FileFaults, Row, read_rows, table_name
 from adiabat.errors import ConfigError
+from adiabat.inspection.groups import NAMES
 from adiabat.inspection.records import Layout, Role
 
 OF_DOCUMENTS = frozenset(("doc_id", "text", "title"))
 """Columns that a corpus has, and examples have not."""
-
-NAMES = ("topic", "tag")
-"""Columns that say what a row is about, for batches of one kind."""
 
 USUAL_SPLIT = "train"
 """Of a BEIR folder that has several: what is inspected is mostly what is about to be trained on."""
@@ -33,12 +31,16 @@ class Entry:
         address: Id of the query or document; "" where the file gives none.
         texts: Texts of each role, or ids where a corpus holds the texts.
         languages: Of the texts of each role, in step with them, where the data names them.
+        topic: What an example is about; "" where the data does not say.
+        tag: The same, finer.
     """
 
     place: str
     address: str
     texts: Mapping[Role, tuple[str, ...]]
     languages: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
+    topic: str = ""
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,14 @@ def _stream(source: str, split: str | None, given: Mapping[str, str], *, wanted_
     used = {column: name for name in _USED[layout] if (column := columns.find(name, first))}
     if layout == "examples":
         used.update(dict.fromkeys(columns.find_negatives(first), "negative"))
+        # The first row may be one without.
+        used.update({column: name for name in NAMES for column in _names_of(columns, name)})
     return Stream(rows, split, layout, columns, used)
+
+
+def _names_of(columns: Columns, name: str) -> tuple[str, ...]:
+    """What a column may be called."""
+    return (columns.given[name],) if name in columns.given else COLUMN_ALIASES[name]
 
 
 def _told(rows: Iterator[Row], on_row: Callable[[Row], None] | None) -> Iterator[Row]:
@@ -197,7 +206,7 @@ def _told(rows: Iterator[Row], on_row: Callable[[Row], None] | None) -> Iterator
 def _parse_example(number: int, row: Row, *, columns: Columns) -> Entry:
     entry = _example_entry(parse_example(number, row, columns=columns))
     # A file without ids has its queries numbered, which says nothing about the data.
-    return entry if columns.find("query_id", row) is not None else Entry(entry.place, "", entry.texts)
+    return entry if columns.find("query_id", row) is not None else replace(entry, address="")
 
 
 def _parse_document(number: int, row: Row, *, columns: Columns) -> Entry:
@@ -214,12 +223,12 @@ def _parse_pair(number: int, row: Row, *, columns: Columns) -> Entry:
 
 def _example_entry(example: Example) -> Entry:
     texts: dict[Role, tuple[str, ...]] = {"query": (example.query,), "positive": example.positives, "negative": example.negatives}
-    return Entry(example.where, example.query_id, texts)
+    return Entry(example.where, example.query_id, texts, topic=example.topic, tag=example.tag)
 
 
 _PARSERS: Mapping[Layout, Callable[..., Entry]] = {"examples": _parse_example, "corpus": _parse_document, "grid": _parse_pair}
 _USED: Mapping[Layout, tuple[str, ...]] = {
-    "examples": ("query_id", "query", "positive", "negative", *NAMES),
+    "examples": ("query_id", "query", "positive", "negative"),
     "corpus": ("doc_id", "text", "title"),
     "grid": ("premise", "hypothesis", "label"),
 }

@@ -10,6 +10,9 @@ ROLES: tuple[Role, ...] = ("query", "positive", "negative", "document")
 
 Layout = Literal["examples", "corpus", "grid", "BEIR folder"]
 
+GroupKind = Literal["topic", "tag"]
+"""What batches of one kind can go by."""
+
 Severity = Literal["fault", "warning", "note"]
 """``fault``: other verbs refuse the data; ``warning``: they take it, and perhaps otherwise than was meant; ``note``: good to know."""
 
@@ -86,6 +89,65 @@ class PairCounts:
     rows_without_negatives: int
     negatives_that_answer: int
     missing_documents: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NamedGroup:
+    """The pairs of one topic, or of one tag of a topic.
+
+    Attributes:
+        name: Its beginning.
+        pairs: Different ones.
+        within: Of a tag, its topic; "" where it has none.
+        tags: Of a topic, the largest of its tags: (tag, pairs).
+        tag_count: Of a topic, how many tags it has.
+    """
+
+    name: str
+    pairs: int
+    within: str = ""
+    tags: tuple[tuple[str, int], ...] = ()
+    tag_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SmallGroups:
+    """Groups that cannot fill a batch.
+
+    Attributes:
+        batch_size: In pairs.
+        groups: That have fewer pairs.
+        pairs: Of these groups.
+    """
+
+    batch_size: int
+    groups: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How pairs are spread over topics, or over tags.
+
+    Attributes:
+        kind: What they go by.
+        pairs: Different ones; one that is listed again counts where it came first, as in training.
+        without: Those that have no name of this kind.
+        groups: Different topics; or tags, of which equal ones of different topics are different groups, as in training.
+        names: Different names: of tags less than `groups` where some stand with several topics.
+        largest: At most eight.
+        smallest: None where no pair has a name.
+        small: For several batch sizes.
+    """
+
+    kind: GroupKind
+    pairs: int
+    without: int
+    groups: int
+    names: int
+    largest: tuple[NamedGroup, ...]
+    smallest: NamedGroup | None
+    small: tuple[SmallGroups, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +266,7 @@ class Inspection:
         lengths: Of each role, in each unit.
         truncation: Of each role; empty without a model.
         languages: Of each role.
+        groups: Of topics and of tags, where the data has such a column.
         columns: Of the file; empty of a BEIR folder, whose columns are fixed.
         findings: Faults first, then warnings, then notes.
         examples: Drawn at random, in file order.
@@ -221,6 +284,7 @@ class Inspection:
     lengths: tuple[Lengths, ...]
     truncation: tuple[Truncation, ...]
     languages: tuple[Languages, ...]
+    groups: tuple[Groups, ...]
     columns: tuple[Column, ...]
     findings: tuple[Finding, ...]
     examples: tuple[ShownRow, ...] = field(repr=False)

@@ -9,13 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from adiabat.inspection.findings import PLURALS
-from adiabat.inspection.reading import NAMES
 from adiabat.inspection.records import (
     Column,
     Finding,
+    Groups,
     Inspection,
     Languages,
     Lengths,
+    NamedGroup,
     PairCounts,
     Severity,
     ShownRow,
@@ -30,7 +31,11 @@ BAR_LENGTH = 32
 
 MOST_LANGUAGES = 12
 MOST_TAGS = 8
-"""Listed; the rest is summed up."""
+MOST_INNER = 3
+"""Listed, the last of the tags of one topic; the rest is summed up."""
+
+NAME_LENGTH = 24
+"""Characters of a topic or tag."""
 
 SHOWN_QUANTILES = (5, 50, 95, 99, 100)
 """Percent; of those that are kept, as many as fit 80 columns."""
@@ -65,7 +70,11 @@ def _parts(found: Inspection) -> Iterator[RenderableType]:
     if found.truncation:
         yield _truncation_table(found.truncation, found.model or "")
     yield _languages_table(found.languages)
-    if spare := [column for column in found.columns if column.used_as in ("", *NAMES)]:
+    if found.groups:
+        yield _groups_table(found.groups)
+        # Tags are listed beside their topics, where there are topics.
+        yield from map(_largest_table, [one for one in found.groups if one.groups][:1])
+    if spare := [column for column in found.columns if not column.used_as]:
         yield _columns_table(spare)
     if found.examples:
         yield _examples_table(found.examples)
@@ -170,8 +179,47 @@ def _languages_table(languages: Sequence[Languages]) -> Table:
     return table
 
 
+def _groups_table(groups: Sequence[Groups]) -> Table:
+    """How pairs are spread; a column for topics, one for tags."""
+    table = _table(f"pairs by {' and '.join(one.kind for one in groups)}", [f"{one.kind}s" for one in groups])
+    table.add_row("different ones", *(integer(one.groups) for one in groups))
+    if repeated := [one for one in groups if one.names < one.groups]:
+        table.add_row("different names, over all topics", *(integer(one.names) if one in repeated else "" for one in groups))
+    table.add_row("pairs without one", *(_part(one.without, one.pairs) for one in groups))
+    table.add_row("pairs of the largest", *(_part(one.largest[0].pairs, one.pairs) if one.largest else DASH for one in groups))
+    table.add_row("pairs of the smallest", *(integer(one.smallest.pairs) if one.smallest else DASH for one in groups))
+    for place, small in enumerate(groups[0].small):
+        table.add_row(f"smaller than a batch of {small.batch_size}", *(integer(one.small[place].groups) for one in groups))
+        table.add_row("  pairs of these", *(_part(one.small[place].pairs, one.pairs) for one in groups))
+    return table
+
+
+def _largest_table(one: Groups) -> Table:
+    """The largest groups and the smallest; of topics with their tags."""
+    tagged = any(group.tag_count for group in one.largest)
+    table = _table(f"largest {one.kind}s", ["pairs", "share", *(["tags"] if tagged else [])])
+    if tagged:
+        table.add_column("largest of its tags", overflow="fold")
+    for group in one.largest:
+        _add_group(table, group, one.pairs, tagged=tagged)
+    if one.smallest is not None and (more := one.groups - len(one.largest)):
+        table.add_row(f"and {more:,} more, the smallest:")
+        _add_group(table, one.smallest, one.pairs, tagged=tagged)
+    return table
+
+
+def _add_group(table: Table, group: NamedGroup, pairs: int, *, tagged: bool) -> None:
+    tags = _listed(group.tags[:MOST_INNER], group.pairs, more=group.tag_count - min(len(group.tags), MOST_INNER))
+    more: list[str | Text] = [integer(group.tag_count), Text(tags)] if tagged else []
+    table.add_row(Text(cut(group.name, limit=NAME_LENGTH)), integer(group.pairs), share_of(group.pairs, pairs), *more)
+
+
+def _part(count: int, of: int) -> str:
+    return f"{integer(count)} ({share_of(count, of)})"
+
+
 def _columns_table(columns: Sequence[Column]) -> Table:
-    table = _table("topics, tags, and columns that are not read", ["rows", "kinds"])
+    table = _table("columns that are not read", ["rows", "kinds"])
     table.add_column("values", overflow="fold")
     for column in columns:
         kinds = ", ".join(kind for kind, _ in column.kinds)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int, Int64
 
 from adiabat.inspection.digests import Digests, folded, numbered
+from adiabat.inspection.groups import NameTally
 from adiabat.inspection.languages import SEEN_CHARACTERS
 from adiabat.inspection.lengths import TokenCounter, TokenSample
 from adiabat.inspection.reading import Entry
@@ -189,6 +190,7 @@ class Tally:
         self.shown: Sample[tuple[int, Entry]] = Sample(drawing.shown, seed=f"{drawing.seed} shown")
         self.positives = array("i")
         self.negatives = array("i")
+        self.topics, self.tags = NameTally(), NameTally()
         self._drawing = drawing
 
     def add(self, entry: Entry) -> None:
@@ -204,6 +206,8 @@ class Tally:
             tally.languages.update(entry.languages.get(role, ()))
         self.positives.append(len(entry.texts.get("positive", ())))
         self.negatives.append(len(entry.texts.get("negative", ())))
+        self.topics.add(entry.topic)
+        self.tags.add(entry.tag)
         if entry.address:
             self.ids.add(entry.address, self.rows)
             self.addresses.add(entry.address)

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,10 @@ def _none_behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
     return []
 
 
+def _no_reason(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What may differ between how a job was begun and how it goes on.
@@ -70,11 +74,15 @@ class Rules:
         free: Settings that change no number of the result, dotted: where inputs lie whose digests are compared, and how the job runs.
         stopping: Given the settings wanted, those that say when the run stops and change no step before.
         behind: Given the job and the settings wanted, what is wrong with a stop that lies behind the run.
+        words: Of settings whose values say nothing to people, such as digests, what a difference means.
+        reasons: Given the settings wanted, why some of them must stay as they were, where that is not plain.
     """
 
     free: frozenset[str] = frozenset()
     stopping: Callable[[Mapping[str, Any]], set[str]] = _none_stop
     behind: Callable[[Job, Mapping[str, Any]], list[str]] = _none_behind
+    words: Mapping[str, str] = field(default_factory=dict)
+    reasons: Callable[[Mapping[str, Any]], Mapping[str, str]] = _no_reason
 
 
 STRICT = Rules()
@@ -100,6 +108,34 @@ def require_free(folder: Path, *, resume: bool) -> None:
         raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
 
 
+def require_fitting(
+    folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT, unknown: Collection[str] = ()
+) -> str | None:
+    """Refuse a directory that is not for this job, before anything long begins; writes nothing.
+
+    Args:
+        folder: Perhaps missing.
+        description: What is wanted.
+        resume: Whether the job may stand there already.
+        rules: What may differ.
+        unknown: As for `require_same`.
+
+    Returns:
+        What to tell people where there is nothing to go on with, and None elsewhere.
+
+    Raises:
+        JobError: As `require_free` and `require_same`.
+    """
+    require_free(folder, resume=resume)
+    if not resume:
+        return None
+    if is_job(folder):
+        require_same(Job(folder), description, rules=rules, unknown=unknown)
+        return None
+    why = "is empty" if folder.exists() else "does not exist"
+    return f"--resume found no job to go on with, {folder} {why}: beginning a new one from the start"
+
+
 def _is_of_adiabat(place: Path) -> bool:
     """Whether a directory's content is rewritten as a whole, and with it what somebody put inside."""
     with suppress(JobError):
@@ -114,7 +150,6 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
         folder: Made where missing.
         description: Everything that decides the run, as plain tables; written to ``config.toml``.
         resume: Whether a job of the same description may stand there already. When it stops may differ: the steps until then do not.
-
         rules: What may differ.
 
     Returns:
@@ -163,7 +198,7 @@ def read_description(job: Job) -> dict[str, Any]:
         JobError: If the file is damaged.
     """
     try:
-        return tomllib.loads(job.config.read_text(encoding="utf-8"))
+        return tomllib.loads(job.config.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as fault:
         raise JobError(f"{job.config} must be TOML: {fault}; start anew in another directory") from fault
 
@@ -193,14 +228,16 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
         JobError: Naming every setting that differs.
     """
     before, wanted = _flat_settings(read_description(job)), _flat_settings(description)
+    reasons = rules.reasons(wanted)
     differing = [
-        f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}"
+        rules.words.get(key) or f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}{reasons.get(key, '')}"
         for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown))
         if before.get(key) != wanted.get(key)
     ]
     if differing:
+        told = f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
         raise JobError(
-            f"--resume must go on with the job in {job.folder} as it was begun, got {several(differing, of='differences')}; "
+            f"--resume must go on with the job in {job.folder} as it was begun, got {told}; "
             f"repeat the first command with all its settings ({job.config} holds them), or choose another --out"
         )
 

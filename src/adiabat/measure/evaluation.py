@@ -10,8 +10,10 @@ from jaxtyping import Bool, Int
 
 from adiabat.config import EvaluateSettings, MeasureSection
 from adiabat.data.examples import read_examples
-from adiabat.data.records import ExampleSet, LanguageGridSet
+from adiabat.data.records import ExampleSet, LanguageGridSet, Side
+from adiabat.errors import StoreError
 from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
+from adiabat.measure.systems import System, baseline_of
 from adiabat.measure.tasks import Role, measure_examples, measure_languages, rows_left_out
 from adiabat.model.device import device_name
 from adiabat.model.towers import DualEncoder
@@ -30,6 +32,8 @@ SHOWN_CHARACTERS = 500
 """Of a document's text kept in a result file."""
 
 
+SIDES: tuple[Side, ...] = ("query", "document")
+
 SAME_TOWER = "model and baseline have the same query tower, so nothing differs: the tuning kept the starting weights, or there was none"
 
 
@@ -43,6 +47,7 @@ class Dataset:
         role: ``target`` or ``retain``.
         source: Where it was read from, as the user wrote it.
         split: Of the source, where one was named.
+        baseline_stores: Where a baseline finds the same documents, if its document tower did not make `store`.
     """
 
     store: Store
@@ -50,9 +55,29 @@ class Dataset:
     role: Role
     source: str = ""
     split: str | None = None
+    baseline_stores: Sequence[Store] = ()
+
+    def systems(self, model: DualEncoder, baseline: DualEncoder | None) -> tuple[System, System | None]:
+        """Who is measured, and who it is compared with.
+
+        Args:
+            model: Under test.
+            baseline: What it is compared with, or None.
+
+        Returns:
+            Both with the documents of their own.
+
+        Raises:
+            StoreError: If a store is not of the document tower that it stands beside.
+        """
+        after = System(model, self.store)
+        after.require_fit()
+        return after, None if baseline is None else baseline_of(baseline, self.store, self.baseline_stores)
 
 
-def read_dataset(store: Store, path: str, *, role: Role, settings: EvaluateSettings, split: str | None) -> Dataset:
+def read_dataset(
+    store: Store, path: str, *, role: Role, settings: EvaluateSettings, split: str | None, baseline_stores: Sequence[Store] = ()
+) -> Dataset:
     """Read a data set and find its documents in a store.
 
     Args:
@@ -62,6 +87,7 @@ def read_dataset(store: Store, path: str, *, role: Role, settings: EvaluateSetti
         settings: Columns of the target, and what to do with missing documents. A retention set goes by the names of columns that are
             known: it has no reason to share those of the target.
         split: Of the data set; None takes the usual one.
+        baseline_stores: Where a baseline may find the same documents.
 
     Returns:
         The data set.
@@ -69,7 +95,7 @@ def read_dataset(store: Store, path: str, *, role: Role, settings: EvaluateSetti
     columns = settings.data.columns.given() if role == "target" else {}
     examples = read_examples(path, split=split, columns=columns)
     found = address(examples, store, missing=settings.data.missing, merge_equal=True) if isinstance(examples, ExampleSet) else examples
-    return Dataset(store, found, role, path, split)
+    return Dataset(store, found, role, path, split, baseline_stores)
 
 
 def evaluate_datasets(
@@ -97,19 +123,19 @@ def evaluate_datasets(
         The result, without the record of a tuning job.
 
     Raises:
-        StoreError: If a store was not made by the document tower of the model, or of the baseline.
+        StoreError: If a store was not made by the document tower of the model, if the baseline finds its documents nowhere, or if one of
+            its stores is of no use.
     """
     started = time.monotonic()
-    fingerprints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
-    for store in {id(one.store): one.store for one in datasets}.values():
-        for fingerprint in fingerprints:
-            store.require_encoder(fingerprint)
-    same = [SAME_TOWER] if baseline and model.fingerprint("query") == baseline.fingerprint("query") else []
+    systems = [one.systems(model, baseline) for one in datasets]
+    _refuse_idle(datasets, [before.store for _, before in systems if before])
+    same = [SAME_TOWER] if baseline and all(model.fingerprint(side) == baseline.fingerprint(side) for side in SIDES) else []
     for sentence in same:
         watch.note(sentence)
     seed = settings.run.seed
-    measured = [_measure(model, baseline, one, settings, watch) for one in datasets]
-    examples = changed_queries(model, baseline, datasets[0], settings=settings.measure, seed=seed) if baseline else []
+    measured = [_measure(*pair, one, settings, watch) for pair, one in zip(systems, datasets, strict=True)]
+    after, before = systems[0]
+    examples = changed_queries(after, before, datasets[0].examples, settings=settings.measure, seed=seed) if before else []
     return Result(
         title=title,
         command=command,
@@ -122,62 +148,68 @@ def evaluate_datasets(
         datasets=[replace(one, notes=[*same, *one.notes]) for one in measured],
         examples=examples,
         settings=settings.model_dump(mode="json", exclude_none=True),
-        inputs=_inputs(datasets),
+        inputs=_inputs(datasets, [before for _, before in systems]),
     )
 
 
-def _inputs(datasets: Sequence[Dataset]) -> dict[str, Any]:
+def _refuse_idle(datasets: Sequence[Dataset], used: Sequence[Store]) -> None:
+    for store in {id(store): store for one in datasets for store in one.baseline_stores}.values():
+        if not any(store is one for one in used):
+            raise StoreError(f"--baseline-store {store.path} must be of use to the baseline, got no data set that needs it; leave it out")
+
+
+def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> dict[str, Any]:
     """What was read, by its part: ``target``, ``retain 1``, ``retain 2``, ..."""
     inputs: dict[str, Any] = {}
-    for one in datasets:
+    for one, before in zip(datasets, baselines, strict=True):
         name = one.role if one.role == "target" else f"retain {sum(key != 'target' for key in inputs) + 1}"
         split = {} if one.split is None else {"split": one.split}
-        inputs[name] = {"data": one.source, **split, "store": str(one.store.path), "store_sha256": one.store.manifest.sha256}
+        stores = {"": one.store} if before is None or before.store is one.store else {"": one.store, "baseline_": before.store}
+        read = {f"{whose}store": str(store.path) for whose, store in stores.items()}
+        sums = {f"{whose}store_sha256": store.manifest.sha256 for whose, store in stores.items()}
+        inputs[name] = {"data": one.source, **split, **read, **sums}
     return inputs
 
 
-def _measure(model: DualEncoder, baseline: DualEncoder | None, one: Dataset, settings: EvaluateSettings, watch: Watch) -> DatasetResult:
+def _measure(after: System, before: System | None, one: Dataset, settings: EvaluateSettings, watch: Watch) -> DatasetResult:
+    seed, section = settings.run.seed, settings.measure
     if isinstance(one.examples, LanguageGridSet):
-        return measure_languages(
-            model, baseline, one.store, one.examples, role=one.role, settings=settings.measure, seed=settings.run.seed, watch=watch
-        )
-    return measure_examples(
-        model, baseline, one.store, one.examples, role=one.role, settings=settings.measure, seed=settings.run.seed, watch=watch
-    )
+        return measure_languages(after, before, one.examples, role=one.role, settings=section, seed=seed, watch=watch)
+    return measure_examples(after, before, one.examples, role=one.role, settings=section, seed=seed, watch=watch)
 
 
 def changed_queries(
-    model: DualEncoder, baseline: DualEncoder, dataset: Dataset, *, settings: MeasureSection, seed: int
+    after: System, before: System, examples: AddressedSet | LanguageGridSet, *, settings: MeasureSection, seed: int
 ) -> list[ChangedQuery]:
     """Queries whose first results changed, drawn at random and not for effect: gains and losses as they come.
 
     Args:
-        model: After.
-        baseline: Before.
-        dataset: Whose queries are asked; a language grid has none to show.
+        after: Under test.
+        before: What it is compared with.
+        examples: Whose queries are asked; a language grid has none to show.
         settings: Which documents the measures leave out: they are not shown either.
         seed: Of the draw.
 
     Returns:
         At most `SHOWN_QUERIES`, each with its first `SHOWN_HITS` results before and after.
     """
-    examples, store = dataset.examples, dataset.store
+    store = after.store
     if isinstance(examples, LanguageGridSet):
         return []
     order: list[int] = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES].tolist()
     texts = [examples.queries[row] for row in order]
     aside = rows_left_out(store, examples, settings)
     excluded = [aside[row] for row in order]
-    before, after = (
-        search(store, tower.encode(texts, side="query", precision="fp32"), SHOWN_HITS, excluded=excluded) for tower in (baseline, model)
+    first, last = (
+        search(one.store, one.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, excluded=excluded) for one in (before, after)
     )
-    changed = [place for place in range(len(order)) if list(before.rows[place]) != list(after.rows[place])][:SHOWN_QUERIES]
+    changed = [place for place in range(len(order)) if list(first.rows[place]) != list(last.rows[place])][:SHOWN_QUERIES]
     return [
         ChangedQuery(
             dataset=examples.name,
             query=texts[place],
-            before=hits_of(store, before, place, examples.positives[order[place]]),
-            after=hits_of(store, after, place, examples.positives[order[place]]),
+            before=hits_of(store, first, place, examples.positives[order[place]]),
+            after=hits_of(store, last, place, examples.positives[order[place]]),
         )
         for place in changed
     ]

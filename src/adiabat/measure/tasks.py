@@ -15,6 +15,7 @@ from adiabat.measure.grid import cluster_ids, grid_scores, measure_grid
 from adiabat.measure.metrics import PairCounts, largest_cutoff, ranking_measures
 from adiabat.measure.results import DatasetResult
 from adiabat.measure.significance import PerQuery, paired_bootstrap, pnd_per_query
+from adiabat.measure.systems import System
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
@@ -41,23 +42,22 @@ class Scored:
     run: Mapping[str, Mapping[str, float]]
 
 
-def similarities_of(model: DualEncoder) -> tuple[Similarity, ...]:
+def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
     """What is worth ranking by: on unit vectors Euclidean distance ranks as cosine does.
 
     Args:
-        model: Whose vectors are compared.
+        *models: Whose vectors are compared.
 
     Returns:
         Cosine, and distance where a tower's vectors have other lengths.
     """
-    unit = model.query.settings.normalize and model.document.settings.normalize
+    unit = all(tower.settings.normalize for model in models for tower in (model.query, model.document))
     return ("cosine",) if unit else ("cosine", "distance")
 
 
 def measure_examples(
-    model: DualEncoder,
-    baseline: DualEncoder | None,
-    store: Store,
+    after: System,
+    before: System | None,
     examples: AddressedSet,
     *,
     role: Role,
@@ -68,9 +68,8 @@ def measure_examples(
     """Measure on queries with known positives, before and after.
 
     Args:
-        model: Whose query tower is under test.
-        baseline: What it is compared with, or None.
-        store: The documents of both.
+        after: Under test.
+        before: What it is compared with, or None; a row of its store is the same document.
         examples: Queries and rows.
         role: For the report.
         settings: Measures, depth, which negatives.
@@ -83,14 +82,16 @@ def measure_examples(
     Raises:
         DataError: If listed negatives are asked for and there are none, or the store holds nothing to compare positives with.
     """
+    store = after.store
     plan = _planned(store, examples, settings)
     examples = plan.examples
-    models = [model] if baseline is None else [baseline, model]
-    queries = [tower.encode(examples.queries, side="query", precision="fp32") for tower in models]
+    systems = [after] if before is None else [before, after]
+    queries = [one.model.encode(examples.queries, side="query", precision="fp32") for one in systems]
+    similarities = similarities_of(*(one.model for one in systems))
     measured: list[PerQuery] = []
     pairs = 0
-    for similarity in similarities_of(model):
-        scored = [plan.score(store, vectors, similarity, watch) for vectors in queries]
+    for similarity in similarities:
+        scored = [plan.score(one.store, vectors, similarity, watch) for one, vectors in zip(systems, queries, strict=True)]
         pairs = int(scored[-1].counts.pairs.sum())
         if not pairs:
             raise DataError(
@@ -107,7 +108,7 @@ def measure_examples(
         pairs=pairs,
         main="PND" if plan.listed else settings.measures[0],
         changes=paired_bootstrap(measured, seed=seed, resamples=settings.resamples),
-        notes=[*examples.notes, *plan.notes, *_unit_length_note(model)],
+        notes=[*examples.notes, *plan.notes, *_unit_length_note(similarities)],
     )
 
 
@@ -178,8 +179,8 @@ def rows_left_out(store: Store, examples: AddressedSet, settings: MeasureSection
     return Ragged.of([row] if row >= 0 and row not in examples.positives[query] else [] for query, row in enumerate(rows.tolist()))
 
 
-def _unit_length_note(model: DualEncoder) -> list[str]:
-    return ["vectors have unit length: Euclidean distance ranks as cosine does"] if len(similarities_of(model)) == 1 else []
+def _unit_length_note(similarities: Sequence[Similarity]) -> list[str]:
+    return ["vectors have unit length: Euclidean distance ranks as cosine does"] if len(similarities) == 1 else []
 
 
 def _score_listed(store: Store, queries: Float[np.ndarray, "q e"], examples: AddressedSet, similarity: Similarity, watch: Watch) -> Scored:
@@ -294,9 +295,8 @@ def _per_query(examples: AddressedSet, scored: Sequence[Scored], similarity: Sim
 
 
 def measure_languages(
-    model: DualEncoder,
-    baseline: DualEncoder | None,
-    store: Store,
+    after: System,
+    before: System | None,
     grid: LanguageGridSet,
     *,
     role: Role,
@@ -307,9 +307,8 @@ def measure_languages(
     """Measure a language grid (mission A9): premises through the query tower, hypotheses from the store.
 
     Args:
-        model: Whose query tower is under test.
-        baseline: What it is compared with, or None.
-        store: Holds the hypotheses, by `grid_id`.
+        after: Under test; its store holds the hypotheses, by `grid_id`.
+        before: What it is compared with, or None; a row of its store is the same hypothesis.
         grid: The sentence pairs.
         role: For the report.
         settings: Number of resamples.
@@ -322,16 +321,18 @@ def measure_languages(
     Raises:
         DataError: If hypotheses are not in the store; they are counted, and the first ten of a language named.
     """
-    hypotheses = {language: store.gather(_hypothesis_rows(store, grid, language)) for language in grid.languages}
-    similarities = similarities_of(model)
+    rows = {language: _hypothesis_rows(after.store, grid, language) for language in grid.languages}
+    systems = [after] if before is None else [before, after]
+    similarities = similarities_of(*(one.model for one in systems))
     scores: list[dict[str, Float[np.ndarray, "a b n"]]] = []
-    for tower in [model] if baseline is None else [baseline, model]:
-        every = grid_scores(_premises(tower, grid, watch), hypotheses)
+    for one in systems:
+        hypotheses = {language: one.store.gather(rows[language]) for language in grid.languages}
+        every = grid_scores(_premises(one.model, grid, watch), hypotheses)
         scores.append({similarity: every[similarity] for similarity in similarities})
     measured = measure_grid(
         scores[-1],
         grid.labels,
-        before=scores[0] if baseline else None,
+        before=scores[0] if before else None,
         clusters=cluster_ids([premise[grid.languages[0]] for premise in grid.premises]),
         seed=seed,
         resamples=settings.resamples,
@@ -342,7 +343,7 @@ def measure_languages(
         role=role,
         kind="grid",
         queries=len(grid) * len(grid.languages),
-        documents=store.count,
+        documents=after.store.count,
         pairs=measured.pairs,
         main="PND",
         changes=measured.changes,

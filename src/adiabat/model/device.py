@@ -5,6 +5,7 @@ import platform
 import torch
 
 from adiabat.errors import ConfigError
+from adiabat.model.device_names import require_device_name
 
 
 def device_of(name: str) -> torch.device:
@@ -19,14 +20,10 @@ def device_of(name: str) -> torch.device:
     Raises:
         ConfigError: If the name is none of these, or there is no such device.
     """
+    require_device_name(name)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}") from None
-    if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index is not None):
-        raise ConfigError(f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}")
+    device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"run.device must be a device of this machine, got {name!r} where there are {torch.cuda.device_count()} GPUs")
     return device
@@ -43,4 +40,5 @@ def device_name(device: torch.device) -> str:
     """
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU {platform.machine()}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"CPU {platform.machine()}, {threads} {'thread' if threads == 1 else 'threads'}"

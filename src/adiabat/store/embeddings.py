@@ -27,6 +27,9 @@ from adiabat.store.manifest import (
     hash_vectors,
 )
 
+IDS_AT_A_TIME = 65_536
+"""Compared at once."""
+
 
 class Store:
     """A finished store. Everything it reads goes through buffers of the caller's size, so its memory does not grow with the corpus."""
@@ -234,29 +237,54 @@ class Store:
             self.read_into(start, block)
             yield start, block
 
-    def require_encoder(self, fingerprint: Fingerprint) -> None:
+    def differences(self, fingerprint: Fingerprint) -> list[str]:
+        """What keeps an encoder's vectors from being compared with the stored ones.
+
+        Args:
+            fingerprint: Of the document side of an encoder. A store imported without an encoder can check its width only.
+
+        Returns:
+            Each part that differs, in words; none where the encoder fits.
+        """
+        if self.fingerprint is not None:
+            return self.fingerprint.differences(fingerprint)
+        return [] if fingerprint.width == self.width else [f"width {self.width} in the store, {fingerprint.width} in the encoder"]
+
+    def require_encoder(self, fingerprint: Fingerprint, *, who: str | None = None) -> None:
         """Refuse an encoder whose vectors could not be compared with the stored ones.
 
         Args:
-            fingerprint: Of the document side of the encoder at hand. A store imported without an encoder can check its width only.
+            fingerprint: Of the document side of the encoder at hand.
+            who: Its name, for the message.
 
         Raises:
             StoreError: Naming each part that differs.
         """
-        if self.fingerprint is None:
-            if fingerprint.width != self.width:
-                raise StoreError(
-                    f"{self.path} holds vectors of width {self.width}, this encoder gives {fingerprint.width}; choose its own encoder"
-                )
+        differences = self.differences(fingerprint)
+        if not differences:
             return
-        differences = self.fingerprint.differences(fingerprint)
-        if differences:
-            remedy = (
-                "rebuild the store or set document_prompt"
-                if differences[0].startswith("prompt")
-                else "rebuild the store or choose its encoder"
-            )
-            raise StoreError(f"{self.path} was built by another encoder: {'; '.join(differences)}; {remedy}")
+        if self.fingerprint is None:
+            gives = f"{who or 'this encoder'} gives {fingerprint.width}"
+            raise StoreError(f"{self.path} holds vectors of width {self.width}, {gives}; choose its own encoder")
+        remedy = "rebuild the store or choose its encoder"
+        if differences[0].startswith("prompt"):
+            remedy = "rebuild the store or set document_prompt"
+        than = f" than {who}'s" if who else ""
+        raise StoreError(f"{self.path} was built by another encoder{than}: {'; '.join(differences)}; {remedy}")
+
+    def same_documents(self, other: "Store") -> bool:
+        """Whether a row is the same document here and there, judged by ids.
+
+        Args:
+            other: Any store.
+
+        Returns:
+            True where both hold the same ids in the same order.
+        """
+        if self.count != other.count:
+            return False
+        pieces = (range(start, min(start + IDS_AT_A_TIME, self.count)) for start in range(0, self.count, IDS_AT_A_TIME))
+        return all(self._ids.take(np.asarray(piece)) == other._ids.take(np.asarray(piece)) for piece in pieces)
 
     def verify(self) -> None:
         """Read the whole vector file and compare its checksum with the manifest's.

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from adiabat.config import TuneSection, TuneSettings
-from adiabat.jobs.directory import Job, is_job, open_job, read_description, require_free, require_same
+from adiabat.jobs.directory import Job, open_job, read_description
 from adiabat.jobs.finish import finish_job
 from adiabat.jobs.record import record_of, result_of
 from adiabat.locks import sole_writer
@@ -30,14 +30,12 @@ from adiabat.train.loop import Loop
 from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
 from adiabat.train.passes import side_passes
 from adiabat.train.schedules import Schedule, scaled_learning_rate
+from adiabat.tune.beforehand import inputs_of, require_ready
 from adiabat.tune.negatives import negative_chooser, short_lists_note, similarity_of
 from adiabat.tune.objective import StoredDocuments, pairs_of
-from adiabat.tune.resuming import RULES
+from adiabat.tune.resuming import RULES, WORDS
 from adiabat.tune.splits import examples_digest, read_data, trained_too, with_negatives
 from adiabat.watch import SILENT, Watch
-
-DIGESTS = ("job.query_tower", "job.store_vectors", "job.examples")
-"""What decides a run beside names and settings, and is known once model, store and data have been read."""
 
 
 def tune(
@@ -72,14 +70,10 @@ def tune(
         AdiabatError: If anything the user gave is wrong; an output directory that was not there before is then not made.
     """
     settings = settings or TuneSettings()
-    require_free(out, resume=resume)
     _check(settings)
-    inputs = {"model": model_name, "store": str(store_path), "data": data_path}
-    if resume and is_job(out):
-        # Before the data are read: settings that were left out make faults that speak of anything but resuming.
-        require_same(Job(out), {"job": inputs, **settings.model_dump()}, rules=RULES, unknown=DIGESTS)
-    elif resume:
-        watch.note(f"{out} holds no job yet, so there is nothing to go on with: beginning")
+    inputs = inputs_of(model_name, store_path, data_path)
+    if note := require_ready(inputs, out, settings=settings, resume=resume):
+        watch.note(note)
     store = Store.open(store_path)
     train, validation = read_data(data_path, settings.data, store)
     model = load_model()
@@ -163,7 +157,7 @@ def _check(settings: TuneSettings) -> None:
 def _description(model: DualEncoder, inputs: dict[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
     found = (_digest_of(model), objective.store.manifest.sha256, examples_digest(objective.train, objective.validation))
-    digests = {key.removeprefix("job."): digest for key, digest in zip(DIGESTS, found, strict=True)}
+    digests = {key.removeprefix("job."): digest for key, digest in zip(WORDS, found, strict=True)}
     return {"job": {**inputs, **digests}, **settings.model_dump()}
 
 

@@ -8,6 +8,13 @@ from adiabat.jobs.directory import Job, Rules
 from adiabat.train.log import read_log
 from adiabat.train.schedules import ENDING
 
+WORDS = {
+    "job.query_tower": "the query tower of the model differs from the one the job began with",
+    "job.store_vectors": "the vectors of the store differ from those the job began with",
+    "job.examples": "the examples differ from those the job began with",
+}
+"""What it means that a digest, which is known once model, store and data have been read, is another one."""
+
 
 def _behind(job: Job, wanted: Mapping[str, Any]) -> list[str]:
     """What is wrong with a stop that lies behind the run: the epochs since then cannot be taken back."""
@@ -47,4 +54,5 @@ RULES = Rules(
     free=frozenset(("job.model", "job.store", "job.data", "run.device", "run.checkpoint_seconds", "run.keep_checkpoints")),
     stopping=_stopping,
     behind=_behind,
+    words=WORDS,
 )

@@ -1,0 +1,25 @@
+"""Which data set, which backbone: the same short run on each."""
+
+from adiabat.api.loading import load
+from adiabat.compare.compare import compare as run_comparison
+from adiabat.config import CompareSettings
+from adiabat.measure.comparison import Comparison
+from adiabat.watch import SILENT, Watch
+
+
+def compare(settings: CompareSettings, *, resume: bool = False, command: str = "adiabat.compare(...)", watch: Watch = SILENT) -> Comparison:
+    """Train every candidate for the same short run, over several seeds, and rank them; see `adiabat.compare.compare.compare`.
+
+    Args:
+        settings: `CompareDataSettings` or `CompareBackbonesSettings`; `CompareSection.out`, tasks and two candidates must be given.
+        resume: Go on with a comparison that was cut short; seeds and candidates may have been added.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What was found, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    return run_comparison(lambda name, section: load(name, settings=section), settings, resume=resume, command=command, watch=watch)

@@ -1,0 +1,92 @@
+"""With what a training job may go on: other places and another device, and another end where no step before depends on it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from adiabat.jobs.directory import Job, Rules
+from adiabat.train.log import read_log
+from adiabat.train.schedules import ENDING
+
+WORDS = {
+    "digests.model": "the model differs from the one the job began with",
+    "digests.examples": "the pairs differ from those the job began with",
+}
+"""What it means that a digest, which is known once model and data have been read, is another one."""
+
+LENGTHS = ("train.steps", "train.epochs")
+
+
+def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
+    """Settings that make a step depend on how long the whole run is.
+
+    Args:
+        settings: All of a run, dotted; those that are None are left out.
+
+    Returns:
+        Each with its value; none where a run can be made longer.
+    """
+    schedule, warm_up = settings["train.schedule"], settings["train.warmup_fraction"]
+    found = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
+    if warm_up and "train.warmup_steps" not in settings:
+        found.append(f"train.warmup_fraction = {warm_up:g}")
+    if settings["train.temperature_schedule"] == "scheduled" and "train.temperature_steps" not in settings:
+        found.append('train.temperature_schedule = "scheduled" without train.temperature_steps')
+    return found
+
+
+def _stopping(settings: Mapping[str, Any]) -> set[str]:
+    """Settings that say when a run stops and change no step before."""
+    return set() if goes_by_length(settings) else set(LENGTHS)
+
+
+def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Why a run cannot be made longer or shorter, and which one can."""
+    found = goes_by_length(settings)
+    why = (
+        f" ({' and '.join(found)} {'goes' if len(found) == 1 else 'go'} by the length of the run, so that steps already taken would have "
+        'been others; a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer)'
+    )
+    return dict.fromkeys(LENGTHS, why) if found else {}
+
+
+def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
+    """What is wrong with an end of a run that has gone on before.
+
+    Args:
+        total: Steps of the whole run.
+        job: Whose log says how many were taken.
+        settings: Wanted, dotted.
+
+    Returns:
+        One phrase, or none.
+    """
+    taken = max((row["step"] for row in read_log(job.log)), default=0) if job.log.exists() else 0
+    name = "train.steps" if "train.steps" in settings else "train.epochs"
+    return [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
+
+
+RULES = Rules(
+    free=frozenset(
+        (
+            "job.model",
+            "job.data",
+            "job.out",
+            "towers.store",
+            "train.guide",
+            "memory.chunk_tokens",
+            "memory.cached",
+            "memory.checkpointing",
+            "memory.loss_tile",
+            "data.corpus",
+            "data.cache",
+            "data.validation",
+            "run.device",
+            "run.checkpoint_seconds",
+            "run.keep_checkpoints",
+            "towers.document_model",
+        )
+    ),
+    stopping=_stopping,
+    words=WORDS,
+    reasons=_reasons,
+)

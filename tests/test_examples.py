@@ -1,0 +1,51 @@
+"""The files of settings in examples/ run as they are written, on data and a model small enough for a test."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Run, run_in_process
+from tests.tiny import save_tiny
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+SMALL = ("--set", "job.model=model", "--set", "train.batch_size=8", "--device", "cpu")
+SHORT = (*SMALL, "--set", "train.steps=2")
+KINDS = ("paper", "note", "memo", "letter", "book")
+
+
+def rows(path: str, values: list[dict[str, object]]) -> None:
+    Path(path).write_text("".join(json.dumps(value) + "\n" for value in values), encoding="utf-8")
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    save_tiny(tmp_path / "model")
+    texts = [f"{KINDS[number % 5]} {number * number}" for number in range(60)]
+    for name in ("pairs", "forum", "papers"):
+        asked = [{"query": f"{name} about {text}", "positive": text, "topic": text[0], "subforum": text[0]} for text in texts]
+        rows(f"{name}.jsonl", asked)
+    rows("corpus.jsonl", [{"_id": f"d{number}", "text": text} for number, text in enumerate(texts[:12])])
+    rows("test.jsonl", [{"query": f"what of {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts[:8])])
+    return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
+
+
+def test_training_runs(run: Run) -> None:
+    said = run("train", str(EXAMPLES / "02_train.toml"), "--out", "job", *SMALL)
+    assert (said.code, said.out) == (0, "job\n"), said.err
+
+
+def test_a_mixture_runs(run: Run) -> None:
+    said = run("train", str(EXAMPLES / "03_mixture.toml"), "--out", "job", *SHORT)
+    assert (said.code, said.out) == (0, "job\n"), said.err
+    assert "asked for 75.0 %" in said.err
+
+
+def test_a_comparison_runs(run: Run) -> None:
+    said = run("compare", "data", str(EXAMPLES / "04_compare.toml"), "--out", "out", *SHORT, "--set", "compare.seeds=[0]")
+    assert (said.code, said.out) == (0, "out/report.html\n"), said.err
+
+
+def test_every_file_of_settings_is_run_here() -> None:
+    assert sorted(path.name for path in EXAMPLES.glob("*.toml")) == ["02_train.toml", "03_mixture.toml", "04_compare.toml"]
