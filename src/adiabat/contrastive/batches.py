@@ -12,6 +12,7 @@ from adiabat.config import TrainSection
 from adiabat.data.batching import step_generator
 from adiabat.data.pairs import PairSet
 from adiabat.data.ragged import Ragged
+from adiabat.data.records import Side
 from adiabat.errors import ConfigError, DataError
 from adiabat.train.distributed import Processes
 from adiabat.train.pairs import Guide, Pairs, unit_rows
@@ -37,6 +38,11 @@ class Batch:
     def documents(self) -> Int[np.ndarray, " d"]:
         """Rows of all documents: positives, shared negatives, own negatives."""
         return np.concatenate([self.positive, self.shared, self.own.ravel()])
+
+    @property
+    def sides(self) -> dict[Side, Int[np.ndarray, " _"]]:
+        """Rows of the texts of each side."""
+        return {"query": self.query, "document": self.documents}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,8 @@ def draw_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSect
     """
     random = step_generator(seed, step)
     most = section.negatives_per_query
-    query, positive = pairs.query[picked], pairs.positive[picked]
+    # Rows are kept in half the memory; of a batch they are keys, too, which tensors hold as 64-bit numbers.
+    query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
     drawn = [_drawn(pairs.negatives[row], most, random) for row in query.tolist()]
     if section.loss == "triplet":
         return Batch(query, positive, _none(), np.stack([np.resize(rows, most) for rows in drawn]))
@@ -100,7 +107,7 @@ def draw_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSect
 
 
 def _drawn(listed: Int[np.ndarray, " n"], most: int, random: np.random.Generator) -> Int[np.ndarray, " k"]:
-    return listed if len(listed) <= most else random.choice(listed, most, replace=False)
+    return (listed if len(listed) <= most else random.choice(listed, most, replace=False)).astype(np.int64)
 
 
 def _none() -> Int[np.ndarray, " none"]:

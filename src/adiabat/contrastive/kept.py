@@ -11,19 +11,23 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from adiabat.data.hub import HUB_PREFIX
-from adiabat.data.pairs import PairBuilder, PairSet, Texts
+from adiabat.data.pairs import EQUAL_TEXTS, PairBuilder, PairSet, Texts, text_numbers
 from adiabat.data.ragged import Ragged
 from adiabat.errors import DataError
 from adiabat.store.ids import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
 
-FORMAT = 2
+FORMAT = 3
 """Of the folder; another number is another folder."""
+
+MAKING = ".making-"
+"""What the name of a folder begins with until it is finished."""
 
 ABANDONED_SECONDS = 24 * 3600
 """Age at which a folder that was never finished is taken for one of a killed process."""
@@ -63,14 +67,31 @@ def kept_pairs(number: Number, description: dict[str, Any], cache: Path) -> tupl
         DataError: If the disk is full or not writable, and whatever reading raises; then nothing is kept.
     """
     key = hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[:32]
-    folder = cache / key
+    return pairs_in(cache / key, number, advice="name another folder (data.cache)")
+
+
+def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...]:
+    """Open the pairs of a folder, or number them and put them there.
+
+    Args:
+        folder: Theirs alone; what it lies in is made where missing.
+        number: Reads the examples; not called where the folder is there.
+        advice: What people can do besides freeing space where the disk is full.
+
+    Returns:
+        The sets of pairs.
+
+    Raises:
+        DataError: As `kept_pairs`.
+    """
+    place = folder.parent
     if not folder.is_dir():
-        with _plain_faults(cache):
-            cache.mkdir(parents=True, exist_ok=True)
-            _clear_abandoned(cache)
-            making = Path(tempfile.mkdtemp(prefix=".making-", dir=cache))
+        with _plain_faults(place, advice):
+            place.mkdir(parents=True, exist_ok=True)
+            _clear_abandoned(place)
+            making = Path(tempfile.mkdtemp(prefix=MAKING, dir=place))
         try:
-            with _plain_faults(cache):
+            with _plain_faults(place, advice):
                 _write(number, making)
                 _put(making, folder)
         finally:
@@ -96,17 +117,15 @@ def files_of(source: str) -> list[tuple[str, int, int]]:
 
 
 @contextmanager
-def _plain_faults(cache: Path) -> Iterator[None]:
+def _plain_faults(place: Path, advice: str) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise DataError(
-            f"{cache} must have room for the pairs, got: {fault.strerror or fault}; free some space, or name another folder (data.cache)"
-        ) from fault
+        raise DataError(f"{place} must have room for the pairs, got: {fault.strerror or fault}; free some space, or {advice}") from fault
 
 
 def _clear_abandoned(cache: Path) -> None:
-    for folder in cache.glob(".making-*"):
+    for folder in cache.glob(f"{MAKING}*"):
         if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -134,6 +153,8 @@ def _write(number: Number, folder: Path) -> None:
         lists: Ragged = getattr(sets[0], name)
         arrays |= {f"{name}.values": lists.values, f"{name}.offsets": lists.offsets}
     np.savez(folder / "numbers.npz", **arrays)
+    queries, documents = text_numbers(replace(texts, folder=None))
+    np.savez(folder / EQUAL_TEXTS, queries=queries, documents=documents)
     about = {"sha256": texts.digest().hex(), "sets": [{"name": one.name, "notes": one.notes} for one in sets]}
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 

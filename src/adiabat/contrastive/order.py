@@ -175,7 +175,7 @@ def mixture_told(order: Order, pairs: PairSet, settings: TrainSettings, *, steps
 
 def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
     """A number for each pair of numbers."""
-    numbers: Int[np.ndarray, " pairs"] = np.unique(outer * (int(inner.max(initial=0)) + 1) + inner, return_inverse=True)[1]
+    numbers: Int[np.ndarray, " pairs"] = np.unique(outer.astype(np.int64) * (int(inner.max(initial=0)) + 1) + inner, return_inverse=True)[1]
     return numbers
 
 

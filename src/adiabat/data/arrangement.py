@@ -126,7 +126,7 @@ def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple
     size, keys = rules.batch_size, rules.keys
     batches, waiting, start = list[Places](), run[:0], 0
     while count := min(WINDOW, (len(waiting) + len(run) - start) // size):
-        window = _Window(count, size, lambda places: keys[order[places]])
+        window = _Window(count, size, lambda places: keys[order[places]].astype(np.int64))
         waiting = window.fill(waiting)
         while window.wanted and start < len(run):
             more = run[start : start + max(window.wanted, size)]
@@ -304,18 +304,19 @@ def _parts(batch: Places, lengths: Int[np.ndarray, " _"], budget: int) -> list[P
 class ArrangedStream:
     """Batches of one pass after another, by rules."""
 
-    def __init__(self, order: Callable[[int], Int[np.ndarray, " n"]], rules: Rules, *, seed: int) -> None:
+    def __init__(self, order: Callable[[int], Int[np.ndarray, " n"]], rules: Rules, *, seed: int, first_step: int = 0) -> None:
         """Set up; a pass is planned when one of its steps is asked for.
 
         Args:
             order: Examples of a pass by its number, from 0.
             rules: Of a batch.
             seed: Of what the rules draw.
+            first_step: Of the first pass.
         """
         self._order = order
         self._rules = rules
         self._seed = seed
-        self._starts = [0]
+        self._starts = [first_step]
         self._planned = -1
         self._batches: list[Int[np.ndarray, " _"]] = []
         self.left: dict[int, int] = {}
@@ -325,7 +326,7 @@ class ArrangedStream:
         """Examples of one step.
 
         Args:
-            step: From 0.
+            step: From the first one on.
 
         Returns:
             Their rows.
@@ -335,11 +336,28 @@ class ArrangedStream:
         """
         number = int(np.searchsorted(self._starts, step, side="right")) - 1
         while number == len(self._starts) - 1:
-            self._plan(number)
-            self._starts.append(self._starts[-1] + len(self._batches))
+            count = self.batches(number)
+            if not count:
+                raise DataError(
+                    f"{self.left[number]:,} examples must make a batch of {self._rules.batch_size} by the rules of [batches], got none; "
+                    "lower train.batch_size, or loosen the rules"
+                )
+            self._starts.append(self._starts[-1] + count)
             number += self._starts[-1] <= step
         self._plan(number)
         return self._batches[step - self._starts[number]]
+
+    def batches(self, number: int) -> int:
+        """How many batches a pass has.
+
+        Args:
+            number: Of the pass; those before it have been planned.
+
+        Returns:
+            Their count, 0 where the rules leave none.
+        """
+        self._plan(number)
+        return len(self._batches)
 
     def _plan(self, number: int) -> None:
         if number == self._planned:
@@ -348,8 +366,3 @@ class ArrangedStream:
         order = self._order(number)
         self._batches, left = arranged(order, self._rules, random, first_step=self._starts[number])
         self._planned, self.left[number] = number, len(left)
-        if not self._batches:
-            raise DataError(
-                f"{len(order):,} examples must make a batch of {self._rules.batch_size} by the rules of [batches], got none; "
-                "lower train.batch_size, or loosen the rules"
-            )

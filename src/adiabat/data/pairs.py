@@ -19,6 +19,9 @@ Entry = TypeVar("Entry")
 BLOCK = 1_024
 """Examples that are numbered together."""
 
+EQUAL_TEXTS = "equal.npz"
+"""In a folder of texts: what `text_numbers` gives."""
+
 
 @runtime_checkable
 class TextColumn(Protocol):
@@ -185,13 +188,28 @@ def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndar
     Returns:
         A number for each query and each document, equal where a query and a document are the same text.
     """
+    if texts.folder is not None:
+        with np.load(texts.folder / EQUAL_TEXTS) as kept:
+            return kept["queries"], kept["documents"]
     numbering = Numbering()
     none = np.empty(0, dtype=np.int64)
     sides = [
         np.concatenate([none, *(numbering.number(hash_texts(block))[0] for block in _blocks(side))])
         for side in (texts.queries, texts.documents)
     ]
-    return sides[0], sides[1]
+    return compact(sides[0]), compact(sides[1])
+
+
+def compact(numbers: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
+    """Numbers in half the memory, where they fit.
+
+    Args:
+        numbers: Of rows.
+
+    Returns:
+        The same as int32, or as they are.
+    """
+    return numbers.astype(np.int32) if numbers.max(initial=0) <= np.iinfo(np.int32).max else numbers
 
 
 def joined(sets: Sequence[PairSet]) -> PairSet:
@@ -212,7 +230,7 @@ def joined(sets: Sequence[PairSet]) -> PairSet:
         np.concatenate([one.positive for one in sets]),
         sets[0].answers,
         sets[0].negatives,
-        np.repeat(np.arange(len(sets)), [len(one) for one in sets]),
+        np.repeat(np.arange(len(sets), dtype=np.int32), [len(one) for one in sets]),
         np.concatenate([one.topics for one in sets]),
         np.concatenate([one.tags for one in sets]),
         tuple(chain.from_iterable(one.notes for one in sets)),
@@ -275,13 +293,13 @@ class _Listed:
 
     def keys(self, documents: int) -> Int[np.ndarray, " n"]:
         """A number for each query with its document."""
-        keys: Int[np.ndarray, " n"] = self.query * documents + self.document
+        keys: Int[np.ndarray, " n"] = self.query.astype(np.int64) * documents + self.document
         return keys
 
     def by_query(self, queries: int) -> Ragged:
         """Documents of each query, in the order in which they came."""
         order = np.argsort(self.query, kind="stable")
-        return Ragged(self.document[order], np.concatenate([[0], np.cumsum(np.bincount(self.query, minlength=queries))]))
+        return Ragged(self.document[order], compact(np.concatenate([[0], np.cumsum(np.bincount(self.query, minlength=queries))])))
 
 
 class PairBuilder:
@@ -318,12 +336,12 @@ class PairBuilder:
         topics, tags = ([self._name(getattr(example, kind)) for example in examples] for kind in ("topic", "tag"))
         self._listed.append(
             _Listed(
-                query=np.repeat(rows, each),
-                document=self._documents.number(listed)[0],
+                query=np.repeat(compact(rows), each),
+                document=compact(self._documents.number(listed)[0]),
                 answers=np.repeat(np.arange(len(counts)) % 2 == 0, counts),
-                of=np.full(len(listed), of),
-                topic=np.repeat(topics, each),
-                tag=np.repeat(tags, each),
+                of=np.full(len(listed), of, dtype=np.int32),
+                topic=np.repeat(compact(np.array(topics)), each),
+                tag=np.repeat(compact(np.array(tags)), each),
             )
         )
 
@@ -368,5 +386,5 @@ def _repeated(name: str, given: int, once: int) -> tuple[str, ...]:
 
 
 def _nothing() -> _Listed:
-    none = np.empty(0, dtype=np.int64)
+    none = np.empty(0, dtype=np.int32)
     return _Listed(none, none, none > 0, none, none, none)

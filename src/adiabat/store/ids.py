@@ -11,7 +11,7 @@ from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Int64, UInt64
+from jaxtyping import Int64, Integer, UInt64
 
 from adiabat.errors import StoreError, several
 from adiabat.store.manifest import HEADER_BYTES, npy_header
@@ -60,7 +60,7 @@ class StringColumn:
     def __len__(self) -> int:
         return self._count
 
-    def take(self, rows: Sequence[int] | Int64[np.ndarray, " n"]) -> list[str]:
+    def take(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
         """The strings at `rows`, in that order; each batch concerned is read once.
 
         Args:
