@@ -240,9 +240,20 @@ def test_every_fault_of_the_snapshot_is_told_with_its_line(tmp_path: Path) -> No
         f'{path}:4: "abstract" must be Unicode text, got half of a surrogate pair; {path}:5: "id" must not be empty; '
         f'{path}:6: "categories" must be names with spaces between them or a list of names, got an object; '
         f"{path}:7 must be one JSON object, got {{ (Expecting property name enclosed in double quotes at column 2); "
-        "the columns of the snapshot are id, title, abstract and categories"
+        "the columns of the snapshot are id, title, abstract, categories"
     )
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_another_file_is_told_by_its_first_row_alone(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps({"id": "1", "query": "a"}) + "\n" + "{\n" * 30)
+    with pytest.raises(DataError) as caught:
+        make_arxiv(path, tmp_path / "made", settings())
+    assert str(caught.value) == (
+        f"{path} must be the metadata snapshot, whose rows have id, title, abstract, categories, got id, query: "
+        "title, abstract, categories missing; name that file"
+    )
 
 
 def test_an_id_that_comes_twice_is_told_with_both_lines(tmp_path: Path) -> None:

@@ -99,8 +99,10 @@ def _cut_each(places: Places, level: Int[np.ndarray, " n"], order: Int[np.ndarra
     if not len(places):
         return [], places
     numbers = level[order[places]]
-    sorting = np.argsort(numbers, kind="stable")
-    runs = np.split(places[sorting], np.flatnonzero(np.diff(numbers[sorting])) + 1)
+    runs = [places]
+    if (numbers != numbers[0]).any():
+        sorting = np.argsort(numbers, kind="stable")
+        runs = np.split(places[sorting], np.flatnonzero(np.diff(numbers[sorting])) + 1)
     batches, left = list[Places](), list[Places]()
     for run in runs:
         whole, rest = (_cut if rules.keys is None else _cut_apart)(run, order, rules)

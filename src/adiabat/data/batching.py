@@ -3,6 +3,8 @@
 import numpy as np
 from jaxtyping import Int
 
+from adiabat.data.ragged import compact
+
 ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT = range(5)
 """Streams of random numbers under one seed, told apart so that drawing from one never shifts another."""
 
@@ -44,11 +46,12 @@ class ShuffledStream:
             taken = self._permutation(number)[position : position + (step + 1) * batch_size - first]
             parts.append(taken)
             first += len(taken)
-        return np.concatenate(parts)
+        return np.concatenate(parts).astype(np.int64)
 
     def _permutation(self, number: int) -> Int[np.ndarray, " n"]:
         if number != self._pass:
-            self._pass, self._order = number, np.random.default_rng([self.seed, ORDER, number, self.stream]).permutation(self.count)
+            order = np.random.default_rng([self.seed, ORDER, number, self.stream]).permutation(self.count)
+            self._pass, self._order = number, compact(order)
         return self._order
 
 

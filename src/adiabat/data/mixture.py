@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 
 from adiabat.config import Exhausted, MixtureRule
 from adiabat.data.batching import MIXTURE, ShuffledStream
+from adiabat.data.ragged import compact
 
 STEPS_COUNTED = 1_024
 """Together by `drawn_counts`."""
@@ -143,8 +144,10 @@ class Mixture:
             for source, (size, count) in enumerate(zip(self.sizes, self.counts, strict=True))
             if count
         ]
+        if len(parts) == 1:
+            return compact(parts[0])
         random = np.random.default_rng([self.seed, MIXTURE, number])
         sources = interleaved(self.counts.tolist(), self.weights, random)
         rows: Int[np.ndarray, " n"] = np.empty(len(sources), dtype=np.int64)
         rows[np.argsort(sources, kind="stable")] = np.concatenate(parts)
-        return rows
+        return compact(rows)

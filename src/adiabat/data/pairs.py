@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from adiabat.data.numbering import Numbering, hash_texts
-from adiabat.data.ragged import Ragged
+from adiabat.data.ragged import Ragged, compact
 from adiabat.data.records import Example, ExampleSet
 
 Entry = TypeVar("Entry")
@@ -198,18 +198,6 @@ def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndar
         for side in (texts.queries, texts.documents)
     ]
     return compact(sides[0]), compact(sides[1])
-
-
-def compact(numbers: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    """Numbers in half the memory, where they fit.
-
-    Args:
-        numbers: Of rows.
-
-    Returns:
-        The same as int32, or as they are.
-    """
-    return numbers.astype(np.int32) if numbers.max(initial=0) <= np.iinfo(np.int32).max else numbers
 
 
 def joined(sets: Sequence[PairSet]) -> PairSet:

@@ -1,4 +1,4 @@
-"""Lists of unequal length as flat arrays."""
+"""Lists of unequal length as flat arrays, and numbers in no more memory than they need."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -54,3 +54,15 @@ class Ragged:
             They alone.
         """
         return Ragged.of(self[int(index)] for index in kept)
+
+
+def compact(numbers: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
+    """Numbers in half the memory, where they fit.
+
+    Args:
+        numbers: Of rows.
+
+    Returns:
+        The same as int32, or as they are.
+    """
+    return numbers.astype(np.int32) if numbers.max(initial=0) <= np.iinfo(np.int32).max else numbers

@@ -20,9 +20,11 @@ def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[
     Returns:
         Their numbers, ascending.
     """
-    hashes = np.frombuffer(
-        b"".join(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8] for query in queries), dtype=">u8"
-    ).astype(np.uint64)
+    hashes = np.fromiter((_hashed(query) for query in queries), dtype=np.uint64)
     below = np.uint64(int(fraction * 2**64))
     low = np.sort(hashes[hashes < below])
     return np.flatnonzero(hashes < (low[most] if len(low) > most else below))
+
+
+def _hashed(query: str) -> int:
+    return int.from_bytes(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8], "big")

@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from adiabat.config.makers import ArxivSection, ArxivSettings
-from adiabat.data.columns import RowError, id_value, parsed_rows, value_kind
+from adiabat.data.columns import RowError, first_of, id_value, parsed_rows, value_kind
 from adiabat.data.splitting import held_out_queries
 from adiabat.data.tables import FileFaults, Row, read_rows
 from adiabat.errors import DataError
@@ -37,6 +37,9 @@ from adiabat.makers.neighbours import Categories, count_words, from_small_to_lar
 from adiabat.makers.sentences import sentence_spans
 from adiabat.makers.writing import Made, Output, writing
 from adiabat.watch import SILENT, Watch
+
+COLUMNS = ("id", "title", "abstract", "categories")
+"""Of the snapshot, as far as they are read."""
 
 NEAREST = 20
 """Negatives chosen by distance; one more is random."""
@@ -159,7 +162,14 @@ def _taken(source: Path, watch: Watch) -> _Census:
     faults = FileFaults()
     sizes: Counter[str] = Counter()
     rows = 0
-    for categories in parsed_rows(read_rows(source, faults=faults), faults, _parse_checked):
+    first, every = first_of(read_rows(source, faults=faults), faults, source)
+    if absent := [column for column in COLUMNS if column not in first.values]:
+        # Another file altogether: to name its every row would say no more.
+        raise DataError(
+            f"{source} must be the metadata snapshot, whose rows have {', '.join(COLUMNS)}, got {', '.join(first.values) or 'no columns'}: "
+            f"{', '.join(absent)} missing; name that file"
+        )
+    for categories in parsed_rows(every, faults, _parse_checked):
         sizes.update(set(categories))
         rows += 1
     faults.raise_if_any()
@@ -179,7 +189,7 @@ def _value(row: Row, column: str) -> object:
     if column not in row.values:
         raise RowError(
             f'{row.place}: expected "{column}", found {", ".join(row.values) or "no columns"}',
-            advice="the columns of the snapshot are id, title, abstract and categories",
+            advice=f"the columns of the snapshot are {', '.join(COLUMNS)}",
         )
     return row.values[column]
 
