@@ -191,7 +191,9 @@ class Columns:
         known.update(self.find_negatives(row) if layout == "examples" else ())
         spare = [key for key in row.values if key not in known]
         advice = f'map it with data.columns.{name} = "{spare[0]}"' if len(spare) == 1 else f"say which it is with data.columns.{name}"
-        return f"{row.place}: expected {_quoted(_REQUIRED[layout])}, {found}; {advice}"
+        # A column that is there under another name is asked for by that name.
+        wanted = [self.find(other, row) or other for other in _REQUIRED[layout]]
+        return f"{row.place}: expected {_quoted(wanted)}, {found}; {advice}"
 
     def _misfit(self, row: Row, possible: Sequence[Layout]) -> str:
         """The phrase for a row of no layout; it speaks of the layout of which the row has most."""
