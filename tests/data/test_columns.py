@@ -68,7 +68,7 @@ def test_a_missing_column_names_the_one_that_may_be_meant():
 def test_a_column_that_is_there_under_another_name_is_asked_for_by_that_name() -> None:
     with pytest.raises(RowError) as caught:
         Columns().require("positive", Row("pairs.jsonl:1", {"q": "a", "p": "b"}), "examples")
-    assert str(caught.value) == 'pairs.jsonl:1: expected "q" and "positive", found "q" and "p"; map it with data.columns.positive = "p"
+    assert str(caught.value) == 'pairs.jsonl:1: expected "q" and "positive", found "q" and "p"; map it with data.columns.positive = "p"'
 
 
 def test_a_missing_column_among_many_asks_which_it_is():
