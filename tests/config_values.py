@@ -4,6 +4,7 @@ from typing import Any
 
 from adiabat.config import ColumnsSection, SourceSection
 
+STREAMED = {"data.validation": "dev.jsonl", "train.steps": 10}
 SOURCES = {"data.sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}
 
 VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -34,6 +35,8 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "data.validation_split": ("dev", {"data.validation": "folder"}),
     "data.validation_fraction": (0.25, {}),
     "data.max_validation": (99, {}),
+    "data.stream": (True, STREAMED),
+    "data.window": (5_000, {"data.stream": True, **STREAMED}),
     "store.dtype": ("float32", {}),
     "store.keep_texts": (False, {}),
     "store.precision": ("bf16", {}),

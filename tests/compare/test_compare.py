@@ -205,6 +205,12 @@ def refused(kind: type[Exception], settings: CompareSettings, *, resume: bool = 
     return str(caught.value)
 
 
+def test_a_stream_is_no_candidate(here: Path) -> None:
+    settings = settings_of("data", here, data={"stream": True, "validation": str(here / "near.jsonl"), "validation_fraction": 0.1})
+    told = refused(DataError, settings)
+    assert 'candidate "near": data.stream must be left out of a comparison, which reads its candidates before it trains on any' in told
+
+
 def test_what_is_missing_is_told_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     settings = settings_of(

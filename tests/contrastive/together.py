@@ -26,6 +26,10 @@ JOBS: dict[str, dict[str, Any]] = {
         "train": {"loss": "triplet", "margin": 0.3, "negatives_per_query": 2},
         "towers": {"kind": "asymmetric", "frozen": "document"},
     },
+    "windows of a stream": {
+        "data": {"stream": True, "window": 12, "validation": "pairs.jsonl"},
+        "towers": {"kind": "asymmetric", "frozen": "document"},
+    },
 }
 
 
@@ -37,8 +41,9 @@ def run_all(folder: Path, out: Path) -> list[str]:
     vars(finish)["write_page"] = lambda result, path: path.write_text("page")
     said: list[str] = []
     for name, tables in JOBS.items():
-        train = {**tables["train"], "optimizer": "sgd", "learning_rate": 0.05, "dropout": False, "steps": 6, "validate_every": 3}
-        settings = job_settings(Problem(folder), out / name, **{**tables, "train": train})
+        train = {**tables.get("train", {}), "optimizer": "sgd", "learning_rate": 0.05, "dropout": False, "steps": 6, "validate_every": 3}
+        data = {key: str(folder / value) if key == "validation" else value for key, value in tables.get("data", {}).items()}
+        settings = job_settings(Problem(folder), out / name, **{**tables, "data": data, "train": train})
         run_training(from_memory, settings, watch=Watch(note=said.append))
     return said
 

@@ -21,7 +21,7 @@ from adiabat.contrastive.building import Loader, build, merged
 from adiabat.contrastive.data import read_pairs
 from adiabat.contrastive.order import order_of
 from adiabat.contrastive.training import _check_pairs, train
-from adiabat.errors import AdiabatError, DataError, JobError, several
+from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
 from adiabat.jobs.directory import Job, is_job
 from adiabat.measure.per_query import QueryScores
 from adiabat.measure.results import TrainingRecord
@@ -92,6 +92,10 @@ class Grid:
 
     def _pairs_of(self, candidate: Candidate) -> int:
         settings = candidate.settings
+        if settings.data.stream:
+            raise ConfigError(
+                "data.stream must be left out of a comparison, which reads its candidates before it trains on any, got true; leave it out"
+            )
         stored = settings.towers.store is not None and settings.train.guide in (None, "self")
         training, validation = read_pairs(settings.job.data, settings.data, stored=stored)
         _check_pairs(training, validation, settings)

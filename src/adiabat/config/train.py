@@ -57,6 +57,7 @@ class SourceSection(Section):
 class TrainDataSection(HeldOutSection):
     """``[data]`` of a training run."""
 
+    needs: ClassVar[Mapping[str, Need]] = {**HeldOutSection.needs, "window": Need("stream", (True,))}
     columns: TrainColumnsSection = TrainColumnsSection()
     sources: Annotated[tuple[SourceSection, ...], Field(strict=False)] = ()
     """Several sources in place of `job.data`."""
@@ -66,6 +67,10 @@ class TrainDataSection(HeldOutSection):
     """Folder where data that were read and tokenised are kept for the next run; None takes ``adiabat`` in the user's cache directory."""
     max_validation: PositiveInt = 1_000
     """Most queries held out."""
+    stream: bool = False
+    """Read the data while training, a window at a time, and go on from there: for data larger than memory and disk."""
+    window: PositiveInt = 131_072
+    """Examples that are read together and shuffled among themselves, each a pair or several."""
 
     def listed(self, source: str | None = None) -> tuple[SourceSection, ...]:
         """What is trained on.
@@ -339,6 +344,29 @@ class TrainSettings(Section):
             )
         if self.batches.token_budget is not None and self.train.steps is None:
             raise ValueError("train.steps must be given where batches.token_budget is, since batches are of any size then, got none")
+        return self
+
+    @model_validator(mode="after")
+    def _stream_has_what_it_takes(self) -> Self:
+        """Of a stream neither the length is known, nor the sizes of its sources, nor any text but those of a window."""
+        if not self.data.stream:
+            return self
+        where = "where data.stream is true"
+        missing = [name for name, value in (("train.steps", self.train.steps), ("data.validation", self.data.validation)) if value is None]
+        corpora = [name for name, value in (("data.corpus", self.data.corpus), ("towers.store", self.towers.store)) if value is not None]
+        corpora += [f"data.sources.corpus of number {number}" for number, one in enumerate(self.data.sources, 1) if one.corpus is not None]
+        faults = [f"{name} must be given {where}, got none; set it" for name in missing]
+        faults += [f"{name} must be left out {where}: examples must hold their texts; leave it out, or data.stream" for name in corpora]
+        if len(self.data.sources) > 1 and self.mixture.rule not in ("equal", "weights"):
+            faults.append(f'mixture.rule must be equal or weights {where}, since sizes are not known, got "{self.mixture.rule}"; set one')
+        if self.mixture.cap is not None:
+            faults.append(f"mixture.cap must be left out {where}, since sizes are not known, got {self.mixture.cap}; leave it out")
+        if self.train.schedule == "exponential":
+            faults.append(f'train.schedule must go by steps {where}, got "exponential", which goes by passes; choose another')
+        if self.data.window < self.train.batch_size:
+            faults.append(f"data.window must be at least train.batch_size = {self.train.batch_size}, got {self.data.window}; raise it")
+        if faults:
+            raise ValueError("; ".join(faults))
         return self
 
     @model_validator(mode="after")

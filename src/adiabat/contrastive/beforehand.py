@@ -4,6 +4,7 @@ from pathlib import Path
 
 from adiabat.config import TrainSettings
 from adiabat.contrastive.resuming import RULES, WORDS
+from adiabat.data.streaming import require_streamable
 from adiabat.errors import ConfigError, several
 from adiabat.jobs.directory import require_fitting, require_free
 from adiabat.model.device_names import require_device_name
@@ -61,6 +62,9 @@ def _require_named(settings: TrainSettings, *names: str) -> None:
 def _require_inputs(settings: TrainSettings) -> None:
     data = settings.data
     sources = data.listed(settings.job.data)
+    if data.stream:
+        for one in sources:
+            require_streamable(one.path)
     require_inputs(
         [*(one.path for one in sources), *filter(None, [data.validation])],
         corpora=filter(None, [data.corpus, *(one.corpus for one in sources)]),

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from adiabat.config import TrainDataSection
-from adiabat.contrastive.kept import files_of, kept_pairs
+from adiabat.contrastive.kept import files_of, kept_pairs, numbered
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import is_beir_examples, stream_examples
-from adiabat.data.pairs import PairBuilder, PairSet, TextList, Texts, joined
+from adiabat.data.pairs import PairBuilder, PairSet, joined
 from adiabat.data.records import Example, ExampleStream
 from adiabat.data.splitting import held_out_queries
 from adiabat.data.tables import count_rows
@@ -51,10 +51,7 @@ def read_pairs(
     Raises:
         DataError: If a file is faulty, a document's text is missing, or one of the two parts would be empty.
     """
-    sources = _sources(source, settings)
-    if settings.validation:
-        split = settings.validation_split or settings.split
-        sources.append(_Source(settings.validation, split, "dev", settings.columns.given(), settings.corpus))
+    sources = [*_sources(source, settings), *_validated(settings)]
     sets = _numbered(sources, stored, cache, watch)
     if not settings.validation:
         return _parted(joined(sets), " + ".join(one.path for one in sources), settings)
@@ -62,6 +59,30 @@ def read_pairs(
     if note := _overlap_note(train, validation):
         validation = replace(validation, notes=(*validation.notes, note))
     return train, validation
+
+
+def read_validation(settings: TrainDataSection, *, cache: Path, watch: Watch = SILENT) -> PairSet:
+    """Read the pairs that a run over a stream is validated on.
+
+    Args:
+        settings: Where they are.
+        cache: Where they are kept once they were read.
+        watch: Whom to tell.
+
+    Returns:
+        The pairs, over texts of their own.
+
+    Raises:
+        DataError: If a file is faulty.
+    """
+    return _numbered(_validated(settings), False, cache, watch)[0]
+
+
+def _validated(settings: TrainDataSection) -> list[_Source]:
+    if not settings.validation:
+        return []
+    split = settings.validation_split or settings.split
+    return [_Source(settings.validation, split, "dev", settings.columns.given(), settings.corpus)]
 
 
 def _overlap_note(train: PairSet, validation: PairSet) -> str | None:
@@ -82,9 +103,7 @@ def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watc
         return names
 
     if cache is None:
-        columns = TextList(), TextList(), TextList()
-        builder = PairBuilder(*columns)
-        return builder.built(number(builder), Texts(*columns))
+        return numbered(number)
     read = [{**asdict(source), "files": [*files_of(source.path), *files_of(source.corpus or source.path)]} for source in sources]
     return kept_pairs(number, {"sources": read, "stored": stored}, cache)
 

@@ -37,7 +37,7 @@ class Estimate:
         settings: As resolved.
         parameters: Of both towers, each once.
         trained: Those that are updated.
-        pairs: Trained on.
+        pairs: Trained on; of a stream, those of its first window.
         steps: Optimiser steps.
         tokens: That pass through trained towers in the whole run, padding left out.
         flops: ``2 (N_F + N_B + N_U)`` operations for each of them; see `adiabat.plan.flops`.
@@ -75,9 +75,11 @@ class Estimate:
         Returns:
             Several lines; those that are no settings are comments of TOML, so that the whole is a RUN.toml.
         """
+        streamed = self.settings["data"]["stream"]
+        amount = f"a stream, in windows of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"
         lines = [
             f"parameters: {self.parameters:,}, trained: {self.trained:,} ({100 * self.trained / self.parameters:.1f} %)",
-            f"length: {self.steps:,} steps on {self.pairs:,} pairs, {self.tokens:.3g} tokens",
+            f"length: {self.steps:,} steps on {amount}, {self.tokens:.3g} tokens",
             f"operations: {self.flops:.3g} FLOP by parameters and tokens",
             f"memory: {self.memory_bytes / 2**20:,.0f} MB, measured in {TIMED_STEPS} steps on {self.device}",
             f"time: {self.seconds:,.0f} s at {self.step_seconds:.2f} s a step, validations not counted",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from adiabat.data.hub import HUB_PREFIX
-from adiabat.data.pairs import EQUAL_TEXTS, PairBuilder, PairSet, Texts, text_numbers
+from adiabat.data.pairs import EQUAL_TEXTS, PairBuilder, PairSet, TextList, Texts, text_numbers
 from adiabat.data.ragged import Ragged
 from adiabat.errors import DataError
 from adiabat.store.ids import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
@@ -97,6 +97,20 @@ def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...
         finally:
             shutil.rmtree(making, ignore_errors=True)
     return _opened(folder)
+
+
+def numbered(number: Number) -> tuple[PairSet, ...]:
+    """Number pairs that stay in memory.
+
+    Args:
+        number: Reads the examples.
+
+    Returns:
+        The sets of pairs.
+    """
+    columns = TextList(), TextList(), TextList()
+    builder = PairBuilder(*columns)
+    return builder.built(number(builder), Texts(*columns))
 
 
 def files_of(source: str) -> list[tuple[str, int, int]]:

@@ -12,14 +12,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from adiabat.config import TrainSection, TrainSettings
+from adiabat.contrastive.bank import Bank, Models, Stretch
 from adiabat.contrastive.batches import Batch, Sides, draw_batch, pairs_of, share_of
 from adiabat.contrastive.criterion import criterion_of
-from adiabat.contrastive.frozen import FrozenTower, StoredTower
-from adiabat.contrastive.order import order_of
+from adiabat.contrastive.order import Order, order_of
 from adiabat.contrastive.ranks import ranks_of_answers
-from adiabat.data.pairs import PairSet, TextColumn
+from adiabat.contrastive.streams import Stream, Window, window_name
+from adiabat.data.pairs import PairSet
 from adiabat.data.records import SIDES, Side
-from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
@@ -28,7 +28,7 @@ from adiabat.train.distributed import ALONE, Processes
 from adiabat.train.limits import Validation
 from adiabat.train.pairs import unit_rows
 from adiabat.train.partition import Temperature
-from adiabat.train.passes import Group, Passes, side_passes
+from adiabat.train.passes import Passes, side_passes
 from adiabat.train.temperature import LearnedTemperature, scheduled_temperature
 
 CHUNK_TOKENS = {"cpu": 4_096, "cuda": 65_536}
@@ -41,8 +41,8 @@ class PairContrast:
 
     Attributes:
         towers: What is trained; a tower without trainable parameters is embedded once for each text.
-        train: Pairs to learn from.
-        validation: Pairs to measure on, over the same texts.
+        examples: Pairs to learn from, or a stream of them.
+        validation: Pairs to measure on, over the same texts as pairs that are no stream.
         settings: Loss, negatives, temperature, batch size, precision, and how a batch passes.
         guide: Takes candidates out of the negatives; None where there is none, or where `towers` themselves do.
         processes: Who shares a batch out.
@@ -50,7 +50,7 @@ class PairContrast:
     """
 
     towers: DualEncoder
-    train: PairSet
+    examples: PairSet | Stream
     validation: PairSet
     settings: TrainSettings
     guide: DualEncoder | None = None
@@ -61,41 +61,78 @@ class PairContrast:
         section = self.settings.train
         self._criterion = criterion_of(section, tile=self.settings.memory.loss_tile)
         self._learned = LearnedTemperature(section.temperature) if section.temperature_schedule == "learned" else None
-        self._trained = [tower for tower in dict.fromkeys((self.towers.query, self.towers.document)) if _is_trained(tower)]
-        frozen = [side for side in SIDES if not _is_trained(self.towers.tower(side))]
-        self._frozen = {side: self._unchanging(side) for side in frozen}
-        self._guides = {} if self.guide is None else {side: self._embedded_once(self.guide, side) for side in SIDES}
-        live = [side for side in SIDES if side not in self._frozen]
-        self.tables = {side: self._table(side) for side in live}
-        tokens = sum(table.lengths[_rows_of(self.train, side)] for side, table in self.tables.items())
-        self.order = order_of(self.train, self.settings, tokens + np.zeros(len(self.train), dtype=np.int64))
-        self.passes = Passes(*self._trained, precision=self.settings.run.precision, chunking=self._chunking())
+        self._models = Models(self.towers, self.guide, self.store)
+        self._bank = Bank.of(self.validation.texts, self._models, self.settings)
+        self._kept: tuple[Path, bool] | None = None
+        self._saved_window: int | None = None
+        self._now = self._first()
+        self.passes = Passes(*self._models.trained, precision=self.settings.run.precision, chunking=self._chunking())
         self.module = nn.ModuleDict({"query": self.towers.query, "document": self.towers.document})
         if self._learned is not None:
             self.module["temperature"] = self._learned.to(self.towers.query.device)
+
+    @property
+    def stream(self) -> Stream | None:
+        """What is read as the run goes on; None where all pairs are there."""
+        return self.examples if isinstance(self.examples, Stream) else None
+
+    @property
+    def train(self) -> PairSet:
+        """Pairs to learn from; of a stream, those of the window at hand."""
+        return self._now.pairs
+
+    @property
+    def order(self) -> Order:
+        """Which of `train` make the batch of each step."""
+        return self._now.order
+
+    @property
+    def tables(self) -> Mapping[Side, TokenTable]:
+        """Tokens of the texts of `train`, of each side whose tower is trained."""
+        return self._now.bank.tables
 
     @property
     def steps(self) -> int:
         """Optimiser steps of the run."""
         return steps_of(self.settings.train, self.order.pairs)
 
-    def _texts(self, side: Side) -> TextColumn:
-        return self.train.texts.queries if side == "query" else self.train.texts.documents
+    def _first(self) -> Stretch:
+        if isinstance(self.examples, Stream):
+            return self.examples.newest(self._planned)
+        tokens = self._bank.tokens(self.examples)
+        return Stretch(self.examples, self._bank, order_of(self.examples, self.settings, tokens))
 
-    def _table(self, side: Side) -> TokenTable:
-        tower, texts, folder = self.towers.tower(side), self._texts(side), self.train.texts.folder
-        if folder is None:
-            return TokenTable.of(tower, texts, side=side)
-        return TokenTable.kept(tower, texts, side=side, folder=folder)
+    def _planned(self, window: Window) -> Stretch:
+        """The steps of a window of the stream."""
+        bank = Bank.of(window.pairs.texts, self._models, self.settings)
+        order = order_of(window.pairs, self.settings, bank.tokens(window.pairs), window.only)
+        first = window.only.first_step
+        return Stretch(window.pairs, bank, order, range(first, first + order.batches()), window.number)
 
-    def _unchanging(self, side: Side) -> FrozenTower | StoredTower:
-        if side == "document" and self.store is not None:
-            return StoredTower(self.store, self._texts(side), device=self.towers.document.device)
-        return self._embedded_once(self.towers, side)
+    def at(self, step: int) -> Stretch:
+        """What a step draws on; of a stream, its window is read where it has not been.
 
-    def _embedded_once(self, model: DualEncoder, side: Side) -> FrozenTower:
-        precision = self.settings.run.precision
-        return FrozenTower(model.tower(side), self._texts(side), side=side, precision=precision)
+        Args:
+            step: From 0.
+
+        Returns:
+            Pairs, their texts, and the batches.
+        """
+        if self.stream is not None and not self._now.holds(step):
+            self._now = self.stream.stretch(step, self._planned)
+            self._keep_window()
+        return self._now
+
+    def ending(self, step: int) -> str | None:
+        """Why a run ends at a step, where it is the data that end it.
+
+        Args:
+            step: Steps taken.
+
+        Returns:
+            A phrase, or None where it goes on.
+        """
+        return None if self.stream is None else self.stream.ending(step, self._planned)
 
     def keep_in(self, folder: Path, *, resume: bool) -> None:
         """Keep embeddings of towers that do not change in files, so that a resumed run reads the same.
@@ -104,17 +141,23 @@ class PairContrast:
             folder: Made where there is such a tower.
             resume: Whether to read what stands there.
         """
-        for name, tower in self._once().items():
-            tower.keep_in(folder / f"{name}-{self.processes.rank}", resume=resume)
+        self._kept = folder, resume
+        self._bank.keep_in(folder if self.stream is None else folder / "validation", self.processes.rank, resume=resume)
+        self._keep_window()
+
+    def _keep_window(self) -> None:
+        if self._kept is not None and self._now.window is not None:
+            folder, resume = self._kept
+            self._now.bank.keep_in(folder / window_name(self._now.window), self.processes.rank, resume=resume)
 
     def save(self) -> None:
-        """Note on the disk what was embedded: to be called with every checkpoint."""
-        for tower in self._once().values():
-            tower.save()
-
-    def _once(self) -> dict[str, FrozenTower]:
-        frozen = {f"frozen-{side}": tower for side, tower in self._frozen.items() if isinstance(tower, FrozenTower)}
-        return frozen | {f"guide-{side}": tower for side, tower in self._guides.items()}
+        """Note on the disk what was embedded: to be called with every checkpoint; windows that the one before has left behind go."""
+        for bank in {id(one): one for one in (self._bank, self._now.bank)}.values():
+            bank.save()
+        if self.stream is not None:
+            if self._saved_window is not None and self._kept is not None:
+                self.stream.forget(self._saved_window, self._kept[0])
+            self._saved_window = self._now.window
 
     def _chunking(self) -> Chunking:
         memory = self.settings.memory
@@ -130,7 +173,7 @@ class PairContrast:
             Nothing.
         """
         before = self.passes
-        with side_passes(*self._trained, precision=self.settings.run.precision, chunking=self._chunking()) as self.passes:
+        with side_passes(*self._models.trained, precision=self.settings.run.precision, chunking=self._chunking()) as self.passes:
             try:
                 yield
             finally:
@@ -145,10 +188,10 @@ class PairContrast:
         Returns:
             A scalar.
         """
-        batch = self._batch(step)
-        mine = self._share(batch)
-        sides, guide = self._embedded(mine), self._judged(mine)
-        pairs = pairs_of(batch, sides, self.train, self.settings.train, self.processes, guide=guide)
+        now, batch = self.at(step), self._batch(step)
+        mine = share_of(now.pairs, batch, self.settings.train, self.processes)
+        sides, guide = now.bank.embedded(mine, self.passes), now.bank.judged(mine)
+        pairs = pairs_of(batch, sides, now.pairs, self.settings.train, self.processes, guide=guide)
         return self._criterion(pairs, self.temperature(step))
 
     def temperature(self, step: int) -> Temperature:
@@ -189,7 +232,8 @@ class PairContrast:
         Returns:
             As the examples have them.
         """
-        return self.train.texts.query_ids.take(self.train.query[self.rows(step)])
+        pairs = self.at(step).pairs
+        return pairs.texts.query_ids.take(pairs.query[self.rows(step)])
 
     def tokens_of(self, step: int) -> dict[Side, int]:
         """Tokens that pass through trained towers in one step, padding left out.
@@ -200,7 +244,7 @@ class PairContrast:
         Returns:
             By side, over all processes; a text that stands in the batch twice counts once.
         """
-        rows = _rows(self._batch(step))
+        rows = self._batch(step).sides
         return {side: int(table.lengths[np.unique(rows[side])].sum()) for side, table in self.tables.items()}
 
     def rows(self, step: int) -> Int[np.ndarray, " p"]:
@@ -212,27 +256,11 @@ class PairContrast:
         Returns:
             Their rows in the training set.
         """
-        return self.order.rows(step)
+        return self.at(step).order.rows(step)
 
     def _batch(self, step: int) -> Batch:
-        return draw_batch(self.train, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step)
-
-    def _share(self, batch: Batch) -> Batch:
-        return share_of(self.train, batch, self.settings.train, self.processes)
-
-    def _judged(self, batch: Batch) -> Sides | None:
-        """What the guide, where there is one, makes of a batch's texts."""
-        return Sides(*(self._guides[side].embed(rows) for side, rows in _rows(batch).items())) if self._guides else None
-
-    def _embedded(self, batch: Batch) -> Sides:
-        """Each distinct text of a batch once, by its tower or out of what a frozen tower gave before."""
-        distinct = {side: np.unique(rows, return_inverse=True) for side, rows in _rows(batch).items()}
-        live = [side for side in SIDES if side in self.tables]
-        groups = [Group(self.tables[side], distinct[side][0], self._trained.index(self.towers.tower(side))) for side in live]
-        found = dict(zip(live, self.passes.embed_all(groups), strict=True))
-        found |= {side: frozen.embed(distinct[side][0]) for side, frozen in self._frozen.items()}
-        query, document = (found[side][torch.from_numpy(distinct[side][1]).to(found[side].device)] for side in SIDES)
-        return Sides(query, document)
+        pairs = self.at(step).pairs
+        return draw_batch(pairs, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step)
 
     @torch.no_grad()
     def validate(self) -> Validation:
@@ -242,20 +270,14 @@ class PairContrast:
             The loss; as errors, queries whose first document does not answer them, where a tie counts as an error; ``P@1`` and ``RR``.
         """
         asked, candidates = self.validation.asked, self.validation.candidates
-        query, document = _Rows(asked, self._measured("query", asked)), _Rows(candidates, self._measured("document", candidates))
+        query, document = (
+            _Rows(rows, self._bank.measured(side, rows, self.settings)) for side, rows in zip(SIDES, (asked, candidates), strict=True)
+        )
         answers = [_places(candidates, self.validation.answers[row]) for row in asked.tolist()]
         ranks = ranks_of_answers(self._comparable(query.vectors), self._comparable(document.vectors), answers, distance=self._distance())
         errors = int((ranks > 1).sum())
         measures = {"P@1": 1.0 - errors / len(asked), "RR": float((1.0 / ranks).mean())}
         return Validation(self._validation_loss(query, document), errors, len(asked), measures)
-
-    def _measured(self, side: Side, rows: Int[np.ndarray, " n"]) -> Float[Tensor, "n e"]:
-        """Embeddings without dropout, by all cores."""
-        if side in self._frozen:
-            return self._frozen[side].embed(rows)
-        tower, texts = self.towers.tower(side), self._texts(side)
-        vectors = tower.encode(texts.take(rows), side=side, precision=self.settings.run.precision)
-        return torch.from_numpy(vectors).to(tower.device)
 
     def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
         section = self.settings.train
@@ -275,7 +297,7 @@ class PairContrast:
             if start and len(np.unique(batch.documents)) == 1:
                 continue
             sides = Sides(query.of(batch.query), document.of(batch.documents))
-            pairs = pairs_of(batch, sides, self.validation, section, ALONE, guide=self._judged(batch))
+            pairs = pairs_of(batch, sides, self.validation, section, ALONE, guide=self._bank.judged(batch))
             total += float(self._criterion(pairs, self._validation_temperature())) * len(picked)
             counted += len(picked)
         return total / counted
@@ -304,10 +326,6 @@ def _places(rows: Int[np.ndarray, " n"], wanted: Int[np.ndarray, " k"]) -> Int[n
     return found
 
 
-def _rows(batch: Batch) -> dict[Side, Int[np.ndarray, " _"]]:
-    return {"query": batch.query, "document": batch.documents}
-
-
 def steps_of(section: TrainSection, pairs: int) -> int:
     """Optimiser steps of a run.
 
@@ -319,11 +337,3 @@ def steps_of(section: TrainSection, pairs: int) -> int:
         `TrainSection.steps`, or as many as the passes over the data need, rounded up.
     """
     return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
-
-
-def _rows_of(pairs: PairSet, side: Side) -> Int[np.ndarray, " pairs"]:
-    return pairs.query if side == "query" else pairs.positive
-
-
-def _is_trained(tower: Encoder) -> bool:
-    return any(weights.requires_grad for weights in tower.parameters())

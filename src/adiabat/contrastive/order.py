@@ -22,11 +22,13 @@ class Order:
     Attributes:
         rows: Pairs of a step, from 0; they depend on its number alone.
         pairs: Of one pass.
+        batches: How many the first pass has, if it ends with a whole one.
         left: By pass, those that were in no batch; filled in as passes begin.
     """
 
     rows: Callable[[int], Int[np.ndarray, " b"]]
     pairs: int
+    batches: Callable[[], int]
     left: Mapping[int, int] = field(default_factory=dict)
 
     def left_out(self) -> str | None:
@@ -41,37 +43,67 @@ class Order:
         return f"up to {most:,} of {self.pairs:,} pairs of a pass were in no batch, because they fitted into none by the rules of [batches]"
 
 
-def order_of(pairs: PairSet, settings: TrainSettings, tokens: Int[np.ndarray, " pairs"]) -> Order:
+@dataclass(frozen=True, slots=True)
+class OnePass:
+    """A window of a stream: what sets the plan of its one pass apart from those over data that are all there.
+
+    Attributes:
+        seed: Of its orders.
+        first_step: The step that begins with it.
+        times: How often it takes the pairs of each source: 1 where as much was read as was asked for.
+    """
+
+    seed: int
+    first_step: int
+    times: tuple[float, ...]
+
+    def mixture(self, pairs: PairSet) -> Mixture:
+        """How much of each source the pass holds.
+
+        Args:
+            pairs: Of the window.
+
+        Returns:
+            A mixture in which each source is spread over the whole pass.
+        """
+        sizes = np.bincount(pairs.sources, minlength=len(self.times))
+        counts = np.rint(sizes * np.array(self.times)).astype(np.int64)
+        return Mixture(tuple(sizes.tolist()), counts / max(1, counts.sum()), counts, self.seed)
+
+
+def order_of(pairs: PairSet, settings: TrainSettings, tokens: Int[np.ndarray, " pairs"], only: OnePass | None = None) -> Order:
     """The batches that settings describe.
 
     Args:
         pairs: Trained on.
         settings: Batch size, mixture, rules of a batch, seed.
         tokens: Of each pair; read where there is a budget.
+        only: Of a window of a stream, whose first pass alone is then taken; None plans passes over all there is.
 
     Returns:
         The order.
 
     Raises:
-        DataError: If batches shall be of one topic or tag and the pairs have but one.
+        DataError: If batches shall be of one topic or tag and the pairs have but one, or those of a window none.
     """
-    size, seed, section = settings.train.batch_size, settings.run.seed, settings.batches
+    size, section = settings.train.batch_size, settings.batches
+    seed, first_step = (settings.run.seed, 0) if only is None else (only.seed, only.first_step)
     plain = section == BatchesSection() and settings.mixture == MixtureSection()
     if plain and not pairs.sources.any():
         shuffled = ShuffledStream(len(pairs), seed=seed)
-        return Order(lambda step: shuffled.rows(step, size), len(pairs))
-    mixture = mixture_of(pairs, settings)
+        return Order(lambda step: shuffled.rows(step - first_step, size), len(pairs), lambda: len(pairs) // size)
+    mixture = mixture_of(pairs, settings) if only is None else only.mixture(pairs)
     rules = Rules(
         batch_size=size,
-        levels=_levels(pairs, settings),
+        levels=_levels(pairs, settings, of_window=only is not None),
         random_share=section.random_share,
         curriculum_steps=section.curriculum_steps,
         keys=_keys(pairs) if section.no_duplicates else None,
         tokens=tokens,
         token_budget=section.token_budget,
     )
-    arranged = ArrangedStream(mixture.order, rules, seed=seed)
-    return Order(arranged.rows, int(mixture.counts.sum()), arranged.left)
+    arranged = ArrangedStream(mixture.order, rules, seed=seed, first_step=first_step)
+    return Order(arranged.rows, int(mixture.counts.sum()), lambda: arranged.batches(0), arranged.left)
 
 
 def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
@@ -93,13 +125,15 @@ def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
     return Mixture(tuple(sizes.tolist()), weights, counts, settings.run.seed)
 
 
-def _levels(pairs: PairSet, settings: TrainSettings) -> list[Int[np.ndarray, " pairs"]]:
+def _levels(pairs: PairSet, settings: TrainSettings, *, of_window: bool = False) -> list[Int[np.ndarray, " pairs"]]:
     """Numbers of tag, topic and source, as far as batches go by them; finer ones are told apart by the coarser."""
     group = settings.batches.group
     apart = pairs.sources if settings.mixture.one_source_per_batch else np.zeros(len(pairs), dtype=np.int64)
     topics = _within(apart, pairs.topics)
     levels = {"none": [], "topic": [topics], "tag": [_within(topics, pairs.tags), topics]}[group]
-    if levels and len(np.unique(pairs.tags if group == "tag" else pairs.topics)) == 1:
+    names = np.unique(pairs.tags if group == "tag" else pairs.topics)
+    # A file that is sorted by topic has windows of one; number 0 is that of no name.
+    if levels and len(names) == 1 and not (of_window and names[0]):
         raise DataError(
             f"{pairs.name}: pairs must be of several {group}s where batches.group is {group}, got one; name the column that tells them "
             f"apart (data.columns.{group}), or leave batches.group out"

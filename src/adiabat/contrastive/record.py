@@ -47,6 +47,8 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
     listed = int((objective.train.negatives.lengths[objective.train.asked] > 0).sum())
     if settings.train.negatives_per_query and settings.train.loss != "triplet" and 0 < listed < len(objective.train.asked):
         found.append(f"{listed:,} of {len(objective.train.asked):,} queries list negatives; the others have those of the batch alone")
+    if objective.stream is not None and found:
+        found.append("what is counted here of pairs and texts is of one window of the stream")
     return tuple(dict.fromkeys(found))
 
 
@@ -79,20 +81,20 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
     """
     settings = objective.settings
     parameters, trained = counts_of(objective)
-    told = (objective.order.left_out(), mixture_told(objective.order, objective.train, settings, steps=outcome.position.step))
+    steps = outcome.position.step
     record = record_of(
         job,
         outcome,
         settings=settings.model_dump(mode="json", exclude_none=True),
         kind="training",
         unit="queries",
-        trained_on=f"{objective.train.name}: {len(objective.train):,} pairs, validated on {len(objective.validation.asked):,} queries",
+        trained_on=f"{objective.train.name}: {_amount(objective, steps)}, validated on {len(objective.validation.asked):,} queries",
         parameters=parameters,
         trainable=trained,
         validated=len(objective.validation.asked),
         layers=_layers(built, plain),
-        notes=(*notes_of(objective), *filter(None, told)),
-        passes=outcome.position.step * settings.train.batch_size / objective.order.pairs,
+        notes=(*notes_of(objective), *_told(objective, steps)),
+        passes=None if objective.stream is not None else steps * settings.train.batch_size / objective.order.pairs,
         measures=("P@1", "RR"),
     )
     digests = {f"{name}_sha256": digest for name, digest in read_description(job).get("digests", {}).items()}
@@ -105,6 +107,21 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
         inputs={**settings.job.model_dump(exclude_none=True), **digests},
         device=objective.towers.query.device,
     )
+
+
+def _amount(objective: PairContrast, steps: int) -> str:
+    """What the run learned from."""
+    if objective.stream is None:
+        return f"{len(objective.train):,} pairs"
+    return f"{objective.stream.drawn(steps, objective.at(max(0, steps - 1))).sum():,} pairs of a stream"
+
+
+def _told(objective: PairContrast, steps: int) -> list[str]:
+    """What is known once the run is over: how much of each source it took, and what it left out."""
+    if objective.stream is not None:
+        return objective.stream.told(steps, objective.at(max(0, steps - 1)))
+    found = (objective.order.left_out(), mixture_told(objective.order, objective.train, objective.settings, steps=steps))
+    return list(filter(None, found))
 
 
 def _layers(built: Built, plain: DualEncoder) -> list[LayerChange]:

@@ -3,12 +3,11 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from torch.optim import Optimizer
 
@@ -16,13 +15,15 @@ from adiabat.config import TrainSettings
 from adiabat.contrastive.batches import check_negatives
 from adiabat.contrastive.beforehand import require_ready
 from adiabat.contrastive.building import Built, Loader, build, merged
-from adiabat.contrastive.data import read_pairs
+from adiabat.contrastive.data import read_pairs, read_validation
 from adiabat.contrastive.kept import cache_folder
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of, result_of_run
 from adiabat.contrastive.resuming import RULES, WORDS, behind
+from adiabat.contrastive.streams import Stream
+from adiabat.contrastive.windows import ROWS
 from adiabat.data.pairs import PairSet
-from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
+from adiabat.errors import ConfigError, DataError, several
 from adiabat.jobs.directory import Job, open_job
 from adiabat.jobs.finish import finish_job
 from adiabat.locks import sole_writer
@@ -37,9 +38,11 @@ from adiabat.train.loop import Loop
 from adiabat.train.optimizers import decay_groups, make_optimizer
 from adiabat.train.schedules import Schedule, warmup_steps_of
 from adiabat.train.temperature import COLDEST
+from adiabat.train.together import on_main
 from adiabat.watch import SILENT, Watch
 
-Done = TypeVar("Done")
+STREAM = "stream"
+"""Folder of a job for the windows of its stream."""
 
 
 def train(load: Loader, settings: TrainSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result | None:
@@ -67,29 +70,18 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
     with processes(device_of(settings.run.device)) as group:
         told = watch if group.is_main else SILENT
         # An exchange, before which nobody can make the directory that all have looked at.
-        _on_main(group, lambda: told.note(note) if note else None)
-        objective, built = prepared(load, settings, group, told)
+        on_main(group, lambda: told.note(note) if note else None)
+        objective, built = prepared(load, settings, group, told, stream_folder=out / STREAM if resume else None)
         loop = _loop(objective, Job(out), told)
         rules = replace(RULES, behind=partial(behind, objective.steps))
-        _on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
+        on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
         _say_what_is_trained(objective, told)
         with sole_writer(out) if group.is_main else nullcontext():
+            if objective.stream is not None:
+                objective.stream.keep_in(out / STREAM)
             objective.keep_in(out / "frozen", resume=resume)
             outcome = _run(objective, loop, resume=resume)
-            return _on_main(group, partial(_finished, objective, built, outcome, Job(out), command))
-
-
-def _on_main(group: Processes, work: Callable[[], Done]) -> Done | None:
-    """Do in the main process what is done once; where it fails there, the others end too."""
-    done, fault = None, None
-    if group.is_main:
-        try:
-            done = work()
-        except AdiabatError as found:
-            fault = found
-    if group.any(fault is not None):
-        raise fault or JobError("the main process must be able to go on; it says why it is not")
-    return done
+            return on_main(group, partial(_finished, objective, built, outcome, Job(out), command))
 
 
 def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job, command: str) -> Result:
@@ -115,14 +107,17 @@ def check(settings: TrainSettings) -> None:
         raise ConfigError(f"train.temperature must be at least {COLDEST} where it is learned, got {section.temperature}; raise it")
 
 
-def prepared(load: Loader, settings: TrainSettings, group: Processes, watch: Watch = SILENT) -> tuple[PairContrast, Built]:
-    """Read the data and build the towers.
+def prepared(
+    load: Loader, settings: TrainSettings, group: Processes, watch: Watch = SILENT, *, stream_folder: Path | None = None
+) -> tuple[PairContrast, Built]:
+    """Read the data, of a stream those of a window, and build the towers.
 
     Args:
         load: Gives a model by its name.
         settings: Of the run.
         group: The processes of the run.
         watch: Whom to tell.
+        stream_folder: Where windows of a stream may have been kept before; None begins with the first, in memory.
 
     Returns:
         The objective, and what it trains.
@@ -134,8 +129,15 @@ def prepared(load: Loader, settings: TrainSettings, group: Processes, watch: Wat
     # Another model as a guide embeds the documents whose vectors are stored.
     texts_needed = store is None or settings.train.guide not in (None, "self")
     cache = cache_folder(settings.data.cache)
-    training, validation = read_pairs(settings.job.data, settings.data, stored=not texts_needed, cache=cache, watch=watch)
-    _check_pairs(training, validation, settings)
+    training: PairSet | Stream
+    if settings.data.stream:
+        before = stream_folder if stream_folder is not None and (stream_folder / ROWS).exists() else None
+        validation = read_validation(settings.data, cache=cache, watch=watch)
+        _check_validation(validation, settings)
+        training = Stream(settings, validation=validation.texts.queries, folder=before, processes=group, watch=watch)
+    else:
+        training, validation = read_pairs(settings.job.data, settings.data, stored=not texts_needed, cache=cache, watch=watch)
+        _check_pairs(training, validation, settings)
     group.share(settings.train.batch_size)
     if settings.batches.token_budget is not None and group.count > 1:
         raise ConfigError("batches.token_budget must be left out for several processes, which share batches of one size; leave it out")
@@ -145,21 +147,28 @@ def prepared(load: Loader, settings: TrainSettings, group: Processes, watch: Wat
     for model in (built.towers, *([] if built.guide is None else [built.guide])):
         model.to(group.device)
     objective = PairContrast(built.towers, training, validation, settings, built.guide, group, store)
-    # Rules that leave no batch are told before a directory is made.
-    objective.rows(0)
+    if objective.stream is None:
+        # Rules that leave no batch are told before a directory is made; a stream has planned its window.
+        objective.rows(0)
     return objective, built
 
 
 def _check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
-    """Refuse data that cannot be trained on, or cannot say which weights are best."""
+    """Refuse data that cannot be trained on, or validated on."""
     section = settings.train
     if section.batch_size > len(training):
         raise DataError(
             f"{training.name}: train.batch_size must be at most the {len(training):,} pairs trained on, got {section.batch_size}; "
             "lower it, or add data"
         )
-    for pairs in (training, validation):
-        check_negatives(pairs, section)
+    check_negatives(training, section)
+    _check_validation(validation, settings)
+
+
+def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
+    """Refuse data that cannot be validated on, or cannot say which weights are best."""
+    section = settings.train
+    check_negatives(validation, section)
     if section.keep == "best" and len(validation.candidates) == 1:
         raise DataError(
             f'{validation.name}: validation must have two documents to tell apart where train.keep is "best", got one; hold out more '
@@ -193,7 +202,8 @@ def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: in
 def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
     prints = json.dumps([one.to_json() for one in built.prints], sort_keys=True)
-    examples = [objective.train.digest(), objective.validation.digest()]
+    stream = objective.stream
+    examples = [objective.train.digest() if stream is None else stream.rows[0].sha256, objective.validation.digest()]
     examples += [] if objective.store is None else [objective.store.manifest.sha256]
     digests = {
         "model": hashlib.sha256(prints.encode()).hexdigest(),
@@ -250,6 +260,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
         note=watch.note,
         figures=objective.figures,
         saving=objective.save,
+        ending=objective.ending,
         processes=objective.processes,
     )
 
@@ -269,5 +280,6 @@ def _say_what_is_trained(objective: PairContrast, watch: Watch) -> None:
     for sentence in notes_of(objective):
         watch.note(sentence)
     parameters, trained = counts_of(objective)
-    watch.note(f"training {trained:,} of {parameters:,} parameters on {len(objective.train):,} pairs of {objective.train.name}")
+    amount = f"{len(objective.train):,} pairs" if objective.stream is None else f"windows of about {len(objective.train):,} pairs"
+    watch.note(f"training {trained:,} of {parameters:,} parameters on {amount} of {objective.train.name}")
     watch.note(f"validating on {len(objective.validation.asked):,} queries")

@@ -5,7 +5,7 @@ from jaxtyping import Int
 
 from adiabat.data.ragged import compact
 
-ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT = range(5)
+ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT, WINDOW = range(6)
 """Streams of random numbers under one seed, told apart so that drawing from one never shifts another."""
 
 
@@ -79,3 +79,16 @@ def step_seed(seed: int, step: int) -> int:
         A number below 2**64 that depends on nothing else.
     """
     return int(np.random.SeedSequence([seed, DROPOUT, step]).generate_state(1, np.uint64)[0])
+
+
+def window_seed(seed: int, number: int) -> int:
+    """What the orders of a window of a stream are drawn from.
+
+    Args:
+        seed: Of the run, >= 0.
+        number: Of the window, from 0.
+
+    Returns:
+        A number below 2**64 that depends on nothing else.
+    """
+    return int(np.random.SeedSequence([seed, WINDOW, number]).generate_state(1, np.uint64)[0])

@@ -11,20 +11,30 @@ HUB_PREFIX = "hf:"
 """Before a name of the hub."""
 
 
-def dataset_rows(source: str, *, split: str | None) -> Iterator[Mapping[str, Any]]:
-    """Iterate over the rows of a data set, read from its memory-mapped files.
+def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: bool = False) -> Iterator[Mapping[str, Any]]:
+    """Iterate over the rows of a data set, read from its memory-mapped files, or from the hub as they are asked for.
 
     Args:
         source: A folder of ``save_to_disk``, ``hf:NAME``, ``hf:NAME:SPLIT`` or ``hf:NAME:CONFIG:SPLIT``.
         split: Which split; None takes the one in `source`, or the only one.
+        after: Rows to pass over; of a saved data set they are not read.
+        streaming: Whether a data set of the hub is read as it comes, without a copy on the disk.
 
     Returns:
         Column name to value, row by row.
 
     Raises:
-        DataError: If it cannot be loaded, or the split is not there or not named.
+        DataError: If it cannot be loaded, the split is not there or not named, or a saved data set is seen to have fewer rows than shall
+            be passed over.
     """
-    return _python_values(_load(source, split), source)
+    data = _load(source, split, streaming=streaming and source.startswith(HUB_PREFIX))
+    if not after:
+        return _python_values(data, source, 0)
+    if hasattr(data, "__len__") and len(data) <= after:
+        if len(data) < after:
+            raise DataError(f"{source} must be what was read before, got {len(data):,} rows, not {after:,}; bring it back, or start anew")
+        return iter(())
+    return _python_values(data.skip(after), source, after)
 
 
 def dataset_size(source: str, *, split: str | None) -> int:
@@ -43,21 +53,24 @@ def dataset_size(source: str, *, split: str | None) -> int:
     return len(_load(source, split))
 
 
-def _load(source: str, split: str | None) -> Any:
+def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
     # Imported here: it takes a second, and most sources are plain files.
     import datasets
 
     try:
         if source.startswith(HUB_PREFIX):
             name, config, named_split = _parts(source)
-            data, split = datasets.load_dataset(name, config, keep_in_memory=False), split or named_split
+            # Told only where it is wanted: a stream has no file that could be kept in memory.
+            how = {"streaming": True} if streaming else {"keep_in_memory": False}
+            data, split = datasets.load_dataset(name, config, **how), split or named_split
         else:
             data = _saved(source)
     except DataError:
         raise
     except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
         raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
-    return data if isinstance(data, datasets.Dataset) and split is None else _one_split(data, source, split)
+    whole = isinstance(data, datasets.Dataset | datasets.IterableDataset)
+    return data if whole and split is None else _one_split(data, source, split)
 
 
 def _saved(source: str) -> Any:
@@ -71,8 +84,8 @@ def _saved(source: str) -> Any:
         raise DataError(f"{source} must be a whole saved data set, got one that is damaged ({reason}); save or copy it again") from error
 
 
-def _python_values(data: Any, source: str) -> Iterator[Mapping[str, Any]]:
-    rows, number = iter(data), 1
+def _python_values(data: Any, source: str, before: int) -> Iterator[Mapping[str, Any]]:
+    rows, number = iter(data), before + 1
     try:
         while (values := next(rows, None)) is not None:
             yield values
@@ -82,6 +95,8 @@ def _python_values(data: Any, source: str) -> Iterator[Mapping[str, Any]]:
         raise DataError(
             f"{source}:{number} must hold values that Python can hold, got: {reason}; drop or convert the column, and save it again"
         ) from error
+    except OSError as error:
+        raise DataError(f"{source}:{number} must be readable, got: {' '.join(str(error).split())}; try again") from error
 
 
 def _parts(source: str) -> tuple[str, str | None, str | None]:

@@ -69,6 +69,28 @@ def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhau
     return longest
 
 
+def window_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, live: Sequence[bool] | None = None) -> Int[np.ndarray, " s"]:
+    """How many examples of each source a window of a stream asks for.
+
+    ``floor((k + 1) W w_s) - floor(k W w_s)``, so that what was asked for up to a window is never off by an example.
+
+    Args:
+        number: ``k``, of the window, from 0.
+        size: ``W``, examples of a window.
+        weights: ``w_s``, which add up to 1.
+        live: Which sources have not run out, at least one: the others get nothing, and their shares go to these. None takes all.
+
+    Returns:
+        One count per source.
+    """
+    shares = weights if live is None else weights * np.asarray(live)
+    shares = shares / shares.sum()
+    # A whole number that rounding left just below itself stays whole.
+    before, after = (np.floor(count * size * shares + 1e-6).astype(np.int64) for count in (number, number + 1))
+    quotas: Int[np.ndarray, " s"] = after - before
+    return quotas
+
+
 def interleaved(counts: Sequence[int], weights: Float[np.ndarray, " s"], random: np.random.Generator) -> Int[np.ndarray, " n"]:
     """An order in which every stretch holds sources in the ratio of their weights, as long as none has run out.
 
@@ -90,22 +112,23 @@ def interleaved(counts: Sequence[int], weights: Float[np.ndarray, " s"], random:
 
 
 def drawn_counts(
-    rows: Callable[[int], Int[np.ndarray, " b"]], sources: Int[np.ndarray, " n"], *, steps: int, count: int
+    rows: Callable[[int], Int[np.ndarray, " b"]], sources: Int[np.ndarray, " n"], *, steps: int, count: int, start: int = 0
 ) -> Int[np.ndarray, " s"]:
     """How many examples of each source the batches of a run took, one that was drawn twice counting twice.
 
     Args:
         rows: Examples of a step, from 0.
         sources: Number of the source of each example.
-        steps: Of the run: 0 to ``steps - 1`` are counted.
+        steps: How many are counted.
         count: Sources there are.
+        start: The first of them.
 
     Returns:
         One count per source.
     """
     counts = np.zeros(count, dtype=np.int64)
-    for first in range(0, steps, STEPS_COUNTED):
-        drawn = np.concatenate([rows(step) for step in range(first, min(first + STEPS_COUNTED, steps))])
+    for first in range(start, start + steps, STEPS_COUNTED):
+        drawn = np.concatenate([rows(step) for step in range(first, min(first + STEPS_COUNTED, start + steps))])
         counts += np.bincount(sources[drawn], minlength=count)
     return counts
 

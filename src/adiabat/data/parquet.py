@@ -39,30 +39,51 @@ def parquet_size(path: Path) -> int:
     return sum(int(_open(part).metadata.num_rows) for part in parquet_paths(path))
 
 
-def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Iterate over the rows of all files.
+def parquet_rows(path: Path, *, after: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Iterate over the rows of all files; files and row groups that lie before the first row wanted are not read.
 
     Args:
         path: As for `parquet_paths`.
+        after: Rows to pass over.
 
     Yields:
         ``path:row``, rows counted from 1 in each file, and column name to value. Asking for a value ends with a DataError where Python
         cannot hold it, its text is not UTF-8, or several columns have that name.
 
     Raises:
-        DataError: If a file is damaged.
+        DataError: If a file is damaged, or there are fewer rows than shall be passed over.
     """
     for part in parquet_paths(path):
-        number = 0
         with _open(part) as table:
-            try:
-                for batch in table.iter_batches(batch_size=_BATCH_ROWS):
-                    columns = _Columns(batch, part, number)
-                    for row in range(batch.num_rows):
-                        number += 1
-                        yield f"{part}:{number}", _Values(columns, row)
-            except (OSError, pa.ArrowException) as error:
-                raise DataError(f"{part} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error
+            count = int(table.metadata.num_rows)
+            if after < count:
+                yield from _rows_of(table, part, after)
+            after = max(0, after - count)
+    if after:
+        raise DataError(f"{path} must be what was read before, got {after:,} rows fewer; bring the former files back, or start anew")
+
+
+def _rows_of(table: pq.ParquetFile, part: Path, after: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    groups, number = _groups_from(table, after)
+    try:
+        for batch in table.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups):
+            columns = _Columns(batch, part, number)
+            for row in range(max(0, after - number), batch.num_rows):
+                yield f"{part}:{number + row + 1}", _Values(columns, row)
+            number += batch.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{part} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error
+
+
+def _groups_from(table: pq.ParquetFile, after: int) -> tuple[list[int], int]:
+    """Row groups from the one of a row on, and how many rows are before it."""
+    before = 0
+    for group in range(table.num_row_groups):
+        rows = int(table.metadata.row_group(group).num_rows)
+        if before + rows > after:
+            return list(range(group, table.num_row_groups)), before
+        before += rows
+    return [], before
 
 
 class _Columns:

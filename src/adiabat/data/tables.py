@@ -7,7 +7,6 @@ the first ten are kept in words, and one error at the end tells all.
 
 import csv
 import difflib
-import io
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -15,16 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from adiabat.data.hub import HUB_PREFIX, dataset_rows, dataset_size
+from adiabat.data.lines import CODECS, Cursor, byte_lines, text_lines
 from adiabat.data.parquet import parquet_paths, parquet_rows, parquet_size
 from adiabat.errors import ConfigError, DataError, Faults
 
 Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
 """How a source is stored: text lines, Parquet, ``Dataset.save_to_disk``, or a name of the hub."""
 
-_CODECS: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
 _FORMS: Mapping[str, Form] = {
     ".jsonl": "json",
     ".ndjson": "json",
@@ -33,8 +30,6 @@ _FORMS: Mapping[str, Form] = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
-_READ_BYTES = 1 << 13
-"""At a time; where a packed file is cut short, the piece that its end falls into is lost, and the line told is that before it."""
 _FIELD_CHARACTERS = 1 << 24
 """Longest field of CSV and TSV: more than any text that is read whole, little enough for a quote left open not to fill the memory."""
 _SNIPPET_CHARACTERS = 60
@@ -79,7 +74,9 @@ class FileFaults(Faults):
             raise DataError("; ".join([self.told(), *self._advice]))
 
 
-def read_rows(source: str | Path, *, split: str | None = None, faults: FileFaults | None = None) -> Iterator[Row]:
+def read_rows(
+    source: str | Path, *, split: str | None = None, faults: FileFaults | None = None, cursor: Cursor | None = None
+) -> Iterator[Row]:
     """Iterate over the rows of a table in order, in constant memory.
 
     The source is checked at the call, its rows as they are asked for. Blank lines are skipped. In TSV a quote is a character like any
@@ -90,20 +87,23 @@ def read_rows(source: str | Path, *, split: str | None = None, faults: FileFault
             ``hf:NAME:CONFIG:SPLIT`` for a data set of the hub.
         split: Which split, where a ``datasets`` source has several; None takes the only one.
         faults: Where faults of single rows go; then the caller raises them. None raises them after the last row.
+        cursor: Where to begin, in place of the first row; behind each row it says where the next one is. Where the format allows it,
+            nothing before it is read, and a data set of the hub is streamed instead of downloaded. None begins at the first row.
 
     Returns:
         The rows without faults.
 
     Raises:
         ConfigError: If `split` is given and the source has no splits.
-        DataError: If the source is missing, of an unknown form, or damaged; after the last row, if lines were at fault.
+        DataError: If the source is missing, of an unknown form, or damaged, or is seen not to be the one that the cursor came from;
+            after the last row, if lines were at fault.
     """
     form = table_form(source)
     if split is not None and form not in ("saved", "hub"):
         raise ConfigError(f'split must be left out for {source}, which has no splits, got "{split}"; leave it out')
     if faults is not None:
-        return _rows(source, form, split, faults)
-    return _rows_then_raise(source, form, split)
+        return _rows(source, form, split, faults, cursor)
+    return _rows_then_raise(source, form, split, cursor)
 
 
 def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
@@ -129,7 +129,7 @@ def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
         return dataset_size(str(source), split=split)
     if form == "csv":
         return None
-    lines = sum(1 for _, line in _byte_lines(Path(source)) if line.strip())
+    lines = sum(1 for _, line in byte_lines(Path(source), Cursor()) if line.strip())
     return max(0, lines - 1) if form == "tsv" else lines
 
 
@@ -152,7 +152,7 @@ def table_form(source: str | Path) -> Form:
     if path.is_dir():
         return _folder_form(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = bool(suffixes) and suffixes[-1] in _CODECS
+    packed = bool(suffixes) and suffixes[-1] in CODECS
     form = _FORMS.get(suffixes[-2 if packed else -1]) if len(suffixes) > packed else None
     if form is None or (packed and form == "parquet"):
         found = f'"{"".join(suffixes[-2:])}"' if suffixes else "no ending"
@@ -191,7 +191,7 @@ def table_name(source: str | Path) -> str:
     if str(source).startswith(HUB_PREFIX):
         return str(source).removeprefix(HUB_PREFIX)
     path = Path(source).resolve()
-    name = path.name.removesuffix(path.suffix) if path.suffix.lower() in _CODECS else path.name
+    name = path.name.removesuffix(path.suffix) if path.suffix.lower() in CODECS else path.name
     stem, dot, ending = name.rpartition(".")
     return stem if dot and f".{ending.lower()}" in _FORMS else name
 
@@ -213,59 +213,32 @@ def _listing(folder: Path) -> str:
     return f"{', '.join(names[:5])}{more}" if names else "an empty folder"
 
 
-def _rows_then_raise(source: str | Path, form: Form, split: str | None) -> Iterator[Row]:
+def _rows_then_raise(source: str | Path, form: Form, split: str | None, cursor: Cursor | None) -> Iterator[Row]:
     faults = FileFaults()
-    yield from _rows(source, form, split, faults)
+    yield from _rows(source, form, split, faults, cursor)
     faults.raise_if_any()
 
 
-def _rows(source: str | Path, form: Form, split: str | None, faults: FileFaults) -> Iterator[Row]:
+def _rows(source: str | Path, form: Form, split: str | None, faults: FileFaults, cursor: Cursor | None) -> Iterator[Row]:
+    here = Cursor() if cursor is None else cursor
     if form == "json":
-        return _json_rows(Path(source), faults)
+        return _json_rows(Path(source), faults, here)
     if form in ("csv", "tsv"):
-        return _delimited_rows(Path(source), faults, form=form)
+        return _delimited_rows(Path(source), faults, here, form=form)
     if form == "parquet":
-        return (Row(place, values) for place, values in parquet_rows(Path(source)))
-    return (Row(f"{source}:{number}", values) for number, values in enumerate(dataset_rows(str(source), split=split), 1))
+        return _counted(parquet_rows(Path(source), after=here.rows), here)
+    rows = dataset_rows(str(source), split=split, after=here.rows, streaming=cursor is not None)
+    return _counted(((f"{source}:{number}", values) for number, values in enumerate(rows, here.rows + 1)), here)
 
 
-def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    codec = _CODECS.get(path.suffix.lower())
-    number = 0
-    try:
-        # pyarrow's stubs do not say that its files are raw streams; they are (readable, readinto, closed).
-        stream: Any = pa.input_stream(str(path), compression=codec)
-        with stream, io.BufferedReader(stream, _READ_BYTES) as lines:
-            for number, line in enumerate(lines, 1):
-                yield number, line
-    except OSError as error:
-        raise DataError(_stream_fault(path, codec, number, str(error))) from error
+def _counted(rows: Iterator[tuple[str, Mapping[str, Any]]], cursor: Cursor) -> Iterator[Row]:
+    for place, values in rows:
+        cursor.rows += 1
+        yield Row(place, values)
 
 
-def _stream_fault(path: Path, codec: str | None, number: int, reason: str) -> str:
-    if codec is None:
-        return f"{path} must be readable, got: {reason}"
-    if "truncated" in reason.lower():
-        return f"{path} must be a whole {codec} file, got one that is cut short after line {number}; copy or download it again"
-    return f"{path} must be a {codec} file, got bytes that are not after line {number} ({reason}); rename it or download it again"
-
-
-def _text_lines(path: Path, faults: FileFaults) -> Iterator[tuple[int, str, bool]]:
-    """(line number, text, sound) of each line; an unsound one has been noted and holds replacement characters."""
-    for number, line in _byte_lines(path):
-        if number == 1:
-            if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise DataError(f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8")
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        try:
-            yield number, line.decode("utf-8"), True
-        except UnicodeDecodeError as error:
-            faults.add(f"{path}:{number} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
-            yield number, line.decode("utf-8", "replace"), False
-
-
-def _json_rows(path: Path, faults: FileFaults) -> Iterator[Row]:
-    for number, line, sound in _text_lines(path, faults):
+def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
+    for number, line, sound in text_lines(path, faults, cursor):
         if not sound or not line.strip():
             continue
         try:
@@ -274,6 +247,7 @@ def _json_rows(path: Path, faults: FileFaults) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             values, reason = None, _json_reason(error, line)
         if isinstance(values, dict):
+            cursor.rows += 1
             yield Row(f"{path}:{number}", values)
         elif number == 1 and line.lstrip().startswith("["):
             raise DataError(f"{path} must hold one JSON object per line, got a JSON array; write each element on its own line")
@@ -300,35 +274,50 @@ def _json_reason(error: Exception, line: str) -> str:
     return f"{snippet} ({detail})"
 
 
-def _delimited_rows(path: Path, faults: FileFaults, *, form: Form) -> Iterator[Row]:
-    # The csv module refuses fields above 131,072 characters unless told otherwise, and it can be told only for the whole process.
-    csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS))
-    unsound: set[int] = set()
-    tabs = form == "tsv"
-    lines = _sound_lines(path, faults, unsound, whole_lines=tabs)
-    reader = csv.reader(lines, delimiter="\t" if tabs else ",", quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL, strict=True)
-    header: list[str] | None = None
-    while True:
-        first = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {_csv_reason(error, reader.line_num, form)}")
-            continue
+def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Iterator[Row]:
+    header = _header_of(path, form=form) if cursor.lines else None
+    for first, cells in _cells(path, faults, cursor, form=form):
         if cells is None:
-            return
-        spoilt = not unsound.isdisjoint(range(first, reader.line_num + 1))
-        unsound.clear()
-        if spoilt and header is None:
-            faults.raise_if_any()
-        if spoilt or (len(cells) < 2 and not "".join(cells).strip()):
-            continue
-        if header is None:
+            if header is None:
+                faults.raise_if_any()
+        elif header is None:
             header = _header(cells, f"{path}:{first}")
         elif len(cells) != len(header):
             faults.add(f"{path}:{first} must have {len(header)} fields as the header has, got {len(cells)}")
         else:
+            cursor.rows += 1
             yield Row(f"{path}:{first}", {name: cell or None for name, cell in zip(header, cells, strict=True)})
+
+
+def _header_of(path: Path, *, form: Form) -> list[str]:
+    """The header of a file that is read from a later line on."""
+    faults = FileFaults()
+    first, cells = next(_cells(path, faults, Cursor(), form=form), (1, None))
+    faults.raise_if_any()
+    return _header(cells or [""], f"{path}:{first}")
+
+
+def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Iterator[tuple[int, list[str] | None]]:
+    """First line and fields of each row that is not blank; None in place of fields where a line was unsound."""
+    # The csv module refuses fields above 131,072 characters unless told otherwise, and it can be told only for the whole process.
+    csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS))
+    unsound: set[int] = set()
+    tabs, before = form == "tsv", cursor.lines
+    lines = _sound_lines(path, faults, cursor, unsound, whole_lines=tabs)
+    reader = csv.reader(lines, delimiter="\t" if tabs else ",", quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL, strict=True)
+    while True:
+        first = before + reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {_csv_reason(error, before + reader.line_num, form)}")
+            continue
+        if cells is None:
+            return
+        spoilt = not unsound.isdisjoint(range(first, before + reader.line_num + 1))
+        unsound.clear()
+        if spoilt or len(cells) > 1 or "".join(cells).strip():
+            yield first, None if spoilt else cells
 
 
 def _csv_reason(error: csv.Error, last: int, form: Form) -> str:
@@ -338,9 +327,9 @@ def _csv_reason(error: csv.Error, last: int, form: Form) -> str:
     return f"a field of more than {csv.field_size_limit():,} characters, read up to line {last}{cause}"
 
 
-def _sound_lines(path: Path, faults: FileFaults, unsound: set[int], *, whole_lines: bool) -> Iterator[str]:
+def _sound_lines(path: Path, faults: FileFaults, cursor: Cursor, unsound: set[int], *, whole_lines: bool) -> Iterator[str]:
     """Lines for the csv module; the numbers of unsound ones go into `unsound`, since a quoted row may span several lines."""
-    for number, line, sound in _text_lines(path, faults):
+    for number, line, sound in text_lines(path, faults, cursor):
         if not sound:
             unsound.add(number)
         # Without quoting, a stray carriage return inside a line is text, yet the csv module would end the row there.

@@ -104,7 +104,8 @@ class TokenTable:
     def lengths(self) -> Int[np.ndarray, " texts"]:
         """Tokens of each text."""
         # Without a difference in 64 bits on the way.
-        return np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
+        lengths: Int[np.ndarray, " texts"] = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
+        return lengths
 
     def lists(self, rows: Int[np.ndarray, " b"]) -> list[list[int]]:
         """Token ids of some texts.

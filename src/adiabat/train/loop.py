@@ -86,6 +86,7 @@ class Loop:
         note: Called with one sentence where something was lost, or nothing can be gained.
         figures: Further numbers of a step for the log, such as a learned temperature.
         saving: Called in every process before each checkpoint, to save what the objective keeps beside weights.
+        ending: Called with the steps taken where no limit is reached; says why the run ends there if data do that, and None elsewhere.
         processes: Those that train together; each has a part of every batch, and the main one writes.
         position: Where the run stands.
     """
@@ -102,6 +103,7 @@ class Loop:
     note: Callable[[str], None] = lambda sentence: None
     figures: Callable[[], Mapping[str, float]] = dict
     saving: Callable[[], None] = lambda: None
+    ending: Callable[[int], str | None] = lambda step: None
     processes: Processes = ALONE
     position: Position = field(default_factory=Position, init=False)
 
@@ -252,7 +254,7 @@ class Loop:
     def _at_an_end(self) -> bool:
         """Whether an epoch ends here."""
         step = self.position.step
-        return step % self.limits.steps_per_epoch == 0 or step == self.limits.max_steps
+        return step % self.limits.steps_per_epoch == 0 or step == self.limits.max_steps or self.ending(step) is not None
 
     def _log_epoch(self, validation: Validation) -> None:
         values = {"validation_loss": validation.loss, "validation_errors": validation.errors, "validation_pairs": validation.pairs}
@@ -269,7 +271,7 @@ class Loop:
             return f"the limit of {limits.max_steps:,} steps was reached"
         if limits.keep == "both" and position.best and not position.best.errors:
             return "validation found no errors, so that nothing could improve any more"
-        return None
+        return self.ending(position.step)
 
     def _elapsed(self) -> float:
         return self.position.seconds + time.monotonic() - self._clock

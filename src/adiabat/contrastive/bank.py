@@ -1,0 +1,231 @@
+"""The texts of pairs as towers take them: tokens for a tower that is trained, and vectors of one that is not, each embedded once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from adiabat.config import TrainSettings
+from adiabat.contrastive.batches import Batch, Sides
+from adiabat.contrastive.frozen import FrozenTower, StoredTower
+from adiabat.contrastive.order import Order
+from adiabat.data.pairs import PairSet, TextColumn, Texts
+from adiabat.data.records import SIDES, Side
+from adiabat.model.encoder import Encoder
+from adiabat.model.tokens import TokenTable
+from adiabat.model.towers import DualEncoder
+from adiabat.store.embeddings import Store
+from adiabat.train.passes import Group, Passes
+
+
+@dataclass(frozen=True)
+class Models:
+    """What passes over texts.
+
+    Attributes:
+        towers: What is trained; a tower without trainable parameters is embedded once for each text.
+        guide: Takes candidates out of the negatives; None where there is none, or where `towers` themselves do.
+        store: Vectors of the frozen document tower; None embeds its documents.
+    """
+
+    towers: DualEncoder
+    guide: DualEncoder | None = None
+    store: Store | None = None
+
+    @property
+    def trained(self) -> list[Encoder]:
+        """Towers that are trained, one that both sides share once."""
+        return [tower for tower in dict.fromkeys((self.towers.query, self.towers.document)) if is_trained(tower)]
+
+
+@dataclass(frozen=True)
+class Bank:
+    """The texts of some pairs.
+
+    Attributes:
+        texts: What rows mean.
+        models: What passes over them.
+        tables: Of each side whose tower is trained.
+        frozen: Of each side whose tower is not.
+        guides: Of both sides, where another model is the guide.
+    """
+
+    texts: Texts
+    models: Models
+    tables: Mapping[Side, TokenTable] = field(repr=False)
+    frozen: Mapping[Side, FrozenTower | StoredTower] = field(repr=False)
+    guides: Mapping[Side, FrozenTower] = field(repr=False)
+
+    @classmethod
+    def of(cls, texts: Texts, models: Models, settings: TrainSettings) -> "Bank":
+        """Tokenise texts, and make room for vectors.
+
+        Args:
+            texts: Of some pairs.
+            models: What passes over them.
+            settings: Precision.
+
+        Returns:
+            The bank; nothing is embedded yet.
+        """
+        towers, precision = models.towers, settings.run.precision
+
+        def once(model: DualEncoder, side: Side) -> FrozenTower:
+            return FrozenTower(model.tower(side), _column(texts, side), side=side, precision=precision)
+
+        def unchanging(side: Side) -> FrozenTower | StoredTower:
+            if side == "document" and models.store is not None:
+                return StoredTower(models.store, texts.documents, device=towers.document.device)
+            return once(towers, side)
+
+        live = [side for side in SIDES if is_trained(towers.tower(side))]
+        frozen = {side: unchanging(side) for side in SIDES if side not in live}
+        guides = {} if models.guide is None else {side: once(models.guide, side) for side in SIDES}
+        return cls(texts, models, {side: _table(texts, towers.tower(side), side) for side in live}, frozen, guides)
+
+    def column(self, side: Side) -> TextColumn:
+        """Texts of one side.
+
+        Args:
+            side: Which.
+
+        Returns:
+            Its column.
+        """
+        return _column(self.texts, side)
+
+    def tokens(self, pairs: PairSet) -> Int[np.ndarray, " pairs"]:
+        """Tokens of pairs that pass through trained towers.
+
+        Args:
+            pairs: Over these texts.
+
+        Returns:
+            Of each.
+        """
+        found = np.zeros(len(pairs), dtype=np.int64)
+        for side, table in self.tables.items():
+            found += table.lengths[pairs.query if side == "query" else pairs.positive]
+        return found
+
+    def embedded(self, batch: Batch, passes: Passes) -> Sides:
+        """Each distinct text of a batch once, by its tower or out of what a frozen tower gave before.
+
+        Args:
+            batch: Over these texts.
+            passes: Of the trained towers, in their order.
+
+        Returns:
+            Embeddings with their graph.
+        """
+        distinct = {side: np.unique(rows, return_inverse=True) for side, rows in batch.sides.items()}
+        trained = self.models.trained
+        groups = [Group(table, distinct[side][0], trained.index(self.models.towers.tower(side))) for side, table in self.tables.items()]
+        found = dict(zip(self.tables, passes.embed_all(groups), strict=True))
+        found |= {side: frozen.embed(distinct[side][0]) for side, frozen in self.frozen.items()}
+        query, document = (found[side][torch.from_numpy(distinct[side][1]).to(found[side].device)] for side in SIDES)
+        return Sides(query, document)
+
+    def judged(self, batch: Batch) -> Sides | None:
+        """What the guide makes of a batch's texts.
+
+        Args:
+            batch: Over these texts.
+
+        Returns:
+            Its embeddings; None where there is no other model.
+        """
+        return Sides(*(self.guides[side].embed(rows) for side, rows in batch.sides.items())) if self.guides else None
+
+    def measured(self, side: Side, rows: Int[np.ndarray, " n"], settings: TrainSettings) -> Float[Tensor, "n e"]:
+        """Embeddings without dropout, by all cores.
+
+        Args:
+            side: Whose texts.
+            rows: Which of them.
+            settings: Precision.
+
+        Returns:
+            One row for each, on the tower's device.
+        """
+        if side in self.frozen:
+            return self.frozen[side].embed(rows)
+        tower = self.models.towers.tower(side)
+        vectors = tower.encode(self.column(side).take(rows), side=side, precision=settings.run.precision)
+        return torch.from_numpy(vectors).to(tower.device)
+
+    def keep_in(self, folder: Path, rank: int, *, resume: bool) -> None:
+        """Keep embeddings of towers that do not change in files, so that a resumed run reads the same.
+
+        Args:
+            folder: Made where there is such a tower.
+            rank: Of this process, which has files of its own.
+            resume: Whether to read what stands there.
+        """
+        for name, tower in self._once().items():
+            tower.keep_in(folder / f"{name}-{rank}", resume=resume)
+
+    def save(self) -> None:
+        """Note on the disk what was embedded: to be called with every checkpoint."""
+        for tower in self._once().values():
+            tower.save()
+
+    def _once(self) -> dict[str, FrozenTower]:
+        frozen = {f"frozen-{side}": tower for side, tower in self.frozen.items() if isinstance(tower, FrozenTower)}
+        return frozen | {f"guide-{side}": tower for side, tower in self.guides.items()}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps that draw on the same pairs: a whole run, or those of a window of a stream.
+
+    Attributes:
+        pairs: Trained on.
+        bank: Of their texts.
+        order: Which of them make the batch of each step.
+        steps: The steps; None where all are.
+        window: Number of the window; None where there is no stream.
+    """
+
+    pairs: PairSet
+    bank: Bank
+    order: Order
+    steps: range | None = None
+    window: int | None = None
+
+    def holds(self, step: int) -> bool:
+        """Whether a step draws on these pairs.
+
+        Args:
+            step: From 0.
+
+        Returns:
+            True where it does.
+        """
+        return self.steps is None or step in self.steps
+
+
+def is_trained(tower: Encoder) -> bool:
+    """Whether any weight of a tower is trained.
+
+    Args:
+        tower: Prepared for training.
+
+    Returns:
+        True where one is.
+    """
+    return any(weights.requires_grad for weights in tower.parameters())
+
+
+def _column(texts: Texts, side: Side) -> TextColumn:
+    return texts.queries if side == "query" else texts.documents
+
+
+def _table(texts: Texts, tower: Encoder, side: Side) -> TokenTable:
+    if texts.folder is None:
+        return TokenTable.of(tower, _column(texts, side), side=side)
+    return TokenTable.kept(tower, _column(texts, side), side=side, folder=texts.folder)

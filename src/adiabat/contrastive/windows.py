@@ -1,0 +1,255 @@
+"""What a window of a stream takes of each source, and the row that says so: all that it takes to read the same window again."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.config import Exhausted
+from adiabat.data.lines import Mark
+from adiabat.data.mixture import window_quotas
+from adiabat.data.records import Example
+from adiabat.data.streaming import Standing, Tape
+from adiabat.errors import JobError
+from adiabat.train.log import read_log
+
+ROWS = "windows.jsonl"
+"""File of the rows, in the folder of the windows."""
+
+Take = Callable[[Iterator[Example], int], None]
+"""Takes the examples of a source, whose number comes with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a window took of one source.
+
+    Attributes:
+        asked: Examples that its weight asks for.
+        given: Examples that came.
+        start: Where reading began.
+        end: Where it ended.
+    """
+
+    asked: int
+    given: int
+    start: Standing
+    end: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A window, as ``windows.jsonl`` holds it.
+
+    Attributes:
+        window: Its number, from 0.
+        first: Its first step.
+        steps: How many it has; none where its pairs made no batch.
+        pairs: That were read.
+        left: That are in none of its batches.
+        validated: Queries among them that validation asks too.
+        drawn: Pairs of its batches, by source; one that comes twice counts twice.
+        sha256: Of its pairs.
+        last: Whether the run ends with it.
+        parts: What it took of each source.
+    """
+
+    window: int
+    first: int
+    steps: int
+    pairs: int
+    left: int
+    validated: int
+    drawn: tuple[int, ...]
+    sha256: str
+    last: bool
+    parts: tuple[Part, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Nested plain data.
+
+        Returns:
+            Name to value.
+        """
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> "Row":
+        """Read what `to_json` gave.
+
+        Args:
+            row: From the file.
+
+        Returns:
+            The row.
+        """
+        parts = tuple(
+            Part(part["asked"], part["given"], *(_standing(part[name]) for name in ("start", "end"))) for part in row.pop("parts")
+        )
+        return cls(**{**row, "drawn": tuple(row["drawn"]), "parts": parts})
+
+
+def _standing(plain: dict[str, Any]) -> Standing:
+    return Standing(Mark(**plain["mark"]), plain["ended"], plain["ends"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the windows of a stream are read from.
+
+    Attributes:
+        tapes: The sources.
+        weights: Share of each; they add up to 1.
+        size: Examples that a window asks for.
+        exhausted: What happens when a source runs out.
+    """
+
+    tapes: Sequence[Tape]
+    weights: Float[np.ndarray, " s"]
+    size: int
+    exhausted: Exhausted
+
+    def begin(self) -> list[Standing]:
+        """Where the first window begins.
+
+        Returns:
+            The first row of each source.
+        """
+        return [Standing() for _ in self.tapes]
+
+    def read(self, number: int, starts: Sequence[Standing], take: Take) -> tuple[Part, ...]:
+        """Read a window.
+
+        A source that ends gives no more to it (``drop``, ``stop``), or begins anew (``cycle``), as far as no row comes twice in the
+        window. Of ``drop``, one that has ended is left out until all have; then all begin anew, with the next window.
+
+        Args:
+            number: Of the window, from 0.
+            starts: Where each source stands.
+            take: Given the examples, source by source.
+
+        Returns:
+            What was taken of each.
+
+        Raises:
+            DataError: If a source cannot be read, or rows are at fault.
+        """
+        if all(start.ended for start in starts):
+            starts = [start.anew() for start in starts]
+        live = [not start.ended for start in starts]
+        quotas = window_quotas(number, self.size, self.weights, live=live).tolist()
+        parts = tuple(self._part(place, start, asked, take) for place, (start, asked) in enumerate(zip(starts, quotas, strict=True)))
+        if self.exhausted == "drop" and all(part.end.ended for part in parts) and not any(part.given for part in parts):
+            # All had ended with the window before, which could not know: it had got all it asked for.
+            return self.read(number, [part.end for part in parts], take)
+        return parts
+
+    def _part(self, place: int, start: Standing, asked: int, take: Take) -> Part:
+        tape = self.tapes[place]
+        take(tape.read(start, asked), place)
+        end = tape.standing()
+        given = end.mark.rows - start.mark.rows
+        if self.exhausted == "cycle" and end.ended:
+            take(tape.read(end.anew(), min(asked - given, start.mark.rows)), place)
+            end = tape.standing()
+            given += end.mark.rows
+        return Part(asked, given, start, end)
+
+    def is_last(self, parts: Sequence[Part]) -> bool:
+        """Whether no window comes after one.
+
+        Args:
+            parts: What it took.
+
+        Returns:
+            True where a source ran out and the run is to stop then.
+        """
+        return self.exhausted == "stop" and any(part.end.ended for part in parts)
+
+    def times(self, parts: Sequence[Part]) -> tuple[float, ...]:
+        """How often a window's pass takes the pairs of each source, so that weights are kept.
+
+        Args:
+            parts: What the window took.
+
+        Returns:
+            Above 1 where a source that begins anew gave all it has; below 1 where the run stops with the first source, and the others
+            must not go on alone; else 1.
+        """
+        if self.exhausted == "cycle":
+            return tuple(part.asked / part.given if part.given else 0.0 for part in parts)
+        if not self.is_last(parts):
+            return (1.0,) * len(parts)
+        least = min(part.given / part.asked for part in parts if part.end.ended)
+        return tuple(least * part.asked / part.given if part.given else 0.0 for part in parts)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows of the windows that were read before.
+
+    Args:
+        path: Of the file, perhaps missing.
+
+    Returns:
+        Each whole one.
+    """
+    return [Row.from_json(row) for row in read_log(path)] if path.exists() else []
+
+
+def whole_rows(path: Path) -> list[Row]:
+    """As `read_rows`, and cut off what a killed run had half written.
+
+    Args:
+        path: Of the file, perhaps missing.
+
+    Returns:
+        Each whole row.
+
+    Raises:
+        JobError: If the disk is not writable.
+    """
+    if path.exists():
+        with plain_faults(path):
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+    return read_rows(path)
+
+
+def append_row(path: Path, row: Row) -> None:
+    """Put a row on the disk before anything that follows from it.
+
+    Args:
+        path: Of the file; made where missing.
+        row: Of the window that was read last.
+
+    Raises:
+        JobError: If the disk is full or not writable.
+    """
+    with plain_faults(path), path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row.to_json()) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def plain_faults(path: Path) -> Iterator[None]:
+    """Say in one line what the disk did not do.
+
+    Args:
+        path: What was to be written.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        JobError: If the disk is full or not writable.
+    """
+    try:
+        yield
+    except OSError as fault:
+        raise JobError(f"{path} could not be written: {fault.strerror or fault}; free some space, and go on with --resume") from fault

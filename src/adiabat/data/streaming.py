@@ -1,0 +1,144 @@
+"""Examples of a source that is too long to be read as a whole: some at a time, from wherever the last ones ended (mission D4)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+
+from adiabat.data.columns import Columns, parsed_rows
+from adiabat.data.examples import is_beir_examples, parse_example
+from adiabat.data.lines import START, Cursor, Mark
+from adiabat.data.records import Example
+from adiabat.data.tables import FileFaults, Row, read_rows, table_name
+from adiabat.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a source has been read.
+
+    Attributes:
+        mark: Where reading goes on.
+        ended: Whether its end was seen, and it has not begun anew.
+        ends: How often its end was seen.
+    """
+
+    mark: Mark = START
+    ended: bool = False
+    ends: int = 0
+
+    def anew(self) -> "Standing":
+        """The same source, to be read from its first row.
+
+        Returns:
+            Its beginning.
+        """
+        return replace(self, mark=START, ended=False)
+
+
+class Tape:
+    """Reads a source forward from a standing.
+
+    The file stays open between two readings that follow each other, so that of a packed file nothing is unpacked twice.
+    """
+
+    def __init__(self, source: str, *, split: str | None = None, columns: Mapping[str, str] | None = None) -> None:
+        """Set up; nothing is read yet.
+
+        Args:
+            source: As for `read_rows`.
+            split: As for `read_rows`.
+            columns: Our name of a column to the source's.
+
+        Raises:
+            ConfigError: If `columns` maps a name that is not ours.
+            DataError: If the source is a BEIR folder.
+        """
+        require_streamable(source)
+        self.name = f"{table_name(source)}/{split}" if split else table_name(source)
+        self._source = source
+        self._split = split
+        self._columns = Columns(columns)
+        self._open: _Reading | None = None
+        self._standing = Standing()
+
+    def standing(self) -> Standing:
+        """Where reading came to.
+
+        Returns:
+            The standing behind the last example.
+        """
+        return self._standing
+
+    def read(self, start: Standing, most: int) -> Iterator[Example]:
+        """Read some examples; `standing` says afterwards where they ended.
+
+        Args:
+            start: Where to begin.
+            most: How many at most; fewer come where the source ends.
+
+        Yields:
+            Examples in their order.
+
+        Raises:
+            DataError: If the source is missing, damaged, has no row at all, or is seen not to be the one that was read before; behind the
+                last example, if rows were at fault.
+        """
+        self._standing = start
+        if not most or start.ended:
+            return
+        if self._open is None or self._open.cursor.mark() != start.mark:
+            self._open = self._opened(start.mark)
+        # Whoever ends reading halfway leaves nothing open that has moved on.
+        reading, self._open = self._open, None
+        before = reading.cursor.rows
+        yield from islice(reading.examples, most)
+        reading.faults.raise_if_any()
+        ended = reading.cursor.rows < before + most
+        if ended and not reading.cursor.rows:
+            raise DataError(f"{self._source} must hold at least one row, got none; check that it was written to its end")
+        self._standing = Standing(reading.cursor.mark(), ended, start.ends + ended)
+        self._open = None if ended else reading
+
+    def _opened(self, mark: Mark) -> "_Reading":
+        cursor, faults = Cursor.at(mark), FileFaults()
+        rows = read_rows(self._source, split=self._split, faults=faults, cursor=cursor)
+        parse = partial(_example, cursor=cursor, columns=self._columns)
+        return _Reading(parsed_rows(self._looked_at(rows, cursor), faults, parse), cursor, faults)
+
+    def _looked_at(self, rows: Iterator[Row], cursor: Cursor) -> Iterator[Row]:
+        """The rows; the first one of a source must be an example."""
+        for row in rows:
+            if cursor.rows == 1 and self._columns.layout(row, wanted=("grid", "examples")) == "grid":
+                raise DataError(f"{self._source} must hold queries with positives, got a language grid; use it with adiabat evaluate")
+            yield row
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A source that is open."""
+
+    examples: Iterator[Example]
+    cursor: Cursor
+    faults: FileFaults
+
+
+def _example(number: int, row: Row, *, cursor: Cursor, columns: Columns) -> Example:
+    """The example of a row, numbered from the source's first row on wherever reading began."""
+    del number
+    return parse_example(cursor.rows - 1, row, columns=columns)
+
+
+def require_streamable(source: str) -> None:
+    """Refuse a source that cannot be read row by row.
+
+    Args:
+        source: As for `read_rows`.
+
+    Raises:
+        DataError: If it is a BEIR folder, whose queries and judgements lie in different files.
+    """
+    if is_beir_examples(source):
+        raise DataError(
+            f"{source} must hold one example a row where data.stream is true, got a BEIR folder; leave data.stream out, or write a file"
+        )

@@ -1,0 +1,315 @@
+"""Reading on from a place: in every format the same rows as from the start, with the line numbers of the file."""
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat.data.lines import START, Cursor, Mark
+from adiabat.data.records import Example
+from adiabat.data.streaming import Standing, Tape
+from adiabat.data.tables import Row, read_rows
+from adiabat.errors import DataError
+
+COUNT = 23
+ROWS = [{"query": f"frage {n} ä", "positive": f"answer, {n}\nsecond line" if n % 3 == 0 else f"answer {n}"} for n in range(COUNT)]
+
+
+def jsonl(rows: list[dict[str, str]], *, end: str = "\n") -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + end for row in rows).encode()
+
+
+def delimited(rows: list[dict[str, str]], delimiter: str) -> bytes:
+    text = io.StringIO(newline="")
+    if delimiter == "\t":
+        text.write("query\tpositive\n" + "".join(f"{row['query']}\t{row['positive']}\n".replace("\nsecond", " second") for row in rows))
+    else:
+        writer = csv.DictWriter(text, ["query", "positive"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def with_blanks(content: bytes) -> bytes:
+    """A blank line behind every other one, and at both ends."""
+    kept = content.splitlines(keepends=True)
+    return b"\n" + b"".join(line + b"  \n" * (number % 2) for number, line in enumerate(kept)) + b"\n\n"
+
+
+def parquet(path: Path) -> None:
+    """Two files, of several row groups each."""
+    path.mkdir()
+    for number, part in enumerate((ROWS[:9], ROWS[9:])):
+        pq.write_table(pa.Table.from_pylist(part), path / f"{number}.parquet", row_group_size=4)
+
+
+def saved(path: Path) -> None:
+    datasets.Dataset.from_list(ROWS).save_to_disk(str(path))
+
+
+CONTENTS: dict[str, bytes | Callable[[Path], None]] = {
+    "plain.jsonl": jsonl(ROWS),
+    "mark.jsonl": b"\xef\xbb\xbf" + jsonl(ROWS),
+    "windows.jsonl": jsonl(ROWS, end="\r\n"),
+    "blank.jsonl": with_blanks(jsonl(ROWS)),
+    "no-end.jsonl": jsonl(ROWS).rstrip(b"\n"),
+    "plain.csv": delimited(ROWS, ","),
+    "mark.csv": b"\xef\xbb\xbf" + delimited(ROWS, ",").replace(b"\n", b"\r\n"),
+    "plain.tsv": delimited(ROWS, "\t"),
+    "blank.tsv": with_blanks(delimited(ROWS, "\t")),
+    "packed.jsonl.gz": gzip.compress(jsonl(ROWS)),
+    "packed.csv.gz": gzip.compress(delimited(ROWS, ",")),
+    "packed.tsv.zst": bytes(pa.Codec("zstd").compress(delimited(ROWS, "\t"), asbytes=True)),
+    "folder-of-parquet": parquet,
+    "saved": saved,
+}
+
+
+def source_of(folder: Path, name: str) -> str:
+    content = CONTENTS[name]
+    if isinstance(content, bytes):
+        (folder / name).write_bytes(content)
+    else:
+        content(folder / name)
+    return str(folder / name)
+
+
+def plain_rows(source: str, cursor: Cursor) -> list[tuple[str, dict[str, Any]]]:
+    return [(row.place, dict(row.values)) for row in read_rows(source, cursor=cursor)]
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_rows_from_every_place_are_those_that_follow_it_from_the_start(tmp_path: Path, name: str) -> None:
+    source = source_of(tmp_path, name)
+    expected = [(row.place, dict(row.values)) for row in read_rows(source)]
+    assert len(expected) == COUNT
+    for count in range(COUNT + 1):
+        cursor = Cursor()
+        list(islice(read_rows(source, cursor=cursor), count))
+        assert cursor.rows == count
+        again = Cursor.at(cursor.mark())
+        assert plain_rows(source, again) == expected[count:]
+        assert again.rows == COUNT
+
+
+def test_a_place_in_a_plain_file_is_the_line_and_byte_behind_the_last_row(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 22}\r\n{"a": 3}')
+    cursor, places = Cursor(), []
+    for _ in read_rows(tmp_path / "a.jsonl", cursor=cursor):
+        places.append(cursor.mark())
+    assert places == [Mark(1, 1, 13), Mark(2, 3, 26), Mark(3, 4, 34)]
+
+
+def test_a_quoted_field_of_several_lines_counts_as_one_row_of_several_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('query,positive\none,"first\n\nthird"\ntwo,x\n')
+    cursor = Cursor()
+    rows = read_rows(tmp_path / "a.csv", cursor=cursor)
+    next(rows)
+    assert cursor.mark() == Mark(1, 4, 15 + 11 + 1 + 7)
+    assert [row.place for row in read_rows(tmp_path / "a.csv", cursor=cursor)] == [f"{tmp_path / 'a.csv'}:5"]
+
+
+def test_nothing_before_the_place_is_read_of_a_plain_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"no json at all\n" * 5_000 + jsonl(ROWS))
+    seen: list[int] = []
+    open_stream = pa.input_stream
+
+    class Noting(io.RawIOBase):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            self._stream = open_stream(*given, **options)
+
+        def readable(self) -> bool:
+            return True
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            return int(self._stream.seek(offset, whence))
+
+        def readinto(self, buffer: Any) -> int:
+            seen.append(self._stream.tell())
+            return int(self._stream.readinto(buffer))
+
+    monkeypatch.setattr(pa, "input_stream", Noting)
+    cursor = Cursor(0, 5_000, 75_000)
+    assert len(list(read_rows(path, cursor=cursor))) == COUNT
+    assert min(seen) >= 75_000 - 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mark", "found"),
+    [
+        ("a.jsonl", jsonl(ROWS[:1]), Mark(2, 2, 500), "62 bytes where reading goes on at byte 500"),
+        ("a.jsonl", jsonl(ROWS), Mark(1, 1, 30), "the middle of a line where reading goes on at byte 30"),
+        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3])), Mark(5, 5, 500), "3 lines where reading goes on at line 6"),
+        ("a.csv", b"query,positive\na,b\n", Mark(3, 4, 80), "19 bytes where reading goes on at byte 80"),
+    ],
+)
+def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, mark: Mark, found: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as fault:
+        list(read_rows(tmp_path / name, cursor=Cursor.at(mark)))
+    wanted = f"{tmp_path / name} must be the file that was read before, got {found}; bring it back, or start anew"
+    assert str(fault.value) == wanted
+
+
+@pytest.mark.parametrize("name", ["folder-of-parquet", "saved"])
+def test_a_table_with_fewer_rows_than_were_read_is_refused(tmp_path: Path, name: str) -> None:
+    source = source_of(tmp_path, name)
+    assert plain_rows(source, Cursor(COUNT)) == []
+    with pytest.raises(DataError, match=f"{name} must be what was read before, got .*, or start anew"):
+        plain_rows(source, Cursor(COUNT + 2))
+
+
+def test_row_groups_before_the_place_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = source_of(tmp_path, "folder-of-parquet")
+    asked: list[list[int]] = []
+    batches = pq.ParquetFile.iter_batches
+
+    def noting(self: pq.ParquetFile, **options: Any) -> Any:
+        asked.append(options["row_groups"])
+        return batches(self, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", noting)
+    assert len(plain_rows(source, Cursor(9 + 6))) == COUNT - 15
+    assert asked == [[1, 2, 3]]
+
+
+def test_faults_behind_a_place_have_the_line_numbers_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(ROWS[:4]) + b"{broken\n" + jsonl(ROWS[4:6]) + b"\xff\n")
+    cursor = Cursor()
+    list(islice(read_rows(path, cursor=cursor), 3))
+    with pytest.raises(DataError) as fault:
+        list(read_rows(path, cursor=cursor))
+    assert f"{path}:5 must be one JSON object" in str(fault.value)
+    assert f"{path}:8 must be UTF-8" in str(fault.value)
+
+
+@pytest.mark.parametrize("split", [None, "train"])
+def test_a_data_set_of_the_hub_is_streamed_from_its_place(monkeypatch: pytest.MonkeyPatch, split: str | None) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def load(name: str, config: str | None, **options: Any) -> Any:
+        asked.append({"name": name, "config": config, **options})
+        return datasets.IterableDatasetDict({"train": datasets.Dataset.from_list(ROWS).to_iterable_dataset()})
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    rows = list(read_rows("hf:some/set", split=split, cursor=Cursor(20)))
+    assert asked == [{"name": "some/set", "config": None, "streaming": True}]
+    assert rows == [Row(f"hf:some/set:{n + 1}", ROWS[n]) for n in range(20, COUNT)]
+
+
+# --- Tapes ---
+
+
+def queries(examples: Iterator[Example]) -> list[str]:
+    return [example.query for example in examples]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("name", ["plain.jsonl", "plain.csv", "packed.jsonl.gz", "folder-of-parquet"])
+def test_readings_that_follow_each_other_give_every_example_once(tmp_path: Path, name: str, anew: bool) -> None:
+    source = source_of(tmp_path, name)
+    tape, standing, found = Tape(source), Standing(), []
+    while not standing.ended:
+        tape = Tape(source) if anew else tape
+        found.append(list(tape.read(standing, 5)))
+        standing = tape.standing()
+    assert [len(one) for one in found] == [5, 5, 5, 5, 3]
+    whole = list(Tape(source).read(Standing(), COUNT))
+    assert [one for part in found for one in part] == whole
+    assert [one.query_id for one in whole] == [f"q{n}" for n in range(COUNT)]
+    assert (standing.mark.rows, standing.ends) == (COUNT, 1)
+    assert queries(tape.read(standing, 5)) == []
+    assert queries(tape.read(standing.anew(), 2)) == [row["query"] for row in ROWS[:2]]
+    assert tape.standing().ends == 1
+
+
+def test_the_end_is_seen_where_fewer_examples_come_than_were_asked_for(tmp_path: Path) -> None:
+    tape = Tape(source_of(tmp_path, "plain.jsonl"))
+    assert len(queries(tape.read(Standing(), COUNT))) == COUNT
+    behind = tape.standing()
+    assert not behind.ended
+    assert queries(tape.read(behind, 1)) == []
+    assert tape.standing() == Standing(behind.mark, ended=True, ends=1)
+
+
+def test_a_packed_file_is_opened_once_for_readings_that_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tape = Tape(source_of(tmp_path, "packed.jsonl.gz"))
+    opened: list[str] = []
+    open_stream = pa.input_stream
+
+    def noting(path: str, **options: Any) -> Any:
+        opened.append(path)
+        return open_stream(path, **options)
+
+    monkeypatch.setattr(pa, "input_stream", noting)
+    standing = Standing()
+    for _ in range(4):
+        queries(tape.read(standing, 5))
+        standing = tape.standing()
+    assert len(opened) == 1
+
+
+def test_a_reading_that_was_given_up_halfway_does_not_move_the_tape(tmp_path: Path) -> None:
+    tape = Tape(source_of(tmp_path, "plain.jsonl"))
+    queries(tape.read(Standing(), 4))
+    standing = tape.standing()
+    next(iter(tape.read(standing, 6)))
+    assert queries(tape.read(standing, 2)) == [row["query"] for row in ROWS[4:6]]
+
+
+def test_faults_of_rows_end_the_reading_that_meets_them_and_no_earlier_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(ROWS[:6]) + b'{"query": "", "positive": "x"}\n' + jsonl(ROWS[6:]))
+    tape = Tape(str(path))
+    assert len(queries(tape.read(Standing(), 6))) == 6
+    with pytest.raises(DataError, match=r'a.jsonl:7: "query" must not be empty'):
+        queries(tape.read(tape.standing(), 6))
+
+
+def test_a_line_that_was_mended_in_place_lets_reading_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(ROWS[:6]) + b"{broken\n" + jsonl(ROWS[6:]))
+    tape = Tape(str(path))
+    queries(tape.read(Standing(), 6))
+    standing = tape.standing()
+    with pytest.raises(DataError):
+        queries(tape.read(standing, 6))
+    path.write_bytes(jsonl(ROWS))
+    assert queries(tape.read(standing, 6)) == [row["query"] for row in ROWS[6:12]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.jsonl", b"", "must hold at least one row, got none"),
+        ("cut.jsonl.gz", gzip.compress(jsonl(ROWS * 50), 0)[:-5], "must be a whole gzip file, got one that is cut short after line"),
+        ("grid.jsonl", b'{"premise": {"de": "a"}, "hypothesis": {"de": "b"}, "label": 0}\n', "got a language grid"),
+        ("other.jsonl", b'{"query": "a", "reply": "b"}\n', 'expected "query" and "positive", found "query" and "reply"'),
+    ],
+)
+def test_what_cannot_be_streamed_is_told(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        queries(Tape(str(tmp_path / name)).read(Standing(), 10**6))
+
+
+def test_a_beir_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "queries.jsonl").write_text("{}")
+    with pytest.raises(DataError, match="must hold one example a row where data.stream is true, got a BEIR folder"):
+        Tape(str(tmp_path))
+
+
+def test_the_start_is_before_every_row() -> None:
+    assert Cursor().mark() == START == Mark(0, 0, 0)
