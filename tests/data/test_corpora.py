@@ -168,7 +168,7 @@ def test_where_no_document_is_blank_nothing_is_said(tmp_path):
 def test_leaving_blank_documents_out_hides_no_other_fault(tmp_path):
     path = write(tmp_path / "c.jsonl", *BLANKS[:2], {"_id": "2", "text": "again"}, {"_id": "3"}, {"_id": "", "text": ""})
     assert fault(path, blank="drop") == (
-        f'3 faults: {path}:4: expected "doc_id" and "text", found "_id"; say which it is with data.columns.text'
+        f'3 faults: {path}:4: expected "_id" and "text", found "_id"; say which it is with data.columns.text'
         f'; {path}:5: "_id" must not be empty; {path}:3: document id must be unique, got "2" again, first at {path}:2'
     )
 

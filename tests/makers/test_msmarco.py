@@ -156,7 +156,7 @@ def test_every_fault_of_a_file_is_told_at_once(tmp_path: Path) -> None:
     ("name", "text", "wanted"),
     [
         ("triples.train.small.tsv", "q\tp\tn\n", "must be a file of triplets (JSON lines with query, pos and neg), or a folder"),
-        ("m.jsonl", '{"question": "a", "text": "b"}\n' * 9, 'expected "query" and "positive"'),
+        ("m.jsonl", '{"question": "a", "text": "b"}\n' * 9, 'expected "question" and "positive"'),
         ("m.json.gz", "no gzip", "must be a gzip file"),
     ],
 )
