@@ -54,6 +54,13 @@ def test_an_id_in_other_capitals_is_told_as_that(tmp_path: Path, corpus: Written
         asked(tmp_path, rows, corpus)
 
 
+def test_ids_that_are_all_in_other_capitals_do_not_pass_for_texts(tmp_path: Path, corpus: WrittenCorpus) -> None:
+    with pytest.raises(DataError, match=r'"d1" \(which differs only in case from its "D1"\).*to the letter'):
+        asked(tmp_path, [{"query": "a", "pos": ["d1", "d2"]}, {"query": "b", "pos": "x"}], corpus)
+    # One of many is a text that happens to look like an id.
+    assert not asked(tmp_path, [{"query": "a", "pos": ["d1", "an answer", "another"]}], corpus).holds_ids
+
+
 def test_missing_documents_may_be_left_out_and_queries_with_them(tmp_path: Path, corpus: WrittenCorpus) -> None:
     rows: list[dict[str, object]] = [{"query": "a", "pos": ["D1", "x"], "neg": ["y", "D2"]}, {"query": "b", "pos": "x"}]
     questions = asked(tmp_path, rows, corpus, missing="drop")

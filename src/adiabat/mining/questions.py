@@ -118,7 +118,12 @@ def questions_of(read: ExampleSet, corpus: Documents, settings: DataSection, *, 
 
 
 def _names_ids(examples: Sequence[Example], corpus: Documents) -> bool:
-    return any((corpus.rows(part) >= 0).any() for part in _parts(example.positives for example in examples))
+    """Whether positives are ids: where one is, or most of them would be in other capitals, which must not pass for texts."""
+    if any((corpus.rows(part) >= 0).any() for part in _parts(example.positives for example in examples)):
+        return True
+    entries = frozenset(chain.from_iterable(example.positives for example in examples))
+    alike = _in_other_case(entries, corpus)
+    return 2 * sum(entry.casefold() in alike for entry in entries) > len(entries)
 
 
 def _parts(entries: Iterator[tuple[str, ...]]) -> Iterator[list[str]]:
