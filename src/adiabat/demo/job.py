@@ -5,6 +5,7 @@ from pathlib import Path
 from adiabat import api
 from adiabat.config import EvaluateSettings, TuneSettings, checked
 from adiabat.demo.data import DEMO_CORPUS, DEMO_RETAIN, DEMO_TEST, DEMO_TRAIN, DEMO_VALIDATION
+from adiabat.jobs.directory import is_job
 from adiabat.measure.results import Result
 from adiabat.watch import SILENT, Watch
 
@@ -48,7 +49,8 @@ def run_demo(out: Path, *, command: str = "adiabat demo", settings: TuneSettings
     job = out / "job"
     if not ((job / "model").is_dir() and (job / "result.json").is_file()):
         settings = settings or demo_settings()
-        api.tune(MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=settings, resume=True, command=command, watch=watch)
+        begun = is_job(job)
+        api.tune(MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=settings, resume=begun, command=command, watch=watch)
     retain = [(stores[corpus], examples) for corpus, examples in DEMO_RETAIN.values()]
     whole_store = checked(EvaluateSettings, {"measure": {"negatives": "store"}})
     return api.evaluate(
