@@ -101,9 +101,9 @@ def test_each_data_set_finds_its_own_among_several(here: Path, model: DualEncode
     few = store_in(here / "few after", model, list(range(12)))
     few_before = store_in(here / "few before", other, list(range(12)))
     stores = [few_before, before]
-    assert baseline_of(other, store, stores).store is before
-    assert baseline_of(other, few, stores).store is few_before
-    assert baseline_of(model, few, stores).store is few
+    assert baseline_of(other, other.fingerprint(), store, stores).store is before
+    assert baseline_of(other, other.fingerprint(), few, stores).store is few_before
+    assert baseline_of(model, model.fingerprint(), few, stores).store is few
 
 
 def test_a_baseline_whose_documents_are_nowhere_is_named_with_what_to_do(model: DualEncoder, other: DualEncoder, store: Store) -> None:

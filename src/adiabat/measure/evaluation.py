@@ -10,12 +10,13 @@ from jaxtyping import Bool, Int
 
 from adiabat.config import EvaluateSettings, MeasureSection
 from adiabat.data.examples import read_examples
-from adiabat.data.records import ExampleSet, LanguageGridSet, Side
+from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.errors import StoreError
 from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
 from adiabat.measure.systems import System, baseline_of
 from adiabat.measure.tasks import Role, measure_examples, measure_languages, rows_left_out
 from adiabat.model.device import device_name
+from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
 from adiabat.store.addressing import AddressedSet, address
@@ -31,8 +32,6 @@ SEARCHED_QUERIES = 500
 SHOWN_CHARACTERS = 500
 """Of a document's text kept in a result file."""
 
-
-SIDES: tuple[Side, ...] = ("query", "document")
 
 SAME_TOWER = "model and baseline have the same query tower, so nothing differs: the tuning kept the starting weights, or there was none"
 
@@ -56,23 +55,6 @@ class Dataset:
     source: str = ""
     split: str | None = None
     baseline_stores: Sequence[Store] = ()
-
-    def systems(self, model: DualEncoder, baseline: DualEncoder | None) -> tuple[System, System | None]:
-        """Who is measured, and who it is compared with.
-
-        Args:
-            model: Under test.
-            baseline: What it is compared with, or None.
-
-        Returns:
-            Both with the documents of their own.
-
-        Raises:
-            StoreError: If a store is not of the document tower that it stands beside.
-        """
-        after = System(model, self.store)
-        after.require_fit()
-        return after, None if baseline is None else baseline_of(baseline, self.store, self.baseline_stores)
 
 
 def read_dataset(
@@ -127,9 +109,10 @@ def evaluate_datasets(
             its stores is of no use.
     """
     started = time.monotonic()
-    systems = [one.systems(model, baseline) for one in datasets]
+    prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
+    systems = _systems(model, baseline, prints, datasets)
     _refuse_idle(datasets, [before.store for _, before in systems if before])
-    same = [SAME_TOWER] if baseline and all(model.fingerprint(side) == baseline.fingerprint(side) for side in SIDES) else []
+    same = [SAME_TOWER] if baseline and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query") else []
     for sentence in same:
         watch.note(sentence)
     seed = settings.run.seed
@@ -150,6 +133,19 @@ def evaluate_datasets(
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=_inputs(datasets, [before for _, before in systems]),
     )
+
+
+def _systems(
+    model: DualEncoder, baseline: DualEncoder | None, prints: Sequence[Fingerprint], datasets: Sequence[Dataset]
+) -> list[tuple[System, System | None]]:
+    """Who is measured on each data set, and who it is compared with; data sets of one store share what is found of it."""
+    found: dict[int, tuple[System, System | None]] = {}
+    for one in datasets:
+        if id(one.store) not in found:
+            one.store.require_encoder(prints[0], who=model.name)
+            before = None if baseline is None else baseline_of(baseline, prints[1], one.store, one.baseline_stores)
+            found[id(one.store)] = System(model, one.store), before
+    return [found[id(one.store)] for one in datasets]
 
 
 def _refuse_idle(datasets: Sequence[Dataset], used: Sequence[Store]) -> None:

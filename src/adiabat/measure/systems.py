@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adiabat.errors import StoreError
+from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
 
@@ -20,20 +21,13 @@ class System:
     model: DualEncoder
     store: Store
 
-    def require_fit(self) -> None:
-        """Refuse a store that the document tower did not make.
 
-        Raises:
-            StoreError: Naming the model, and each part that differs.
-        """
-        self.store.require_encoder(self.model.fingerprint("document"), who=self.model.name)
-
-
-def baseline_of(baseline: DualEncoder, store: Store, others: Sequence[Store]) -> System:
+def baseline_of(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store]) -> System:
     """The baseline with documents of its own: those of the model under test where one tower made both, else the same in another store.
 
     Args:
         baseline: What a model is compared with.
+        fingerprint: Of its document tower: taking it reads all weights.
         store: Documents of the model under test.
         others: Stores that the baseline's document tower may have made.
 
@@ -43,7 +37,6 @@ def baseline_of(baseline: DualEncoder, store: Store, others: Sequence[Store]) ->
     Raises:
         StoreError: If no store holds these documents as the baseline's tower embeds them.
     """
-    fingerprint = baseline.fingerprint("document")
     differences = store.differences(fingerprint)
     if not differences:
         return System(baseline, store)
