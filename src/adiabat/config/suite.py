@@ -1,0 +1,199 @@
+"""Settings of ``adiabat evaluate --suite``: tasks of any kind, and models to be measured on all of them (missions A6-A9, B9, C5, E2)."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from adiabat.config.compare import TaskSection
+from adiabat.config.faults import Need, shown
+from adiabat.config.section import Section, Text, Texts
+from adiabat.config.shared import EncoderSection, MeasureSection, RunSection
+
+Towers = Literal["query", "document"]
+
+
+class NamedTask(Section):
+    """What every task has."""
+
+    name: Text | None = None
+    """For tables; None takes that of the data."""
+
+
+class RetrievalTask(TaskSection):
+    """Queries ranked against a whole corpus, or (``triplets``) against the candidates that each of them lists."""
+
+    kind: Literal["retrieval", "triplets"]
+    measures: Annotated[Texts, Field(min_length=1)] | None = None
+    """None takes ``measure.measures``. The first carries the verdict of a retrieval task, PND that of triplets."""
+    drop_same_id: bool | None = None
+    """Whether a document of the query's own id is left out; None takes ``measure.drop_same_id``."""
+
+
+class NliGridTask(NamedTask):
+    """Sentence pairs with labels in several languages (mission A9): entailment should be closer than neutral and contradiction."""
+
+    kind: Literal["nli_grid"]
+    data: Text
+    languages: Texts = ()
+    """Empty takes all that every pair has."""
+
+
+class QuestionGridTask(NamedTask):
+    """Questions in several languages against the paragraphs of one language at a time, each language with each."""
+
+    kind: Literal["question_grid"]
+    data: Text
+    """Questions: a text for each language, and in `key` the paragraph that answers them."""
+    corpus: Text
+    """Paragraphs: a text for each language, and in `key` their name."""
+    key: Text = "para"
+    """Column that the two files share."""
+    languages: Texts = ()
+    """Empty takes all that both files have."""
+
+
+class FilteredTask(NamedTask):
+    """A task whose data is a table, of which only some rows may be wanted."""
+
+    data: Text
+    split: Text | None = None
+    """Of a hub data set that has several."""
+    where: Mapping[str, str] = {}
+    """Only rows with these values in these columns, such as ``{ lang = "de", split = "test" }``."""
+
+
+class TextsTask(FilteredTask):
+    """A task of texts on an equal footing: no side asks, none answers."""
+
+    side: Towers = "query"
+    """Whose tower and prompt embeds them."""
+
+
+class StsTask(TextsTask):
+    """Pairs of texts with a similarity that people gave: Spearman's rank correlation."""
+
+    kind: Literal["sts"]
+    a: Text = "a"
+    b: Text = "b"
+    score: Text = "score"
+
+
+class WordsTask(TextsTask):
+    """Pairs of words with a similarity that people gave, in one set or several: the mean of the sets' rank correlations."""
+
+    kind: Literal["words"]
+    a: Text = "a"
+    b: Text = "b"
+    score: Text = "score"
+    set: Text | None = "set"
+    """Column that tells the sets apart; none means one set."""
+
+
+class PairClassificationTask(TextsTask):
+    """Pairs of texts that belong together, or do not: average precision of the similarity."""
+
+    kind: Literal["pair_classification"]
+    a: Text = "a"
+    b: Text = "b"
+    label: Text = "label"
+    positive: Text = "1"
+    """The label of pairs that belong together; all others do not."""
+
+
+class BitextTask(TextsTask):
+    """Parallel sentences: each should find its translation among all, both ways."""
+
+    kind: Literal["bitext"]
+    a: Text
+    b: Text
+
+
+class ClassificationTask(TextsTask):
+    """Texts with labels: logistic regression on the vectors of `data` (training) tells those of `test`."""
+
+    kind: Literal["classification"]
+    test: Text
+    test_split: Text | None = None
+    text: Text = "text"
+    label: Text = "label"
+    per_label: PositiveInt | None = None
+    """Training texts of each label, drawn at random; None takes all."""
+    regularization: PositiveFloat = 1.0
+    """C of the regression."""
+
+
+class ClusteringTask(TextsTask):
+    """Texts with labels: V-measure of k-means, as many clusters as labels."""
+
+    kind: Literal["clustering"]
+    text: Text = "text"
+    label: Text = "label"
+    restarts: PositiveInt = 10
+    """Of k-means; the tightest counts."""
+    most: PositiveInt | None = None
+    """Texts, drawn at random; None takes all."""
+
+
+class MtebTask(NamedTask):
+    """A task of the mteb library by its name, by mteb's own evaluator."""
+
+    needs: ClassVar[Mapping[str, Need]] = {}
+    kind: Literal["mteb"]
+    task: Text
+
+
+AnyTask = Annotated[
+    RetrievalTask
+    | NliGridTask
+    | QuestionGridTask
+    | StsTask
+    | WordsTask
+    | PairClassificationTask
+    | BitextTask
+    | ClassificationTask
+    | ClusteringTask
+    | MtebTask,
+    Field(discriminator="kind"),
+]
+
+
+class ModelSection(Section):
+    """One of ``[[models]]``: a model by a name of its own, with overrides of its own."""
+
+    name: Text
+    model: Text
+    """As on the command line: a hub name, a directory, a job, ``demo``, ``bm25`` or ``bm25:LANGUAGE`` (words cut to their stems)."""
+    runs: Texts = ()
+    """Further models that differ from `model` by their seed alone: values are means over all of them, intervals over seeds and units."""
+    encoder: EncoderSection = EncoderSection()
+
+
+class SuiteSection(Section):
+    """``[suite]``: what the tables are called, and what every model is compared with."""
+
+    name: Text = "suite"
+    baseline: Text | None = None
+    """Name of the model that the others are compared with; None compares each with the best of every task."""
+    stores: Text | None = None
+    """Directory where corpora are kept by document tower, to be used again by later suites; None keeps them in the directory of the result."""
+
+
+class SuiteSettings(Section):
+    """Everything that ``adiabat evaluate --suite`` may be told."""
+
+    suite: SuiteSection = SuiteSection()
+    encoder: EncoderSection = EncoderSection()
+    """Of models that are named on the command line; those of ``[[models]]`` have their own."""
+    measure: MeasureSection = MeasureSection()
+    run: RunSection = RunSection()
+    tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
+    models: Annotated[tuple[ModelSection, ...], Field(strict=False)] = ()
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        for key, names in (("tasks", [task.name for task in self.tasks]), ("models", [model.name for model in self.models])):
+            if again := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
+                raise ValueError(f"{key} must have names of their own, got {', '.join(map(shown, again))} more than once; rename them")
+        return self

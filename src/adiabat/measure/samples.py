@@ -1,0 +1,112 @@
+"""What one model scored on one task, unit by unit: enough to compute each measure again on any resample of the units.
+
+A unit is what a task is a sample of: a query, a pair of texts, a sentence pair in all its languages, a text with a label. Two models measured on the
+same units can be compared pair by pair, today or from files years later, so the units are always kept.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Float32, Int
+
+Kind = Literal[
+    "retrieval",
+    "triplets",
+    "nli_grid",
+    "question_grid",
+    "bitext",
+    "sts",
+    "words",
+    "pair_classification",
+    "classification",
+    "clustering",
+    "mteb",
+]
+"""What is asked of a model; the names are those of a suite's TOML file."""
+
+Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
+"""How units become a value; `adiabat.measure.statistics` has the formulas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measure of one model, unit by unit.
+
+    Attributes:
+        measure: Such as ``nDCG@10``, ``PND``, ``Spearman``, ``accuracy``.
+        values: One for each unit: its score; for ``spearman`` and ``average precision`` the similarity that the model gave; for ``v-measure`` the
+            number of the cluster.
+        similarity: What compared the vectors: ``cosine``, ``distance``, ``dot``, ``bm25``; "" where nothing was compared.
+        reference: For ``mean`` the weight of each unit, at least 0, and the value is ``sum(values) / sum(reference)`` (None: 1 for each);
+            for ``spearman`` the score people gave; for ``average precision`` 1 where the pair belongs together, else 0; for
+            ``v-measure`` the number of the label.
+        statistic: How units become a value.
+        groups: Where given, the value is the plain mean of the values of each group: numbers from 0, one for each unit.
+        lower_is_better: True for the positive-negative discrepancy.
+        proportion: Whether values count errors among as many independent trials as `reference` says, which is what the two-proportion
+            test takes them for.
+    """
+
+    measure: str
+    values: Float[np.ndarray, " n"]
+    similarity: str = ""
+    reference: Float[np.ndarray, " n"] | None = None
+    statistic: Statistic = "mean"
+    groups: Int[np.ndarray, " n"] | None = None
+    lower_is_better: bool = False
+    proportion: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from the other measures of a task: measure and similarity."""
+        return self.measure, self.similarity
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """One comparison of a language grid, unit by unit in every cell; the value of a cell is the mean over its units.
+
+    Attributes:
+        comparison: Such as ``entailment-neutral`` or ``P@1``.
+        similarity: As in `Sample.similarity`.
+        rows: Languages of the queries.
+        columns: Languages of the documents.
+        values: Scores; for a discrepancy over pairs of units its pseudo-values, whose mean it is.
+        lower_is_better: As in `Sample`.
+    """
+
+    comparison: str
+    similarity: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: Float32[np.ndarray, "a b n"]
+    lower_is_better: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScores:
+    """One model on one task.
+
+    Attributes:
+        task: Its name.
+        kind: What was asked.
+        unit: What the units are, in the singular: ``query``, ``pair``.
+        units: Their ids, each once; models measured on the same task have the same ones in the same order.
+        samples: All over the same units; the first carries the verdict.
+        documents: How many the queries were compared with; 0 where there is no corpus.
+        cells: Only for a grid, over the same units.
+        facts: Further figures, such as ``out-of-vocabulary words``, by name.
+        notes: Plain sentences: what was left out, or needs saying.
+    """
+
+    task: str
+    kind: Kind
+    unit: str
+    units: Sequence[str]
+    samples: Sequence[Sample]
+    documents: int = 0
+    cells: Sequence[Cells] = ()
+    facts: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
