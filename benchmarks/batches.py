@@ -63,7 +63,7 @@ def our_batches(options: argparse.Namespace) -> tuple[Batches, TextsOf, int]:
     assert pairs.texts.folder is not None
     sides: dict[Side, Any] = {"query": pairs.texts.queries, "document": pairs.texts.documents}
     tokens = {side: TokenTable.kept(encoder, texts, side=side, folder=pairs.texts.folder) for side, texts in sides.items()}
-    order = order_of(pairs, settings, tokens["query"].lengths[pairs.query] + tokens["document"].lengths[pairs.positive])
+    order = order_of(pairs, settings)
 
     def batches() -> Batches:
         for step in range(order.pairs):

@@ -110,7 +110,7 @@ def test_batches_of_a_window_are_planned_as_those_of_data_that_are_all_there(tmp
         run={"seed": window_seed(0, 0)},
         **{**tables, "train": {"batch_size": 4}},
     )
-    expected = order_of(whole, plain, np.ones(len(whole), dtype=np.int64))
+    expected = order_of(whole, plain)
     assert objective.order.batches() == expected.batches() > 8
     for step in range(expected.batches()):
         np.testing.assert_array_equal(objective.rows(step), expected.rows(step))

@@ -117,7 +117,7 @@ def test_what_training_would_refuse_is_a_fault_where_the_column_is_named(tmp_pat
     settings = TrainSettings(batches=BatchesSection(group=kind))  # type: ignore[arg-type]
     pairs = read_pairs(str(path), TrainDataSection(validation=str(path)))[0]
     with pytest.raises(DataError, match=f"pairs must be of several {kind}s"):
-        order_of(pairs, settings, np.zeros(len(pairs), dtype=np.int64))
+        order_of(pairs, settings)
 
 
 def test_one_value_and_none_beside_it_are_two_for_training(tmp_path: Path) -> None:

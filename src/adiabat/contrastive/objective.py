@@ -15,7 +15,7 @@ from adiabat.config import TrainSection, TrainSettings
 from adiabat.contrastive.bank import Bank, Models, Stretch
 from adiabat.contrastive.batches import Batch, Sides, draw_batch, pairs_of, share_of
 from adiabat.contrastive.criterion import criterion_of
-from adiabat.contrastive.order import Order, order_of
+from adiabat.contrastive.order import OnePass, Order, order_of
 from adiabat.contrastive.ranks import ranks_of_answers
 from adiabat.contrastive.streams import Stream, Window, window_name
 from adiabat.data.pairs import PairSet
@@ -99,15 +99,19 @@ class PairContrast:
     def _first(self) -> Stretch:
         if isinstance(self.examples, Stream):
             return self.examples.newest(self._planned)
-        tokens = self._bank.tokens(self.examples)
-        return Stretch(self.examples, self._bank, order_of(self.examples, self.settings, tokens))
+        return Stretch(self.examples, self._bank, self._order(self.examples, self._bank))
 
     def _planned(self, window: Window) -> Stretch:
         """The steps of a window of the stream."""
         bank = Bank.of(window.pairs.texts, self._models, self.settings)
-        order = order_of(window.pairs, self.settings, bank.tokens(window.pairs), window.only)
+        order = self._order(window.pairs, bank, window.only)
         first = window.only.first_step
         return Stretch(window.pairs, bank, order, range(first, first + order.batches()), window.number)
+
+    def _order(self, pairs: PairSet, bank: Bank, only: OnePass | None = None) -> Order:
+        # Counting the tokens of every pair takes time and memory that only a budget has a use for.
+        tokens = bank.tokens(pairs) if self.settings.batches.token_budget is not None else None
+        return order_of(pairs, self.settings, tokens, only)
 
     def at(self, step: int) -> Stretch:
         """What a step draws on; of a stream, its window is read where it has not been.

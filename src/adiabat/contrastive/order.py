@@ -71,13 +71,15 @@ class OnePass:
         return Mixture(tuple(sizes.tolist()), counts / max(1, counts.sum()), counts, self.seed)
 
 
-def order_of(pairs: PairSet, settings: TrainSettings, tokens: Int[np.ndarray, " pairs"], only: OnePass | None = None) -> Order:
+def order_of(
+    pairs: PairSet, settings: TrainSettings, tokens: Int[np.ndarray, " pairs"] | None = None, only: OnePass | None = None
+) -> Order:
     """The batches that settings describe.
 
     Args:
         pairs: Trained on.
         settings: Batch size, mixture, rules of a batch, seed.
-        tokens: Of each pair; read where there is a budget.
+        tokens: Of each pair; needed where there is a budget.
         only: Of a window of a stream, whose first pass alone is then taken; None plans passes over all there is.
 
     Returns:

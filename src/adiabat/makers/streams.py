@@ -11,11 +11,11 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from adiabat.data.lines import CODECS
 from adiabat.data.tables import FileFaults, require_path
 from adiabat.errors import DataError
 from adiabat.watch import SILENT, Watch
 
-_CODECS = {".gz": "gzip", ".zst": "zstd"}
 _READ_BYTES = 1 << 20
 _LINES_PER_REPORT = 1 << 16
 _LONGEST = 1 << 24
@@ -216,7 +216,7 @@ def _opened(path: Path, watch: Watch) -> Iterator[tuple[BinaryIO, Callable[[], N
     try:
         with pa.OSFile(str(path)) as packed:
             size = packed.size()
-            codec = _CODECS.get(path.suffix.lower())
+            codec = CODECS.get(path.suffix.lower())
             # pyarrow's stubs do not say that its files are raw streams; they are (readable, readinto, closed).
             stream: Any = pa.CompressedInputStream(packed, codec) if codec else packed
             with io.BufferedReader(stream, _READ_BYTES) as lines:
