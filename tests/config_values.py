@@ -3,6 +3,7 @@
 from typing import Any
 
 from adiabat.config import ColumnsSection, SourceSection
+from adiabat.config.suite import ModelSection, StsTask
 
 STREAMED = {"data.validation": "dev.jsonl", "train.steps": 10}
 SOURCES = {"data.sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}
@@ -37,6 +38,21 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "data.max_validation": (99, {}),
     "data.stream": (True, STREAMED),
     "data.window": (5_000, {"data.stream": True, **STREAMED}),
+    "space.queries": (100, {}),
+    "space.documents": (100, {}),
+    "space.pairs": (500, {}),
+    "space.folds": (3, {}),
+    "space.resamples": (500, {}),
+    "space.drop_same_id": (False, {}),
+    "space.map": (True, {}),
+    "space.map_queries": (50, {"space.map": True}),
+    "space.perplexity": (10.0, {"space.map": True}),
+    "suite.name": ("mine", {}),
+    "suite.baseline": ("base", {}),
+    "suite.stores": ("stores", {}),
+    "tasks": ((StsTask(kind="sts", data="pairs.jsonl"),), {}),
+    "models": ((ModelSection(name="mine", model="demo"),), {}),
+    "measure.units": ("common", {}),
     "store.dtype": ("float32", {}),
     "store.keep_texts": (False, {}),
     "store.precision": ("bf16", {}),

@@ -22,7 +22,8 @@ LONGEST_FILE = 400
 BELOW_TRAINING = {"config", "data", "errors", "locks", "measure", "model", "provenance", "store", "watch"}
 BELOW_THE_DOOR = {
     *BELOW_TRAINING,
-    *("api", "compare", "contrastive", "demo", "files", "inspection", "jobs", "makers", "mining", "plan", "report", "train", "tune"),
+    *("api", "compare", "contrastive", "demo", "files", "inspection", "jobs", "makers", "mining", "plan", "report"),
+    *("suite", "tasks", "train", "tune"),
 }
 THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -41,8 +42,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure": BELOW_TRAINING,
     "measure.results": {"errors"},
     "measure.metrics": {"errors"},
+    "measure.space_results": {"errors"},
     "measure.significance": {"errors", "measure.metrics", "measure.results"},
-    "report": {"errors", "files", "measure.comparison", "measure.results", "report"},
+    "tasks": {*BELOW_TRAINING, "report.wording", "tasks"},
+    "suite": {*BELOW_TRAINING, "suite", "tasks"},
+    "report": {
+        *("errors", "files", "report"),
+        *("measure.comparison", "measure.results", "measure.samples", "measure.space_results", "measure.suite_results"),
+    },
     "jobs": {"errors", "files", "jobs", "locks", "measure.results", "model", "report", "provenance", "store", "train.limits", "train.log"},
     "tune": {*BELOW_TRAINING, "jobs", "report", "train", "tune"},
     "plan": {"errors", "plan"},
@@ -210,7 +217,9 @@ def test_a_quick_module_leaves_torch_unloaded(module: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("verb", ["", "embed", "tune", "train", "evaluate", "search", "inspect", "mine", "compare", "data", "demo"])
+@pytest.mark.parametrize(
+    "verb", ["", "embed", "tune", "train", "evaluate", "search", "inspect", "mine", "compare", "compare-runs", "space", "data", "demo"]
+)
 def test_help_is_shown_without_loading_torch(verb: str) -> None:
     code = f"""
 import sys

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from adiabat import api
 from adiabat.config import (
     ArxivSettings,
+    CompareRunsSettings,
     EmbedSettings,
     EvaluateSettings,
     HotpotqaSettings,
@@ -21,8 +22,9 @@ from adiabat.config import (
     MsmarcoSettings,
     SearchSettings,
     Section,
-    SourceSection,
+    SpaceSettings,
     SquadSettings,
+    SuiteSettings,
     TrainSettings,
     TuneSection,
     TuneSettings,
@@ -48,6 +50,9 @@ KINDS: tuple[type[Section], ...] = (
     HotpotqaSettings,
     XnliSettings,
     ArxivSettings,
+    SpaceSettings,
+    SuiteSettings,
+    CompareRunsSettings,
 )
 
 EVERY_KEY = [(kind, key) for kind in KINDS for key in keys_of(kind)]
@@ -62,8 +67,8 @@ def value_at(settings: Section, key: str) -> object:
 
 def as_toml(value: object) -> str:
     """On one line, as behind a key."""
-    if isinstance(value, SourceSection):
-        value = value.model_dump(exclude_defaults=True)
+    if isinstance(value, Section):
+        value = value.model_dump(exclude_unset=True)
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name} = {as_toml(one)}' for name, one in value.items())}}}"
     if isinstance(value, tuple | list):

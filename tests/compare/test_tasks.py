@@ -1,6 +1,7 @@
 """Tasks: read once and found sound, and measured by a model as adiabat embed and adiabat evaluate would."""
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from adiabat.config import EncoderSection, EvaluateSettings, MeasureSection, che
 from adiabat.config.compare import TaskSection
 from adiabat.data.records import Document
 from adiabat.errors import ConfigError, DataError
+from adiabat.measure.samples import Sample, TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store
 from adiabat.watch import SILENT, Watch
@@ -43,6 +45,11 @@ def listed(folder: Path, **more: Any) -> TaskSection:
 
 def read(*sections: TaskSection) -> list[Task]:
     return read_tasks(sections, SILENT)
+
+
+def samples_of(one: TaskScores, other: TaskScores) -> Iterator[tuple[Sample, Sample]]:
+    assert one.samples
+    return zip(one.samples, other.samples, strict=True)
 
 
 def test_a_task_has_the_name_of_its_data_unless_it_is_given_one(world: Path) -> None:
@@ -94,7 +101,7 @@ def test_missing_documents_may_be_left_out(world: Path, tmp_path: Path, model: D
     lines(tmp_path / "ids.jsonl", [{"query": "q", "pos": ["d1", "d99"]}, {"query": "r", "pos": ["d98"]}])
     tasks = read(asked(world, data=str(tmp_path / "ids.jsonl"), missing="drop"))
     found = measure_on(tasks, model, tmp_path / "stores", measure=MEASURE, watch=SILENT)["asked"]
-    assert len(found.values["RR"]) == 1
+    assert len(found.units) == 1
     assert "2 documents not in the store left out" in found.notes[0]
 
 
@@ -113,10 +120,12 @@ def test_scores_are_those_of_embed_and_evaluate(world: Path, tmp_path: Path, mod
         settings = checked(EvaluateSettings, {"measure": MEASURE.model_dump()})
         result = api.evaluate(model, tmp_path / name, world / f"{name}.jsonl", settings=settings).datasets[0]
         values = {change.measure: change.after for change in result.changes if change.measure in MEASURE.measures}
-        assert {measure: np.mean(one) for measure, one in found[name].values.items()} == pytest.approx(values)
-        assert found[name].kind == result.kind
+        means = {one.measure: one.values.mean() for one in found[name].samples if one.measure in values}
+        assert means == pytest.approx(values)
+        assert {one.similarity for one in found[name].samples} == {"cosine"}
+        assert found[name].kind == {"ranking": "retrieval", "pairs": "triplets"}[result.kind]
         assert set(found[name].notes) <= set(result.notes)
-    assert next(iter(found["listed"].values)) == "nDCG@10"
+    assert [scores.samples[0].measure for scores in found.values()] == ["nDCG@10", "PND"]
 
 
 def test_stores_are_gone_afterwards_and_shared_by_tasks_of_one_corpus(world: Path, tmp_path: Path, model: DualEncoder) -> None:
@@ -125,7 +134,7 @@ def test_stores_are_gone_afterwards_and_shared_by_tasks_of_one_corpus(world: Pat
     again = asked(world, name="again")
     found = measure_on(read(asked(world), again), model, tmp_path / "stores", measure=MEASURE, watch=watch)
     assert seen.count((f"embedding {world / 'corpus.jsonl'}", 0)) == 1
-    assert np.array_equal(found["asked"].values["RR"], found["again"].values["RR"])
+    assert all(np.array_equal(one.values, other.values) for one, other in samples_of(found["asked"], found["again"]))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -134,7 +143,7 @@ def test_a_store_that_was_begun_is_gone_on_with(world: Path, tmp_path: Path, mod
     whole = measure_on(tasks, model, tmp_path / "one", measure=MEASURE, watch=SILENT)
     build_store(model, tasks[0].corpus.documents, tmp_path / "two" / "corpus-0", source="s", encoder_name="e")
     again = measure_on(tasks, model, tmp_path / "two", measure=MEASURE, watch=SILENT)
-    assert np.array_equal(whole["asked"].values["nDCG@10"], again["asked"].values["nDCG@10"])
+    assert all(np.array_equal(one.values, other.values) for one, other in samples_of(whole["asked"], again["asked"]))
 
 
 def test_texts_for_timing_are_drawn_from_every_corpus_and_are_the_same_each_time(world: Path) -> None:

@@ -24,14 +24,13 @@ from adiabat.measure.evaluation import (
     read_dataset,
 )
 from adiabat.measure.results import Result
-from adiabat.measure.systems import System
-from adiabat.measure.tasks import Role
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result, write_result
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.search import search
+from adiabat.tasks.systems import Role, System
 from adiabat.watch import SILENT
 from tests.tiny import tiny_dual, tiny_encoder
 

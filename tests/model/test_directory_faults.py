@@ -74,7 +74,10 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "tokenizer settings that are a list": (replaced("tokenizer_config.json", []), r"must hold a tokenizer: \S"),
     "pooling that is a number": (replaced("1_Pooling/config.json", {"pooling_mode": 3}), r"must name one pooling .*, got 3"),
     "module without a type": (replaced("modules.json", [{"path": ""}]), r"modules.json must hold type, got path"),
-    "static embedding": (replaced("modules.json", modules("StaticEmbedding")), r"first module must be a Transformer, got StaticEmbedding"),
+    "bag of words": (
+        replaced("modules.json", modules("BoW")),
+        r"first module must be a Transformer or a StaticEmbedding, got BoW; choose another",
+    ),
     "normalise before dense": (
         replaced("modules.json", modules("Transformer", "Pooling", "Normalize", "Dense")),
         r"must be Pooling, any Dense, then Normalize, got Pooling, Normalize, Dense",

@@ -23,7 +23,7 @@ def change(difficulty: int, *, compared: bool = True) -> Change:
         difference=-0.01,
         difference_interval=(-0.02, -0.001),
         improvement_interval=(0.5, 5.5),
-        p_paired=0.03,
+        p=0.03,
         verdict="better",
     )
 

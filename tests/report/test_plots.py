@@ -104,32 +104,6 @@ def test_a_heat_map_without_a_baseline_shows_the_discrepancy_itself():
     assert {".200", ".201", ".210", ".211", "PND (lower is better)"} <= set(shown)
 
 
-def test_a_heat_map_is_centred_at_zero():
-    colours, scale = plots._heat_colours(np.array([[6.0, -1.0], [0.0, np.nan]]), compared=True)
-    red, green, blue, _ = colours(scale(0.0))
-    assert max(red, green, blue) - min(red, green, blue) < 0.02
-    assert scale(6.0) == 1
-    assert scale(-6.0) == 0
-
-
-def test_changes_of_nearly_nothing_do_not_get_full_colour():
-    _, scale = plots._heat_colours(np.array([[0.1]]), compared=True)
-    assert 0.5 < scale(0.1) < 0.6
-
-
-@pytest.mark.parametrize("value", np.linspace(-10, 10, 21))
-def test_letters_on_cells_have_enough_contrast(value):
-    colours, scale = plots._heat_colours(np.array([[10.0]]), compared=True)
-
-    def luminance(rgb):
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in rgb]
-        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-    letter = plots._legible(value, colours, scale)
-    light, dark = sorted((luminance(matplotlib.colors.to_rgb(letter)), luminance(colours(scale(value))[:3])), reverse=True)
-    assert (light + 0.05) / (dark + 0.05) >= 4.5
-
-
 def test_curves_mark_the_kept_epoch_and_count_the_pairs():
     loss, errors = plots.curves(make_tuning())
     assert {"Loss", "training", "validation", "kept: epoch 2", "epoch"} <= set(texts(loss))

@@ -8,9 +8,10 @@ import bm25s
 import numpy as np
 import pytest
 
-from adiabat.errors import StoreError
+from adiabat.errors import ConfigError, StoreError
 from adiabat.store import lexical as lexical_module
-from adiabat.store.lexical import DATA_FILE, LEXICAL_FILE, ROW_FILE, SPOOL_FILE, START_FILE, LexicalIndex, build_lexical, words
+from adiabat.store.lexical import DATA_FILE, LEXICAL_FILE, ROW_FILE, SPOOL_FILE, START_FILE, LexicalIndex, build_lexical
+from adiabat.store.words import analyser_of, words
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -123,32 +124,12 @@ def test_queries_without_a_known_word_find_nothing(tmp_path: Path) -> None:
     assert (hits.rows == -1).all()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Don't stop_me NOW 42!", ["don", "t", "stop_me", "now", "42"]),
-        ("Straße ÉCOLE", ["strasse", "école"]),
-        ("e\u0301cole", ["école"]),
-        ("ﬁne ｆｕｌｌ", ["fine", "full"]),
-        ("हिन्दी में", ["हिन्दी", "में"]),
-        ("القطة، السوداء", ["القطة", "السوداء"]),
-        ("東京都 に", ["東京", "京都", "に"]),
-        ("abc東京xyz", ["abc", "東京", "xyz"]),
-        ("ไทย", ["ไท", "ทย"]),
-        ("🧭 \u0301", []),
-        ("", []),
-    ],
-)
-def test_words_of_many_scripts(text: str, expected: list[str]) -> None:
-    assert words(text) == expected
-
-
 def test_a_right_to_left_document_is_found(tmp_path: Path) -> None:
     assert build_lexical(TEXTS, tmp_path).search(["السجادة"], 1).rows.tolist() == [[6]]
 
 
 def test_a_corpus_without_words_is_refused_and_leaves_no_spool(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="must hold words for BM25, got 2 documents without a letter or digit"):
+    with pytest.raises(StoreError, match="must hold words for BM25, got 2 documents without one; check its texts"):
         build_lexical(["...", "?"], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -182,11 +163,61 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
         LexicalIndex.open(tmp_path)
 
 
+def test_an_index_of_stems_cuts_queries_and_texts_alike_and_remembers_it(tmp_path: Path) -> None:
+    index = build_lexical(["The cat sat", "cats are sitting", "a dog"], tmp_path / "new" / "folder", stemmer="english")
+    again = LexicalIndex.open(tmp_path / "new" / "folder")
+    assert (index.stemmer, again.stemmer) == ("english", "english")
+    for one in (index, again):
+        hits = one.search(["the cats"], 3)
+        assert sorted(hits.rows[0].tolist()) == [-1, 0, 1]
+        assert one.scores("cats", ["The cat sat"])[0] == one.score_rows(["cats"], np.array([[0]]))[0, 0] > 0
+        assert one.search(["the"], 1).rows.tolist() == [[-1]]
+
+
+def test_an_index_of_stems_is_one_of_whole_words_over_texts_that_were_cut(tmp_path: Path) -> None:
+    cut = analyser_of("english")
+    stemmed = build_lexical(TEXTS, tmp_path / "stems", stemmer="english")
+    plain = build_lexical([" ".join(cut(text)) for text in TEXTS], tmp_path / "plain")
+    queries = ["cats on mats", "logs"]
+    assert np.array_equal(stemmed.search(queries, 7).scores, plain.search([" ".join(cut(query)) for query in queries], 7).scores)
+
+
+def test_an_unknown_language_is_refused_before_a_text_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the language of stems must be one that Snowball knows, got klingon"):
+        build_lexical(iter(()), tmp_path, stemmer="klingon")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_of_before_there_were_stems_is_one_of_whole_words(tmp_path: Path) -> None:
+    hits = build_lexical(TEXTS, tmp_path).search(["cats"], 3)
+    record = json.loads((tmp_path / LEXICAL_FILE).read_text())
+    del record["stemmer"]
+    (tmp_path / LEXICAL_FILE).write_text(json.dumps({**record, "version": 1}))
+    old = LexicalIndex.open(tmp_path)
+    assert old.stemmer is None
+    assert np.array_equal(old.search(["cats"], 3).rows, hits.rows)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_of_rows_and_counts_are_those_of_a_search_for_everything(tmp_path: Path, seed: int) -> None:
+    texts, queries = drawn(seed), [*drawn(seed + 50, 4), "unheard of"]
+    index = build_lexical(texts, tmp_path)
+    table = np.zeros((len(queries), len(texts)), dtype=np.float32)
+    hits = index.search(queries, len(texts))
+    for query, row in np.argwhere(hits.rows >= 0):
+        table[query, hits.rows[query, row]] = hits.scores[query, row]
+    rows = np.array([[3, -1, 59], [0, 1, 2], [7, 7, -1], [-1, -1, -1], [5, 4, 3]])
+    found = index.score_rows(queries, rows)
+    assert np.array_equal(found, np.where(rows < 0, -np.inf, np.take_along_axis(table, np.maximum(rows, 0), axis=1)))
+    thresholds = np.where(rows < 0, np.inf, found).astype(np.float32)
+    assert np.array_equal(index.count_at_least(queries, thresholds), (table[:, None] >= thresholds[:, :, None]).sum(axis=2))
+
+
 def test_another_version_is_refused(tmp_path: Path) -> None:
     build_lexical(TEXTS, tmp_path)
     record = json.loads((tmp_path / LEXICAL_FILE).read_text())
     (tmp_path / LEXICAL_FILE).write_text(json.dumps({**record, "version": 99}))
-    with pytest.raises(StoreError, match="format version must be 1, got 99"):
+    with pytest.raises(StoreError, match="format version must be 1 or 2, got 99"):
         LexicalIndex.open(tmp_path)
 
 

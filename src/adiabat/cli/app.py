@@ -11,8 +11,9 @@ import typer
 from adiabat import __version__
 from adiabat.cli.comparing import compare
 from adiabat.cli.data import inspect, make, mine
-from adiabat.cli.measuring import demo, evaluate, folded, search
+from adiabat.cli.measuring import compare_runs, demo, evaluate, folded, search
 from adiabat.cli.options import local_rank, rank
+from adiabat.cli.space import space
 from adiabat.cli.training import embed, train, tune
 from adiabat.console import complain, plain_warnings
 from adiabat.errors import AdiabatError, ConfigError
@@ -26,8 +27,9 @@ app = typer.Typer(
     help="Tune query encoders against stored document embeddings, and measure what changed.",
     epilog="MODEL is a hub name, a directory, the directory of a job, or `demo` (the embedded model).",
 )
-for verb in (embed, tune, train, evaluate, search, inspect, mine, compare):
+for verb in (embed, tune, train, evaluate, search, inspect, mine, compare, space):
     app.command()(verb)
+app.command("compare-runs")(compare_runs)
 app.command("data")(make)
 app.command()(demo)
 
@@ -40,7 +42,7 @@ SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 
 _GOES_ON = "what is finished is kept; run the same command again to go on"
 _NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
-AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine"), _GOES_ON)
+AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite"), _GOES_ON)
 AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "compare"), "run the same command with --resume to go on")
 """What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
 
@@ -50,6 +52,8 @@ LOWER_MEMORY = {
     "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
     "compare": "memory.chunk_tokens (with memory.cached) or train.batch_size",
     "mine": "mine.depth",
+    "evaluate --suite": "measure.depth or encoder.max_tokens",
+    "space": "space.queries, space.documents, space.resamples or encoder.max_tokens",
     "evaluate": "measure.depth or encoder.max_tokens",
 }
 """Settings that decide how much memory a verb takes."""
@@ -101,7 +105,8 @@ def main() -> None:
 
 
 def _verb(words: Sequence[str]) -> str:
-    return next((word for word in words if not word.startswith("-")), "")
+    verb = next((word for word in words if not word.startswith("-")), "")
+    return f"{verb} --suite" if verb == "evaluate" and any(word.partition("=")[0] == "--suite" for word in words) else verb
 
 
 def _judged(fault: BaseException, verb: str) -> tuple[int, str]:

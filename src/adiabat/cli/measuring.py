@@ -1,6 +1,7 @@
 """Verbs that measure and ask: evaluate, search, demo."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,18 +9,30 @@ import typer
 
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, show_result
 from adiabat.config import EvaluateSettings, SearchSettings
-from adiabat.console import one_line, watching
+from adiabat.config.named import suite_file
+from adiabat.config.suite import CompareRunsSettings, SuiteSettings
+from adiabat.console import PEOPLE, one_line, watching
 from adiabat.errors import ConfigError
 
 if TYPE_CHECKING:
     from adiabat.measure.results import Hit
+    from adiabat.measure.suite_results import SuiteResult
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Under test.")],
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of its document tower.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="The target data set.")],
     out: Annotated[Path, typer.Option("--out", help="Directory for result.json and report.html.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODEL STORE DATA | MODEL",
+            help="A model, vectors of its document tower, the target data set; with --suite any number of models, `bm25` among them.",
+            show_default=False,
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", metavar="SUITE", help="Measure on the tasks of this TOML file, or of a suite that comes with adiabat."),
+    ] = None,
     split: Annotated[str | None, typer.Option("--split", help="Of the target data set.", show_default=False)] = None,
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="MODEL", help="Compare with this model.", show_default=False)
@@ -40,15 +53,23 @@ def evaluate(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a model, before and after, on its target and on what must not get worse."""
+    """Measure a model, before and after, on its target and on what must not get worse; or any number of models on a suite of tasks."""
+    named = words or []
+    if suite is not None:
+        idle = {"--split": split, "--baseline-store": baseline_store, "--retain": retain, "--config": config}
+        _refuse_idle(idle, "--suite")
+        _evaluate_suite(named, suite, out, baseline, assignments, seed=seed, device=device, as_json=as_json)
+        return
+    if len(named) != 3:
+        raise ConfigError(f"evaluate must be given MODEL STORE DATA, or --suite SUITE with models, got {' '.join(named) or 'neither'}")
     settings = settings_of(EvaluateSettings, config, assignments, seed=seed, device=device)
     from adiabat import api
 
     with watching() as watch:
         result = api.evaluate(
-            model,
-            store,
-            data,
+            named[0],
+            named[1],
+            named[2],
             baseline=baseline,
             baseline_stores=baseline_store or (),
             retain=_pairs(retain or ()),
@@ -60,6 +81,62 @@ def evaluate(
         )
     show_result(result)
     answer(result.to_json() if as_json else str(out / "report.html"))
+
+
+def _refuse_idle(options: Mapping[str, object], beside: str) -> None:
+    """Options that another one makes meaningless."""
+    if given := [name for name, value in options.items() if value]:
+        raise ConfigError(f"{', '.join(given)} must be left out with {beside}, where it has no effect; leave it out")
+
+
+def _evaluate_suite(
+    models: Sequence[str],
+    suite: str,
+    out: Path,
+    baseline: str | None,
+    assignments: list[str] | None,
+    *,
+    seed: str | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    own = [] if baseline is None else [f"suite.baseline={json.dumps(baseline)}"]
+    settings = settings_of(SuiteSettings, suite_file(suite), [*(assignments or ()), *own], seed=seed, device=device)
+    from adiabat import api
+
+    with watching() as watch:
+        found = api.evaluate_suite(models, settings, out=out, command=command_line(), watch=watch)
+    _show_suite(found, out, as_json=as_json)
+
+
+def _show_suite(found: "SuiteResult", out: Path | None, *, as_json: bool) -> None:
+    from adiabat.report.suite_table import suite_table
+
+    PEOPLE.print(suite_table(found))
+    if as_json or out is not None:
+        answer(found.to_json() if as_json else str(Path(str(out)) / "report.html"))
+
+
+def compare_runs(
+    first: Annotated[
+        Path, typer.Argument(metavar="A", help="Scores that an evaluation kept of one model, or a run in the format of TREC.")
+    ],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Likewise; it is compared with A.")],
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", metavar="FILE", help="Judgements for runs in the format of TREC.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Directory for result.json, page and tables.", show_default=False)] = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two models query by query from what was kept of them, without the models."""
+    settings = settings_of(CompareRunsSettings, config, assignments, seed=seed)
+    from adiabat import api
+
+    found = api.compare_runs(first, second, qrels=qrels, out=out, settings=settings, command=command_line())
+    _show_suite(found, out, as_json=as_json)
 
 
 def folded(arguments: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -23,8 +24,9 @@ from adiabat.contrastive.order import order_of
 from adiabat.contrastive.training import _check_pairs, train
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
 from adiabat.jobs.directory import Job, is_job
-from adiabat.measure.per_query import QueryScores
 from adiabat.measure.results import TrainingRecord
+from adiabat.measure.samples import TaskScores
+from adiabat.measure.statistics import value_of
 from adiabat.model.device import device_name, device_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
@@ -141,7 +143,7 @@ class Grid:
         return Row(
             candidate=key[0],
             seed=None,
-            tasks=_task_rows(scores),
+            tasks=_task_rows(scores, self.settings.measure.measures),
             parameters=_parameters(model),
             seconds=time.monotonic() - begun,
             device=device_name(place),
@@ -173,7 +175,7 @@ class Grid:
         return Row(
             candidate=candidate.name,
             seed=key[1],
-            tasks=_task_rows(scores),
+            tasks=_task_rows(scores, self.settings.measure.measures),
             parameters=record.parameters,
             seconds=record.seconds + time.monotonic() - begun,
             device=device_name(place),
@@ -235,12 +237,14 @@ def _as_saved(settings: TrainSettings, job: Job) -> EncoderSection:
     return EncoderSection(trust_remote_code=trusted)
 
 
-def _task_rows(scores: Mapping[str, QueryScores]) -> dict[str, TaskRow]:
+def _task_rows(scores: Mapping[str, TaskScores], measures: Sequence[str]) -> dict[str, TaskRow]:
+    """The first measure carries a comparison, of listed candidates as of a whole corpus."""
     rows = {}
     for name, found in scores.items():
-        main = next(iter(found.values.values()))
-        measures = {measure: float(values.mean()) for measure, values in found.values.items()}
-        rows[name] = TaskRow(found.kind, found.documents, main.tolist(), measures, found.notes)
+        of = {sample.measure: sample for sample in found.samples}
+        means = {measure: float(value_of(of[measure])[0]) for measure in measures}
+        kind: Literal["ranking", "pairs"] = "pairs" if found.kind == "triplets" else "ranking"
+        rows[name] = TaskRow(kind, found.documents, of[measures[0]].values.tolist(), means, found.notes)
     return rows
 
 

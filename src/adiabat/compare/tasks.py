@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from adiabat.config import EvaluateSettings, MeasureSection, checked
+from adiabat.config import MeasureSection
 from adiabat.config.compare import TaskSection
 from adiabat.contrastive.data import OF_DOCUMENTS
 from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.examples import is_beir_examples, read_examples
 from adiabat.data.records import Document, ExampleSet, text_id
 from adiabat.errors import AdiabatError, ConfigError, DataError, several
-from adiabat.measure.evaluation import read_dataset
-from adiabat.measure.per_query import QueryScores, query_scores
+from adiabat.measure.samples import TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.report.wording import cut
-from adiabat.store.addressing import AddressedSet
+from adiabat.store.addressing import AddressedSet, Addresses, address
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.staging import digest_documents
+from adiabat.tasks.retrieval import score_retrieval
+from adiabat.tasks.systems import System
 from adiabat.watch import Watch
 
 
@@ -83,21 +84,16 @@ class Task:
     examples_sha256: str
     corpus_sha256: str
 
-    def dataset(self, store: Store, measure: MeasureSection) -> AddressedSet:
+    def addressed(self, documents: Addresses) -> AddressedSet:
         """Queries with the rows of their documents.
 
         Args:
-            store: Of the corpus.
-            measure: What is measured.
+            documents: Of the corpus.
 
         Returns:
-            The queries.
+            The queries; those of equal text are one.
         """
-        data = {"columns": _columns_of_examples(self.section), "missing": self.section.missing}
-        settings = checked(EvaluateSettings, {"data": data, "measure": measure.model_dump()})
-        found = read_dataset(store, self.section.data, role="target", settings=settings, split=self.section.split).examples
-        assert isinstance(found, AddressedSet)
-        return found
+        return address(_examples_of(self.section), documents, missing=self.section.missing, merge_equal=True)
 
 
 def read_tasks(sections: Sequence[TaskSection], watch: Watch) -> list[Task]:
@@ -209,7 +205,7 @@ def _digest(examples: ExampleSet) -> str:
     return digest.hexdigest()
 
 
-def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measure: MeasureSection, watch: Watch) -> dict[str, QueryScores]:
+def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measure: MeasureSection, watch: Watch) -> dict[str, TaskScores]:
     """Embed each corpus by a model, measure it on the tasks, and remove the stores.
 
     Args:
@@ -220,17 +216,18 @@ def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measu
         watch: Told how far it is.
 
     Returns:
-        Scores by the name of the task.
+        Scores by the name of the task, by cosine.
     """
-    found: dict[str, QueryScores] = {}
+    found: dict[str, TaskScores] = {}
     folder.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         # What the readers leave out was said when the tasks were read.
         warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
         for number, corpus in enumerate(dict.fromkeys(task.corpus for task in tasks)):
-            store = _embedded(model, corpus, folder / f"corpus-{number}", watch)
+            system = System(model, _embedded(model, corpus, folder / f"corpus-{number}", watch))
             for task in (one for one in tasks if one.corpus == corpus):
-                found[task.name] = query_scores(model, store, task.dataset(store, measure), settings=measure, watch=watch)
+                examples = task.addressed(system.store)
+                found[task.name] = score_retrieval(system, examples, settings=measure, similarities=("cosine",), watch=watch)
     shutil.rmtree(folder)
     return {task.name: found[task.name] for task in tasks}
 

@@ -21,6 +21,8 @@ from adiabat.config.shared import (
     StepsRunSection,
     StoreSection,
 )
+from adiabat.config.space import SpaceSection, SpaceSettings
+from adiabat.config.suite import CompareRunsSettings, SuiteSettings
 from adiabat.config.train import (
     BatchesSection,
     JobSection,
@@ -41,6 +43,7 @@ __all__ = [
     "ColumnsSection",
     "CompareBackbonesSettings",
     "CompareDataSettings",
+    "CompareRunsSettings",
     "CompareSettings",
     "DataSection",
     "DeviceSection",
@@ -67,9 +70,12 @@ __all__ = [
     "SearchSettings",
     "Section",
     "SourceSection",
+    "SpaceSection",
+    "SpaceSettings",
     "SquadSettings",
     "StepsRunSection",
     "StoreSection",
+    "SuiteSettings",
     "TowersSection",
     "TrainDataSection",
     "TrainRunSection",

@@ -15,6 +15,8 @@ WANTED = {
     "tuple_type": "a list",
     "too_short": "a list that is not empty",
     "model_type": "a table of settings",
+    "model_attributes_type": "a table of settings",
+    "dict_type": "a table",
     "literal_error": "{expected}",
     "greater_than": "> {gt:g}",
     "greater_than_equal": ">= {ge:g}",
@@ -118,6 +120,22 @@ def unknown_phrases(key: str, value: object, known: Sequence[str]) -> list[str]:
     near += [names[one] for names in (own, everywhere) for one in difflib.get_close_matches(name, names, n=1)]
     listing = _listing(name, own) if own else f"the tables are {', '.join(sorted(sections))}"
     return [f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"]
+
+
+def unknown_kind_phrase(key: str, value: object, kinds: Sequence[str]) -> str:
+    """The fault of a table that may be of several kinds and says none, or another.
+
+    Args:
+        key: Dotted, with the number of the table.
+        value: What was given for it.
+        kinds: Known ones.
+
+    Returns:
+        What was wanted and what came.
+    """
+    near = difflib.get_close_matches(str(value), kinds, n=1)
+    advice = f"did you mean {near[0]}?" if near else "write one of them"
+    return f"{key} must be one of {', '.join(kinds)}, got {'none' if value is None else shown(value)}; {advice}"
 
 
 def _is_short_for(name: str, known: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from adiabat.config.faults import idle_phrases, misfit_phrase, single_table_phrase, unknown_phrases
+from adiabat.config.faults import idle_phrases, misfit_phrase, single_table_phrase, unknown_kind_phrase, unknown_phrases
 from adiabat.config.section import IdleError, PlacedError, Section, defaults_of
 from adiabat.errors import ConfigError, several
 
@@ -86,22 +86,44 @@ def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[st
         if isinstance(inner, type) and issubclass(inner, Section):
             yield from _lists_of_tables(inner, f"{prefix}{name}.")
         for entry in get_args(inner):
-            if isinstance(entry, type) and issubclass(entry, Section):
-                yield f"{prefix}{name}", entry
+            for one in (entry, *get_args(entry), *(kind for union in get_args(entry) for kind in get_args(union))):
+                if isinstance(one, type) and issubclass(one, Section):
+                    yield f"{prefix}{name}", one
 
 
-def _keys_in_lists(kind: type[Section]) -> Iterator[str]:
-    """Keys of the tables in lists of tables."""
+def _keys_in_lists(kind: type[Section], place: Sequence[str | int] = ()) -> Iterator[str]:
+    """Keys of the tables in lists of tables; where a place leads into a table of one kind among several, of that kind alone."""
     for key, entry in _lists_of_tables(kind):
-        yield from keys_of(entry, f"{key}.")
+        kinds = _kinds(kind, key)
+        told = next((kinds[part] for part in place if isinstance(part, str) and part in kinds), entry)
+        if told is entry:
+            yield from keys_of(entry, f"{key}.")
+
+
+def _kinds(kind: type[Section], key: str) -> dict[str, type[Section]]:
+    """What a table of a list of tables may be, by its ``kind``; empty where they are all alike."""
+    every = [(entry.model_fields["kind"], entry) for name, entry in _lists_of_tables(kind) if name == key and "kind" in entry.model_fields]
+    return {word: entry for field, entry in every for word in get_args(field.annotation)}
+
+
+def _without_kinds(place: Sequence[str | int], kind: type[Section]) -> list[str | int]:
+    """A place as its TOML file has it: of tables of several kinds, pydantic puts the kind behind the number."""
+    kinds = {word for key, _ in _lists_of_tables(kind) for word in _kinds(kind, key)}
+    return [part for before, part in zip((None, *place), place, strict=False) if not (isinstance(before, int) and part in kinds)]
 
 
 def _phrases(fault: Any, kind: type[Section], table: Any = None) -> list[str]:
     """One fault of pydantic's in our own form; `table` is what was checked, to say which table of a list is meant."""
-    path = [str(part) for part in fault["loc"] if not isinstance(part, int)]
+    place = _without_kinds(fault["loc"], kind)
+    path = [str(part) for part in place if not isinstance(part, int)]
     key, entry = ".".join(path), _entry(fault["loc"], table)
     if fault["type"] == "extra_forbidden":
-        return unknown_phrases(key, fault["input"], [*keys_of(kind), *_keys_in_lists(kind)])
+        return unknown_phrases(key, fault["input"], [*keys_of(kind), *_keys_in_lists(kind, fault["loc"])])
+    if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        kinds = list(_kinds(kind, key))
+        return [
+            unknown_kind_phrase(f"{key}.kind{entry}", fault["input"].get("kind") if isinstance(fault["input"], Mapping) else None, kinds)
+        ]
     if fault["type"] == "missing":
         return [f"{key}{entry} must be given, got none"]
     if fault["type"] == "value_error":

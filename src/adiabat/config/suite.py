@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.compare import TaskSection
-from adiabat.config.faults import Need, shown
+from adiabat.config.faults import shown
 from adiabat.config.section import Section, Text, Texts
 from adiabat.config.shared import EncoderSection, MeasureSection, RunSection
 
@@ -27,6 +27,8 @@ class RetrievalTask(TaskSection):
     kind: Literal["retrieval", "triplets"]
     measures: Annotated[Texts, Field(min_length=1)] | None = None
     """None takes ``measure.measures``. The first carries the verdict of a retrieval task, PND that of triplets."""
+    stores: Texts = ()
+    """Directories of stores of the same corpus: one that a model's document tower made is read, and nothing is embedded for that model."""
     drop_same_id: bool | None = None
     """Whether a document of the query's own id is left out; None takes ``measure.drop_same_id``."""
 
@@ -139,7 +141,6 @@ class ClusteringTask(TextsTask):
 class MtebTask(NamedTask):
     """A task of the mteb library by its name, by mteb's own evaluator."""
 
-    needs: ClassVar[Mapping[str, Need]] = {}
     kind: Literal["mteb"]
     task: Text
 
@@ -177,7 +178,25 @@ class SuiteSection(Section):
     baseline: Text | None = None
     """Name of the model that the others are compared with; None compares each with the best of every task."""
     stores: Text | None = None
-    """Directory where corpora are kept by document tower, to be used again by later suites; None keeps them in the directory of the result."""
+    """Directory where vectors of corpora are kept, for later suites too; None keeps them in the directory of the result."""
+
+
+class RunsMeasureSection(Section):
+    """``[measure]`` of two runs: the scores are there, and only what is said of them is open."""
+
+    measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
+    """Of runs in the format of TREC, which hold no measures; names of the ir-measures grammar, the first carries the verdict."""
+    units: Literal["same", "common"] = "same"
+    """What to do where one of the two lacks queries of the other: stop and count them, or compare on those that both have."""
+    resamples: Annotated[int, Field(ge=100)] = 10_000
+    """Of the bootstrap; signs are flipped as often."""
+
+
+class CompareRunsSettings(Section):
+    """Everything that ``adiabat compare-runs`` may be told."""
+
+    measure: RunsMeasureSection = RunsMeasureSection()
+    run: RunSection = RunSection()
 
 
 class SuiteSettings(Section):

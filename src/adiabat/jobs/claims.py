@@ -1,6 +1,6 @@
 """Directories that an evaluation may write into."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -11,11 +11,12 @@ from adiabat.store.build import is_store
 
 
 @contextmanager
-def claimed(folder: Path | None) -> Iterator[Path | None]:
+def claimed(folder: Path | None, *, reader: Callable[[Path], object] = read_result) -> Iterator[Path | None]:
     """A directory that an evaluation may write into, made where it is missing, and gone again where the evaluation fails.
 
     Args:
         folder: None where nothing is written.
+        reader: Reads the ``result.json`` of an evaluation of this kind, and refuses another.
 
     Yields:
         The directory.
@@ -26,7 +27,7 @@ def claimed(folder: Path | None) -> Iterator[Path | None]:
     if folder is None:
         yield None
         return
-    _require_own(folder)
+    _require_own(folder, reader)
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ def claimed(folder: Path | None) -> Iterator[Path | None]:
         raise
 
 
-def _require_own(folder: Path) -> None:
+def _require_own(folder: Path, reader: Callable[[Path], object]) -> None:
     """Refuse a directory that is something else, or holds a result or report of something else."""
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
@@ -53,6 +54,6 @@ def _require_own(folder: Path) -> None:
         raise JobError(f"--out must be a directory of its own, {folder} is {kind}; choose another")
     if (folder / "result.json").exists() or (folder / "report.html").exists():
         try:
-            read_result(folder / "result.json")
+            reader(folder / "result.json")
         except DataError as fault:
             raise JobError(f"--out must hold no files of another program, {folder} does ({fault}); choose another") from fault

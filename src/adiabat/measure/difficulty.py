@@ -12,12 +12,14 @@ from jaxtyping import Bool, Int
 
 from adiabat.data.records import Example, ExampleSet
 from adiabat.errors import DataError, several
+from adiabat.measure.paired import paired_changes
+from adiabat.measure.resampling import RESAMPLES
 from adiabat.measure.results import Change
-from adiabat.measure.significance import RESAMPLES, PerQuery, paired_bootstrap
-from adiabat.measure.tasks import Similarity
+from adiabat.measure.samples import Sample
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import rows_of_entries
 from adiabat.store.embeddings import Store
+from adiabat.store.scoring import Similarity
 from adiabat.store.search import score_rows
 from adiabat.watch import SILENT, Watch
 
@@ -78,8 +80,8 @@ def changes_by_difficulty(
     Returns:
         One change per difficulty, 1 first: ``PND, difficulty 1``. Intervals of differences are paired.
     """
-    measured = [_per_query(errors[:, d], None if before is None else before[:, d], d + 1, similarity) for d in range(errors.shape[1])]
-    return paired_bootstrap(measured, seed=seed, resamples=resamples)
+    others = None if before is None else _samples(before, similarity)
+    return paired_changes(_samples(errors, similarity), others, seed=seed, resamples=resamples)
 
 
 def against_hardest(errors: Bool[np.ndarray, "q d"]) -> Bool[np.ndarray, "q d"]:
@@ -128,13 +130,8 @@ def _faults(example: Example, steps: int) -> Sequence[str]:
     return faults
 
 
-def _per_query(after: Bool[np.ndarray, " q"], before: Bool[np.ndarray, " q"] | None, difficulty: int, similarity: Similarity) -> PerQuery:
-    counts = None if before is None else (int(before.sum()), int(after.sum()), len(after))
-    return PerQuery(
-        f"PND, difficulty {difficulty}",
-        similarity,
-        lower_is_better=True,
-        after=after.astype(np.float64),
-        before=None if before is None else before.astype(np.float64),
-        counts=counts,
-    )
+def _samples(errors: Bool[np.ndarray, "q d"], similarity: Similarity) -> list[Sample]:
+    return [
+        Sample(f"PND, difficulty {number}", column, similarity, lower_is_better=True, proportion=True)
+        for number, column in enumerate(errors.T.astype(np.float64), start=1)
+    ]

@@ -13,8 +13,6 @@ from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.errors import StoreError
 from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
-from adiabat.measure.systems import System, baseline_of
-from adiabat.measure.tasks import Role, measure_examples, measure_languages, rows_left_out
 from adiabat.model.device import device_name
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
@@ -22,6 +20,9 @@ from adiabat.provenance import now, versions
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.embeddings import Store
 from adiabat.store.search import Hits, search
+from adiabat.tasks.languages import grid_result, score_nli_grid
+from adiabat.tasks.retrieval import retrieval_result, rows_left_out, score_retrieval
+from adiabat.tasks.systems import Role, System, baseline_of, similarities_of
 from adiabat.watch import Watch
 
 SHOWN_QUERIES = 10
@@ -168,10 +169,18 @@ def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> 
 
 
 def _measure(after: System, before: System | None, one: Dataset, settings: EvaluateSettings, watch: Watch) -> DatasetResult:
-    seed, section = settings.run.seed, settings.measure
-    if isinstance(one.examples, LanguageGridSet):
-        return measure_languages(after, before, one.examples, role=one.role, settings=section, seed=seed, watch=watch)
-    return measure_examples(after, before, one.examples, role=one.role, settings=section, seed=seed, watch=watch)
+    """Score the two apart, and then compare their queries."""
+    drawing = {"seed": settings.run.seed, "resamples": settings.measure.resamples}
+    systems = [after] if before is None else [after, before]
+    worth = similarities_of(*(system.model for system in systems))
+    # Left to themselves, models of unit vectors say why they are measured by the cosine alone.
+    similarities = worth if len(worth) > 1 else None
+    grid = one.examples
+    if isinstance(grid, LanguageGridSet):
+        scores = [score_nli_grid(each.model, grid, hypotheses=each.store, similarities=similarities, watch=watch) for each in systems]
+        return grid_result(scores[0], scores[1] if before else None, grid, role=one.role, **drawing)
+    scores = [score_retrieval(each, grid, settings=settings.measure, similarities=similarities, watch=watch) for each in systems]
+    return retrieval_result(scores[0], scores[1] if before else None, role=one.role, **drawing)
 
 
 def changed_queries(
@@ -194,7 +203,7 @@ def changed_queries(
         return []
     order: list[int] = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES].tolist()
     texts = [examples.queries[row] for row in order]
-    aside = rows_left_out(store, examples, settings)
+    aside = rows_left_out(after, examples, settings)
     excluded = [aside[row] for row in order]
     first, last = (
         search(one.store, one.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, excluded=excluded) for one in (before, after)

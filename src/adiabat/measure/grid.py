@@ -1,40 +1,31 @@
-"""The language grid: entailment pairs should be closer than neutral and than contradiction pairs, in every pair of languages.
+"""The language grid of sentence pairs: entailment should be closer than neutral and than contradiction, in every pair of languages.
 
 A sentence pair is scored by its own premise in the query language and its own hypothesis in the document language. Every entailment
 pair is compared with every neutral (contradiction) pair, by ranking: exact, ties are errors (mission A9).
 
 The comparisons of one grid are far from independent: a sentence pair takes part in thousands of them, in every cell. What carries
-chance is the choice of sentence pairs, so those are resampled, the same ones in all cells (`adiabat.measure.grid_draws`). The discrepancy
-of a cell is a two-sample U-statistic; its resampled value is taken to first order in the weights (Hoeffding 1948), from each pair's
-*placement*, the number of opposite pairs it loses against (DeLong, DeLong and Clarke-Pearson 1988).
+chance is the choice of premises, each with its sentence pairs: a *cluster*, the unit here. The discrepancy U of a cell is a two-sample
+U-statistic; what a cluster contributes to it to first order (Hoeffding 1948) follows from each pair's *placement*, the number of opposite
+pairs it loses against (DeLong, DeLong and Clarke-Pearson 1988). So each of C clusters has a *pseudo-value*, ``U + C influence``: their mean
+is U, and their weighted mean is U with clusters drawn as often as the weights say, to first order. With them a grid is a sample like any
+other.
 
 Letters in shapes: a query languages, b document languages, n sentence pairs, p entailment pairs, m the pairs they are compared with,
 c clusters, e embedding width; an underscore before a letter: checked in the function, with a message of its own.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.errors import DataError, several
-from adiabat.measure.grid_draws import (
-    DISCOVERY_RATE,
-    ByCluster,
-    Compared,
-    Draws,
-    Side,
-    cell_p_values,
-    draw_grid,
-    resamples_for,
-    resampling_notes,
-)
-from adiabat.measure.metrics import discordant_counts, improvement
-from adiabat.measure.results import Change, GridComparison
-from adiabat.measure.significance import RESAMPLES, Z_CRITICAL, PairedDraws, benjamini_hochberg, change_from_draws, two_proportion_z
+from adiabat.measure.metrics import discordant_counts
+from adiabat.measure.samples import Cells, Sample
+from adiabat.store.scoring import Similarity
 
-SIMILARITIES = ("cosine", "distance")
+SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance")
 POSITIVE = "entailment"
 NEGATIVES = ("neutral", "contradiction")
 
@@ -68,41 +59,26 @@ class Placements:
         return int(self.positive.shape[-1] * self.negative.shape[-1])
 
 
-@dataclass(frozen=True, slots=True)
-class GridMeasurement:
-    """A measured grid.
-
-    Attributes:
-        changes: ``PND`` averaged over both comparisons and all cells, one per similarity; the z-test has no place in an average
-            over dependent cells, so `Change.z` is None.
-        grid: One per similarity and comparison.
-        pairs: (entailment, other) comparisons made by each similarity, all cells and both comparisons.
-        notes: Sentences on the resampling, where it differs from what was asked for.
-    """
-
-    changes: list[Change]
-    grid: list[GridComparison]
-    pairs: int
-    notes: list[str]
-
-
-def grid_scores(premises: Vectors, hypotheses: Vectors) -> dict[str, Float[np.ndarray, "a b n"]]:
-    """Score every sentence pair in every pair of languages, by cosine and by minus the Euclidean distance.
+def grid_scores(
+    premises: Vectors, hypotheses: Vectors, *, similarities: Sequence[Similarity] = SIMILARITIES
+) -> dict[str, Float[np.ndarray, "a b n"]]:
+    """Score every sentence pair in every pair of languages.
 
     All sums run in 64 bits and in the same order for every pair and cell: equal vectors give exactly equal scores, wherever they
-    stand; a vector has with itself a cosine of exactly 1 and a distance of exactly 0.
+    stand; a vector has with itself a cosine of exactly 1 and a distance of exactly 0. A zero vector, as of a text without any known
+    word, has a cosine of 0 with everything.
 
     Args:
-        premises: Query vectors per language, row i for sentence pair i, of any length above 0; memory maps are read in blocks.
+        premises: Query vectors per language, row i for sentence pair i; memory maps are read in blocks.
         hypotheses: Document vectors per language, likewise.
+        similarities: To score by; ``distance`` is minus the Euclidean distance.
 
     Returns:
-        For ``cosine`` and ``distance``: one score per query language, document language and sentence pair, higher is closer;
-        languages in the order given.
+        Per similarity one score for each query language, document language and sentence pair, higher is closer; languages as given.
 
     Raises:
         ValueError: If a side has no language, or the arrays differ in shape.
-        DataError: If a vector is zero, or not finite; language and sentence pair of each are listed.
+        DataError: If a vector is not finite; language and sentence pair of the first ten are listed.
 
     Reference:
         Mission A9.
@@ -111,7 +87,7 @@ def grid_scores(premises: Vectors, hypotheses: Vectors) -> dict[str, Float[np.nd
     if not premises or not hypotheses or len(shapes) > 1:
         raise ValueError(f"premises and hypotheses must each have languages, all of one shape, got {sorted(shapes)}")
     pairs = next(iter(shapes))[0]
-    cosine, distance = np.empty((2, len(premises), len(hypotheses), pairs))
+    scores: dict[str, Float[np.ndarray, "a b n"]] = {name: np.empty((len(premises), len(hypotheses), pairs)) for name in similarities}
     faults: list[str] = []
     for start in range(0, pairs, _BLOCK_PAIRS):
         rows = slice(start, min(start + _BLOCK_PAIRS, pairs))
@@ -123,13 +99,11 @@ def grid_scores(premises: Vectors, hypotheses: Vectors) -> dict[str, Float[np.nd
         if faults:
             continue
         for a in range(len(premises)):
-            # One square root of the product, not a product of two: for equal vectors it gives back the square exactly.
-            cosine[a, :, rows] = np.vecdot(document, query[a]) / np.sqrt(document_square * query_square[a])
-            gap = document - query[a]
-            distance[a, :, rows] = -np.sqrt(np.vecdot(gap, gap))
+            for similarity in similarities:
+                scores[similarity][a, :, rows] = _pair_scores(query[a], document, document_square * query_square[a], similarity)
     if faults:
         raise DataError(several(faults))
-    return {"cosine": cosine, "distance": distance}
+    return scores
 
 
 def placements(positive: Float[np.ndarray, "a b p"], negative: Float[np.ndarray, "a b m"]) -> Placements:
@@ -155,75 +129,93 @@ def placements(positive: Float[np.ndarray, "a b p"], negative: Float[np.ndarray,
 
 
 def measure_grid(
-    after: Scores,
+    scores: Scores,
     labels: Sequence[str],
     *,
-    before: Scores | None = None,
+    rows: Sequence[str],
+    columns: Sequence[str],
     clusters: Int[np.ndarray, " _n"] | None = None,
-    seed: int,
-    resamples: int = RESAMPLES,
-) -> GridMeasurement:
-    """Measure both comparisons in every cell, and against a baseline where there is one.
-
-    A cell is better or worse where its paired bootstrap p-value survives Benjamini-Hochberg at 5 % over the cells of its comparison.
+) -> tuple[list[Sample], list[Cells]]:
+    """Measure both comparisons in every cell, cluster by cluster.
 
     Args:
-        after: Scores of the model under test, from `grid_scores`.
+        scores: From `grid_scores`, of one similarity or several.
         labels: ``entailment``, ``neutral`` or ``contradiction`` for each sentence pair.
-        before: The baseline's scores, or None.
-        clusters: Sentence pairs with the same number are drawn together; None draws each by itself. XNLI uses every premise three
-            times: see `cluster_ids`.
-        seed: Of the draws.
-        resamples: How many at the least, > 0; against a baseline, as many as so many cells need: see `resamples_for`.
+        rows: Languages of the premises.
+        columns: Languages of the hypotheses.
+        clusters: Number of each sentence pair's cluster; None takes each by itself. XNLI uses every premise three times: see `cluster_ids`.
 
     Returns:
-        The grand averages and the grids, ``cosine`` and ``distance`` as in `after`.
+        Per similarity ``PND``, averaged over both comparisons and all cells; and the cells, one per similarity and comparison. The units
+        of both are the clusters by ascending number, and their values pseudo-values, which may lie outside of 0 to 1.
 
     Raises:
         DataError: If a label is missing from the data or unknown.
-        ValueError: If scores, labels, clusters and baseline do not fit together, a score is NaN, or `resamples` is not above 0.
+        ValueError: If scores, labels, languages and clusters do not fit together, or a score is NaN.
 
     Reference:
-        Mission A8, A9.
+        Mission A9.
     """
-    rows = _rows_by_label(labels)
+    places = _rows_by_label(labels)
     groups = _compact_clusters(clusters, len(labels))
-    _check_fit(after, before, len(labels))
-    compared = [
-        _compare(similarity, negative, scores, None if before is None else before[similarity], rows, groups)
-        for similarity, scores in after.items()
-        for negative in NEGATIVES
-    ]
-    cells = 0 if before is None else compared[0].after.errors.size
-    drawn = draw_grid(compared, seed=seed, resamples=resamples_for(cells, wanted=resamples))
-    return GridMeasurement(
-        changes=[_grand_average(compared, drawn, column) for column in range(len(after))],
-        grid=[_grid_comparison(one, drawn, row) for row, one in enumerate(compared)],
-        pairs=sum(one.total * one.after.errors.size for one in compared) // len(after),
-        notes=resampling_notes(cells, wanted=resamples),
-    )
+    _check_fit(scores, (len(rows), len(columns), len(labels)))
+    samples, cells = [], []
+    for similarity, values in scores.items():
+        every = []
+        for negative in NEGATIVES:
+            sides = places[POSITIVE], places[negative]
+            placed = placements(values[:, :, sides[0]], values[:, :, sides[1]])
+            every.append(_pseudo_values(placed, groups[sides[0]], groups[sides[1]], clusters=int(groups.max()) + 1))
+            cells.append(
+                Cells(
+                    comparison=f"{POSITIVE}-{negative}",
+                    similarity=similarity,
+                    rows=tuple(rows),
+                    columns=tuple(columns),
+                    values=every[-1].astype(np.float32),
+                    lower_is_better=True,
+                    errors=placed.errors,
+                    total=placed.total,
+                )
+            )
+        samples.append(Sample("PND", np.mean(every, axis=(0, 1, 2)), similarity, lower_is_better=True))
+    return samples, cells
 
 
-def cluster_ids(texts: Sequence[str]) -> Int[np.ndarray, " n"]:
-    """Number the sentence pairs so that pairs of equal text share a number.
+def cluster_ids(premises: Sequence[Hashable]) -> Int[np.ndarray, " n"]:
+    """Number the sentence pairs so that pairs of equal premises share a number.
 
     Args:
-        texts: One per sentence pair, such as its premise in one language.
+        premises: One per sentence pair, such as its texts in all languages: two premises may well read alike in one of them.
 
     Returns:
         Numbers from 0 in order of first appearance, for `measure_grid`.
     """
-    number_of: dict[str, int] = {}
-    return np.array([number_of.setdefault(text, len(number_of)) for text in texts], dtype=np.int64)
+    number_of: dict[Hashable, int] = {}
+    return np.array([number_of.setdefault(premise, len(number_of)) for premise in premises], dtype=np.int64)
 
 
 def _vector_faults(side: str, languages: list[str], square: Float[np.ndarray, "l n"], start: int) -> list[str]:
-    """A phrase for each vector whose squared length is 0 or not finite."""
+    """A phrase for each vector whose squared length is not finite."""
     return [
-        f"{side} vector of sentence pair {start + int(row)} in {languages[language]} must be finite and not zero, "
+        f"{side} vector of sentence pair {start + int(row)} in {languages[language]} must be finite, "
         f"got squared length {square[language, row]:g}; encode it again"
-        for language, row in np.argwhere(~(np.isfinite(square) & (square > 0)))
+        for language, row in np.argwhere(~np.isfinite(square))
     ]
+
+
+def _pair_scores(
+    query: Float[np.ndarray, "n e"], document: Float[np.ndarray, "b n e"], squares: Float[np.ndarray, "b n"], similarity: Similarity
+) -> Float[np.ndarray, "b n"]:
+    """Scores of premise and hypothesis i in every document language, given the products of their squared lengths."""
+    if similarity == "distance":
+        gap = document - query
+        return np.asarray(-np.sqrt(np.vecdot(gap, gap)))
+    products = np.asarray(np.vecdot(document, query))
+    if similarity == "dot":
+        return products
+    # One square root of the product, not a product of two: for equal vectors it gives back the square exactly.
+    return np.asarray(products / np.sqrt(np.where(squares == 0, 1.0, squares)))
 
 
 def _rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
@@ -245,96 +237,34 @@ def _compact_clusters(clusters: Int[np.ndarray, " _n"] | None, pairs: int) -> In
     return np.asarray(np.unique(clusters, return_inverse=True)[1])
 
 
-def _check_fit(after: Scores, before: Scores | None, pairs: int) -> None:
-    """Same similarities, languages and sentence pairs on both sides."""
-    if not after or (before is not None and list(before) != list(after)):
-        raise ValueError(f"before must have the similarities of after, at least one, got {list(before or {})} and {list(after)}")
-    shapes = {scores.shape for side in (after, before or {}) for scores in side.values()}
-    if len(shapes) > 1 or next(iter(shapes))[-1] != pairs:
-        raise ValueError(f"after and before must have one shape, with {pairs} sentence pairs last as in labels, got {sorted(shapes)}")
+def _check_fit(scores: Scores, wanted: tuple[int, int, int]) -> None:
+    """Scores of the languages and sentence pairs that there are."""
+    shapes = sorted({values.shape for values in scores.values()})
+    if shapes != [wanted]:
+        languages = f"{wanted[0]} x {wanted[1]} languages"
+        raise ValueError(f"scores must be of {languages} and, as labels, of {wanted[2]} sentence pairs, got {shapes}")
 
 
-def _compare(
-    similarity: str,
-    negative: str,
-    after: Float[np.ndarray, "a b n"],
-    before: Float[np.ndarray, "a b n"] | None,
-    rows: Mapping[str, Int[np.ndarray, " r"]],
-    groups: Int[np.ndarray, " n"],
-) -> Compared:
-    """Placements of one comparison, reduced to errors and influences."""
-    sides = groups[rows[POSITIVE]], groups[rows[negative]]
-    clusters = int(groups.max()) + 1
-    now = placements(after[:, :, rows[POSITIVE]], after[:, :, rows[negative]])
-    result = Compared(f"{POSITIVE}-{negative}", similarity, now.total, Side(now.errors, _influence(now, sides, clusters)))
-    if before is None:
-        return result
-    was = placements(before[:, :, rows[POSITIVE]], before[:, :, rows[negative]])
-    moved = _cluster_sums((now.positive != was.positive).astype(np.float64), sides[0], clusters)
-    moved += _cluster_sums((now.negative != was.negative).astype(np.float64), sides[1], clusters)
-    return replace(result, before=Side(was.errors, _influence(was, sides, clusters)), moved=moved)
+def _pseudo_values(
+    placed: Placements, positive: Int[np.ndarray, " p"], negative: Int[np.ndarray, " m"], *, clusters: int
+) -> Float[np.ndarray, "a b c"]:
+    """``U + C influence`` of every cluster on the discrepancy U of every cell.
 
-
-def _influence(placed: Placements, sides: tuple[Int[np.ndarray, " p"], Int[np.ndarray, " m"]], clusters: int) -> ByCluster:
-    """First-order effect on a cell's discrepancy U of drawing a cluster once more.
-
-    ``sum_i (V_i - U) / p + sum_j (V_j - U) / m`` over its entailment pairs i and its others j, V the placement as a share of opponents.
+    With ``influence = sum_i (V_i - U) / p + sum_j (V_j - U) / m`` over its entailment pairs i and its others j, V the placement as a share
+    of opponents, this is ``U (1 - w) + C (sum_i above_i + sum_j below_j) / (p m)``, w being C times the cluster's shares of both sides:
+    one sum of whole numbers.
     """
-    share = (placed.errors / placed.total)[:, :, None]
-    p, m = placed.positive.shape[-1], placed.negative.shape[-1]
-    sums = _cluster_sums((placed.positive / m - share) / p, sides[0], clusters)
-    return np.asarray(sums + _cluster_sums((placed.negative / p - share) / m, sides[1], clusters))
+    shares = np.bincount(positive, minlength=clusters) / positive.size + np.bincount(negative, minlength=clusters) / negative.size
+    groups = np.concatenate([positive, negative])
+    lost = _cluster_sums(np.concatenate([placed.positive, placed.negative], axis=-1), groups, clusters)
+    level = (placed.errors / placed.total)[:, :, None]
+    return np.asarray(level * (1 - clusters * shares) + clusters * lost / placed.total)
 
 
-def _cluster_sums(values: Float[np.ndarray, "a b r"], groups: Int[np.ndarray, " r"], clusters: int) -> ByCluster:
-    """Sum the last axis by cluster; one row per cluster, one column per cell."""
+def _cluster_sums(values: Int[np.ndarray, "a b r"], groups: Int[np.ndarray, " r"], clusters: int) -> Int[np.ndarray, "a b c"]:
+    """Sum the last axis by cluster."""
     order = np.argsort(groups, kind="stable")
     present, first = np.unique(groups[order], return_index=True)
-    flat = values.reshape(-1, groups.size)[:, order]
-    sums = np.zeros((clusters, flat.shape[0]))
-    sums[present] = np.add.reduceat(flat, first, axis=1).T
+    sums = np.zeros((*values.shape[:2], clusters), dtype=np.int64)
+    sums[:, :, present] = np.add.reduceat(values[:, :, order], first, axis=-1)
     return sums
-
-
-def _grand_average(every: Sequence[Compared], drawn: Draws, column: int) -> Change:
-    """The discrepancy of one similarity averaged over comparisons and cells."""
-    compared = every[column * len(NEGATIVES) : (column + 1) * len(NEGATIVES)]
-    after = float(np.mean([one.after.errors / one.total for one in compared]))
-    # To first order a draw may step over the ends of the scale, hence the clipping.
-    draws = np.clip(after + drawn.after[:, column], 0, 1)
-    paired = None
-    if all(one.before is not None for one in compared):
-        before = float(np.mean([one.before.errors / one.total for one in compared if one.before is not None]))
-        moved = np.concatenate([one.moved for one in compared if one.moved is not None], axis=1)
-        paired = PairedDraws(
-            before=before,
-            before_draws=np.clip(before + drawn.before[:, column], 0, 1),
-            difference_draws=after - before + drawn.difference[:, column],
-            changed=int(moved.any(axis=1).sum()),
-        )
-    return change_from_draws(after, draws, paired, measure="PND", similarity=compared[0].similarity, lower_is_better=True)
-
-
-def _grid_comparison(one: Compared, drawn: Draws, index: int) -> GridComparison:
-    """Tables of one comparison; with a baseline also verdicts and both counts of cells."""
-    after = one.after.errors / one.total
-    result = GridComparison(one.comparison, one.similarity, after=after.tolist())
-    if one.before is None or one.moved is None:
-        return result
-    before = one.before.errors / one.total
-    p_values = cell_p_values(one, one.moved, drawn, index)
-    rows = zip(before.tolist(), after.tolist(), strict=True)
-    significant = benjamini_hochberg(p_values, rate=DISCOVERY_RATE).reshape(after.shape)
-    verdicts = np.where(significant, np.where(after < before, "better", "worse"), "no evidence")
-    counted = zip(one.before.errors.ravel().tolist(), one.after.errors.ravel().tolist(), strict=True)
-    z = np.array([two_proportion_z(errors_before, errors_after, one.total) for errors_before, errors_after in counted])
-    return replace(
-        result,
-        before=before.tolist(),
-        improvement=[[improvement(b, a, lower_is_better=True) for b, a in zip(*row, strict=True)] for row in rows],
-        verdicts=verdicts.tolist(),
-        improved=int((verdicts == "better").sum()),
-        worsened=int((verdicts == "worse").sum()),
-        improved_z=int((z < -Z_CRITICAL).sum()),
-        worsened_z=int((z > Z_CRITICAL).sum()),
-    )

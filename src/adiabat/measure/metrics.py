@@ -254,15 +254,34 @@ def ranking_measures(
     Reference:
         MacAvaney et al. 2022 (ir-measures); mission A6, C5.
     """
+    judged = {query_id: {doc_id: int(grade) for doc_id, grade in grades.items()} for query_id, grades in qrels.items()}
+    return untied_measures(pessimistic_run({query_id: run[query_id] for query_id in judged if query_id in run}, judged), judged, measures)
+
+
+def untied_measures(
+    run: dict[str, dict[str, float]], qrels: dict[str, dict[str, int]], measures: Sequence[str]
+) -> dict[str, Float[np.ndarray, " q"]]:
+    """Ranking measures of every query of a run in which no tie is left to break.
+
+    Args:
+        run: As `pessimistic_run` gives it, of queries that `qrels` has.
+        qrels: As for `ranking_measures`.
+        measures: As for `ranking_measures`.
+
+    Returns:
+        As `ranking_measures`.
+
+    Raises:
+        ConfigError: If a name is unknown or incomplete; all such names are listed.
+    """
     provider = _provider()
     wanted = _parsed(measures, provider)
     row_of = {query_id: row for row, query_id in enumerate(qrels)}
-    judged = {query_id: {doc_id: int(grade) for doc_id, grade in grades.items()} for query_id, grades in qrels.items()}
-    retrieved = pessimistic_run({query_id: scores for query_id, scores in run.items() if query_id in row_of and scores}, judged)
+    retrieved = {query_id: scores for query_id, scores in run.items() if scores}
     values = {measure: np.zeros(len(row_of)) for measure in wanted.values()}
     if retrieved and values:
         # Queries without results are left at 0 here, so that a provider's own default never stands in for them.
-        for metric in provider.iter_calc(list(values), judged, retrieved):
+        for metric in provider.iter_calc(list(values), qrels, retrieved):
             if metric.query_id in retrieved:
                 values[metric.measure][row_of[metric.query_id]] = metric.value
     return {name: values[measure].copy() for name, measure in wanted.items()}

@@ -7,9 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Verdict = Literal["better", "worse", "no evidence"]
-"""What the paired 95 % interval allows to say: wholly on the good side of zero, wholly on the bad side, or neither."""
+"""What the paired 95 % interval and the p-value allow to say: wholly on the good side of zero, wholly on the bad side, or neither."""
 
-RESULT_FORMAT = 2
+Test = Literal["sign flips", "bootstrap"]
+"""Where a p-value comes from: random exchanges of the two models' scores of a unit, or the tails of the resampled difference."""
+
+RESULT_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,19 +20,26 @@ class Change:
     """One measure on one data set, before and after.
 
     Attributes:
-        measure: ``PND`` (mean over queries), ``PND pooled``, or a name of the ir-measures grammar such as ``nDCG@10``.
+        measure: ``PND`` (mean over queries), ``PND pooled``, a name of the ir-measures grammar such as ``nDCG@10``, or another task's.
         similarity: ``cosine`` or ``distance``: what ranked the documents.
         lower_is_better: True for the PND pair.
         after: Value of the model under test.
-        after_interval: 95 % bootstrap interval of `after` alone.
+        after_interval: 95 % BCa interval of `after` alone, over units.
         before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
         improvement: Percent, ``s (after - before) / before`` (mission A7); None where `before` is 0.
         difference: ``after - before``.
-        difference_interval: Paired 95 % bootstrap interval of the difference, over queries.
-        improvement_interval: The same for `improvement`, percent.
-        p_paired: Two-sided p-value of the paired bootstrap.
-        z: The source's two-proportion statistic, of pooled pairs: only for ``PND pooled``.
-        verdict: From the paired interval, and only where at least six queries changed.
+        difference_interval: Paired 95 % BCa interval of the difference, over units (queries, pairs).
+        improvement_interval: The same for `improvement`, percent; None where a resampled baseline of 0 makes an end infinite.
+        p: Two-sided p-value of the difference, in (0, 1].
+        z: The source's two-proportion statistic, of pooled pairs: only where the measure counts errors, such as ``PND pooled``.
+        verdict: From the paired interval, and only where p < 0.05: fewer than six units that changed are never evidence.
+        test: Where `p` comes from.
+        effect: Cohen's d_z, mean over standard deviation of the differences of units; above 0 where the value rose. None where units
+            have no differences of their own (a rank correlation), or all differ alike.
+        gained: Units that the model under test does better on; None likewise, 0 where there are none.
+        lost: Units that it does worse on.
+        detectable: The smallest true difference, above 0 and in the measure's own unit, that data like these would show as evidence four
+            times in five: 2.80 standard errors of the difference. None where nothing varies.
     """
 
     measure: str
@@ -42,9 +52,14 @@ class Change:
     difference: float | None = None
     difference_interval: tuple[float, float] | None = None
     improvement_interval: tuple[float, float] | None = None
-    p_paired: float | None = None
+    p: float | None = None
     z: float | None = None
     verdict: Verdict | None = None
+    test: Test | None = None
+    effect: float | None = None
+    gained: int | None = None
+    lost: int | None = None
+    detectable: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +67,16 @@ class GridComparison:
     """The language grid for one comparison (mission A9).
 
     Attributes:
-        comparison: ``entailment-neutral`` or ``entailment-contradiction``.
+        comparison: ``entailment-neutral`` or ``entailment-contradiction``, whose values are PND; or the measure itself, such as ``P@1``.
         similarity: ``cosine`` or ``distance``.
-        after: PND, one row per query language, one column per document language.
+        after: Values, one row per query language, one column per document language.
         before: The same for the baseline, or None.
         improvement: Percent, or None; None in a cell whose `before` is 0.
-        verdicts: Per cell from the paired bootstrap after Benjamini-Hochberg over all cells, or None.
+        verdicts: Per cell from sign flips over units after Benjamini-Hochberg over all cells, or None.
         improved: How many cells are better, paired.
         worsened: How many cells are worse, paired.
-        improved_z: The source's count by the z-test.
-        worsened_z: The source's count by the z-test.
+        improved_z: The source's count by the z-test; None where no errors are counted.
+        worsened_z: Likewise.
     """
 
     comparison: str

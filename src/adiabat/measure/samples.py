@@ -1,11 +1,11 @@
 """What one model scored on one task, unit by unit: enough to compute each measure again on any resample of the units.
 
-A unit is what a task is a sample of: a query, a pair of texts, a sentence pair in all its languages, a text with a label. Two models measured on the
-same units can be compared pair by pair, today or from files years later, so the units are always kept.
+A unit is what a task is a sample of: a query, a pair of texts, a sentence pair in all its languages, a text with a label. Two models measured
+on the same units can be compared pair by pair, today or from files years later, so the units are always kept.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -36,8 +36,8 @@ class Sample:
 
     Attributes:
         measure: Such as ``nDCG@10``, ``PND``, ``Spearman``, ``accuracy``.
-        values: One for each unit: its score; for ``spearman`` and ``average precision`` the similarity that the model gave; for ``v-measure`` the
-            number of the cluster.
+        values: One for each unit: its score; for ``spearman`` and ``average precision`` the similarity that the model gave; for
+            ``v-measure`` the number of the cluster.
         similarity: What compared the vectors: ``cosine``, ``distance``, ``dot``, ``bm25``; "" where nothing was compared.
         reference: For ``mean`` the weight of each unit, at least 0, and the value is ``sum(values) / sum(reference)`` (None: 1 for each);
             for ``spearman`` the score people gave; for ``average precision`` 1 where the pair belongs together, else 0; for
@@ -75,6 +75,9 @@ class Cells:
         columns: Languages of the documents.
         values: Scores; for a discrepancy over pairs of units its pseudo-values, whose mean it is.
         lower_is_better: As in `Sample`.
+        errors: Where the values are of errors among as many trials in every cell: how many, so that the value of a cell is exactly
+            ``errors / total``.
+        total: Trials in each cell; 0 where `errors` is None.
     """
 
     comparison: str
@@ -83,6 +86,8 @@ class Cells:
     columns: tuple[str, ...]
     values: Float32[np.ndarray, "a b n"]
     lower_is_better: bool
+    errors: Int[np.ndarray, "a b"] | None = None
+    total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ class TaskScores:
         unit: What the units are, in the singular: ``query``, ``pair``.
         units: Their ids, each once; models measured on the same task have the same ones in the same order.
         samples: All over the same units; the first carries the verdict.
+        texts: Of each unit, for people to look at: a query, a pair with a line end between its texts; empty where there is none.
         documents: How many the queries were compared with; 0 where there is no corpus.
         cells: Only for a grid, over the same units.
         facts: Further figures, such as ``out-of-vocabulary words``, by name.
@@ -106,7 +112,34 @@ class TaskScores:
     unit: str
     units: Sequence[str]
     samples: Sequence[Sample]
+    texts: Sequence[str] = ()
     documents: int = 0
     cells: Sequence[Cells] = ()
     facts: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def take(self, kept: Int[np.ndarray, " n"]) -> "TaskScores":
+        """Some of the units.
+
+        Args:
+            kept: Which, in the order wanted.
+
+        Returns:
+            They alone; of a grid whose cells count errors, the values stay pseudo-values of the whole and the counts are gone.
+        """
+        samples = [
+            replace(
+                one,
+                values=one.values[kept],
+                reference=None if one.reference is None else one.reference[kept],
+                groups=None if one.groups is None else one.groups[kept],
+            )
+            for one in self.samples
+        ]
+        return replace(
+            self,
+            units=[self.units[place] for place in kept],
+            texts=[self.texts[place] for place in kept] if self.texts else (),
+            samples=samples,
+            cells=[replace(one, values=one.values[:, :, kept], errors=None, total=0) for one in self.cells],
+        )

@@ -1,71 +1,35 @@
-"""Whether a change is more than chance: the source's z-test, the paired bootstrap over queries, and Benjamini-Hochberg.
+"""Whether a change is more than chance: sign flips over units, the source's z-test, and Benjamini-Hochberg.
 
-Every measure is a ratio of sums over queries, ``sum(value) / sum(denominator)``: a mean has 1 for each query as denominator, the
-pooled discrepancy has the query's pairs. The bootstrap draws whole queries, so the dependence among the pairs of a query, and
-between before and after on the same query, is kept (Efron and Tibshirani 1993; mission A8).
+Two models measured on the same units are two scores of each unit. Were the models alike, either score could as well have been the other
+model's: exchanging them on a random half of the units, again and again, shows how far apart the two would come by chance alone. That
+keeps what the pairs of one unit have in common, which the two-proportion test takes for independent (Fisher 1935; mission A8).
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from adiabat.measure.metrics import PairCounts, improvement, pnd_shares
-from adiabat.measure.results import Change, Verdict
+from adiabat.measure.resampling import CONFIDENCE as CONFIDENCE
+from adiabat.measure.resampling import RESAMPLES as RESAMPLES
+from adiabat.measure.resampling import Interval
+from adiabat.measure.resampling import resampling_counts as resampling_counts
+from adiabat.measure.results import Verdict
+from adiabat.measure.statistics import members_of, ranks_of
+
+ERROR_RATE = 0.05
+"""Of calling a change what is none."""
 
 Z_CRITICAL = 1.96
 """Beyond this, the two-sided two-proportion test rejects at 5 %."""
 
-RESAMPLES = 10_000
-CONFIDENCE = 0.95
+EXACT_UNITS = 14
+"""Up to so many units that differ, all ways to exchange them are gone through, 16,384 at the most."""
 
-# Counts held at a time: 32 MB as 64-bit floats. A product with fewer rows spends its time on moving the other factor.
-_BLOCK_CELLS = 2**22
-
-Interval = tuple[float, float]
-Counts = Float[np.ndarray, "b u"]
-
-
-@dataclass(frozen=True, slots=True)
-class PerQuery:
-    """One measure of one data set, per query; its value is ``sum(after) / sum(denominator)``.
-
-    Attributes:
-        measure: As in `Change.measure`.
-        similarity: ``cosine`` or ``distance``: what ranked the documents.
-        lower_is_better: True for the positive-negative discrepancy.
-        after: Of the model under test.
-        before: Of the baseline on the same queries, or None.
-        denominator: At least 0; None stands for 1 for every query (a mean).
-        counts: Errors before, errors after and pairs, for the z-test; None where the measure counts no pairs.
-    """
-
-    measure: str
-    similarity: str
-    lower_is_better: bool
-    after: Float[np.ndarray, " q"]
-    before: Float[np.ndarray, " q"] | None = None
-    denominator: Float[np.ndarray, " q"] | None = None
-    counts: tuple[int, int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PairedDraws:
-    """The baseline's side of a bootstrap, on the same resamples as the model under test.
-
-    Attributes:
-        before: Value of the baseline.
-        before_draws: The same in each resample.
-        difference_draws: ``after - before`` in each resample, summed from differences of each query, so that no change is exactly 0.
-        changed: How many queries (or clusters) differ between before and after.
-    """
-
-    before: float
-    before_draws: Float[np.ndarray, " r"]
-    difference_draws: Float[np.ndarray, " r"]
-    changed: int
+# Exchanges held at a time: 8 MB as 64-bit floats, read again by every product.
+_BLOCK_CELLS = 2**20
 
 
 def two_proportion_z(errors_before: int, errors_after: int, total: int) -> float:
@@ -99,152 +63,124 @@ def two_proportion_z(errors_before: int, errors_after: int, total: int) -> float
     return (errors_after - errors_before) / total / math.sqrt(2 * pooled * (1 - pooled) / total)
 
 
-def resampling_counts(units: int, *, resamples: int, seed: int, block_size: int | None = None) -> Iterator[Counts]:
-    """How often each unit is drawn in each resample: `units` draws with replacement, in blocks of resamples.
+def sign_flip_p_values(differences: Float[np.ndarray, "n k"], *, seed: int, flips: int = RESAMPLES) -> Float[np.ndarray, " k"]:
+    """Two-sided p-values of the mean of each column: how often random signs take its sum at least as far from 0.
 
-    The counts depend on `units` and `seed` alone, so measures of the same queries share their resamples even across calls.
-
-    Args:
-        units: Queries, or clusters of sentence pairs, > 0.
-        resamples: How many in all, > 0.
-        seed: Of the draws.
-        block_size: Resamples per block, > 0; None keeps a block within 32 MB. It changes nothing but the memory.
-
-    Yields:
-        One row per resample; each row sums to `units`.
-
-    Raises:
-        ValueError: If `units`, `resamples` or `block_size` is not above 0.
-    """
-    rows = max(1, _BLOCK_CELLS // max(units, 1)) if block_size is None else block_size
-    for name, value in (("units", units), ("resamples", resamples), ("block_size", rows)):
-        if value <= 0:
-            raise ValueError(f"{name} must be above 0, got {value}")
-    generator = np.random.default_rng(seed)
-    for start in range(0, resamples, rows):
-        drawn = generator.integers(0, units, size=(min(rows, resamples - start), units), dtype=np.int32)
-        counts = np.empty(drawn.shape)
-        for row, units_drawn in enumerate(drawn):
-            counts[row] = np.bincount(units_drawn, minlength=units)
-        yield counts
-
-
-def paired_bootstrap(measured: Sequence[PerQuery], *, seed: int, resamples: int = RESAMPLES) -> list[Change]:
-    """Percentile bootstrap over queries of several measures at once, before and after on the same resamples.
-
-    A resample in which a measure's denominators sum to 0 leaves that measure undefined and is passed over for it.
+    ``p = (1 + #{|sum(s d)| >= |sum(d)|}) / (flips + 1)`` over random signs s. Where no more than `EXACT_UNITS` units of a column differ
+    from 0, all of their signs are gone through instead, and p is the share of them. So five units that differ never reach 5 %, however
+    uniform they are, and units that do not differ do not matter.
 
     Args:
-        measured: Of the same queries in the same order.
-        seed: Of the draws.
-        resamples: How many, > 0.
+        differences: After minus before, one row per unit. All columns share their signs, which depend on `seed` and n alone.
+        seed: Of the signs.
+        flips: How many of them, > 0.
 
     Returns:
-        One change per measure, in order, with 95 % intervals; `Change.z` where the measure counts pairs.
+        One p-value per column, in (0, 1]; 1 where nothing differs.
 
     Raises:
-        ValueError: If there are no queries, the measures differ in their number, a value is not finite, a denominator is negative
-            or 0 throughout, or `resamples` is not above 0.
+        ValueError: If a difference is not finite, or `flips` is not above 0.
 
     Reference:
-        Efron and Tibshirani 1993, chapter 13; mission A6-A8.
+        Fisher 1935; Davison and Hinkley 1997, equation 4.11 (the added one); Smucker et al. 2007 (of retrieval); mission A8.
     """
-    if not measured:
-        return []
-    for measure in measured:
-        _check_values(measure, queries=measured[0].after.size)
-    columns = np.concatenate([_columns(measure) for measure in measured], axis=1)
-    blocks = resampling_counts(columns.shape[0], resamples=resamples, seed=seed)
-    sums = np.concatenate([counts @ columns for counts in blocks])
-    return [_change(m, sums[:, 4 * i : 4 * i + 4]) for i, m in enumerate(measured)]
+    if not np.isfinite(differences).all():
+        raise ValueError(f"differences must be finite, got {differences[~np.isfinite(differences)][0]}")
+    p_values = np.empty(differences.shape[1])
+    few = np.count_nonzero(differences, axis=0) <= EXACT_UNITS
+    p_values[few] = [_exact_p_value(column[column != 0]) for column in differences.T[few]]
+    many = differences[:, ~few]
+    reached = np.zeros(many.shape[1], dtype=np.int64)
+    for exchanged in exchanges(len(many), seed=seed, flips=flips, columns=many.shape[1]) if many.size else ():
+        reached += _reaching(exchanged, many)
+    p_values[~few] = (1 + reached) / (flips + 1)
+    return p_values
 
 
-def change_from_draws(
-    after: float,
-    after_draws: Float[np.ndarray, " r"],
-    paired: PairedDraws | None = None,
+def rank_exchange_p_value(
+    after: Float[np.ndarray, " n"],
+    before: Float[np.ndarray, " n"],
+    reference: Float[np.ndarray, " n"],
     *,
-    measure: str,
-    similarity: str,
-    lower_is_better: bool,
-    z: float | None = None,
-) -> Change:
-    """Turn bootstrap draws of one measure into intervals, p-value and verdict.
+    groups: Int[np.ndarray, " n"] | None = None,
+    seed: int,
+    flips: int = RESAMPLES,
+) -> float:
+    """Two-sided p-value of a difference of two rank correlations with the same reference.
+
+    Similarities of two models are on scales of their own, so what is exchanged on a random half of the units is the ranks that the two
+    give a unit. The sums that a correlation is made of change linearly with what is exchanged, and are found for many exchanges at once.
 
     Args:
-        after: Value of the model under test.
-        after_draws: The same in each resample.
-        paired: The baseline's side, or None; then only `after` and its interval are filled in.
-        measure: As in `Change.measure`.
-        similarity: What ranked the documents.
-        lower_is_better: Whether a negative difference is good.
-        z: The two-proportion statistic, where pairs were counted.
+        after: Similarity of each unit by the model under test.
+        before: By the other.
+        reference: What both are correlated with.
+        groups: Number of each unit's group, from 0, where the correlations are means over groups.
+        seed: Of the exchanges.
+        flips: How many of them, > 0.
 
     Returns:
-        The record for ``result.json``. Its improvement interval is None also where a 2.5 % tail of resamples has a baseline of 0.
+        ``(1 + #{as far apart as found, or further}) / (flips + 1)``.
 
     Raises:
-        ValueError: If there are no draws.
+        ValueError: If `flips` is not above 0.
     """
-    change = Change(measure, similarity, lower_is_better, after=after, after_interval=percentile_interval(after_draws))
-    if paired is None:
-        return change
-    draws = paired.difference_draws
-    interval = percentile_interval(draws)
-    p_values = bootstrap_p_values(
-        np.array([(draws <= 0).sum()]), np.array([(draws >= 0).sum()]), resamples=draws.size, changed=np.array([paired.changed])
-    )
-    relative = improvement(paired.before, after, lower_is_better=lower_is_better)
-    return replace(
-        change,
-        before=paired.before,
-        improvement=relative,
-        difference=after - paired.before,
-        difference_interval=interval,
-        improvement_interval=None if relative is None else _improvement_interval(paired, lower_is_better=lower_is_better),
-        p_paired=float(p_values[0]),
-        z=z,
-        verdict=verdict_of(interval, p_value=float(p_values[0]), lower_is_better=lower_is_better),
-    )
+    members = members_of(groups, after.size)
+    ranked = [_RankSums.of(after[units], before[units], reference[units]) for units in members]
+    found = abs(sum(one.difference(np.zeros((1, 3)))[0] for one in ranked))
+    columns = np.zeros((after.size, 3 * len(members)))
+    for i, (units, one) in enumerate(zip(members, ranked, strict=True)):
+        columns[units, 3 * i : 3 * i + 3] = one.moved
+    reached = 0
+    for exchanged in exchanges(after.size, seed=seed, flips=flips, columns=columns.shape[1]):
+        sums = exchanged @ columns
+        apart = np.abs(sum(one.difference(sums[:, 3 * i : 3 * i + 3]) for i, one in enumerate(ranked)))
+        # Ranks of which none differ any more have no correlation: they count as having reached it.
+        reached += int((~(apart < found - 1e-9)).sum())
+    return (1 + reached) / (flips + 1)
 
 
-def percentile_interval(draws: Float[np.ndarray, " r"], *, confidence: float = CONFIDENCE) -> Interval:
-    """Central interval that holds `confidence` of the draws.
+def exchanges(units: int, *, seed: int, flips: int, columns: int = 1) -> Iterator[Float[np.ndarray, "b n"]]:
+    """Random halves of the units: 1 where the two scores of a unit change places.
 
     Args:
-        draws: Bootstrap draws of a statistic.
-        confidence: Share between the two ends, in (0, 1).
+        units: How many, > 0.
+        seed: Of the choice, which depends on nothing else but `units`.
+        flips: Rows in all, > 0.
+        columns: Of what they will be multiplied with; like the size of blocks, it changes nothing but the memory.
 
-    Returns:
-        Lower and upper end.
+    Yields:
+        Blocks of rows, as few at a time as keep them and the product within 8 MB each.
 
     Raises:
-        ValueError: If there are no draws, or `confidence` lies outside (0, 1).
+        ValueError: If `units` or `flips` is not above 0.
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-    if draws.size == 0:
-        raise ValueError("draws must hold at least one resample, got none")
-    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+    for name, value in (("units", units), ("flips", flips)):
+        if value <= 0:
+            raise ValueError(f"{name} must be above 0, got {value}")
+    # Another stream than that of the resamples of the same seed.
+    generator = np.random.default_rng([seed, 1])
+    rows = max(1, _BLOCK_CELLS // max(units, columns))
+    for start in range(0, flips, rows):
+        # Whole words of the generator, so that a row is the same whatever block it is in.
+        words = generator.integers(0, 2**64, size=(min(rows, flips - start), -(-units // 64)), dtype=np.uint64)
+        yield np.unpackbits(words.view(np.uint8), axis=1, count=units).astype(np.float64)
 
 
-def bootstrap_p_values(
-    at_most_zero: Int[np.ndarray, " k"], at_least_zero: Int[np.ndarray, " k"], *, resamples: int, changed: Int[np.ndarray, " k"]
-) -> Float[np.ndarray, " k"]:
-    """Two-sided p-values from the tails of bootstrapped differences.
+def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, changed: int) -> float:
+    """Two-sided p-value from the tails of bootstrapped differences, for statistics whose units have no scores to exchange.
 
     ``p = max(2 (1 + min(#{d <= 0}, #{d >= 0})) / (R + 1), 2^(1 - changed))``, at most 1. The second term is the least p-value that
-    any sign-flipping test of so few changed queries can reach: below six, no change is significant at 5 %, however uniform.
+    any sign-flipping test of so few changed units can reach: below six, no change is significant at 5 %, however uniform.
 
     Args:
         at_most_zero: Resamples whose difference is <= 0.
         at_least_zero: Resamples whose difference is >= 0.
         resamples: R above, > 0.
-        changed: How many queries (or clusters) differ between before and after.
+        changed: How many units differ between before and after.
 
     Returns:
-        One p-value each, in (0, 1].
+        The p-value, in (0, 1].
 
     Raises:
         ValueError: If `resamples` is not above 0.
@@ -254,16 +190,16 @@ def bootstrap_p_values(
     """
     if resamples <= 0:
         raise ValueError(f"resamples must be above 0, got {resamples}")
-    tail = 2 * (1 + np.minimum(at_most_zero, at_least_zero)) / (resamples + 1)
-    return np.asarray(np.clip(tail, np.minimum(np.exp2(1.0 - changed), 1.0), 1.0))
+    tail = 2 * (1 + min(at_most_zero, at_least_zero)) / (resamples + 1)
+    return min(1.0, max(tail, 2.0 ** (1 - changed)))
 
 
-def verdict_of(interval: Interval, *, p_value: float, lower_is_better: bool, rate: float = 1 - CONFIDENCE) -> Verdict:
+def verdict_of(interval: Interval, *, p_value: float, lower_is_better: bool, rate: float = ERROR_RATE) -> Verdict:
     """What a paired interval of ``after - before`` allows to say.
 
     Args:
         interval: Lower and upper end; an end at zero is no evidence.
-        p_value: Of the same bootstrap; it guards against intervals over too few changed queries.
+        p_value: Of the same difference; it guards against intervals over too few changed units.
         lower_is_better: Whether a negative difference is good.
         rate: The p-value must lie below this, in (0, 1).
 
@@ -276,7 +212,7 @@ def verdict_of(interval: Interval, *, p_value: float, lower_is_better: bool, rat
     return "better" if (high < 0) == lower_is_better else "worse"
 
 
-def benjamini_hochberg(p_values: Float[np.ndarray, " k"], *, rate: float = 0.05) -> Bool[np.ndarray, " k"]:
+def benjamini_hochberg(p_values: Float[np.ndarray, " k"], *, rate: float = ERROR_RATE) -> Bool[np.ndarray, " k"]:
     """Which hypotheses to reject so that at most a share `rate` of the rejections is expected to be false.
 
     Rejects the k smallest, k the largest number with ``p_(k) <= rate k / n``.
@@ -305,96 +241,49 @@ def benjamini_hochberg(p_values: Float[np.ndarray, " k"], *, rate: float = 0.05)
     return np.asarray(p_values <= ascending[passing[-1]])
 
 
-def pnd_per_query(after: PairCounts, before: PairCounts | None = None, *, similarity: str) -> list[PerQuery]:
-    """The two forms of the positive-negative discrepancy, ``PND`` (mean over queries) and ``PND pooled``.
+def _exact_p_value(differences: Float[np.ndarray, " m"]) -> float:
+    patterns = (np.arange(2**differences.size)[:, None] >> np.arange(differences.size)) & 1
+    return float(_reaching(patterns.astype(np.float64), differences[:, None])[0]) / len(patterns)
 
-    Args:
-        after: Counts of the model under test.
-        before: Counts of the baseline on the same pairs, or None.
-        similarity: What ranked the documents.
 
-    Returns:
-        The mean first; queries without pairs weigh nothing in either. Only the pooled one counts pairs as the z-test does: the mean
-        over queries weighs them otherwise, and may even change the other way.
+def _reaching(exchanged: Float[np.ndarray, "b n"], differences: Float[np.ndarray, "n k"]) -> Int[np.ndarray, " k"]:
+    """How many of the exchanges take each column's sum as far from 0 as it is, or further."""
+    total = differences.sum(axis=0)
+    # Sums that are equal on paper differ in their last digits, by the order they were added in.
+    least = np.abs(total) - 1e-12 * np.abs(differences).sum(axis=0)
+    return np.asarray((np.abs(total - 2 * (exchanged @ differences)) >= least).sum(axis=0))
 
-    Raises:
-        ValueError: If before and after compare different numbers of pairs, or have more errors than pairs.
 
-    Reference:
-        Mission A6.
+@dataclass(frozen=True, slots=True)
+class _RankSums:
+    """What two rank correlations are made of, and how an exchange of a unit's ranks moves it.
+
+    Attributes:
+        after: Sums of the ranks under test: of each, of its square, of its product with the reference's rank.
+        before: The same of the other model.
+        moved: What exchanging each unit adds to `after` and takes from `before`.
+        units: How many.
+        spread: Variance of the reference's ranks.
     """
-    if before is not None and not np.array_equal(before.pairs, after.pairs):
-        raise ValueError("before and after must compare the same pairs, got different counts; measure both on the same examples")
-    counts = None
-    if before is not None:
-        counts = (int(before.errors.sum()), int(after.errors.sum()), int(after.pairs.sum()))
-    mean = PerQuery(
-        measure="PND",
-        similarity=similarity,
-        lower_is_better=True,
-        after=pnd_shares(after.errors, after.pairs),
-        before=None if before is None else pnd_shares(before.errors, before.pairs),
-        denominator=(after.pairs > 0).astype(np.float64),
-    )
-    pooled = PerQuery(
-        measure="PND pooled",
-        similarity=similarity,
-        lower_is_better=True,
-        after=after.errors.astype(np.float64),
-        before=None if before is None else before.errors.astype(np.float64),
-        denominator=after.pairs.astype(np.float64),
-        counts=counts,
-    )
-    return [mean, pooled]
 
+    after: Float[np.ndarray, " 3"]
+    before: Float[np.ndarray, " 3"]
+    moved: Float[np.ndarray, "n 3"]
+    units: int
+    spread: float
 
-def _columns(measure: PerQuery) -> Float[np.ndarray, "q 4"]:
-    """What is summed in each resample: after, denominator, difference, before."""
-    weight = np.ones(measure.after.shape) if measure.denominator is None else measure.denominator
-    before = measure.after if measure.before is None else measure.before
-    return np.stack([measure.after, weight, measure.after - before, before], axis=1, dtype=np.float64)
+    @classmethod
+    def of(cls, after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"]) -> "_RankSums":
+        # Ranks around 0 and of size 1, so that their sums lose no digits.
+        one, other, third = (2 * ranks_of(values) / (after.size + 1) - 1 for values in (after, before, reference))
+        first, second = (np.stack([ranks, ranks**2, ranks * third], axis=1) for ranks in (one, other))
+        return cls(first.sum(axis=0), second.sum(axis=0), second - first, after.size, float((third**2).mean()))
 
+    def difference(self, moved: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
+        return np.asarray(self._correlation(self.after + moved) - self._correlation(self.before - moved))
 
-def _change(measure: PerQuery, sums: Float[np.ndarray, "r 4"]) -> Change:
-    """One measure's change from the resampled sums of its `_columns`."""
-    columns = _columns(measure)
-    after, total, _, before = columns.sum(axis=0)
-    defined = sums[sums[:, 1] > 0]
-    draws = defined / defined[:, 1:2]
-    paired = None
-    if measure.before is not None:
-        paired = PairedDraws(float(before / total), draws[:, 3], draws[:, 2], changed=int(np.count_nonzero(columns[:, 2])))
-    return change_from_draws(
-        float(after / total),
-        draws[:, 0],
-        paired,
-        measure=measure.measure,
-        similarity=measure.similarity,
-        lower_is_better=measure.lower_is_better,
-        z=None if measure.counts is None else two_proportion_z(*measure.counts),
-    )
-
-
-def _improvement_interval(paired: PairedDraws, *, lower_is_better: bool) -> Interval | None:
-    """Of the percentage; a resampled baseline of 0 makes it infinite, and an infinite end is not reported."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        draws = (-100 if lower_is_better else 100) * paired.difference_draws / paired.before_draws
-        draws = draws[~np.isnan(draws)]
-        if draws.size == 0:
-            return None
-        low, high = percentile_interval(draws)
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
-
-
-def _check_values(measure: PerQuery, *, queries: int) -> None:
-    """Refuse what would end as NaN in a report."""
-    if measure.after.size == 0:
-        raise ValueError(f"{measure.measure} must be measured on at least one query, got none")
-    if measure.after.size != queries:
-        raise ValueError(f"{measure.measure} must be of the same {queries} queries as the others, got {measure.after.size}")
-    for name, values in (("after", measure.after), ("before", measure.before), ("denominator", measure.denominator)):
-        if values is not None and not np.isfinite(values).all():
-            raise ValueError(f"{measure.measure} {name} must be finite, got {values[~np.isfinite(values)][0]}")
-    weight = measure.denominator
-    if weight is not None and ((weight < 0).any() or not weight.any()):
-        raise ValueError(f"{measure.measure} denominator must be at least 0, and above 0 for some query, got a sum of {weight.sum()}")
+    def _correlation(self, sums: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
+        mean, square, product = sums.T / self.units
+        # The reference's ranks have mean 0, so the product needs no correction.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(product / np.sqrt((square - mean**2) * self.spread))

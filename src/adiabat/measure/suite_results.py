@@ -1,4 +1,4 @@
-"""What the evaluation of several models on a suite of tasks leaves behind: plain data for ``result.json``, of which tables and pages are made."""
+"""What an evaluation of several models on a suite of tasks leaves behind: plain data for ``result.json``, of which pages are made."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -158,12 +158,13 @@ class SuiteResult:
         versions: Package name to version, ``python`` and ``device`` among them.
         tasks: In the order of the suite.
         models: In the order given.
-        scores: All measures of all models on all tasks; a model that cannot do a task (BM25 on pairs of sentences) has none of it.
+        scores: All measures of all models on all tasks, the main one of each first; a model that cannot do a task, as BM25 cannot judge
+            pairs of sentences, has none of it.
         pairings: Every model with `baseline`, or with the best of each task, on its main measure.
         baseline: Name of the model that all were compared with; None where it was the best of each task.
+        resamples: Of the bootstrap, and sign flips.
         grids: Of the tasks that are grids.
         units: Those on which models differ most, per task.
-        resamples: Of the bootstrap, and sign flips.
         notes: What a reader must know.
         settings: As resolved.
         inputs: What was read: task or model to SHA-256 and source.
@@ -203,6 +204,6 @@ class SuiteResult:
         Returns:
             The score; None where the model cannot do the task.
         """
-        about = next(one for one in self.tasks if one.name == task)
-        wanted = (task, model, about.measure, about.similarity)
-        return next((one for one in self.scores if (one.task, one.model, one.measure, one.similarity) == wanted), None)
+        # BM25 ranks by its own similarity, so the measure alone tells; of several similarities the main one comes first.
+        measure = next(one.measure for one in self.tasks if one.name == task)
+        return next((one for one in self.scores if (one.task, one.model, one.measure) == (task, model, measure)), None)

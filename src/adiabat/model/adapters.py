@@ -41,11 +41,12 @@ def train_biases_only(backbone: PreTrainedModel) -> int:
         How many numbers are trained. Biases of a pooler head are not: no embedding depends on them.
 
     Raises:
-        ModelError: If the backbone has no biases, and no setting that adds some.
+        ModelError: If the backbone has no biases, and no setting that adds some, or no dense layers at all.
 
     Reference:
         Zaken, Ravfogel and Goldberg 2022, "all the bias terms"; source 001, section 3.4; mission B3.
     """
+    _require_layers(backbone)
     if not any(_BIAS.search(name) for name, _ in backbone.named_parameters()):
         _add_biases(backbone)
     for name, weights in backbone.named_parameters():
@@ -72,14 +73,14 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
 
     Raises:
         ConfigError: If `rank` or `alpha` is out of range; nothing is changed then.
-        ModelError: If the backbone has adapters.
+        ModelError: If the backbone has adapters, or no dense layers.
 
     Reference:
         Hu et al. 2022, equation 3; source 001, sections 3.4 and 4.2 ("all the dense layers"; rank 8 to 2,048); mission B3.
     """
     if hasattr(backbone, "peft_config"):
         raise ModelError("backbone must be without adapters, got one that has some; merge them first")
-    layers = _dense_layers(backbone)
+    layers = _require_layers(backbone)
     _check_lora(rank, alpha, layers)
     from peft import LoraConfig, inject_adapter_in_model  # 0.4 s that only LoRA should cost
 
@@ -156,6 +157,14 @@ def _dense_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
     """Dense layers that an embedding passes through, by name; peft's own ``all-linear`` would also take a pooler head."""
     found = {name: layer for name, layer in backbone.named_modules() if isinstance(layer, (nn.Linear, Conv1D))}
     return {name: layer for name, layer in found.items() if not name.startswith(_POOLER)}
+
+
+def _require_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
+    layers = _dense_layers(backbone)
+    if not layers:
+        kind = backbone.config.model_type
+        raise ModelError(f"train.method must be full for a backbone without dense layers, got one of type {kind}; train the whole of it")
+    return layers
 
 
 def _check_lora(rank: int, alpha: float | None, layers: Mapping[str, nn.Linear | Conv1D]) -> None:

@@ -8,6 +8,7 @@ from adiabat.data.records import Side
 from adiabat.errors import ConfigError, ModelError
 from adiabat.model.encoder import Encoder, Projection
 from adiabat.model.projection import new_projection
+from adiabat.model.static_files import require_writable
 from adiabat.model.towers import DualEncoder, require_one_width
 
 TowerKind = Literal["shared", "asymmetric", "shared_projection"]
@@ -41,7 +42,8 @@ def build_towers(
         The towers, on the device of the query tower, in evaluation mode, with every parameter that an embedding depends on trainable.
 
     Raises:
-        ModelError: If the kind does not fit the towers of the start, or the embeddings of the two sides would not have one width.
+        ModelError: If the kind does not fit the towers of the start, the embeddings of the two sides would not have one width, or a tower
+            could not be saved.
         ConfigError: If the projection's width is not positive.
 
     Reference:
@@ -72,7 +74,11 @@ def trainable_copy(tower: Encoder) -> Encoder:
     Returns:
         The copy, in evaluation mode, with the tokenizer of the original. Everything in it is trainable but a pooler head, which the
         embedding does not pass through.
+
+    Raises:
+        ModelError: If it could be trained but not saved; see `require_writable`.
     """
+    require_writable(tower)
     projections = copy.deepcopy([one for one in tower.projections if isinstance(one, Projection)])
     twin = Encoder(copy.deepcopy(tower.backbone), tower.tokenizer, tower.settings, projections)
     used = {id(weights) for weights in twin.used_parameters().values()}

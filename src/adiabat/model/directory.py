@@ -22,10 +22,15 @@ from adiabat.model.layout import (
     read_routes,
 )
 from adiabat.model.projection import load_projection
+from adiabat.model.static import StaticBackbone
+from adiabat.model.static_files import Static, is_model2vec, load_model2vec, load_static_embedding
 from adiabat.model.tokenizer import load_tokenizer, set_pad_token
 from adiabat.model.towers import DualEncoder
 
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+
+MODEL2VEC = "model2vec"
+"""Stands for the one module of a directory of model2vec, which lists none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class _Reader:
     blocks: int | None
     pad_token: str | None
     transformers: dict[Path, tuple[PreTrainedModel, PreTrainedTokenizerBase]] = field(default_factory=dict)
+    statics: dict[Path, Static] = field(default_factory=dict)
     projections: dict[Path, Projection] = field(default_factory=dict)
 
     def transformer(self, folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -43,6 +49,14 @@ class _Reader:
             backbone = load_backbone(folder, self.trust, blocks=self.blocks)
             self.transformers[folder] = (backbone, load_tokenizer(folder, self.trust, pad_token=self.pad_token))
         return self.transformers[folder]
+
+    def static(self, module: Module) -> Static:
+        if self.blocks is not None:
+            raise ConfigError(f"encoder.blocks must be left out for a static model, which has none, got {self.blocks}")
+        if module.folder not in self.statics:
+            read = load_model2vec if module.kind == MODEL2VEC else load_static_embedding
+            self.statics[module.folder] = read(module.folder)
+        return self.statics[module.folder]
 
     def projection(self, folder: Path) -> Projection:
         if folder not in self.projections:
@@ -58,10 +72,11 @@ def load(
     blocks: int | None = None,
     pad_token: str | None = None,
 ) -> DualEncoder:
-    """Load a model: a sentence-transformers directory (plain or Router), a Hugging Face model directory, or a hub name.
+    """Load a model: a directory of sentence-transformers (plain or Router), Hugging Face or model2vec, or a hub name.
 
-    A plain Hugging Face model gets mean pooling and unit length unless `settings` say otherwise. Modules that both routes of a Router name,
-    such as a shared projection, are one object in both towers.
+    A plain Hugging Face model gets mean pooling and unit length unless `settings` say otherwise. Static models of either library are read
+    as their library reads them; see `adiabat.model.static_files`. Modules that both routes of a Router name, such as a shared projection,
+    are one object in both towers.
 
     Args:
         name: Directory or hub name.
@@ -89,8 +104,13 @@ def load(
         same = routes["query"] == routes["document"]
         query = document if same else _tower(folder, [*routes["query"], *modules[1:]], settings, reader)
         return DualEncoder(query, document, str(name), root)
-    encoder = _tower(folder, modules or [Module("Transformer", folder)], settings, reader, plain=not modules)
+    encoder = _tower(folder, modules or [_only_module(folder)], settings, reader, plain=not modules)
     return DualEncoder(encoder, encoder, str(name), root)
+
+
+def _only_module(folder: Path) -> Module:
+    """What a directory holds that lists no modules."""
+    return Module(MODEL2VEC if is_model2vec(folder) else "Transformer", folder)
 
 
 def override(model: DualEncoder, settings: Mapping[str, str | bool | int], *, pad_token: str | None = None) -> DualEncoder:
@@ -158,9 +178,11 @@ def _tower(
 ) -> Encoder:
     """Build one tower from its list of modules; `plain` marks a model without sentence-transformers files."""
     transformer, *rest = modules
+    if transformer.kind in ("StaticEmbedding", MODEL2VEC):
+        return _static_tower(folder, modules, overrides or {}, reader)
     if transformer.kind != "Transformer":
-        raise ModelError(f"{folder}: the first module must be a Transformer, got {transformer.kind}; adiabat tunes transformer encoders")
-    _check_order(folder, [module.kind for module in rest])
+        raise ModelError(f"{folder}: the first module must be a Transformer or a StaticEmbedding, got {transformer.kind}; choose another")
+    _check_order(folder, modules)
     backbone, tokenizer = reader.transformer(transformer.folder)
     pooling = next((pooling_of(module.folder) for module in rest if module.kind == "Pooling"), ("mean", True))
     query_prompt, document_prompt = prompts_of(folder)
@@ -176,6 +198,22 @@ def _tower(
     return Encoder(backbone, tokenizer, _checked(settings, overrides or {}, backbone), projections).eval()
 
 
+def _static_tower(folder: Path, modules: Sequence[Module], overrides: Mapping[str, str | bool | int], reader: _Reader) -> Encoder:
+    """Build a tower that looks tokens up."""
+    first, *rest = modules
+    _check_order(folder, modules)
+    static = reader.static(first)
+    query_prompt, document_prompt = prompts_of(folder)
+    settings = EncoderSettings(
+        normalize=static.normalize or any(module.kind == "Normalize" for module in rest),
+        max_tokens=static.max_tokens,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
+    projections = [reader.projection(module.folder) for module in rest if module.kind == "Dense"]
+    return Encoder(static.backbone, static.tokenizer, _checked(settings, overrides, static.backbone), projections).eval()
+
+
 def _checked(settings: EncoderSettings, overrides: Mapping[str, str | bool | int], backbone: PreTrainedModel) -> EncoderSettings:
     """The directory's settings with the user's on top."""
     known = [part.name for part in fields(EncoderSettings)]
@@ -183,13 +221,26 @@ def _checked(settings: EncoderSettings, overrides: Mapping[str, str | bool | int
     if unknown:
         raise ConfigError(f"{several(unknown)}; known are {', '.join(known)}")
     chosen = replace(settings, **overrides)  # type: ignore[arg-type]
+    if isinstance(backbone, StaticBackbone):
+        _check_static(chosen)
     rows = position_rows(backbone)
     if rows is not None and chosen.max_tokens > rows:
         raise ConfigError(f"encoder.max_tokens must be <= {rows}, the positions that the backbone has, got {chosen.max_tokens}")
     return chosen
 
 
-def _check_order(folder: Path, kinds: Sequence[str]) -> None:
-    wanted = [kind for kind in ("Pooling", "Dense", "Normalize") for _ in range(kinds.count(kind))]
-    if list(kinds) != wanted or kinds.count("Pooling") > 1 or kinds.count("Normalize") > 1:
-        raise ModelError(f"{folder}: modules after the Transformer must be Pooling, any Dense, then Normalize, got {', '.join(kinds)}")
+def _check_static(chosen: EncoderSettings) -> None:
+    """Refuse settings that no other library knows of a static model, so that what is saved could not hold them."""
+    if chosen.pooling != "mean":
+        raise ConfigError(f"encoder.pooling must be mean for a static model, got {chosen.pooling}; leave it out")
+    if not chosen.pool_prompt:
+        raise ConfigError("encoder.pool_prompt must be true for a static model, got false; give it no prompt instead")
+
+
+def _check_order(folder: Path, modules: Sequence[Module]) -> None:
+    first, *kinds = (module.kind for module in modules)
+    pooling = ["Pooling"] if first == "Transformer" else []
+    wanted = [kind for kind in (*pooling, "Dense", "Normalize") for _ in range(kinds.count(kind))]
+    if kinds != wanted or kinds.count("Pooling") > 1 or kinds.count("Normalize") > 1:
+        known = "Pooling, any Dense, then Normalize" if pooling else "any Dense, then Normalize"
+        raise ModelError(f"{folder}: modules after the {first} must be {known}, got {', '.join(kinds)}")

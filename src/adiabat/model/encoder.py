@@ -19,6 +19,7 @@ from adiabat.model.batches import TokenBatch, pad, token_budget_batches
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.pooling import POOLINGS, Pooling, pool
 from adiabat.model.precision import Precision, autocast, settled_precision
+from adiabat.model.static import StaticBackbone, StaticTokenizer
 from adiabat.model.workers import MOST_WORKERS, side_by_side, working_copies
 
 TOKENIZE_BLOCK = 4096
@@ -196,16 +197,17 @@ class Encoder(nn.Module):
         if not len(texts):
             return []
         prompt = self.settings.prompt(side)
-        encoded = self.tokenizer(
-            [prompt + text for text in texts] if prompt else list(texts),
-            truncation=True,
-            max_length=self.settings.max_tokens,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )["input_ids"]
+        encoded = self._token_ids([prompt + text for text in texts] if prompt else list(texts))
         # A tokenizer without special tokens gives nothing for an empty text; one padding token keeps the row alive.
         return [ids or [self.pad_token_id] for ids in encoded]
+
+    def _token_ids(self, texts: list[str]) -> list[list[int]]:
+        limit = self.settings.max_tokens
+        if isinstance(self.tokenizer, StaticTokenizer):
+            return self.tokenizer.token_ids(texts, limit=limit)
+        options = {"padding": False, "return_attention_mask": False, "return_token_type_ids": False}
+        ids: list[list[int]] = self.tokenizer(texts, truncation=True, max_length=limit, **options)["input_ids"]
+        return ids
 
     @property
     def pad_token_id(self) -> int:
@@ -310,6 +312,8 @@ class Encoder(nn.Module):
         """
         if precision != "auto":
             return precision
+        if isinstance(self.backbone, StaticBackbone):
+            return "fp32"  # nothing to be gained: rows are looked up and added
         key = str(self.device)
         if key not in self._precisions.found:
             self._precisions.found[key] = settled_precision(
@@ -339,11 +343,12 @@ class Encoder(nn.Module):
         )
 
     def tokenizer_digest(self) -> str:
-        """SHA-256 of the tokenizer without its padding and truncation, which `tokenize` sets anew at every call."""
+        """SHA-256 of the tokenizer without padding and truncation, which are set anew at every call, and of a static one's manner."""
         backend = type(self.tokenizer.backend_tokenizer).from_str(self.tokenizer.backend_tokenizer.to_str())
         backend.no_padding()
         backend.no_truncation()
-        return hashlib.sha256(backend.to_str().encode()).hexdigest()
+        manner = self.tokenizer.manner if isinstance(self.tokenizer, StaticTokenizer) else ""
+        return hashlib.sha256((backend.to_str() + manner).encode()).hexdigest()
 
     def used_parameters(self) -> dict[str, nn.Parameter]:
         """Parameters that the embedding depends on, by name: all but a pooler head, which the pooled vector never passes through.

@@ -6,10 +6,13 @@ from typing import Any
 
 from tokenizers.normalizers import Lowercase
 
+from adiabat.data.records import SIDES
 from adiabat.model.backbone import quietly
 from adiabat.model.encoder import Encoder, Projection
 from adiabat.model.layout import write_json, write_pooling, write_root_configuration, write_transformer_settings
 from adiabat.model.projection import save_projection
+from adiabat.model.static import StaticBackbone
+from adiabat.model.static_files import require_writable, save_static_embedding
 from adiabat.model.tokenizer import normalizers_of
 from adiabat.model.towers import DualEncoder
 
@@ -26,7 +29,12 @@ def save(model: DualEncoder, folder: Path) -> None:
     Args:
         model: What to save.
         folder: Made where missing; files of the same names are replaced.
+
+    Raises:
+        ModelError: If sentence-transformers would not give equal embeddings; see `require_writable`.
     """
+    for side in SIDES:
+        require_writable(model.tower(side))
     folder.mkdir(parents=True, exist_ok=True)
     if model.shared:
         modules = _save_tower(model.query, folder, {}, prefix="", root=True)
@@ -57,17 +65,24 @@ def _router_configuration(routes: Mapping[str, Sequence[tuple[str, str]]]) -> di
 
 def _save_tower(encoder: Encoder, folder: Path, written: Written, *, prefix: str, root: bool) -> list[tuple[str, str]]:
     """Write the modules of one tower; returns (path, kind) of each. What is in `written` already is not written again."""
-    kinds = ["Transformer", "Pooling", *("Dense" for _ in encoder.projections), *(["Normalize"] if encoder.settings.normalize else [])]
+    front = _front(encoder)
+    kinds = [*front, *("Dense" for _ in encoder.projections), *(["Normalize"] if encoder.settings.normalize else [])]
     # A transformer of sentence-transformers holds the limit too, so that two limits need two.
-    shareable = {0: (id(encoder.backbone), encoder.settings.max_tokens), **{i: (id(one),) for i, one in enumerate(encoder.projections, 2)}}
+    projections = {i: (id(one),) for i, one in enumerate(encoder.projections, len(front))}
+    shareable = {0: (id(encoder.backbone), encoder.settings.max_tokens), **projections}
     modules: list[tuple[str, str]] = []
     for i, kind in enumerate(kinds):
-        own = "" if root and i == 0 else f"{prefix}{i}_{kind}"
+        own = "" if root and kind == "Transformer" else f"{prefix}{i}_{kind}"
         path = written.setdefault(shareable[i], own) if i in shareable else own
         modules.append((path, kind))
         if path == own:
             _save_module(encoder, i, kind, folder / path)
     return modules
+
+
+def _front(encoder: Encoder) -> list[str]:
+    """The modules before the projections."""
+    return ["StaticEmbedding"] if isinstance(encoder.backbone, StaticBackbone) else ["Transformer", "Pooling"]
 
 
 def _save_module(encoder: Encoder, i: int, kind: str, folder: Path) -> None:
@@ -80,9 +95,11 @@ def _save_module(encoder: Encoder, i: int, kind: str, folder: Path) -> None:
         # Some tokenizer classes rebuild their normaliser from their own settings and would lose one that was added.
         lower_case = any(isinstance(part, Lowercase) for part in normalizers_of(encoder.tokenizer))
         write_transformer_settings(folder, encoder.settings, lower_case=lower_case)
+    elif kind == "StaticEmbedding":
+        save_static_embedding(encoder, folder)
     elif kind == "Pooling":
         write_pooling(folder, encoder.settings, hidden_size=int(encoder.backbone.config.hidden_size))
     elif kind == "Dense":
-        projection = encoder.projections[i - 2]
+        projection = encoder.projections[i - len(_front(encoder))]
         assert isinstance(projection, Projection)
         save_projection(projection, folder)

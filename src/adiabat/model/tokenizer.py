@@ -62,7 +62,7 @@ def set_pad_token(tokenizer: PreTrainedTokenizerBase, token: str) -> None:
     Raises:
         ConfigError: If it has no padding token and no such special token.
     """
-    if tokenizer.pad_token is not None:
+    if tokenizer.pad_token_id is not None:
         return
     known = special_tokens(tokenizer)
     if token not in known:
@@ -94,7 +94,7 @@ def require_pad_token(encoder: Encoder) -> None:
         ModelError: If its tokenizer has no padding token.
     """
     tokenizer = encoder.tokenizer
-    if tokenizer.pad_token is not None:
+    if tokenizer.pad_token_id is not None:
         return
     known = special_tokens(tokenizer)
     usual = tokenizer.eos_token if tokenizer.eos_token in known else next(iter(known), None)

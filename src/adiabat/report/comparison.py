@@ -1,24 +1,15 @@
 """The page of a comparison, made from its record alone, and its two files; see `page` for what a page may hold."""
 
-import json
-import math
-import re
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
-
-from adiabat.errors import DataError, several
 from adiabat.files import write_text
 from adiabat.measure.comparison import Comparison, Contrast, Level, Standing, Start
 from adiabat.report import comparison_plots as plots
 from adiabat.report import comparison_wording as words
 from adiabat.report import wording
-from adiabat.report.files import _clean, _numbers
-from adiabat.report.page import _finalised, _flat, _picture
+from adiabat.report.files import write_record
+from adiabat.report.templates import given, picture, template
 
 
 def write_comparison(found: Comparison, folder: Path) -> None:
@@ -31,11 +22,7 @@ def write_comparison(found: Comparison, folder: Path) -> None:
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    plain = found.to_json()
-    if faults := [f"{where} must be finite, got {value}" for where, value in _numbers(plain, "result") if not math.isfinite(value)]:
-        raise DataError(f"{folder / 'result.json'}: {several(faults)}; leave out what could not be measured")
-    text = json.dumps(_clean(plain), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    write_text(text + "\n", folder / "result.json")
+    write_record(found.to_json(), folder / "result.json")
     write_text(render_comparison(found), folder / "report.html")
 
 
@@ -48,22 +35,22 @@ def render_comparison(found: Comparison) -> str:
     Returns:
         A complete HTML document, self-contained.
     """
-    return _template().render(
+    return template("comparison.html.j2").render(
         found=found,
-        sheet=_sheet(),
+        command=found.command,
         tone=words.tone(found),
         headline=words.headline(found),
         reservations=words.reservations(found),
-        ranking=_picture(plots.ranking(found)),
+        ranking=picture(plots.ranking(found)),
         rows=[_row(place, one, found) for place, one in enumerate(found.standings, start=1)],
         starts=[_start(start) for start in found.starts],
-        heat=_picture(plots.tasks(found)),
+        heat=picture(plots.tasks(found)),
         task_rows=[
             *(_levels(one.name, one.tasks) for one in found.standings),
             *(_levels(words.start_name(s), s.tasks) for s in found.starts),
         ],
         tasks=[_task(found, place) for place in range(len(found.tasks))],
-        speed=_picture(plots.speed(found)),
+        speed=picture(plots.speed(found)),
         costs=[_cost(one) for one in found.standings],
         measures=list(found.standings[0].measures),
         measure_rows=[
@@ -71,30 +58,9 @@ def render_comparison(found: Comparison) -> str:
             *((words.start_name(start), _scores(start.measures)) for start in found.starts),
         ],
         facts=_facts(found),
-        given=_flat(found.settings),
+        given=given(("settings", "Settings", found.settings)),
         versions=sorted(found.versions.items()),
     )
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_finalised, auto_reload=False
-    )
-    environment.globals.update(cut=wording.cut)
-    return environment.from_string(_source("comparison.html.j2"))
-
-
-@cache
-def _sheet() -> Markup:
-    """The style sheet of all reports, which stands in the template of the first."""
-    sheet = re.search(r"<style>.*?</style>", _source("page.html.j2"), flags=re.DOTALL)
-    assert sheet is not None
-    return Markup(sheet[0])
-
-
-def _source(name: str) -> str:
-    return resources.files("adiabat.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _row(place: int, one: Standing, found: Comparison) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from adiabat.measure.comparison import Comparison, Level, Standing
 from adiabat.report import comparison_wording as words
-from adiabat.report.plots import _legible
+from adiabat.report.heat import legible
+from adiabat.report.rows import clear_rows, difference_tick, draw_interval
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
-from adiabat.report.wording import cut, signed
+from adiabat.report.wording import cut
 
 _WIDTH = 7.4
 _NAME_LENGTH = 34
@@ -47,22 +48,15 @@ def ranking(found: Comparison, *, name: str = "ranking") -> str:
         left.set_xlabel(f"{found.measure}, 95 % interval")
         right.set_xlabel("difference to the first, simultaneous 95 %")
         right.axvline(0, color=MUTED, linewidth=1, zorder=1)
-        right.xaxis.set_major_formatter(FuncFormatter(_difference_tick))
+        right.xaxis.set_major_formatter(FuncFormatter(difference_tick))
         for axes in (left, right):
-            _clear_rows(axes)
+            clear_rows(axes)
         return inline_svg(figure, name=name)
-
-
-def _difference_tick(value: float, _: int | None) -> str:
-    """With as few decimals as show all of a round number."""
-    return signed(value, decimals=next((decimals for decimals in (1, 2, 3) if abs(value - round(value, decimals)) < 1e-9), 4))
 
 
 def _draw_level(axes: Axes, row: int, level: Level, runs: Sequence[float], colour: str) -> None:
     """A line for the interval, a dot for the mean, a tick for each run."""
-    axes.plot(level.interval, [row, row], color=colour, linewidth=2, solid_capstyle="round", zorder=2)
-    face = PAPER if colour == MUTED else colour
-    axes.plot(level.score, row, "o", markersize=7, markerfacecolor=face, markeredgecolor=colour, markeredgewidth=1.6, zorder=3)
+    draw_interval(axes, row, level.score, level.interval, colour=colour, filled=colour != MUTED)
     if len(runs) > 1:
         axes.plot(runs, [row + 0.24] * len(runs), "|", markersize=6, markeredgewidth=1.2, color=ACCENT, zorder=3)
 
@@ -72,19 +66,7 @@ def _draw_contrast(axes: Axes, row: int, one: Standing) -> None:
         axes.plot(0, row, "D", markersize=7, color=GOOD, zorder=3)
         return
     worse = one.to_best.verdict == "worse"
-    colour = BAD if worse else MUTED
-    axes.plot(one.to_best.interval, [row, row], color=colour, linewidth=2, solid_capstyle="round", zorder=2)
-    face = colour if worse else PAPER
-    axes.plot(one.to_best.difference, row, "o", markersize=7, markerfacecolor=face, markeredgecolor=colour, markeredgewidth=1.6, zorder=3)
-
-
-def _clear_rows(axes: Axes) -> None:
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x", color=RULE, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
-    axes.margins(x=0.06)
+    draw_interval(axes, row, one.to_best.difference, one.to_best.interval, colour=BAD if worse else MUTED, filled=worse)
 
 
 def tasks(found: Comparison, *, name: str = "tasks") -> str | None:
@@ -126,7 +108,7 @@ def tasks(found: Comparison, *, name: str = "tasks") -> str | None:
 
 def _write_scores(axes: Axes, cells: Float[np.ndarray, "c t"], gaps: Float[np.ndarray, "c t"], scale: Normalize) -> None:
     for (row, column), value in np.ndenumerate(cells):
-        colour = _legible(float(gaps[row, column]), _GAPS, scale)
+        colour = legible(float(gaps[row, column]), _GAPS, scale)
         axes.text(column + 0.5, row + 0.52, f"{value:.3f}", ha="center", va="center", fontsize=7.5, color=colour)
 
 

@@ -1,13 +1,12 @@
 """A comparison as tables for the terminal."""
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from adiabat.measure.comparison import Comparison, Standing
 from adiabat.report import comparison_wording as words
-from adiabat.report.table import NAME_LENGTH, NARROWEST
+from adiabat.report.table import NAME_LENGTH, empty_table
 from adiabat.report.wording import cut, integer
 
 _STYLES = {"worse": "bold red", "no evidence": "dim", "better": "bold blue"}
@@ -28,7 +27,7 @@ def comparison_tables(found: Comparison) -> Group:
 
 
 def _ranking(found: Comparison) -> Table:
-    table = _table(cut(found.title, limit=200), words.headline(found))
+    table = empty_table(cut(found.title, limit=200), "candidate", caption=words.headline(found))
     for column in (f"{found.measure} [95 %]", "to the first [95 %]"):
         table.add_column(Text(column), justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -42,26 +41,12 @@ def _ranking(found: Comparison) -> Table:
 
 def _costs(found: Comparison) -> Table:
     backbones = found.kind == "backbones"
-    table = _table("")
+    table = empty_table("", "candidate")
     for column in ("P(best)", "gain on untrained [95 %]", *(("parameters", "texts/s") if backbones else ("pairs", "passes")), "step"):
         table.add_column(Text(column), justify="right", no_wrap=True)
     for one in found.standings:
         own = (words.millions(one.parameters), words.rate(one.speed)) if backbones else (integer(one.pairs), f"{one.passes:.2g}")
         table.add_row(_name(one), words.share(one.best_share), words.contrast(one.gain), *own, words.step_time(one.step_seconds))
-    return table
-
-
-def _table(title: str, caption: str = "") -> Table:
-    table = Table(
-        title=Text(title) if title else None,
-        caption=Text(caption) if caption else None,
-        caption_justify="left",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    table.add_column("candidate", overflow="fold", min_width=NARROWEST)
     return table
 
 

@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -12,6 +12,8 @@ from adiabat.errors import DataError, several
 from adiabat.files import write_text
 from adiabat.measure.results import RESULT_FORMAT, Result
 from adiabat.report.wording import printable
+
+Record = TypeVar("Record")
 
 
 def write_result(result: Result, path: Path) -> None:
@@ -26,11 +28,34 @@ def write_result(result: Result, path: Path) -> None:
     Raises:
         DataError: If a number is not finite, or the file cannot be written.
     """
-    plain = result.to_json()
-    faults = [f"{where} must be finite, got {value}" for where, value in _numbers(plain, "result") if not math.isfinite(value)]
-    if faults:
+    write_record(result.to_json(), path)
+
+
+def write_record(plain: Mapping[str, Any], path: Path) -> None:
+    """Write plain data as `write_result` writes a result.
+
+    Args:
+        plain: Nested, of what JSON has.
+        path: Where to; an existing file is replaced only once the new one is complete.
+
+    Raises:
+        DataError: If a number is not finite, or the file cannot be written.
+    """
+    if faults := not_finite(plain):
         raise DataError(f"{path}: {several(faults)}; leave out what could not be measured")
     write_text(json.dumps(_clean(plain), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n", path)
+
+
+def not_finite(plain: Any) -> list[str]:
+    """What is wrong with the numbers of a record.
+
+    Args:
+        plain: Nested plain data.
+
+    Returns:
+        A phrase for each number that is not finite, with its place.
+    """
+    return [f"{where} must be finite, got {value}" for where, value in _numbers(plain, "result") if not math.isfinite(value)]
 
 
 def read_result(path: Path) -> Result:
@@ -45,21 +70,38 @@ def read_result(path: Path) -> Result:
     Raises:
         DataError: If the file is missing, is not JSON, is of another format version, or lacks a part.
     """
+    result = read_record(path, Result, version=RESULT_FORMAT)
+    _check_sense(result, path)
+    return result
+
+
+def read_record(path: Path, record: type[Record], *, version: int) -> Record:
+    """Read what `write_record` wrote, and check its types.
+
+    Args:
+        path: A ``result.json``.
+        record: The data class it holds.
+        version: Of its layout, as in its ``format``.
+
+    Returns:
+        The record; whether its numbers are finite and its parts fit together is for the caller to check.
+
+    Raises:
+        DataError: If the file is missing, is not JSON, is of another format version, or lacks a part.
+    """
     try:
         plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except OSError as error:
         raise DataError(f"{path} must be a readable result.json, got {error.strerror}; run adiabat evaluate first") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} must be JSON, got {error}; make it anew with adiabat evaluate") from error
-    if not isinstance(plain, dict) or plain.get("format") != RESULT_FORMAT:
+    if not isinstance(plain, dict) or plain.get("format") != version:
         found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
-        raise DataError(f"{path}: format must be {RESULT_FORMAT}, got {found}; read it with the version of adiabat that wrote it")
+        raise DataError(f"{path}: format must be {version}, got {found}; read it with the version of adiabat that wrote it")
     try:
-        result = TypeAdapter(Result).validate_json(json.dumps(plain), strict=True)
+        return TypeAdapter(record).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
         raise DataError(f"{path}: {several(_faults(error))}; make it anew with adiabat evaluate") from error
-    _check_sense(result, path)
-    return result
 
 
 def _numbers(plain: Any, where: str) -> Iterator[tuple[str, float]]:
@@ -96,7 +138,7 @@ def _faults(error: ValidationError) -> list[str]:
 
 def _check_sense(result: Result, path: Path) -> None:
     """What types cannot say: finite numbers (``1e999`` reads as infinity), a main measure that exists, square grids."""
-    faults = [f"{where} must be finite, got {value}" for where, value in _numbers(result.to_json(), "result") if not math.isfinite(value)]
+    faults = not_finite(result.to_json())
     for dataset in result.datasets:
         if not any(change.measure == dataset.main and change.similarity == "cosine" for change in dataset.changes):
             faults.append(f"data set {dataset.name}: main must be one of its measures by cosine, got {dataset.main}")

@@ -215,8 +215,19 @@ def _worsened_languages(dataset: DatasetResult) -> list[str]:
 
 
 def _name(dataset: DatasetResult) -> str:
-    """The name, set apart by isolating marks where it runs right to left, so that the sentence around it keeps its order."""
-    name = cut(dataset.name, limit=NAME_LENGTH)
-    if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in name):
-        return f"\N{FIRST STRONG ISOLATE}{name}\N{POP DIRECTIONAL ISOLATE}"
-    return name
+    return named(dataset.name)
+
+
+def named(name: str) -> str:
+    """A name as it may stand in a sentence.
+
+    Args:
+        name: Of a data set, a task, a model.
+
+    Returns:
+        Its beginning, set apart by isolating marks where it runs right to left, so that the sentence around it keeps its order.
+    """
+    shown = cut(name, limit=NAME_LENGTH)
+    if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in shown):
+        return f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
+    return shown

@@ -4,20 +4,15 @@ The page is made from a `Result` alone. It holds no script and no address of ano
 have no data are left out. Equal results give equal bytes.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import resources
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import jinja2
-from markupsafe import Markup
 
 from adiabat.files import write_text
 from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TrainingRecord
 from adiabat.report import headline as sentences
 from adiabat.report import plots, wording
+from adiabat.report.templates import gathered, given, picture, template
 
 EXAMPLES_SHOWN = 10
 HITS_SHOWN = 5
@@ -42,15 +37,16 @@ def render_page(result: Result) -> str:
         A complete HTML document, self-contained.
     """
     measured = [dataset.main_change() for dataset in result.datasets]
-    return _template().render(
+    return template("page.html.j2").render(
         result=result,
+        command=result.command,
         tone=sentences.tone(result),
         headline=sentences.headline(result),
         reservations=sentences.reservations(result),
         compared=any(change.before is not None for change in measured),
         rows=[_row(dataset) for dataset in result.datasets],
-        forest=_picture(plots.forest(result.datasets)),
-        forest_narrow=_picture(plots.forest(result.datasets, name="forest-narrow", narrow=True)),
+        forest=picture(plots.forest(result.datasets)),
+        forest_narrow=picture(plots.forest(result.datasets, name="forest-narrow", narrow=True)),
         details=[{**_row(dataset), "changes": [_change(change) for change in dataset.changes]} for dataset in result.datasets],
         language_sets=[
             _languages(dataset, position) for position, dataset in enumerate(result.datasets) if dataset.grid and dataset.languages
@@ -62,7 +58,7 @@ def render_page(result: Result) -> str:
         layers=None
         if result.training is None or not any(layer.relative != 0 for layer in result.training.layers)
         else _layers(result.training.layers),
-        notes=_notes(result.datasets),
+        notes=gathered([(dataset.name, dataset.notes) for dataset in result.datasets], every="all data sets"),
         facts=_facts(result),
         given=_given(result),
         versions=sorted(result.versions.items()),
@@ -82,26 +78,6 @@ def write_page(result: Result, path: Path) -> None:
     write_text(render_page(result), path)
 
 
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_finalised, auto_reload=False
-    )
-    environment.globals.update(cut=wording.cut)
-    source = resources.files("adiabat.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(source)
-
-
-def _finalised(value: Any) -> Any:
-    """What goes into the page, rid of characters that no page can hold."""
-    return wording.printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _picture(svg: str | None) -> Markup | None:
-    # The plots module escapes the texts it is given; this is the one place where markup enters the page as such.
-    return None if svg is None else Markup(svg)
-
-
 def _row(dataset: DatasetResult) -> dict[str, Any]:
     counts = [wording.counted(dataset.queries, "query"), wording.counted(dataset.documents, "document")]
     if dataset.pairs:
@@ -113,16 +89,6 @@ def _row(dataset: DatasetResult) -> dict[str, Any]:
         "kind": _KINDS[dataset.kind],
         "main": _change(dataset.main_change()),
     }
-
-
-def _notes(datasets: Sequence[DatasetResult]) -> list[tuple[str, str]]:
-    """Each note once, behind the names of the data sets that it is about."""
-    about: dict[str, dict[str, None]] = {}
-    for dataset in datasets:
-        for note in dataset.notes:
-            about.setdefault(note, {})[dataset.name] = None
-    every = len({dataset.name for dataset in datasets})
-    return [("all data sets" if len(names) == every > 1 else ", ".join(names), note) for note, names in about.items()]
 
 
 def _change(change: Change) -> dict[str, str]:
@@ -152,7 +118,7 @@ def _languages(dataset: DatasetResult, position: int) -> dict[str, Any]:
         "grids": [
             {
                 "title": f"{grid.comparison}, {grid.similarity}",
-                "picture": _picture(plots.heatmap(dataset.languages, grid, name=f"grid-{position}-{number}")),
+                "picture": picture(plots.heatmap(dataset.languages, grid, name=f"grid-{position}-{number}")),
                 "wide": len(dataset.languages) > 6,
                 **_grid_counts(grid, cells=len(dataset.languages) ** 2),
             }
@@ -200,7 +166,7 @@ def _training(record: TrainingRecord) -> dict[str, Any]:
         "facts": [fact for fact in facts if fact[1]],
         "sentence": sentences.training_sentence(record),
         "notes": record.notes,
-        "curves": [_picture(picture) for picture in plots.curves(record)],
+        "curves": [picture(curve) for curve in plots.curves(record)],
     }
 
 
@@ -269,7 +235,7 @@ def _layers(layers: Sequence[LayerChange]) -> dict[str, Any]:
     return {
         "count": wording.counted(sum(layer.relative != 0 for layer in layers), "parameter tensor"),
         "shown": max(len(top), len(by_largest)),
-        "bars": _picture(plots.layer_bars(top)),
+        "bars": picture(plots.layer_bars(top)),
         "tables": [
             {"title": "By relative change", "rows": [_layer(layer) for layer in top]},
             {"title": "By change of the largest weight", "rows": [_layer(layer) for layer in by_largest]},
@@ -300,15 +266,4 @@ def _given(result: Result) -> list[dict[str, Any]]:
     tables = [("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings or tuned)]
     if result.settings and tuned != result.settings:
         tables.append(("training-settings", "Settings of the training", tuned))
-    return [{"id": name, "title": title, "rows": _flat(table)} for name, title, table in tables if table]
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Settings by dotted key, as they are written after ``--set``."""
-    rows: list[tuple[str, str]] = []
-    for key, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            rows += _flat(value, f"{prefix}{key}.")
-        else:
-            rows.append((f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)))
-    return sorted(rows)
+    return given(*tables)

@@ -5,24 +5,20 @@ Every function gives the same bytes for the same data.
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from adiabat.measure.results import DatasetResult, GridComparison, LayerChange, TrainingRecord, Verdict
 from adiabat.report.headline import period
+from adiabat.report.heat import colours, legible
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.wording import cut, cut_middle, improvement, integer, number, signed
 
 _VERDICT_COLOURS: Mapping[Verdict | None, str] = {"better": GOOD, "worse": BAD, "no evidence": MUTED, None: MUTED}
-_DIVERGING = LinearSegmentedColormap.from_list(
-    "worse-better", ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"], N=61
-)
-
 _WIDTH = 7.4
 """Inches: of a picture that takes the whole column."""
 
@@ -31,9 +27,6 @@ _NARROW = 4.0
 
 LARGEST_LABELLED_GRID = 20
 """Languages up to which a heat map prints the value in each cell."""
-
-_LEAST_REACH = 1.0
-"""Percent at which a heat map's colours are full, at least, so that changes of nearly nothing look like nothing."""
 
 _MOST_POINTS = 300
 """Points of the training loss that a curve draws; more are averaged in runs of equal length."""
@@ -218,13 +211,13 @@ def heatmap(languages: Sequence[str], grid: GridComparison, *, name: str) -> str
         width = 1.7 + max(1.2, 0.4 * side)
         figure = Figure(figsize=(width, width - 0.75), layout="constrained")
         axes = figure.add_subplot()
-        colours, scale = _heat_colours(cells, compared=compared)
+        colour_map, scale = colours(cells, compared=compared)
         axes.set_facecolor(RULE)
-        mesh = axes.pcolormesh(np.ma.masked_invalid(cells), cmap=colours, norm=scale, edgecolors=PAPER, linewidth=0.8)
+        mesh = axes.pcolormesh(np.ma.masked_invalid(cells), cmap=colour_map, norm=scale, edgecolors=PAPER, linewidth=0.8)
         if side <= LARGEST_LABELLED_GRID:
-            _write_cells(axes, cells, colours=colours, scale=scale, compared=compared)
+            _write_cells(axes, cells, colour_map=colour_map, scale=scale, compared=compared)
         if grid.verdicts is not None:
-            _dot_cells(axes, grid.verdicts, cells, colours=colours, scale=scale)
+            _dot_cells(axes, grid.verdicts, cells, colour_map=colour_map, scale=scale)
         _heat_frame(axes, languages)
         bar = figure.colorbar(mesh, ax=axes, fraction=0.04, pad=0.02, aspect=24)
         if bar.solids is not None:
@@ -238,16 +231,7 @@ def heatmap(languages: Sequence[str], grid: GridComparison, *, name: str) -> str
         return inline_svg(figure, name=name)
 
 
-def _heat_colours(cells: Float[np.ndarray, "q d"], *, compared: bool) -> tuple[Colormap, Normalize]:
-    finite = cells[np.isfinite(cells)]
-    if compared:
-        reach = max(float(np.abs(finite).max(initial=0.0)), _LEAST_REACH)
-        return _DIVERGING, TwoSlopeNorm(0, -reach, reach)
-    low, high = float(finite.min(initial=1.0)), float(finite.max(initial=0.0))
-    return matplotlib.colormaps["cividis"].resampled(61), Normalize(low, high if high > low else low + 0.01)
-
-
-def _write_cells(axes: Axes, cells: Float[np.ndarray, "q d"], *, colours: Colormap, scale: Normalize, compared: bool) -> None:
+def _write_cells(axes: Axes, cells: Float[np.ndarray, "q d"], *, colour_map: Colormap, scale: Normalize, compared: bool) -> None:
     shown = cells[np.isfinite(cells)]
     decimals = 0 if compared and np.abs(shown).max(initial=0.0) >= 100 else 1
     for (row, column), value in np.ndenumerate(cells):
@@ -257,27 +241,15 @@ def _write_cells(axes: Axes, cells: Float[np.ndarray, "q d"], *, colours: Colorm
             text = signed(float(value), decimals=decimals)
         else:
             text = f"{value:.3f}".removeprefix("0") if value < 1 else "1"
-        axes.text(column + 0.5, row + 0.54, text, ha="center", va="center", fontsize=6.6, color=_legible(value, colours, scale))
+        axes.text(column + 0.5, row + 0.54, text, ha="center", va="center", fontsize=6.6, color=legible(value, colour_map, scale))
 
 
 def _dot_cells(
-    axes: Axes, verdicts: Sequence[Sequence[Verdict]], cells: Float[np.ndarray, "q d"], *, colours: Colormap, scale: Normalize
+    axes: Axes, verdicts: Sequence[Sequence[Verdict]], cells: Float[np.ndarray, "q d"], *, colour_map: Colormap, scale: Normalize
 ) -> None:
     marked = [(row, column) for row, line in enumerate(verdicts) for column, verdict in enumerate(line) if verdict != "no evidence"]
     for row, column in marked:
-        axes.plot(column + 0.86, row + 0.16, "o", markersize=2.5, markeredgewidth=0, color=_legible(cells[row, column], colours, scale))
-
-
-def _legible(value: float, colours: Colormap, scale: Normalize) -> str:
-    """Black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
-    if not np.isfinite(value):
-        return MUTED
-    red, green, blue, _ = (
-        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in colours(scale(value))
-    )
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    # The contrasts 1.05 / (luminance + 0.05) and (luminance + 0.05) / 0.05 meet at 0.179; both are above 4.5 there.
-    return "#ffffff" if luminance < 0.179 else "#000000"
+        axes.plot(column + 0.86, row + 0.16, "o", markersize=2.5, markeredgewidth=0, color=legible(cells[row, column], colour_map, scale))
 
 
 def _heat_frame(axes: Axes, languages: Sequence[str]) -> None:

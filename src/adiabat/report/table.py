@@ -68,19 +68,37 @@ def _training_table(result: Result, record: TrainingRecord) -> Table:
 
 def _table(result: Result, words: list[str], numbers: list[str]) -> Table:
     """Fits 80 columns: few lines drawn, and names that fold at a width at which they can still be read."""
+    first = words[0]
+    table = empty_table(wording.cut(result.title, limit=200), first, caption=headline(result), narrowest=first == "data set")
+    for column in words[1:]:
+        table.add_column(column, overflow="fold")
+    for column in numbers:
+        table.add_column(Text(column), justify="right", no_wrap=True)
+    return table
+
+
+def empty_table(title: str, first: str, *, caption: str = "", narrowest: bool = True) -> Table:
+    """A table as all reports draw them in the terminal, with the column of names.
+
+    Args:
+        title: Above it; none where it is empty.
+        first: Head of the column of names.
+        caption: Under it; likewise.
+        narrowest: Whether that column keeps a width at which names can still be read.
+
+    Returns:
+        A table without rows, to which columns of figures are added.
+    """
     table = Table(
-        title=Text(wording.cut(result.title, limit=200)),
-        caption=Text(headline(result)),
+        title=Text(title) if title else None,
+        caption=Text(caption) if caption else None,
         caption_justify="left",
         title_justify="left",
         box=SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
     )
-    for column in words:
-        table.add_column(column, overflow="fold", min_width=NARROWEST if column == "data set" else None)
-    for column in numbers:
-        table.add_column(Text(column), justify="right", no_wrap=True)
+    table.add_column(first, overflow="fold", min_width=NARROWEST if narrowest else None)
     return table
 
 

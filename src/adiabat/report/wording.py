@@ -248,9 +248,9 @@ def p_value(change: Change) -> str:
     Returns:
         ``< 0.001`` below that; an en dash where there is none.
     """
-    if change.p_paired is None:
+    if change.p is None:
         return DASH
-    return f"<{NO_BREAK}0.001" if change.p_paired < 0.001 else f"{change.p_paired:.3f}"
+    return f"<{NO_BREAK}0.001" if change.p < 0.001 else f"{change.p:.3f}"
 
 
 def verdict(change: Change) -> str:

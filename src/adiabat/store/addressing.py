@@ -1,17 +1,17 @@
 """From examples to rows of a store: which stored vector each positive and negative is, and which are not there."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Int64
 
 from adiabat.data.ragged import Ragged
 from adiabat.data.records import ExampleSet, text_id
 from adiabat.errors import DataError, several
-from adiabat.store.embeddings import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,38 @@ class AddressedSet:
         )
 
 
-def address(examples: ExampleSet, store: Store, *, missing: Literal["error", "drop"] = "error", merge_equal: bool = False) -> AddressedSet:
+@runtime_checkable
+class Addresses(Protocol):
+    """Documents that can be found: a store, or the ids and texts of a corpus."""
+
+    @property
+    def path(self) -> Path:
+        """For messages."""
+
+    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        """Rows of documents by their ids.
+
+        Args:
+            doc_ids: Any ids.
+
+        Returns:
+            One row per id, -1 for an unknown one.
+        """
+
+    def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
+        """Rows of documents by their texts.
+
+        Args:
+            texts: Any texts.
+
+        Returns:
+            Text to row, for those that are known.
+        """
+
+
+def address(
+    examples: ExampleSet, store: Addresses, *, missing: Literal["error", "drop"] = "error", merge_equal: bool = False
+) -> AddressedSet:
     """Find every document of a data set in a store, by its id, by the hash of its text, or by the text that the store keeps.
 
     A document that a query lists twice counts once, with its highest grade; a negative that is also a positive is left out. (In a store
@@ -164,7 +195,7 @@ def _joined(lists: Ragged, rows: Sequence[int]) -> list[int]:
     return [entry for row in rows for entry in lists[row].tolist()]
 
 
-def _rows_of(examples: ExampleSet, store: Store) -> Int[np.ndarray, " documents"]:
+def _rows_of(examples: ExampleSet, store: Addresses) -> Int[np.ndarray, " documents"]:
     """Rows of all positives and negatives, example by example, by id, hash of the text or the text itself; -1 where there is none."""
     entries = list(chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples))
     distinct = list(dict.fromkeys(entries))
@@ -173,7 +204,7 @@ def _rows_of(examples: ExampleSet, store: Store) -> Int[np.ndarray, " documents"
     return np.fromiter((row_of[entry] for entry in entries), dtype=np.int64, count=len(entries))
 
 
-def rows_of_entries(entries: list[str], store: Store, *, ids_alone: bool = False) -> Int[np.ndarray, " entries"]:
+def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = False) -> Int[np.ndarray, " entries"]:
     """Find documents in a store by their id, by the hash of their text, or by the text that the store keeps.
 
     Args:

@@ -1,7 +1,6 @@
 """A BM25 index on disk, in the files of bm25s: built from a stream of texts, opened memory-mapped, with exact ties.
 
-A word is a run of letters, digits, underscores and combining marks, after Unicode's NFKC and case folding. Scripts that are written without
-spaces (Han, kana, Thai, Lao, Burmese, Khmer) give every pair of neighbouring characters instead. No word is left out, none is stemmed.
+`adiabat.store.words` says what a word is; the index keeps whether words were cut to their stems, and does the same with queries.
 
 ``score(q, d) = sum over words w of q of idf(w) tf / (k1 (1 - b + b |d| / mean |d|) + tf)``,
 ``idf(w) = ln(1 + (N - df + 0.5) / (df + 0.5))``: bm25s's method ``lucene``, which leaves out the factor ``k1 + 1`` that changes no order.
@@ -9,28 +8,27 @@ spaces (Han, kana, Thai, Lao, Burmese, Khmer) give every pair of neighbouring ch
 
 import json
 import mmap
-import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import bm25s
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float, Float32, Float64, Int64, Integer
 
 from adiabat.errors import StoreError
 from adiabat.store.manifest import disk_full_is_plain, read_json, write_json
 from adiabat.store.search import Hits
+from adiabat.store.words import Analyser, analyser_of
 
 LEXICAL_FILE = "lexical.json"
 FORMAT = "adiabat-lexical"
-VERSION = 1
-"""Of the files, and of the rule for words."""
+VERSION = 2
+"""Of the files, and of the rule for words. Version 1 knew no stems; it is read as one of whole words."""
+READABLE = (1, VERSION)
 
 DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
 VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
@@ -40,47 +38,8 @@ DOCUMENTS_AT_ONCE = 1024
 POSTINGS_AT_ONCE = 1 << 21
 """While the index is filled; some 150 MB of working memory."""
 
-_ASCII_WORD = re.compile(r"\w+", re.ASCII)
-_SPACELESS = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+)"
-)
-"""Thai and Lao, Burmese, Khmer, kana, Han."""
-_LAST_MARK = 0x20000
-
 LexicalProgress = Callable[[int], None]
 """Called with the number of documents taken in."""
-
-
-def words(text: str) -> list[str]:
-    """The words of a text, by the rule of the module's first lines.
-
-    Args:
-        text: Anything.
-
-    Returns:
-        In order, repeats included; empty where there is no letter or digit.
-    """
-    if text.isascii():
-        return _ASCII_WORD.findall(text.lower())
-    found: list[str] = []
-    for run in _word().findall(unicodedata.normalize("NFKC", text).casefold()):
-        if run.isascii():
-            found.append(run)
-            continue
-        for place, part in enumerate(_SPACELESS.split(run)):
-            found.extend(_pairs(part) if place % 2 else filter(None, [part]))
-    return found
-
-
-@cache
-def _word() -> re.Pattern[str]:
-    """Letters, digits and the marks on them: Python's own class of letters would cut a Hindi word at each of its vowel signs."""
-    marks = "".join(chr(code) for code in range(_LAST_MARK) if unicodedata.category(chr(code)).startswith("M"))
-    return re.compile(f"\\w[\\w{marks}]*")
-
-
-def _pairs(run: str) -> list[str]:
-    return [run[place : place + 2] for place in range(len(run) - 1)] or [run]
 
 
 @dataclass(slots=True)
@@ -88,6 +47,7 @@ class _Spool:
     """What the first pass over the corpus learns; its postings lie in a file, in the order of the documents."""
 
     path: Path
+    analyse: Analyser
     vocabulary: defaultdict[str, int] = field(default_factory=defaultdict)
     lengths: list[Int64[np.ndarray, " n"]] = field(default_factory=list)
     frequencies: Int64[np.ndarray, " v"] = field(default_factory=lambda: np.zeros(1 << 16, dtype=np.int64))
@@ -99,7 +59,7 @@ class _Spool:
         stream = iter(texts)
         with self.path.open("wb") as file:
             while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
-                file.write(self._postings([words(text) for text in part]).tobytes())
+                file.write(self._postings(list(map(self.analyse, part))).tobytes())
                 self.count += len(part)
                 if on_progress:
                     on_progress(self.count)
@@ -125,7 +85,14 @@ class _Spool:
 
 
 def build_lexical(
-    texts: Iterable[str], folder: Path, *, k1: float = 0.9, b: float = 0.4, corpus: str = "", on_progress: LexicalProgress | None = None
+    texts: Iterable[str],
+    folder: Path,
+    *,
+    k1: float = 0.9,
+    b: float = 0.4,
+    stemmer: str | None = None,
+    corpus: str = "",
+    on_progress: LexicalProgress | None = None,
 ) -> "LexicalIndex":
     """Build the index of a corpus in two passes over it, of which the second reads numbers alone.
 
@@ -134,9 +101,10 @@ def build_lexical(
 
     Args:
         texts: The documents by row; read once.
-        folder: An existing directory, which may hold other files.
+        folder: A directory, which may hold other files; made where there is none.
         k1: How soon more of the same word counts no more, > 0.
         b: How much long documents are marked down, 0 to 1.
+        stemmer: Language whose words are cut to their stems, as `analyser_of` knows it; None leaves words as they stand.
         corpus: Digest of the documents, kept for the caller to compare.
         on_progress: Called now and then.
 
@@ -144,22 +112,26 @@ def build_lexical(
         The index, opened.
 
     Raises:
+        ConfigError: If there is no stemmer of that language.
+        MissingDependencyError: If stems are asked for, and the extra ``stemming`` is not installed.
         StoreError: If there is no word in all of the corpus, or the disk is full.
     """
-    (folder / LEXICAL_FILE).unlink(missing_ok=True)
+    analyse = analyser_of(stemmer)
     with disk_full_is_plain(folder):
-        record = _build(texts, folder, k1, b, on_progress)
-        write_json(folder / LEXICAL_FILE, {"format": FORMAT, "version": VERSION, "corpus": corpus, **record})
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / LEXICAL_FILE).unlink(missing_ok=True)
+        record = _build(texts, _Spool(folder / SPOOL_FILE, analyse), k1, b, on_progress)
+        write_json(folder / LEXICAL_FILE, {"format": FORMAT, "version": VERSION, "corpus": corpus, "stemmer": stemmer, **record})
     return LexicalIndex.open(folder)
 
 
-def _build(texts: Iterable[str], folder: Path, k1: float, b: float, on_progress: LexicalProgress | None) -> dict[str, Any]:
+def _build(texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress: LexicalProgress | None) -> dict[str, Any]:
     """Write bm25s's files; what it holds in memory is gone before they are opened."""
-    spool = _Spool(folder / SPOOL_FILE)
+    folder = spool.path.parent
     try:
         spool.take(texts, on_progress)
         if not spool.vocabulary:
-            raise StoreError(f"a corpus must hold words for BM25, got {spool.count:,} documents without a letter or digit")
+            raise StoreError(f"a corpus must hold words for BM25, got {spool.count:,} documents without one; check its texts")
         weights = _Weights.of(spool, k1, b)
         _fill(spool, weights, folder)
     finally:
@@ -258,6 +230,8 @@ class LexicalIndex:
         try:
             self._index = bm25s.BM25.load(folder, mmap=True)
             self.corpus, self.count = str(record["corpus"]), int(record["count"])
+            self.stemmer: str | None = record.get("stemmer")
+            self._analyse = analyser_of(self.stemmer)
             starts = self._index.scores["indptr"]
             idf = inverse_frequencies(np.diff(starts), self.count)
             self._weights = _Weights(float(record["mean_length"]), float(record["k1"]), float(record["b"]), idf)
@@ -282,10 +256,10 @@ class LexicalIndex:
         if not (folder / LEXICAL_FILE).exists():
             raise StoreError(f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again")
         record = read_json(folder / LEXICAL_FILE)
-        if (record.get("format"), record.get("version")) != (FORMAT, VERSION):
-            raise StoreError(
-                f"{folder / LEXICAL_FILE}: format version must be {VERSION}, got {record.get('version')}; build the index again"
-            )
+        version = record.get("version")
+        if record.get("format") != FORMAT or version not in READABLE:
+            known = " or ".join(map(str, READABLE))
+            raise StoreError(f"{folder / LEXICAL_FILE}: format version must be {known}, got {version}; build the index again")
         return cls(folder, record)
 
     @property
@@ -310,12 +284,48 @@ class LexicalIndex:
             raise StoreError(f"k must be at least 1, got {k}")
         shape = (len(queries), min(k, self.count))
         hits = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
-        for place, query in enumerate(queries):
-            scores = self._index.get_scores_from_ids(self._index.get_tokens_ids(words(query)))
+        for place, scores in enumerate(self._tables(queries)):
             rows = _best(scores, shape[1])
             hits.rows[place, : len(rows)], hits.scores[place, : len(rows)] = rows, scores[rows]
-        _let_go(self._index.scores["data"], self._index.scores["indices"])
         return hits
+
+    def score_rows(self, queries: Sequence[str], rows: Integer[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
+        """Scores of given documents, bit for bit those of `search`.
+
+        Args:
+            queries: Texts.
+            rows: Documents to score with each query; -1 for "none".
+
+        Returns:
+            Scores, 0 where a document shares no word with the query; minus infinity at a row of -1.
+        """
+        scores = np.full(rows.shape, -np.inf, dtype=np.float32)
+        for place, table in enumerate(self._tables(queries)):
+            wanted = rows[place] >= 0
+            scores[place, wanted] = table[rows[place, wanted]]
+        return scores
+
+    def count_at_least(self, queries: Sequence[str], thresholds: Float[np.ndarray, "q p"]) -> Int64[np.ndarray, "q p"]:
+        """Count, for each query and threshold, the documents that score at least as high.
+
+        Args:
+            queries: Texts.
+            thresholds: Scores; plus infinity for "none".
+
+        Returns:
+            Counts, ties included; all documents for a threshold of 0.
+        """
+        counts = np.zeros(thresholds.shape, dtype=np.int64)
+        for place, table in enumerate(self._tables(queries)):
+            for column in np.flatnonzero(thresholds[place] < np.inf):
+                counts[place, column] = np.count_nonzero(table >= thresholds[place, column])
+        return counts
+
+    def _tables(self, queries: Sequence[str]) -> Iterator[Float32[np.ndarray, " n"]]:
+        """Each query's scores of all documents."""
+        for query in queries:
+            yield self._index.get_scores_from_ids(self._index.get_tokens_ids(self._analyse(query)))
+        _let_go(self._index.scores["data"], self._index.scores["indices"])
 
     def scores(self, query: str, texts: Sequence[str]) -> Float32[np.ndarray, " n"]:
         """Scores of texts that need not be in the corpus, bit for bit those of `search` where they are.
@@ -327,10 +337,10 @@ class LexicalIndex:
         Returns:
             One score per text; 0 where it shares no word with the query.
         """
-        asked = np.array(self._index.get_tokens_ids(words(query)), dtype=np.int64)
+        asked = np.array(self._index.get_tokens_ids(self._analyse(query)), dtype=np.int64)
         found = np.zeros(len(texts), dtype=np.float32)
         for place, text in enumerate(texts):
-            document = words(text)
+            document = self._analyse(text)
             tally = Counter(self._index.get_tokens_ids(document))
             counts = np.array([tally[word] for word in asked.tolist()], dtype=np.int64)
             for part in self._weights.scores(asked, counts, np.full(len(asked), len(document))):

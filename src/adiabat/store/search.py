@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64, Integer
 
-from adiabat.errors import StoreError
+from adiabat.errors import StoreError, several
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, Similarity, checked_queries, exact_pairs
 
@@ -137,8 +137,18 @@ def score_rows(
     query, column = np.nonzero(rows != -1)
     for start in range(0, len(query), PAIR_CHUNK):
         part = (query[start : start + PAIR_CHUNK], column[start : start + PAIR_CHUNK])
-        scores[part] = exact_pairs(checked.exact.take(part[0]), FixedPoint.of(store.gather(rows[part])), similarity)
+        documents = store.gather(rows[part])
+        _require_finite(store, np.abs(documents).max(axis=1), rows[part])
+        scores[part] = exact_pairs(checked.exact.take(part[0]), FixedPoint.of(documents), similarity)
     return scores
+
+
+def _require_finite(store: Store, sizes: Float32[np.ndarray, " n"], rows: Integer[np.ndarray, " n"]) -> None:
+    """Refuse NaN and infinity, which would pass for the farthest document; no store is built with them, but a file may be damaged."""
+    broken = rows[~np.isfinite(sizes)]
+    if len(broken):
+        named = several((f'"{doc_id}"' for doc_id in store.doc_ids(broken)), of="documents")
+        raise StoreError(f"{store.path} must hold finite vectors, got NaN or infinity for {named}; it is damaged: rebuild the store")
 
 
 def _tiles(queries: int, block_rows: int) -> list[slice]:
@@ -155,7 +165,9 @@ def _blocks(store: Store, block_rows: int, on_progress: SearchProgress | None) -
     for start in range(0, store.count, block_rows):
         rows = store.read_into(start, buffer)
         vectors = wide[:rows].copy_(stored[:rows])
-        yield Block(start, vectors, torch.linalg.vector_norm(vectors, dim=1))
+        lengths = torch.linalg.vector_norm(vectors, dim=1)
+        _require_finite(store, lengths.numpy(), np.arange(start, start + rows))
+        yield Block(start, vectors, lengths)
         if on_progress:
             on_progress(start + rows, store.count)
 

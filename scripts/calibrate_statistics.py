@@ -1,0 +1,289 @@
+"""How often the statistics call a change what is none, and find one that they say they would find.
+
+Trials are pairs of models that are alike: scores of the same queries, strongly correlated, whose differences have mean 0. They go through
+`paired_changes` as an evaluation does, and the table says in how many of 100 trials
+
+- ``interval`` the 95 % interval of the difference misses zero,
+- ``p`` the p-value lies below 0.05,
+- ``verdict`` the two together call the model better or worse,
+- ``z`` the two-proportion test, which knows of no queries, lies beyond 1.96.
+
+The first and the third are marked where they leave 5 % +- 1 %. The second table shifts one of the models by what `Change.detectable`
+comes to on average: the verdict should find that in 80 % of the trials.
+
+Usage: python scripts/calibrate_statistics.py [--trials 10000] [--resamples 1000] [--processes 2] [--seed 0]
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.measure.paired import changes_over_runs
+from adiabat.measure.results import Change
+from adiabat.measure.samples import Sample
+from adiabat.measure.significance import ERROR_RATE, Z_CRITICAL
+
+AT_ONCE = 50
+"""Trials that share their resamples."""
+
+TOLERANCE = 0.01
+
+Runs = list[Sample]
+Trial = tuple[Runs, Runs]
+"""What two models score on the same queries, in each of their runs."""
+
+Make = Callable[[np.random.Generator, int], Trial]
+"""Makes a trial of so many queries, without a true difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A kind of data.
+
+    Attributes:
+        about: Its row in the table.
+        make: Makes a trial.
+        queries: Numbers of queries to try.
+        share: Of the trials asked for, where one takes long.
+    """
+
+    about: str
+    make: Make
+    queries: tuple[int, ...] = (100, 300, 1000)
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Shares of the trials of one shape.
+
+    Attributes:
+        trials: How many.
+        interval: The interval misses zero.
+        p: The p-value lies below 0.05.
+        verdict: There is one.
+        z: Beyond 1.96; None where the measure counts nothing.
+        detectable: The smallest detectable difference, on average.
+    """
+
+    trials: int
+    interval: float
+    p: float
+    verdict: float
+    z: float | None
+    detectable: float
+
+
+def errors(counts: Float[np.ndarray, " n"], pairs: Float[np.ndarray, " n"] | int) -> Sample:
+    """Errors among the pairs of each query."""
+    reference = np.broadcast_to(np.asarray(pairs, dtype=np.float64), counts.shape)
+    return Sample("PND pooled", counts.astype(np.float64), "cosine", reference=reference, lower_is_better=True, proportion=True)
+
+
+def leaning(logit: Float[np.ndarray, " n"], random: np.random.Generator, spread: float) -> Float[np.ndarray, " n"]:
+    """Probabilities of an error of each query, which a model has moved on the scale of log odds."""
+    return 1 / (1 + np.exp(-logit - random.normal(0, spread, logit.size)))
+
+
+def dense(random: np.random.Generator, queries: int) -> Trial:
+    """Nearly every query changes a little: 100 pairs each, and both models lean a little to either side."""
+    hard = random.normal(-2, 1.5, queries)
+    one, other = (errors(random.binomial(100, leaning(hard, random, 0.15)), 100) for _ in range(2))
+    return [one], [other]
+
+
+def several(random: np.random.Generator, queries: int) -> Trial:
+    """1 to some hundred pairs each, which a model moves together: pairs of a query are no independent trials."""
+    pairs = np.ceil(random.lognormal(2.5, 0.8, queries)).astype(np.int64)
+    hard = random.normal(-1, 1, queries)
+    one, other = (errors(random.binomial(pairs, leaning(hard, random, 1.0)), pairs) for _ in range(2))
+    return [one], [other]
+
+
+def sparse(random: np.random.Generator, queries: int) -> Trial:
+    """One query in ten changes, right to wrong as often as wrong to right: P@1."""
+    before = random.random(queries) < 0.3
+    changed = random.random(queries) < 0.1
+    before = np.where(changed, random.random(queries) < 0.5, before)
+    return [errors(before ^ changed, 1)], [errors(before, 1)]
+
+
+def sparse_sizes(random: np.random.Generator, queries: int) -> Trial:
+    """One query in ten changes, by any amount: RR."""
+    before = random.random(queries)
+    after = np.where(random.random(queries) < 0.1, random.random(queries), before)
+    # What a query was before it changed is as good as what it became.
+    return [Sample("RR", after)], [Sample("RR", before)]
+
+
+def skewed(random: np.random.Generator, queries: int) -> Trial:
+    """Most queries lose an error or some of 200, a few gain many: an exponential distribution around 0."""
+    before = random.integers(20, 80, queries)
+    after = before + random.geometric(1 / 8, queries) - 8
+    return [errors(after, 200)], [errors(before, 200)]
+
+
+def sparse_skewed(random: np.random.Generator, queries: int) -> Trial:
+    """One query in ten changes, four of five by 0.2 down and one by 0.8 up."""
+    before = random.random(queries)
+    step = np.where(random.random(queries) < 0.2, 0.8, -0.2)
+    return [Sample("RR", before + step * (random.random(queries) < 0.1))], [Sample("RR", before)]
+
+
+def rank_correlation(random: np.random.Generator, queries: int) -> Trial:
+    """Similarities of sentence pairs beside what people said, in steps of 0.2: Spearman."""
+    people = random.random(queries)
+    reference = np.round(25 * people) / 5
+    one, other = (people + random.normal(0, 0.3, queries) for _ in range(2))
+    return [Sample("Spearman", one, "cosine", reference, "spearman")], [Sample("Spearman", other, "cosine", reference, "spearman")]
+
+
+def precision(random: np.random.Generator, queries: int) -> Trial:
+    """Similarities of pairs, three in ten of which belong together: average precision."""
+    together = (random.random(queries) < 0.3).astype(np.float64)
+    shared = random.normal(0, 1, queries)
+    one, other = (together + shared + random.normal(0, 0.5, queries) for _ in range(2))
+    return [Sample("AP", one, "cosine", together, "average precision")], [Sample("AP", other, "cosine", together, "average precision")]
+
+
+def clusters(random: np.random.Generator, queries: int) -> Trial:
+    """Five clusters of texts with five labels, three in ten texts in a wrong one: V-measure."""
+    label = random.integers(0, 5, queries).astype(np.float64)
+    samples = []
+    for _ in range(2):
+        cluster = np.where(random.random(queries) < 0.3, random.integers(0, 5, queries), label)
+        samples.append(Sample("V-measure", cluster.astype(np.float64), "", label, "v-measure"))
+    return samples[:1], samples[1:]
+
+
+def seeds(random: np.random.Generator, queries: int) -> Trial:
+    """Three runs of either model: a run is worse or better on all queries by as much as queries make of a mean, and on each by more."""
+    hard = random.random(queries)
+    spread = 0.1 / np.sqrt(queries)
+
+    def run() -> Sample:
+        return Sample("nDCG@10", hard + random.normal(0, spread) + random.normal(0, 0.1, queries))
+
+    return [run() for _ in range(3)], [run() for _ in range(3)]
+
+
+SHAPES = (
+    Shape("dense, small changes", dense),
+    Shape("several pairs per query", several),
+    Shape("sparse, P@1", sparse),
+    Shape("sparse, any size", sparse_sizes),
+    Shape("skewed", skewed),
+    Shape("sparse and skewed", sparse_skewed),
+    Shape("Spearman", rank_correlation, queries=(100, 1000), share=0.1),
+    Shape("average precision", precision, queries=(300, 1000), share=0.1),
+    Shape("V-measure", clusters, queries=(300, 1000), share=0.1),
+    Shape("3 seeds of either", seeds, queries=(100, 1000), share=0.5),
+)
+POWER_OF = tuple(shape for shape in SHAPES if shape.make in (dense, skewed, seeds))
+
+
+def changes_of(trials: Sequence[Trial], *, seed: int, resamples: int) -> list[Change]:
+    """All at once, on shared resamples."""
+    after, before = zip(*trials, strict=True)
+    return changes_over_runs(after, before, seed=seed, resamples=resamples)
+
+
+def tried(shape: Shape, queries: int, *, trials: int, resamples: int, seed: int, shift: float = 0.0) -> Cell:
+    """Run the trials of one row.
+
+    Args:
+        shape: Of the data.
+        queries: How many.
+        trials: How many at the least; `AT_ONCE` of them share their resamples.
+        resamples: Of each bootstrap, and sign flips.
+        seed: Of trials and resamples.
+        shift: True difference, put on every query of the model under test.
+
+    Returns:
+        What came of it.
+    """
+    random = np.random.default_rng([seed, queries, *shape.about.encode()])
+    changes: list[Change] = []
+    for block in range(-(-trials // AT_ONCE)):
+        made = [shifted(shape.make(random, queries), shift) for _ in range(AT_ONCE)]
+        changes += changes_of(made, seed=seed + 1 + block, resamples=resamples)
+    return summary(changes)
+
+
+def shifted(trial: Trial, shift: float) -> Trial:
+    """The trial with a true difference between the two."""
+    after, before = trial
+    if not shift:
+        return trial
+    return [replace(one, values=one.values + shift * (1 if one.reference is None else one.reference), proportion=False) for one in after], [
+        replace(one, proportion=False) for one in before
+    ]
+
+
+def summary(changes: Sequence[Change]) -> Cell:
+    """Shares of the trials."""
+    counted = [change.z for change in changes if change.z is not None]
+    return Cell(
+        trials=len(changes),
+        interval=float(np.mean([not low <= 0 <= high for low, high in (change.difference_interval or (0, 0) for change in changes)])),
+        p=float(np.mean([change.p is not None and change.p < ERROR_RATE for change in changes])),
+        verdict=float(np.mean([change.verdict != "no evidence" for change in changes])),
+        z=float(np.mean([abs(z) > Z_CRITICAL for z in counted])) if counted else None,
+        detectable=float(np.mean([change.detectable or 0.0 for change in changes])),
+    )
+
+
+def told(cell: Cell) -> list[str]:
+    """The figures of a row, per cent; marked where they leave 5 % +- 1 %."""
+    shares = [f"{100 * cell.interval:.1f}", f"{100 * cell.p:.1f}", f"{100 * cell.verdict:.1f}"]
+    for place, share in ((0, cell.interval), (2, cell.verdict)):
+        # A few trials more or less are chance: a mark asks for more than two standard errors.
+        chance = 2 * np.sqrt(ERROR_RATE * (1 - ERROR_RATE) / cell.trials)
+        if abs(share - ERROR_RATE) > TOLERANCE + chance * (cell.trials < 10_000):
+            shares[place] += " !" if share > ERROR_RATE else " (few)"
+    return [*shares, "-" if cell.z is None else f"{100 * cell.z:.1f}"]
+
+
+def _row(job: tuple[int, int, int, int, int, bool]) -> str:
+    """One row of a table; a job is a place in `SHAPES`, queries, trials, resamples, seed, and whether there is a difference to find."""
+    place, queries, trials, resamples, seed, power = job
+    shape = SHAPES[place]
+    trials = max(AT_ONCE, round(trials * shape.share))
+    if not power:
+        cell = tried(shape, queries, trials=trials, resamples=resamples, seed=seed)
+        return f"| {' | '.join([shape.about, str(queries), f'{cell.trials:,}', *told(cell)])} |"
+    alike = tried(shape, queries, trials=max(AT_ONCE, trials // 10), resamples=resamples, seed=seed + 1_000_000)
+    cell = tried(shape, queries, trials=max(AT_ONCE, trials // 5), resamples=resamples, seed=seed, shift=alike.detectable)
+    return f"| {' | '.join([shape.about, str(queries), f'{cell.trials:,}', f'{alike.detectable:.4f}', f'{100 * cell.verdict:.1f}'])} |"
+
+
+def table(heads: Sequence[str], rows: Sequence[str]) -> str:
+    """In Markdown."""
+    return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *rows])
+
+
+def main() -> None:
+    """Run all trials and print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=10_000, help="of each row; some rows take a part of them")
+    parser.add_argument("--resamples", type=int, default=1000, help="of each bootstrap, and sign flips")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    given = (arguments.trials, arguments.resamples, arguments.seed)
+    alike = [(i, queries, *given, False) for i, shape in enumerate(SHAPES) for queries in shape.queries]
+    moved = [(SHAPES.index(shape), queries, *given, True) for shape in POWER_OF for queries in shape.queries]
+    with ProcessPoolExecutor(arguments.processes) as pool:
+        rows = list(pool.map(_row, [*alike, *moved]))
+    print("No true difference, per cent of trials ('!' above 6 %, '(few)' below 4 %):\n")
+    print(table(["data", "queries", "trials", "interval", "p", "verdict", "z"], rows[: len(alike)]))
+    print("\nA true difference of the detectable size, per cent of trials with a verdict (80 wanted):\n")
+    print(table(["data", "queries", "trials", "difference", "found"], rows[len(alike) :]))
+
+
+if __name__ == "__main__":
+    main()

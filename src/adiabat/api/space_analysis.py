@@ -1,0 +1,108 @@
+"""How the vectors of both towers lie."""
+
+from pathlib import Path
+
+from adiabat.api.loading import Model, load
+from adiabat.config.space import SpaceSettings
+from adiabat.data.examples import read_examples
+from adiabat.data.records import ExampleSet
+from adiabat.errors import ConfigError, DataError, StoreError
+from adiabat.jobs.claims import claimed
+from adiabat.measure.space_maps import require_maps
+from adiabat.measure.space_results import SpaceResult
+from adiabat.report.space import read_space, write_space
+from adiabat.store.addressing import AddressedSet, address
+from adiabat.store.build import refuse_swapped
+from adiabat.store.embeddings import Store
+from adiabat.tasks.space import analyse_space
+from adiabat.tasks.systems import System, baseline_of
+from adiabat.watch import SILENT, Watch
+
+
+def space(
+    model: Model,
+    store: str | Path,
+    queries: str | Path,
+    *,
+    baseline: Model | None = None,
+    baseline_store: str | Path | None = None,
+    out: str | Path | None = None,
+    settings: SpaceSettings | None = None,
+    command: str = "adiabat.space(...)",
+    watch: Watch = SILENT,
+) -> SpaceResult:
+    """Describe the embedding space of a model: how its towers lie to each other, and how evenly each spreads (mission C6).
+
+    Args:
+        model: Under test.
+        store: Document vectors of its document tower; they are read, never made.
+        queries: Queries with positives in the store.
+        baseline: What the model is compared with.
+        baseline_store: Where its own document tower, if it is another than the model's, stored the same documents in the same order.
+        out: Directory for ``result.json``, ``report.html``, ``table.csv`` and ``table.md``; None writes nothing.
+        settings: None takes the defaults.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        The result.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings = settings or SpaceSettings()
+    if settings.space.map:
+        require_maps()
+    refuse_swapped(store, model, queries, order="MODEL STORE QUERIES")
+    if baseline_store is not None and baseline is None:
+        raise ConfigError(f"--baseline-store must come with --baseline, got {baseline_store} alone; name the baseline")
+    opened = Store.open(store)
+    other = None if baseline_store is None else Store.open(baseline_store)
+    examples = _addressed(queries, opened, settings)
+    with claimed(None if out is None else Path(out), reader=read_space) as folder:
+        after = System(load(model, settings=settings.encoder, device=settings.run.device), opened)
+        opened.require_encoder(after.model.fingerprint("document"), who=after.model.name)
+        before = None if baseline is None else _before(baseline, opened, other, settings)
+        result = analyse_space(
+            after,
+            before,
+            examples,
+            settings=settings,
+            title=f"{after.model.name} on {examples.name}",
+            command=command,
+            inputs=_inputs(queries, settings, opened, before),
+            watch=watch,
+        )
+        if folder:
+            if (folder / "result.json").exists():
+                watch.note(f"the analysis that stood in {folder} is replaced")
+            write_space(result, folder)
+    return result
+
+
+def _addressed(queries: str | Path, store: Store, settings: SpaceSettings) -> AddressedSet:
+    found = read_examples(str(queries), split=settings.data.split, columns=settings.data.columns.given())
+    if not isinstance(found, ExampleSet):
+        raise DataError(f"QUERIES must be queries with positives, got the language grid {queries}; name examples or a BEIR folder")
+    return address(found, store, missing=settings.data.missing, merge_equal=True)
+
+
+def _before(baseline: Model, store: Store, other: Store | None, settings: SpaceSettings) -> System:
+    """The baseline with documents of its own."""
+    towers = load(baseline, settings=settings.encoder, device=settings.run.device)
+    found = baseline_of(towers, towers.fingerprint("document"), store, [] if other is None else [other])
+    if other is not None and found.store is not other:
+        raise StoreError(
+            f"--baseline-store {other.path} must be of use to the baseline, got one whose document tower made {store.path}; leave it out"
+        )
+    return found
+
+
+def _inputs(queries: str | Path, settings: SpaceSettings, store: Store, before: System | None) -> dict[str, str]:
+    """What was read."""
+    split = {} if settings.data.split is None else {"split": settings.data.split}
+    own = {"store": str(store.path), "store_sha256": store.manifest.sha256}
+    if before is None or before.store is store:
+        return {"data": str(queries), **split, **own}
+    other = {"baseline_store": str(before.store.path), "baseline_store_sha256": before.store.manifest.sha256}
+    return {"data": str(queries), **split, **own, **other}

@@ -1,0 +1,95 @@
+"""Several models on several tasks, and two of them from what was kept."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from adiabat.api.loading import load
+from adiabat.config import EncoderSection
+from adiabat.config.suite import CompareRunsSettings, SuiteSettings
+from adiabat.jobs.claims import claimed
+from adiabat.measure.metrics import ranking_measures
+from adiabat.measure.suite_results import SuiteResult
+from adiabat.model.towers import DualEncoder
+from adiabat.report.suite import read_suite, write_suite
+from adiabat.suite.evaluate import evaluate_suite as run_suite
+from adiabat.suite.runs import compare_runs as run_comparison
+from adiabat.suite.subjects import subjects_of
+from adiabat.watch import SILENT, Watch
+
+
+def evaluate_suite(
+    models: Sequence[str],
+    settings: SuiteSettings,
+    *,
+    out: str | Path,
+    command: str = "adiabat.evaluate_suite(...)",
+    watch: Watch = SILENT,
+) -> SuiteResult:
+    """Measure any number of models on a suite of tasks, and say which are best, by how much, and how sure that is.
+
+    What every model scored on every unit is kept in `out` as soon as it is there: the same call goes on after it was cut short, and adds
+    models or tasks to what was measured before.
+
+    Args:
+        models: Names of models, ``bm25`` or ``bm25:LANGUAGE``; those of ``[[models]]`` come before them.
+        settings: Tasks, and what is said of them.
+        out: Directory for ``result.json``, the page, tables, scores, and vectors of corpora.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        The result, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    # An unknown measure is refused before anything is read.
+    for measures in [settings.measure.measures, *(getattr(task, "measures", None) or () for task in settings.tasks)]:
+        ranking_measures({}, {}, measures)
+    loader = partial(_load, device=settings.run.device)
+    subjects = subjects_of(settings.models, models, settings.encoder, loader)
+    with claimed(Path(out), reader=read_suite) as folder:
+        assert folder is not None
+        result = run_suite(subjects, settings, folder, command=command, watch=watch)
+        write_suite(result, folder)
+    return result
+
+
+def _load(model: str, section: EncoderSection, *, device: str) -> DualEncoder:
+    return load(model, settings=section, device=device)
+
+
+def compare_runs(
+    first: str | Path,
+    second: str | Path,
+    *,
+    qrels: str | Path | None = None,
+    out: str | Path | None = None,
+    settings: CompareRunsSettings | None = None,
+    command: str = "adiabat.compare_runs(...)",
+) -> SuiteResult:
+    """Compare two models from the scores that evaluations kept of them, or from runs in the format of TREC.
+
+    Args:
+        first: What the other is compared with: a folder of scores of one model, one file of them, or a run.
+        second: Likewise.
+        qrels: Judgements for runs in the format of TREC.
+        out: Directory for ``result.json``, the page and tables; None writes nothing.
+        settings: None takes the defaults.
+        command: For the report.
+
+    Returns:
+        The result, with `first` as the baseline.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings = settings or CompareRunsSettings()
+    ranking_measures({}, {}, settings.measure.measures)
+    judged = None if qrels is None else Path(qrels)
+    with claimed(None if out is None else Path(out), reader=read_suite) as folder:
+        result = run_comparison(Path(first), Path(second), qrels=judged, settings=settings, command=command)
+        if folder:
+            write_suite(result, folder)
+    return result

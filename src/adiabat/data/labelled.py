@@ -1,0 +1,315 @@
+"""Texts on an equal footing with what people said of them: pairs with a score or a label, single texts with a label, parallel sentences.
+
+Any table that `adiabat.data.tables.read_rows` reads will do; columns go by the names that the task gives, and `where` takes some rows.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from adiabat.data.columns import RowError, text_value, value_kind
+from adiabat.data.selection import counted, plain_value, quoted, selected_rows
+from adiabat.data.tables import Row, table_name
+from adiabat.errors import DataError, several
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPairs:
+    """Pairs of texts with a similarity that people gave.
+
+    Attributes:
+        name: After the file and the rows that were taken.
+        a: One text of each pair.
+        b: The other.
+        scores: Of each pair, finite; in every set there are two different ones at least.
+        sets: What set each pair belongs to; "" throughout where they are not told apart.
+    """
+
+    name: str
+    a: Sequence[str]
+    b: Sequence[str]
+    scores: Float[np.ndarray, " n"]
+    sets: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPairs:
+    """Pairs of texts that belong together, or do not.
+
+    Attributes:
+        name: After the file and the rows that were taken.
+        a: One text of each pair.
+        b: The other.
+        together: Whether they belong together; there are pairs of both kinds.
+    """
+
+    name: str
+    a: Sequence[str]
+    b: Sequence[str]
+    together: Bool[np.ndarray, " n"]
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """Texts with a label each.
+
+    Attributes:
+        name: After the file and the rows that were taken.
+        texts: In file order.
+        labels: Of each text.
+    """
+
+    name: str
+    texts: Sequence[str]
+    labels: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def distinct(self) -> list[str]:
+        """The labels, each once, sorted."""
+        return sorted(set(self.labels))
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelTexts:
+    """Sentences with their translations; each side has two different ones at least.
+
+    Attributes:
+        name: After the file and the rows that were taken.
+        a: Sentences.
+        b: The translation of each.
+        columns: Where the file has them, such as ``en`` and ``de``.
+    """
+
+    name: str
+    a: Sequence[str]
+    b: Sequence[str]
+    columns: tuple[str, str]
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+
+def read_scored_pairs(
+    source: str | Path,
+    *,
+    a: str = "a",
+    b: str = "b",
+    score: str = "score",
+    sets: str | None = None,
+    split: str | None = None,
+    where: Mapping[str, str] | None = None,
+) -> ScoredPairs:
+    """Read pairs of texts, or of words, with a similarity that people gave.
+
+    Args:
+        source: As for `read_rows`.
+        a: Column of one text.
+        b: Column of the other.
+        score: Column of the similarity: a number, or a text that is one.
+        sets: Column that tells sets apart; None means one set.
+        split: As for `read_rows`.
+        where: Column to value: rows that have others are passed over. None takes all.
+
+    Returns:
+        The pairs in file order.
+
+    Raises:
+        ConfigError: If `split` does not apply.
+        DataError: If the source is missing or damaged, no row is left, a set has no two different scores, or rows are at fault: all are
+            counted, the first ten spelled out.
+    """
+    columns = {"a": a, "b": b, "score": score} | ({} if sets is None else {"set": sets})
+
+    def parse(row: Row) -> tuple[str, str, float, str]:
+        return _text(row, a), _text(row, b), _number(row, score), "" if sets is None else _label(row, sets)
+
+    rows = selected_rows(source, columns, parse, split=split, where=where or {})
+    first, second, scores, of = map(list, zip(*rows, strict=True))
+    pairs = ScoredPairs(_name(source, split, where), first, second, np.array(scores), of)
+    _require_two_scores(pairs, source, score)
+    return pairs
+
+
+def read_labelled_pairs(
+    source: str | Path,
+    *,
+    a: str = "a",
+    b: str = "b",
+    label: str = "label",
+    positive: str = "1",
+    split: str | None = None,
+    where: Mapping[str, str] | None = None,
+) -> LabelledPairs:
+    """Read pairs of texts that belong together, or do not.
+
+    Args:
+        source: As for `read_rows`.
+        a: Column of one text.
+        b: Column of the other.
+        label: Column of the label.
+        positive: The label of pairs that belong together, as `plain_value` writes it; all others do not.
+        split: As for `read_rows`.
+        where: As for `read_scored_pairs`.
+
+    Returns:
+        The pairs in file order.
+
+    Raises:
+        ConfigError: If `split` does not apply.
+        DataError: As for `read_scored_pairs`, and if all pairs are of one kind.
+    """
+
+    def parse(row: Row) -> tuple[str, str, str]:
+        return _text(row, a), _text(row, b), _label(row, label)
+
+    rows = selected_rows(source, {"a": a, "b": b, "label": label}, parse, split=split, where=where or {})
+    first, second, labels = map(list, zip(*rows, strict=True))
+    together = np.array([one == positive for one in labels])
+    if together.all() or not together.any():
+        raise DataError(
+            f'{source} must have pairs whose "{label}" is "{positive}" and pairs where it is another, '
+            f"got {counted(labels)}; set positive to the label of pairs that belong together"
+        )
+    return LabelledPairs(_name(source, split, where), first, second, together)
+
+
+def read_labelled_texts(
+    source: str | Path, *, text: str = "text", label: str = "label", split: str | None = None, where: Mapping[str, str] | None = None
+) -> LabelledTexts:
+    """Read texts with a label each.
+
+    Args:
+        source: As for `read_rows`.
+        text: Column of the text.
+        label: Column of the label: a text, a number, or true or false.
+        split: As for `read_rows`.
+        where: As for `read_scored_pairs`.
+
+    Returns:
+        The texts in file order, their labels as `plain_value` writes them.
+
+    Raises:
+        ConfigError: If `split` does not apply.
+        DataError: As for `read_scored_pairs`.
+    """
+
+    def parse(row: Row) -> tuple[str, str]:
+        return _text(row, text), _label(row, label)
+
+    rows = selected_rows(source, {"text": text, "label": label}, parse, split=split, where=where or {})
+    texts, labels = map(list, zip(*rows, strict=True))
+    return LabelledTexts(_name(source, split, where), texts, labels)
+
+
+def read_parallel_texts(
+    source: str | Path, *, a: str, b: str, split: str | None = None, where: Mapping[str, str] | None = None
+) -> ParallelTexts:
+    """Read sentences with their translations.
+
+    Args:
+        source: As for `read_rows`.
+        a: Column of the sentences.
+        b: Column of their translations.
+        split: As for `read_rows`.
+        where: As for `read_scored_pairs`.
+
+    Returns:
+        The pairs in file order.
+
+    Raises:
+        ConfigError: If `split` does not apply.
+        DataError: As for `read_scored_pairs`, and if all sentences of a side are the same.
+    """
+
+    def parse(row: Row) -> tuple[str, str]:
+        return _text(row, a), _text(row, b)
+
+    rows = selected_rows(source, {"a": a, "b": b}, parse, split=split, where=where or {})
+    first, second = map(list, zip(*rows, strict=True))
+    if alike := [column for column, texts in ((a, first), (b, second)) if len(set(texts)) < 2]:
+        raise DataError(
+            f"{source} must have two different sentences in each column, got {len(rows)} row{'' if len(rows) == 1 else 's'} "
+            f"with the same in {quoted(alike)}; there is nothing that a translation could be confused with"
+        )
+    return ParallelTexts(_name(source, split, where), first, second, (a, b))
+
+
+def require_separable(training: LabelledTexts, test: LabelledTexts | None = None) -> None:
+    """Check that there are labels to tell apart, before a model computes anything.
+
+    Args:
+        training: What a classifier learns from, or what is clustered.
+        test: What it is tried on; None where there is no such thing.
+
+    Raises:
+        DataError: If `training` has fewer than two labels, or lacks some of `test`.
+    """
+    known = training.distinct
+    if len(known) < 2:
+        raise DataError(f"{training.name} must have texts of at least two labels, got only {quoted(known)}; name the column of labels")
+    missing = set(test.labels if test else ()).difference(known)
+    unknown = [label for label in (test.labels if test else ()) if label in missing]
+    if unknown:
+        raise DataError(
+            f"{training.name} must have texts of every label of the test, got none for {counted(unknown)}; "
+            "leave those out of the test, or train on data that has them"
+        )
+
+
+def _require_two_scores(pairs: ScoredPairs, source: str | Path, column: str) -> None:
+    scores_of: dict[str, list[float]] = {}
+    for name, score in zip(pairs.sets, pairs.scores.tolist(), strict=True):
+        scores_of.setdefault(name, []).append(score)
+    faults = [
+        f'{source} must have two different scores in "{column}"{f" for {name}" if name else ""}, got {scores[0]:g} alone, '
+        f"{len(scores)} time{'' if len(scores) == 1 else 's'}; a rank correlation has nothing to rank"
+        for name, scores in scores_of.items()
+        if len(set(scores)) < 2
+    ]
+    if faults:
+        raise DataError(several(faults))
+
+
+def _text(row: Row, column: str) -> str:
+    return text_value(row.values[column], column, row.place)
+
+
+def _label(row: Row, column: str) -> str:
+    """A label or the name of a set."""
+    value = row.values[column]
+    if not isinstance(value, str | int | float | None):
+        raise RowError(f'{row.place}: "{column}" must be a text or a number, got {value_kind(value)}')
+    return text_value(plain_value(value), column, row.place)
+
+
+def _number(row: Row, column: str) -> float:
+    """A finite number; CSV and TSV have it as a text."""
+    value = row.values[column]
+    if value is None or value == "":
+        raise RowError(f'{row.place}: "{column}" must not be empty')
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise RowError(f'{row.place}: "{column}" must be a number, got {value_kind(value)}')
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise RowError(f'{row.place}: "{column}" must be a finite number, got {value!r}')
+    return number
+
+
+def _name(source: str | Path, split: str | None, where: Mapping[str, str] | None) -> str:
+    return "/".join([table_name(source), *([split] if split else []), *(where or {}).values()])

@@ -1,0 +1,102 @@
+"""Runs and judgements as TREC writes them: columns between blanks, one line for each retrieved or judged document.
+
+A run has six columns (query, ``Q0``, document, rank, score, name of the run), of which query, document and score count: programs that
+evaluate runs sort by score, and break ties as they like. Judgements have four (query, ``0``, document, grade), or three under the header
+of a BEIR folder.
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from adiabat.data.lines import Cursor, text_lines
+from adiabat.data.tables import FileFaults, require_path
+from adiabat.errors import DataError
+
+Run = dict[str, dict[str, float]]
+"""Query to document to score."""
+
+Qrels = dict[str, dict[str, int]]
+"""Query to document to grade."""
+
+_BEIR_HEADER = ["query-id", "corpus-id", "score"]
+
+
+def read_run(path: Path) -> Run:
+    """Read a run.
+
+    Args:
+        path: Six columns a line; plain, ``.gz`` or ``.zst``.
+
+    Returns:
+        The scores.
+
+    Raises:
+        DataError: If lines are at fault; all are counted, the first ten spelled out.
+    """
+    run: Run = {}
+
+    def take(columns: list[str]) -> str | None:
+        if len(columns) != 6:
+            return f"a line of a run must have 6 columns (query Q0 document rank score name), got {len(columns)}"
+        query, _, document, _, text, _ = columns
+        score = _number(text)
+        if score is None or not math.isfinite(score):
+            return f"score must be a finite number, got {text!r}"
+        if document in run.setdefault(query, {}):
+            return f"a query must retrieve a document once, got {document!r} again for {query!r}"
+        run[query][document] = score
+        return None
+
+    _read(path, take)
+    return run
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Read judgements.
+
+    Args:
+        path: Four columns a line, or the ``qrels/SPLIT.tsv`` of a BEIR folder.
+
+    Returns:
+        The grades; a document that is judged twice has the higher one.
+
+    Raises:
+        DataError: If lines are at fault, or no document is relevant to any query.
+    """
+    qrels: Qrels = {}
+
+    def take(columns: list[str]) -> str | None:
+        if columns == _BEIR_HEADER:
+            return None
+        if len(columns) not in (3, 4):
+            return f"a line of judgements must have 4 columns (query 0 document grade), or BEIR's 3, got {len(columns)}"
+        query, document, text = columns[0], columns[-2], columns[-1]
+        grade = _number(text)
+        if grade is None or not grade.is_integer():
+            return f"grade must be a whole number, got {text!r}"
+        graded = qrels.setdefault(query, {})
+        graded[document] = max(int(grade), graded.get(document, int(grade)))
+        return None
+
+    _read(path, take)
+    if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
+        raise DataError(f"{path} must judge a document above 0 for some query, got none; check its columns")
+    return qrels
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _read(path: Path, take: Callable[[list[str]], str | None]) -> None:
+    """Give each line to a function that says what is wrong with it."""
+    require_path(path)
+    faults = FileFaults()
+    for number, line, sound in text_lines(path, faults, Cursor()):
+        if sound and (columns := line.split()) and (fault := take(columns)):
+            faults.add(f"{path}:{number}: {fault}")
+    faults.raise_if_any()

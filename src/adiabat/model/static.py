@@ -1,0 +1,123 @@
+"""Static models: a table with one vector per token. A text is the mean of its tokens' vectors, so that their order counts for nothing.
+
+The two parts fit into an `Encoder` with mean pooling, whatever is on top of it: token states are rows of the table. Behind the rows of
+the tokens comes one of zeros, which fills batches and is all that a text without tokens holds: its vector is zero.
+
+Reference:
+    Model2Vec (Tulkens and van Dongen 2024); ``StaticEmbedding`` of sentence-transformers; mission E2.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.modeling_outputs import BaseModelOutput
+
+
+class StaticConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
+    """What other backbones are asked for too: the width of a token's state, and the family."""
+
+    model_type = "static"
+    vocab_size: int = 0
+    hidden_size: int = 0
+
+
+class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
+    """Looks tokens up, each by itself."""
+
+    config_class = StaticConfig
+
+    def __init__(self, table: Float[Tensor, "v d"]) -> None:
+        """Make a backbone of a table.
+
+        Args:
+            table: One row per token id; copied, in float32.
+        """
+        rows, width = table.shape
+        super().__init__(StaticConfig(vocab_size=rows, hidden_size=width))
+        whole = torch.cat([table.float(), torch.zeros(1, width)])
+        # As padding, the row of zeros has no gradient, and stays zero in training.
+        self.token_embeddings = nn.Embedding(rows + 1, width, padding_idx=rows, _weight=whole)
+
+    @property
+    def table(self) -> Float[Tensor, "v d"]:
+        """The rows of tokens, without the row of zeros behind them."""
+        rows: Tensor = self.token_embeddings.weight.detach()[:-1]
+        return rows
+
+    def forward(self, input_ids: Int[Tensor, "b l"], attention_mask: Int[Tensor, "b l"]) -> BaseModelOutput:
+        """Token states of a batch.
+
+        Args:
+            input_ids: Rows of the table.
+            attention_mask: 1 at tokens, 0 at padding.
+
+        Returns:
+            ``last_hidden_state`` (b, l, d), zero at padding.
+        """
+        states = self.token_embeddings(input_ids.masked_fill(attention_mask == 0, self.config.vocab_size))
+        return BaseModelOutput(last_hidden_state=states)
+
+
+class StaticTokenizer(PreTrainedTokenizerFast):
+    """A tokenizer that puts nothing around a text, and pads with the row of zeros behind the table.
+
+    Attributes:
+        rows: Of the table.
+        unknown_id: A token that texts are rid of; None keeps all.
+        letters_per_token: Where a limit in tokens cuts a text before it is split: after so many letters for each token; None: nowhere.
+    """
+
+    rows: int
+    unknown_id: int | None
+    letters_per_token: int | None
+
+    def __init__(
+        self, backend: Tokenizer, *, rows: int, side: str = "right", unknown_id: int | None = None, letters_per_token: int | None = None
+    ) -> None:
+        """Wrap a tokenizer.
+
+        Args:
+            backend: Changed in place: it neither pads nor cuts, and adds no special tokens, from here on.
+            rows: Of the table.
+            side: Where a text that is too long is cut: ``right`` or ``left``.
+            unknown_id: See the class.
+            letters_per_token: See the class.
+        """
+        backend.no_padding()
+        backend.no_truncation()
+        backend.post_processor = None
+        super().__init__(tokenizer_object=backend, truncation_side=side)  # type: ignore[no-untyped-call]
+        self.rows = rows
+        self.unknown_id = unknown_id
+        self.letters_per_token = letters_per_token
+
+    @property
+    def pad_token_id(self) -> int:
+        """The row of zeros."""
+        return self.rows
+
+    @property
+    def manner(self) -> str:
+        """What decides a text's tokens beside the tokenizer's definition."""
+        return f"{self.truncation_side} {self.unknown_id} {self.letters_per_token}"
+
+    def token_ids(self, texts: Sequence[str], *, limit: int) -> list[list[int]]:
+        """Token ids of texts.
+
+        Args:
+            texts: Any number.
+            limit: Where they are cut, in tokens; those that are left out for being unknown count.
+
+        Returns:
+            One list per text; empty where a text has no token.
+        """
+        if self.letters_per_token is not None:
+            texts = [text[: limit * self.letters_per_token] for text in texts]
+        # Without offsets, which take as long as all the rest.
+        found = [encoding.ids for encoding in self.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        cut = [ids[:limit] if self.truncation_side == "right" else ids[-limit:] for ids in found]
+        return cut if self.unknown_id is None else [[one for one in ids if one != self.unknown_id] for ids in cut]

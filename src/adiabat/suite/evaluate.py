@@ -1,0 +1,136 @@
+"""``adiabat evaluate --suite``: every model on every task, each score kept as soon as it is there, so that the same command goes on."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.suite import SuiteSettings
+from adiabat.errors import ConfigError
+from adiabat.locks import sole_writer
+from adiabat.measure.samples import TaskScores
+from adiabat.measure.suite_results import SuiteModel, SuiteResult
+from adiabat.model.device import device_name, device_of
+from adiabat.provenance import now, versions
+from adiabat.suite.corpora import Corpora
+from adiabat.suite.kept import ENDING, read_record, read_scores, write_scores
+from adiabat.suite.outcome import Measured, findings_of
+from adiabat.suite.prepared import Prepared, prepare
+from adiabat.suite.subjects import Subject, folder_names
+from adiabat.watch import Watch
+
+SCORES, STORES = "scores", "stores"
+"""Folders of a result: what every model scored on each unit, and vectors of corpora."""
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Seconds of scoring, those of earlier calls among them; and how many scores were found made."""
+
+    seconds: float = 0.0
+    made: int = 0
+    found: int = 0
+
+
+def evaluate_suite(
+    subjects: Sequence[tuple[Subject, ...]], settings: SuiteSettings, folder: Path, *, command: str, watch: Watch
+) -> SuiteResult:
+    """Measure models on the tasks of a suite, and compare them.
+
+    Args:
+        subjects: For each model its runs.
+        settings: Tasks, measures, the seed.
+        folder: Where scores and vectors are kept; must exist.
+        command: For the report.
+        watch: Told how far it is.
+
+    Returns:
+        The result; nothing of it is written but the scores.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    names = [runs[0].name for runs in subjects]
+    _require_baseline(settings.suite.baseline, names)
+    tasks = prepare(settings, watch)
+    clock = _Clock()
+    with sole_writer(folder):
+        stores = Path(settings.suite.stores) if settings.suite.stores else folder / STORES
+        corpora = Corpora(stores, watch)
+        scored = _Scoring(tasks, corpora, clock, watch)
+        measured = [scored.model(runs, folder / SCORES / name) for runs, name in zip(subjects, folder_names(names), strict=True)]
+    if clock.found:
+        watch.note(f"{clock.found:,} of {clock.found + clock.made:,} scores were there already, in {folder / SCORES}")
+    watch.progress("comparing models", 0, 1)
+    started = time.monotonic()
+    found = findings_of(measured, baseline=settings.suite.baseline, seed=settings.run.seed, resamples=settings.measure.resamples)
+    watch.progress("comparing models", 1, 1)
+    return SuiteResult(
+        title=settings.suite.name,
+        command=command,
+        created=now(),
+        seconds=clock.seconds + time.monotonic() - started,
+        seed=settings.run.seed,
+        versions=versions(device_name(device_of(settings.run.device))),
+        tasks=found.tasks,
+        models=[one.about for one in measured],
+        scores=found.scores,
+        pairings=found.pairings,
+        baseline=settings.suite.baseline,
+        resamples=settings.measure.resamples,
+        grids=found.grids,
+        units=found.units,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        inputs={task.name: {"sha256": task.sha256, "source": task.source} for task in tasks},
+    )
+
+
+def _require_baseline(baseline: str | None, names: Sequence[str]) -> None:
+    if baseline is not None and baseline not in names:
+        raise ConfigError(f"suite.baseline must be the name of a model, got {baseline}; the models are {', '.join(names)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scoring:
+    """Scoring of one model after the other."""
+
+    tasks: Sequence[Prepared]
+    corpora: Corpora
+    clock: _Clock
+    watch: Watch
+
+    def model(self, runs: Sequence[Subject], folder: Path) -> Measured:
+        places = [folder] if len(runs) == 1 else [folder / f"run-{number}" for number in range(1, len(runs) + 1)]
+        about: SuiteModel | None = None
+        scores: list[Mapping[str, TaskScores]] = []
+        for run, place in zip(runs, places, strict=True):
+            about = about or run.about(runs)
+            scores.append(self._run(run, place))
+            # Its weights: the next model needs the memory.
+            vars(run).pop("towers", None)
+        assert about is not None
+        return Measured(about, scores)
+
+    def _run(self, subject: Subject, folder: Path) -> dict[str, TaskScores]:
+        asked = [task for task in self.tasks if task.lexical or not subject.is_lexical]
+        found = {}
+        for number, (task, name) in enumerate(zip(asked, folder_names([task.name for task in asked]), strict=True)):
+            self.watch.progress(f"{subject.name}: {task.name}", number, len(asked))
+            found[task.name] = self._score(subject, task, folder / f"{name}{ENDING}")
+        return found
+
+    def _score(self, subject: Subject, task: Prepared, path: Path) -> TaskScores:
+        key = task.key(subject)
+        if path.exists() and (record := read_record(path))["key"] == key:
+            self.clock.found += 1
+            self.clock.seconds += float(record["about"]["seconds"])
+            return read_scores(path)
+        started = time.monotonic()
+        scores = task.score(subject, self.corpora, self.watch)
+        seconds = time.monotonic() - started
+        self.clock.made += 1
+        self.clock.seconds += seconds
+        about: dict[str, Any] = {"model": subject.name, "source": subject.model, "seconds": seconds, "created": now()}
+        write_scores(scores, path, key=key, about=about)
+        return scores

@@ -1,0 +1,152 @@
+"""Who is measured: models by name, each loaded when it is first needed, and BM25 beside them."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from adiabat.config import EncoderSection
+from adiabat.config.suite import ModelSection
+from adiabat.errors import ConfigError
+from adiabat.measure.suite_results import SuiteModel
+from adiabat.model.towers import DualEncoder
+
+Loader = Callable[[str, EncoderSection], DualEncoder]
+"""Loads a model by its name, with overrides."""
+
+LEXICAL = "bm25"
+"""Name of a model that is none: words in common. ``bm25:LANGUAGE`` cuts words to their stems."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One run of a model.
+
+    Attributes:
+        name: Of the model, for tables.
+        model: What to load.
+        encoder: Overrides.
+        loader: Loads it.
+    """
+
+    name: str
+    model: str
+    encoder: EncoderSection
+    loader: Loader
+
+    @property
+    def is_lexical(self) -> bool:
+        """Whether it is BM25, which has no vectors."""
+        return self.model == LEXICAL or self.model.startswith(f"{LEXICAL}:")
+
+    @property
+    def stemmer(self) -> str | None:
+        """Of BM25: the language whose words are cut to their stems; None leaves them whole."""
+        return self.model.partition(":")[2] or None
+
+    @cached_property
+    def towers(self) -> DualEncoder:
+        """The model, loaded at the first call."""
+        return self.loader(self.model, self.encoder)
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of what its scores follow from: the weights and settings of both towers; of BM25 its words."""
+        parts = [self.model] if self.is_lexical else [self.towers.fingerprint(side).to_json() for side in ("query", "document")]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def about(self, runs: Sequence["Subject"]) -> SuiteModel:
+        """For tables and reports.
+
+        Args:
+            runs: All runs of the model, this one first.
+
+        Returns:
+            What is known of it.
+        """
+        others = [run.model for run in runs] if len(runs) > 1 else []
+        if self.is_lexical:
+            words = f"cut to {self.stemmer} stems" if self.stemmer else "as they stand"
+            return SuiteModel(self.name, self.model, notes=[f"BM25 ranks by the words in common, {words}; it has no vectors"])
+        query, document = self.towers.query, self.towers.document
+        return SuiteModel(
+            name=self.name,
+            model=self.model,
+            runs=others,
+            parameters=parameters_of(self.towers),
+            width=query.width,
+            query_prompt=query.settings.query_prompt,
+            document_prompt=document.settings.document_prompt,
+        )
+
+
+def parameters_of(towers: DualEncoder) -> int:
+    """Parameters of both towers, each once where they share it.
+
+    Args:
+        towers: Query and document tower.
+
+    Returns:
+        Their number.
+    """
+    every = {id(weight): weight.numel() for tower in (towers.query, towers.document) for weight in tower.parameters()}
+    return sum(every.values())
+
+
+def subjects_of(
+    sections: Sequence[ModelSection], names: Sequence[str], encoder: EncoderSection, loader: Loader
+) -> list[tuple[Subject, ...]]:
+    """The models of a suite and of the command line, each with its runs.
+
+    Args:
+        sections: Of the suite.
+        names: Of the command line.
+        encoder: Overrides for those.
+        loader: Loads a model.
+
+    Returns:
+        For each model its runs, at least one.
+
+    Raises:
+        ConfigError: If there is no model, two have one name, or BM25 is given what it cannot have.
+    """
+    wanted = [(one.name, (one.model, *one.runs), one.encoder) for one in sections]
+    # BM25 encodes nothing, so what is set for all models is not for it.
+    wanted += [(name, (name,), EncoderSection() if name.partition(":")[0] == LEXICAL else encoder) for name in dict.fromkeys(names)]
+    faults = list(_faults(wanted))
+    if faults:
+        raise ConfigError("; ".join(faults))
+    return [tuple(Subject(name, run, own, loader) for run in runs) for name, runs, own in wanted]
+
+
+def _faults(wanted: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iterator[str]:
+    if not wanted:
+        yield "at least one model must be given, got none; name it before --suite, or list it under [[models]]"
+    for name, count in Counter(name for name, _, _ in wanted).items():
+        if count > 1:
+            yield f"models must have names of their own, got {name} {count} times; give them names under [[models]]"
+    for name, runs, own in wanted:
+        if any(run.partition(":")[0] == LEXICAL for run in runs) and (len(runs) > 1 or own != EncoderSection()):
+            yield f"{name}: BM25 must have neither runs nor encoder settings: it draws nothing and encodes nothing; leave them out"
+
+
+def folder_names(names: Sequence[str]) -> list[str]:
+    """Names of folders that can be told apart on any disk.
+
+    Args:
+        names: Of models or tasks, each once.
+
+    Returns:
+        One for each, in order.
+    """
+    plain = [re.sub(r"[^\w.+-]+", "-", name).strip("-.")[:80] or "unnamed" for name in names]
+    seen: Counter[str] = Counter()
+    found = []
+    for name in plain:
+        seen[name.casefold()] += 1
+        again = seen[name.casefold()]
+        found.append(name if again == 1 else f"{name}-{again}")
+    return found

@@ -1,0 +1,207 @@
+"""Texts with labels: do their vectors tell the labels apart, by a classifier trained on them, or by themselves?"""
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float32, Int
+
+from adiabat.data.labelled import LabelledTexts, require_separable
+from adiabat.data.records import Side
+from adiabat.measure.samples import Sample, TaskScores
+from adiabat.model.towers import DualEncoder
+from adiabat.tasks.texts import embed_texts
+from adiabat.watch import Watch
+
+ITERATIONS = 1_000
+"""Most steps of the regression's optimiser: ten times what scikit-learn and mteb give it, which many labels and unit vectors need."""
+
+Vectors = Float32[np.ndarray, "n e"]
+
+
+def score_classification(
+    model: DualEncoder,
+    training: LabelledTexts,
+    test: LabelledTexts,
+    *,
+    side: Side,
+    name: str,
+    per_label: int | None = None,
+    regularization: float = 1.0,
+    seed: int,
+    watch: Watch,
+) -> TaskScores:
+    """Accuracy of a logistic regression on frozen vectors: trained on some texts, tried on others.
+
+    Vectors are taken as the model gives them, of unit length or not.
+
+    Args:
+        model: Under test.
+        training: What the regression learns from; it has every label of `test`.
+        test: What it is tried on.
+        side: Whose tower and prompt embeds the texts.
+        name: Of the task.
+        per_label: Training texts of each label, drawn at random, > 0; None takes all.
+        regularization: C of the regression, > 0: the inverse of the strength of its L2 penalty.
+        seed: Of the draw.
+        watch: Told how far it is.
+
+    Returns:
+        ``accuracy``, and ``balanced accuracy`` (the mean over labels); F1 averaged over labels as a fact. A unit is a test text.
+
+    Raises:
+        DataError: If `training` has one label alone or lacks one of `test`, or a vector is not finite.
+
+    Reference:
+        Muennighoff et al. 2023 (classification of MTEB); mission B9.
+    """
+    require_separable(training, test)
+    labels = training.distinct
+    drawn = _drawn(_numbers(training, labels), per_label, seed=seed)
+    texts = [training.texts[row] for row in drawn]
+    vectors = embed_texts(model, [*texts, *test.texts], side=side, name=name, watch=watch)
+    known, truth = _numbers(training, labels)[drawn], _numbers(test, labels)
+    given, converged = _predicted(vectors[: len(texts)], known, vectors[len(texts) :], regularization=regularization)
+    correct = (given == truth).astype(np.float64)
+    present, groups = np.unique(truth, return_inverse=True)
+    facts = {"macro F1": _macro_f1(truth, given), "labels": float(len(labels)), "training texts": float(len(texts))}
+    notes = [
+        *_short_notes(np.bincount(known), per_label),
+        *_leak_notes(texts, test.texts),
+        *_distinct_notes(vectors[: len(texts)], "training texts", labels=len(labels)),
+        *([] if converged else [f"the regression had not converged after {ITERATIONS:,} iterations"]),
+        *([] if len(present) == len(labels) else [f"the test has {len(present):,} of {len(labels):,} labels"]),
+    ]
+    samples = [Sample("accuracy", correct), Sample("balanced accuracy", correct, groups=groups)]
+    units = [str(number) for number in range(len(test))]
+    return TaskScores(name, "classification", "text", units, samples, texts=test.texts, facts=facts, notes=tuple(notes))
+
+
+def score_clustering(
+    model: DualEncoder,
+    texts: LabelledTexts,
+    *,
+    side: Side,
+    name: str,
+    restarts: int = 10,
+    most: int | None = None,
+    seed: int,
+    watch: Watch,
+) -> TaskScores:
+    """V-measure of k-means on the vectors, as many clusters as labels.
+
+    Vectors are taken as the model gives them, of unit length or not.
+
+    Args:
+        model: Under test.
+        texts: Of two labels at least.
+        side: Whose tower and prompt embeds the texts.
+        name: Of the task.
+        restarts: Of k-means, > 0; the tightest counts.
+        most: Texts, drawn at random, > 0; None takes all.
+        seed: Of the draw and of k-means.
+        watch: Told how far it is.
+
+    Returns:
+        ``V-measure``, with homogeneity and completeness as facts. A unit is a text.
+
+    Raises:
+        DataError: If there is one label alone, or a vector is not finite.
+
+    Reference:
+        Rosenberg and Hirschberg 2007; mission B9.
+    """
+    rows = np.arange(len(texts))
+    if most is not None and most < len(texts):
+        rows = np.sort(np.random.default_rng(seed).choice(len(texts), size=most, replace=False))
+    chosen = LabelledTexts(texts.name, [texts.texts[row] for row in rows.tolist()], [texts.labels[row] for row in rows.tolist()])
+    require_separable(chosen)
+    labels = chosen.distinct
+    truth = _numbers(chosen, labels)
+    vectors = embed_texts(model, chosen.texts, side=side, name=name, watch=watch)
+    clusters = _clusters(vectors, len(labels), restarts=restarts, seed=seed)
+    sample = Sample("V-measure", clusters.astype(np.float64), reference=truth.astype(np.float64), statistic="v-measure")
+    facts = {**_homogeneity(truth, clusters), "clusters": float(len(labels))}
+    notes = [
+        *_distinct_notes(vectors, "texts", labels=len(labels)),
+        *([] if len(chosen) == len(texts) else [f"{len(chosen):,} of {len(texts):,} texts were drawn at random"]),
+    ]
+    units = [str(row) for row in rows.tolist()]
+    return TaskScores(name, "clustering", "text", units, [sample], texts=chosen.texts, facts=facts, notes=tuple(notes))
+
+
+def _numbers(texts: LabelledTexts, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
+    """The label of each text as its place among all labels."""
+    place = {label: number for number, label in enumerate(labels)}
+    return np.array([place[label] for label in texts.labels], dtype=np.int64)
+
+
+def _drawn(numbers: Int[np.ndarray, " n"], per_label: int | None, *, seed: int) -> Int[np.ndarray, " m"]:
+    """Rows to train on, in file order."""
+    if per_label is None:
+        return np.arange(numbers.size)
+    shuffled = np.random.default_rng(seed).permutation(numbers.size)
+    kept = [shuffled[numbers[shuffled] == number][:per_label] for number in np.unique(numbers)]
+    return np.sort(np.concatenate(kept))
+
+
+def _predicted(
+    training: Vectors, known: Int[np.ndarray, " n"], test: Float32[np.ndarray, "m e"], *, regularization: float
+) -> tuple[Int[np.ndarray, " m"], bool]:
+    """Labels that the regression gives, and whether it came to its end."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    classifier = LogisticRegression(C=regularization, max_iter=ITERATIONS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        # In 64 bits: the optimiser goes by differences that 32 bits would round away.
+        classifier.fit(training.astype(np.float64), known)
+    return classifier.predict(test.astype(np.float64)), bool((classifier.n_iter_ < ITERATIONS).all())
+
+
+def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[np.ndarray, " n"]:
+    """The cluster of each vector."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        # It warns of fewer distinct vectors than clusters, which a note says in our words.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        clusters: Int[np.ndarray, " n"] = KMeans(n_clusters=count, n_init=restarts, random_state=seed).fit_predict(vectors)
+    return clusters
+
+
+def _macro_f1(truth: Int[np.ndarray, " n"], given: Int[np.ndarray, " n"]) -> float:
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(truth, given, average="macro"))
+
+
+def _homogeneity(truth: Int[np.ndarray, " n"], clusters: Int[np.ndarray, " n"]) -> dict[str, float]:
+    from sklearn.metrics import completeness_score, homogeneity_score
+
+    return {"homogeneity": float(homogeneity_score(truth, clusters)), "completeness": float(completeness_score(truth, clusters))}
+
+
+def _short_notes(counts: Int[np.ndarray, " k"], per_label: int | None) -> list[str]:
+    if per_label is None or (counts >= per_label).all():
+        return []
+    few = int((counts < per_label).sum())
+    return [f"{few:,} of {counts.size:,} labels have fewer than {per_label:,} training texts and give all of them"]
+
+
+def _leak_notes(training: Sequence[str], test: Sequence[str]) -> list[str]:
+    """A text that was learnt from says little about texts to come."""
+    known = set(training)
+    both = sum(text in known for text in test)
+    return [f"{both:,} of {len(test):,} test texts are training texts too"] if both else []
+
+
+def _distinct_notes(vectors: Vectors, what: str, *, labels: int) -> list[str]:
+    """A model that gives many texts the same vector leaves nothing to tell them apart by."""
+    distinct = len(np.unique(vectors, axis=0))
+    if distinct >= labels:
+        return []
+    had = "one vector" if distinct == 1 else f"{distinct:,} different vectors"
+    return [f"all {len(vectors):,} {what} together have {had}, too few to tell {labels:,} labels apart"]

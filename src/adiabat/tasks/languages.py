@@ -1,0 +1,201 @@
+"""Scoring one model on a language grid: sentence pairs with labels, or questions with paragraphs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from adiabat.data.question_grid import QuestionGridSet
+from adiabat.data.records import LanguageGridSet, Side, grid_id
+from adiabat.errors import DataError
+from adiabat.measure.cells import compare_cells, flips_notes
+from adiabat.measure.grid import cluster_ids, grid_scores, measure_grid
+from adiabat.measure.paired import paired_changes
+from adiabat.measure.question_grid import measure_question_grid
+from adiabat.measure.results import DatasetResult
+from adiabat.measure.samples import TaskScores
+from adiabat.model.towers import DualEncoder
+from adiabat.store.embeddings import Store
+from adiabat.store.scoring import Similarity
+from adiabat.tasks.systems import Role, similarities_of
+from adiabat.tasks.texts import embed_texts, zero_rows
+from adiabat.watch import SILENT, Watch
+
+Vectors = dict[str, Float[np.ndarray, "_n _e"]]
+
+
+def score_nli_grid(
+    model: DualEncoder,
+    grid: LanguageGridSet,
+    *,
+    hypotheses: Store | None = None,
+    similarities: Sequence[Similarity] | None = None,
+    watch: Watch = SILENT,
+) -> TaskScores:
+    """Score a grid of sentence pairs (mission A9): premises through the query tower, hypotheses through the document tower.
+
+    Args:
+        model: Under test.
+        grid: The sentence pairs.
+        hypotheses: Made by the model's document tower, holding every hypothesis by its `grid_id`; None embeds them here.
+        similarities: To rank by, the main one first; None takes what is worth it for this model alone.
+        watch: Told how far it is.
+
+    Returns:
+        The mean PND over all cells and both comparisons, and the cells. A unit is a premise with its sentence pairs, named by the position
+        of the first of them; its values are pseudo-values (`adiabat.measure.grid`).
+
+    Raises:
+        DataError: If hypotheses are not in the store (they are counted, and the first ten of a language named), or a vector is not finite.
+    """
+    asked = _embedded(model, grid.premises, grid.languages, side="query", name=grid.name, watch=watch)
+    if hypotheses is None:
+        told = _embedded(model, grid.hypotheses, grid.languages, side="document", name=grid.name, watch=watch)
+    else:
+        told = {language: hypotheses.gather(_hypothesis_rows(hypotheses, grid, language)) for language in grid.languages}
+    scores = grid_scores(asked, told, similarities=similarities or similarities_of(model))
+    clusters = cluster_ids([tuple(premise[language] for language in grid.languages) for premise in grid.premises])
+    samples, cells = measure_grid(scores, grid.labels, rows=grid.languages, columns=grid.languages, clusters=clusters)
+    first = np.unique(clusters, return_index=True)[1].tolist()
+    facts, notes = _zeros({"premise": asked, "hypothesis": told})
+    return TaskScores(
+        task=grid.name,
+        kind="nli_grid",
+        unit="premise",
+        units=[str(pair) for pair in first],
+        samples=samples,
+        texts=[_shown(grid.premises[pair]) for pair in first],
+        documents=len(grid) * len(grid.languages) if hypotheses is None else hypotheses.count,
+        cells=cells,
+        facts=facts,
+        notes=("entailment pairs are compared with neutral and with contradiction pairs; premises are what chance is taken over", *notes),
+    )
+
+
+def score_question_grid(
+    model: DualEncoder, grid: QuestionGridSet, *, similarities: Sequence[Similarity] | None = None, watch: Watch = SILENT
+) -> TaskScores:
+    """Score a grid of questions (missions A6, A9): each is asked in every language of the paragraphs of every language.
+
+    Paragraphs of equal text in a language are one paragraph there: whichever of them a question belongs to, it is answered.
+
+    Args:
+        model: Under test.
+        grid: Questions and paragraphs.
+        similarities: To rank by, the main one first; None takes what is worth it for this model alone.
+        watch: Told how far it is.
+
+    Returns:
+        The mean P@1, reciprocal rank and PND of each question over all cells, and P@1 and PND in every cell.
+
+    Raises:
+        DataError: If a vector is not finite.
+    """
+    asked = _embedded(model, grid.questions, grid.languages, side="query", name=grid.name, watch=watch)
+    every = _embedded(model, grid.paragraphs, grid.languages, side="document", name=grid.name, watch=watch)
+    told, answers = {}, {}
+    for language in grid.languages:
+        numbers = cluster_ids(_texts(grid.paragraphs, language))
+        told[language] = every[language][np.unique(numbers, return_index=True)[1]]
+        answers[language] = numbers[grid.answers]
+    samples, cells = measure_question_grid(asked, told, answers, similarities=similarities or similarities_of(model))
+    facts, notes = _zeros({"question": asked, "paragraph": told})
+    return TaskScores(
+        task=grid.name,
+        kind="question_grid",
+        unit="question",
+        units=list(grid.ids),
+        samples=samples,
+        texts=[_shown(question) for question in grid.questions],
+        documents=len(grid.paragraphs),
+        cells=cells,
+        facts=facts,
+        notes=(*grid.notes, *_merged(len(grid.paragraphs), told), *notes),
+    )
+
+
+def grid_result(
+    after: TaskScores, before: TaskScores | None, grid: LanguageGridSet, *, role: Role, seed: int, resamples: int
+) -> DatasetResult:
+    """A grid of sentence pairs before and after, for the page of a model.
+
+    Args:
+        after: Of the model under test, by `score_nli_grid`.
+        before: Of what it is compared with, by the same similarities; or None.
+        grid: That was scored.
+        role: For the report.
+        seed: Of draws and flips.
+        resamples: Of the bootstrap, and sign flips at the least.
+
+    Returns:
+        The result; its main change is the mean PND over all cells and both comparisons.
+    """
+    against = [None] * len(after.cells) if before is None else before.cells
+    tables = [compare_cells(now, was, seed=seed, resamples=resamples) for now, was in zip(after.cells, against, strict=True)]
+    by_one = [one for one in after.cells if one.similarity == after.samples[0].similarity]
+    compared = 0 if before is None else by_one[0].values[..., 0].size
+    return DatasetResult(
+        name=after.task,
+        role=role,
+        kind="grid",
+        queries=len(grid) * len(grid.languages),
+        documents=after.documents,
+        pairs=sum(one.total * one.values[..., 0].size for one in by_one),
+        main=after.samples[0].measure,
+        changes=paired_changes(after.samples, None if before is None else before.samples, seed=seed, resamples=resamples),
+        languages=list(grid.languages),
+        grid=tables,
+        notes=[*after.notes, *flips_notes(compared, wanted=resamples)],
+    )
+
+
+def _embedded(
+    model: DualEncoder, every: Sequence[Mapping[str, str]], languages: Sequence[str], *, side: Side, name: str, watch: Watch
+) -> Vectors:
+    """Vectors per language, row i for ``every[i]``."""
+    texts = [text for language in languages for text in _texts(every, language)]
+    vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
+    return dict(zip(languages, np.split(vectors, len(languages)), strict=True))
+
+
+def _texts(every: Sequence[Mapping[str, str]], language: str) -> list[str]:
+    return [texts[language] for texts in every]
+
+
+def _shown(texts: Mapping[str, str]) -> str:
+    """For people to look at: in English where it can be had."""
+    return texts.get("en") or next(iter(texts.values()))
+
+
+def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Int[np.ndarray, " n"]:
+    ids = [grid_id(pair, language) for pair in range(len(grid))]
+    rows = store.rows(ids)
+    if (rows < 0).any():
+        absent = [ids[index] for index in np.flatnonzero(rows < 0)]
+        raise DataError(
+            f"{grid.name}: every hypothesis must be in the store {store.path}, got {len(absent)} in {language} that are not: "
+            f"{', '.join(absent[:10])}{', ...' if len(absent) > 10 else ''}; embed the grid file first"
+        )
+    return rows
+
+
+def _merged(paragraphs: int, distinct: Vectors) -> Iterator[str]:
+    """A sentence where paragraphs of a language are equal."""
+    if lost := {language: paragraphs - len(vectors) for language, vectors in distinct.items() if len(vectors) < paragraphs}:
+        counts = ", ".join(f"{count} in {language}" for language, count in lost.items())
+        yield f"paragraphs with the text of an earlier one are the same answer: {counts}"
+
+
+def _zeros(sides: Mapping[str, Vectors]) -> tuple[dict[str, float], list[str]]:
+    """How many texts have a zero vector, which is as near to everything: texts without any word that the model knows."""
+    counts = {
+        f"{side} in {language}": int(np.count_nonzero(zero_rows(vectors)))
+        for side, every in sides.items()
+        for language, vectors in every.items()
+    }
+    found = {name: count for name, count in counts.items() if count}
+    if not found:
+        return {}, []
+    named = ", ".join(f"{name}: {count}" for name, count in list(found.items())[:10]) + (", ..." if len(found) > 10 else "")
+    total = sum(found.values())
+    return {"zero vectors": float(total)}, [f"{total:,} texts have a zero vector, as near to one text as to another ({named})"]

@@ -1,0 +1,284 @@
+"""A model as mteb's evaluator calls it whose documents are in a store already: they are searched there, and never encoded again."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+
+from adiabat.data.records import Side, text_id
+from adiabat.errors import StoreError, several
+from adiabat.model.towers import DualEncoder
+from adiabat.store.embeddings import Store
+from adiabat.store.imports import import_vectors
+from adiabat.store.scoring import Similarity
+from adiabat.store.search import score_rows, search
+from adiabat.tasks.mteb_model import READING, MtebEncoder
+from adiabat.tasks.texts import embed_texts
+from adiabat.watch import SILENT, Watch
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.types import PromptType
+
+Missing = Literal["error", "encode"]
+"""What to do with documents of a task that a store lacks."""
+
+AT_A_TIME = 50_000
+"""Documents looked up at once: mteb's own step, so that what it prepares of a corpus is kept once for both ways."""
+SHOWN_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Corpus:
+    """Documents of a task as rows of a store.
+
+    Attributes:
+        store: Holds them and nothing else.
+        ids: mteb's id of each row.
+    """
+
+    store: Store
+    ids: Sequence[str]
+
+
+class MtebIndex(MtebEncoder):
+    """A model whose document vectors are in a store: retrieval tasks of mteb search it, exactly, and no stored document is encoded.
+
+    Documents are found by their id, where the store keeps texts only if the text is the same too, and else by their text. A corpus that
+    is not the whole store has its vectors copied to a store of its own while it is searched. Other tasks go as with `MtebEncoder`.
+    """
+
+    def __init__(
+        self,
+        model: DualEncoder,
+        store: Store,
+        *,
+        missing: Missing = "error",
+        side: Side = "query",
+        similarity: Similarity | None = None,
+        folder: Path | None = None,
+        watch: Watch = SILENT,
+    ) -> None:
+        """Wrap a model and its documents.
+
+        Args:
+            model: Its document tower made the store's vectors.
+            store: Holds them.
+            missing: Whether documents that it lacks are an error, or are encoded, each time anew.
+            side: As for `MtebEncoder`.
+            similarity: As for `MtebEncoder`.
+            folder: Where vectors are copied to, if need be; None takes the system's folder for temporary files.
+            watch: Told how far it is.
+
+        Raises:
+            StoreError: If another encoder made the store.
+        """
+        super().__init__(model, side=side, similarity=similarity, watch=watch)
+        store.require_encoder(model.fingerprint("document"), who=model.name or None)
+        self.store = store
+        self.missing: Missing = missing
+        self.folder = folder
+        self._corpus: _Corpus | None = None
+        self._forget = _nothing
+
+    def index(
+        self,
+        corpus: Any,
+        *,
+        task_metadata: "TaskMetadata",
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: Mapping[str, Any],
+        num_proc: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Find the documents of a task in the store.
+
+        Args:
+            corpus: mteb's documents.
+            task_metadata: Of the task.
+            hf_split: Unused.
+            hf_subset: Unused.
+            encode_kwargs: Unused.
+            num_proc: Unused.
+            **kwargs: Reserved by mteb.
+
+        Raises:
+            StoreError: If documents are missing and are not to be encoded; they are counted, and the first are named.
+        """
+        del hf_split, hf_subset, encode_kwargs, num_proc, kwargs
+        ids = list(corpus["id"])
+        rows, absent = _located(self.store, corpus, ids, task_metadata)
+        if absent and self.missing == "error":
+            phrases = (f"{ids[place]!r} ({_shortened(text)!r})" for place, text in absent.items())
+            raise StoreError(
+                f"{task_metadata.name}: every document must be in the store {self.store.path}, it lacks {several(phrases, of='documents')} "
+                f"of {len(ids):,}; embed them (adiabat embed, or --append to the store), or let them be encoded (missing = encode)"
+            )
+        self._forget()
+        if not absent and len(ids) == self.store.count and np.array_equal(np.sort(rows), np.arange(len(ids))):
+            self._corpus = _Corpus(self.store, [ids[place] for place in np.argsort(rows).tolist()])
+        else:
+            vectors = embed_texts(self.model, list(absent.values()), side="document", name=task_metadata.name, watch=self.watch)
+            self._corpus = _Corpus(self._copied(rows, list(absent), vectors), ids)
+
+    def search(
+        self,
+        queries: Any,
+        *,
+        task_metadata: "TaskMetadata",
+        hf_split: str,
+        hf_subset: str,
+        top_k: int,
+        encode_kwargs: Mapping[str, Any],
+        top_ranked: Mapping[str, Sequence[str]] | None = None,
+        num_proc: int | None = None,
+        **kwargs: Any,
+    ) -> dict[str, dict[str, float]]:
+        """Rank the documents that were indexed last.
+
+        Args:
+            queries: mteb's queries.
+            task_metadata: Of the task.
+            hf_split: Unused.
+            hf_subset: Unused.
+            top_k: Documents per query.
+            encode_kwargs: As for `encode`.
+            top_ranked: Where given, the documents of each query that are to be ranked, and no others.
+            num_proc: Unused.
+            **kwargs: Reserved by mteb.
+
+        Returns:
+            Scores by document id, for each query id.
+
+        Raises:
+            RuntimeError: If nothing was indexed.
+        """
+        from mteb.types import PromptType
+
+        del num_proc, kwargs
+        if self._corpus is None:
+            raise RuntimeError("index must be called before search, got no corpus")
+        batches = _batches(queries, task_metadata, PromptType.query)
+        where: dict[str, Any] = {"task_metadata": task_metadata, "hf_split": hf_split, "hf_subset": hf_subset}
+        vectors = self.encode(batches, **where, prompt_type=PromptType.query, **encode_kwargs)
+        ids = list(queries["id"])
+        if top_ranked is not None:
+            return self._reranked(self._corpus, vectors, ids, top_ranked, top_k)
+        return self._nearest(self._corpus, vectors, ids, top_k, task_metadata.name)
+
+    def _nearest(
+        self, corpus: _Corpus, vectors: Float32[np.ndarray, "q e"], ids: Sequence[str], top_k: int, name: str
+    ) -> dict[str, dict[str, float]]:
+        hits = search(
+            corpus.store,
+            vectors,
+            top_k,
+            similarity=self.compared_by,
+            on_progress=lambda done, total: self.watch.progress(f"searching {name}", done, total),
+        )
+        found = {}
+        for query, rows, scores in zip(ids, hits.rows.tolist(), hits.scores.tolist(), strict=True):
+            found[query] = {corpus.ids[row]: score for row, score in zip(rows, scores, strict=True) if row >= 0}
+        return found
+
+    def _reranked(
+        self,
+        corpus: _Corpus,
+        vectors: Float32[np.ndarray, "q e"],
+        ids: Sequence[str],
+        top_ranked: Mapping[str, Sequence[str]],
+        top_k: int,
+    ) -> dict[str, dict[str, float]]:
+        row_of = {doc_id: row for row, doc_id in enumerate(corpus.ids)}
+        found: dict[str, dict[str, float]] = {}
+        for place, query in enumerate(ids):
+            asked = list(top_ranked.get(query, ()))
+            rows = np.array([[row_of[doc_id] for doc_id in asked]], dtype=np.int64)
+            scores = score_rows(corpus.store, vectors[place : place + 1], rows, similarity=self.compared_by)[0]
+            best = np.argsort(-scores, kind="stable")[:top_k].tolist()
+            found[query] = {asked[one]: float(scores[one]) for one in best}
+        return found
+
+    def _copied(self, rows: Int64[np.ndarray, " n"], absent: Sequence[int], encoded: Float32[np.ndarray, "a e"]) -> Store:
+        """A store of some rows, and of documents that had to be encoded; it goes with this object, or with the next corpus."""
+        folder = Path(tempfile.mkdtemp(prefix="adiabat-mteb-", dir=self.folder))
+        self._forget = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = folder / "vectors.npy"
+        vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(len(rows), self.store.width))
+        stored = np.flatnonzero(rows >= 0)
+        for start in range(0, len(stored), AT_A_TIME):
+            piece = stored[start : start + AT_A_TIME]
+            vectors[piece] = self.store.gather(rows[piece])
+        vectors[list(absent)] = encoded
+        vectors.flush()
+        copy = import_vectors(path, folder / "store", ids=list(range(len(rows))), dtype=self.store.dtype)
+        path.unlink()
+        return copy
+
+    def _made_of(self) -> list[Any]:
+        return [*super()._made_of(), self.store.manifest.sha256]
+
+
+def _nothing() -> None:
+    """Nothing was copied yet."""
+
+
+def _batches(rows: Any, task_metadata: "TaskMetadata", role: "PromptType") -> Iterable[Mapping[str, Any]]:
+    """Queries or documents as mteb writes them out: a title before its text, an instruction behind its query."""
+    # The one place where mteb joins them, which its own models of search import likewise.
+    from mteb._create_dataloaders import create_dataloader
+
+    return create_dataloader(rows, task_metadata=task_metadata, prompt_type=role, batch_size=READING["batch_size"])
+
+
+def _located(
+    store: Store, corpus: Any, ids: Sequence[str], task_metadata: "TaskMetadata"
+) -> tuple[Int64[np.ndarray, " n"], dict[int, str]]:
+    """Rows of a store, -1 where it lacks a document, and the texts of those by their place in the corpus."""
+    rows = store.rows(ids)
+    unproven: dict[int, str] = {}
+    for start, texts in _pieces(corpus, task_metadata):
+        same = _same(store, rows[start : start + len(texts)], texts)
+        unproven |= {start + int(place): texts[place] for place in np.flatnonzero(~same)}
+    # Another document may have the id, as where the ids of several corpora are numbers; then the text decides.
+    by_text = _rows_of_texts(store, list(unproven.values()))
+    rows[list(unproven)] = by_text
+    return rows, {place: text for (place, text), row in zip(unproven.items(), by_text.tolist(), strict=True) if row < 0}
+
+
+def _pieces(corpus: Any, task_metadata: "TaskMetadata") -> Iterator[tuple[int, list[str]]]:
+    """Texts of a corpus, many at a time, with the place of the first."""
+    from mteb.types import PromptType
+
+    for start in range(0, len(corpus), AT_A_TIME):
+        piece = corpus.select(range(start, min(start + AT_A_TIME, len(corpus))))
+        yield start, [text for batch in _batches(piece, task_metadata, PromptType.document) for text in batch["text"]]
+
+
+def _same(store: Store, rows: Int64[np.ndarray, " n"], texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
+    """Whether a row found by its id holds the document; a store without texts is taken at its word."""
+    same: Bool[np.ndarray, " n"] = rows >= 0
+    if store.has_texts:
+        there = np.flatnonzero(same)
+        same[there] = [held.strip() == texts[place].strip() for place, held in zip(there.tolist(), store.texts(rows[there]), strict=True)]
+    return same
+
+
+def _rows_of_texts(store: Store, texts: Sequence[str]) -> Int64[np.ndarray, " n"]:
+    """Rows by the hash of the text, or by the text that the store keeps; -1 where there is none."""
+    rows = store.rows([text_id(text) for text in texts])
+    unknown = np.flatnonzero(rows < 0).tolist()
+    held = store.rows_of_texts({texts[place] for place in unknown})
+    rows[unknown] = [held.get(texts[place], -1) for place in unknown]
+    return rows
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."

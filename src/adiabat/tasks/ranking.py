@@ -1,0 +1,154 @@
+"""Where the relevant documents of each query stand, among a whole corpus or among listed candidates, every tie lost.
+
+No ranking is written out for it. A document's place is the number of documents before it: those that score as high and are no positives of
+the query, which are counted, and the positives before it, of which there are few. Counts are exact, and so are places, to any depth.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int, Int64
+
+from adiabat.data.ragged import Ragged
+from adiabat.measure.metrics import PairCounts
+from adiabat.store.addressing import AddressedSet
+from adiabat.tasks.rankers import Ranker
+from adiabat.watch import Watch
+
+QUERIES_AT_A_TIME = 4096
+"""Queries counted in one pass over the documents: bounds the scores in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """How the positives of each query come off.
+
+    Attributes:
+        counts: Pairs of a positive and another document, and those in which the positive is not strictly closer.
+        places: Of each positive, from 0, in step with the positives.
+        found: Documents in each query's ranking; a place from there on is in none.
+    """
+
+    counts: PairCounts
+    places: Ragged
+    found: Int64[np.ndarray, " q"]
+
+
+def stand_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watch: Watch) -> Standings:
+    """Rank the positives of each query against every document that is neither a positive nor left out.
+
+    Args:
+        ranker: Of the queries of `examples`.
+        examples: Queries and rows.
+        left_out: Rows that a query is not compared with, beside its positives, each once and none of them a positive.
+        watch: Told how far it is.
+
+    Returns:
+        Their standings.
+    """
+    label, every = f"ranking {examples.name}", len(examples)
+    lost, found = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(every, dtype=np.int64)
+    scores = np.zeros(len(lost), dtype=np.float32)
+    for start in range(0, every, QUERIES_AT_A_TIME):
+        part = slice(start, min(start + QUERIES_AT_A_TIME, every))
+        entries = slice(examples.positives.offsets[part.start], examples.positives.offsets[part.stop])
+
+        def told(share: float, part: slice = part) -> None:
+            watch.progress(label, part.start + int(share * (part.stop - part.start)), every)
+
+        near, inside = _padded(examples.positives, part)
+        levels = np.where(inside, ranker.scores(part, near), np.inf).astype(np.float32)
+        at_least = ranker.count_at_least(part, levels, told)
+        there = _found(ranker, part)
+        for aside in _padded(left_out, part)[0].T[:, :, None]:
+            others = ranker.scores(part, aside)
+            at_least -= others >= levels
+            there -= ((aside >= 0) & (others >= ranker.least))[:, 0]
+        lost[entries], scores[entries], found[part] = at_least[inside], levels[inside], there
+    others = ranker.count - examples.positives.lengths - left_out.lengths
+    among = _among_positives(examples, scores)
+    return _standings(examples, lost - among.at_least, among.before, others, found)
+
+
+def stand_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Standings:
+    """Rank the positives of each query against its listed negatives; all of them are found, whatever they score.
+
+    Args:
+        ranker: Of the queries of `examples`.
+        examples: Queries and rows, with negatives.
+        watch: Told how far it is.
+
+    Returns:
+        Their standings.
+    """
+    every = len(examples)
+    lost, scores = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(len(examples.positives.values), dtype=np.float32)
+    for start in range(0, every, QUERIES_AT_A_TIME):
+        part = slice(start, min(start + QUERIES_AT_A_TIME, every))
+        entries = slice(examples.positives.offsets[part.start], examples.positives.offsets[part.stop])
+        (near, inside), (far, _) = (_padded(lists, part) for lists in (examples.positives, examples.negatives))
+        table = ranker.scores(part, np.concatenate([near, far], axis=1))
+        levels, others = table[:, : near.shape[1]], table[:, near.shape[1] :]
+        at_least = np.stack([(others >= level[:, None]).sum(axis=1) for level in levels.T], axis=1)
+        lost[entries], scores[entries] = at_least[inside], levels[inside]
+        watch.progress(f"scoring {examples.name}", part.stop, every)
+    lengths = examples.negatives.lengths
+    return _standings(examples, lost, _among_positives(examples, scores).before, lengths, examples.positives.lengths + lengths)
+
+
+def _standings(
+    examples: AddressedSet,
+    lost: Int64[np.ndarray, " entries"],
+    before: Int64[np.ndarray, " entries"],
+    others: Int[np.ndarray, " q"],
+    found: Int[np.ndarray, " q"],
+) -> Standings:
+    """From the documents that each positive loses to, the positives before it, and the documents that it is compared with."""
+    counts = PairCounts.zeros(len(examples))
+    owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
+    counts.add(owners, lost, np.asarray(others[owners], dtype=np.int64))
+    return Standings(counts, Ragged(lost + before, examples.positives.offsets), np.asarray(found, dtype=np.int64))
+
+
+def _found(ranker: Ranker, part: slice) -> Int64[np.ndarray, " q"]:
+    """Documents that each query finds at all."""
+    queries = part.stop - part.start
+    if ranker.least == -np.inf:
+        return np.full(queries, ranker.count, dtype=np.int64)
+    return ranker.count_at_least(part, np.full((queries, 1), ranker.least, dtype=np.float32))[:, 0]
+
+
+def _padded(lists: Ragged, part: slice) -> tuple[Int64[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:
+    """Some lists as a rectangle filled up with -1, and where it is filled in earnest."""
+    lengths = lists.lengths[part]
+    inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    rows = np.full(inside.shape, -1, dtype=np.int64)
+    rows[inside] = lists.values[lists.offsets[part.start] : lists.offsets[part.stop]]
+    return rows, inside
+
+
+@dataclass(frozen=True, slots=True)
+class _Among:
+    """For each positive, other positives of its query.
+
+    Attributes:
+        before: How many stand before it: those of higher scores, and of equal ones those of lower grades.
+        at_least: How many score as high, itself among them.
+    """
+
+    before: Int64[np.ndarray, " entries"]
+    at_least: Int64[np.ndarray, " entries"]
+
+
+def _among_positives(examples: AddressedSet, scores: Float32[np.ndarray, " entries"]) -> _Among:
+    owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
+    order = np.lexsort((examples.grades.values, -scores, owners))
+    starts = examples.positives.offsets[owners]
+    # Sorting is within queries, so entry i of the order stands in the stretch of the query that owns it.
+    place = np.arange(len(order))
+    ends = np.ones(len(order), dtype=bool)
+    ends[:-1] = (owners[1:] != owners[:-1]) | (scores[order][1:] != scores[order][:-1])
+    last = np.flatnonzero(ends)[np.cumsum(ends) - ends]
+    before, at_least = np.empty(len(order), dtype=np.int64), np.empty(len(order), dtype=np.int64)
+    before[order], at_least[order] = place - starts, last + 1 - starts
+    return _Among(before, at_least)

@@ -1,0 +1,192 @@
+"""Scoring a model, or BM25, on queries with known positives: ranked against a whole corpus, or against the candidates that each lists."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from adiabat.config import MeasureSection
+from adiabat.data.ragged import Ragged
+from adiabat.errors import DataError
+from adiabat.measure.metrics import largest_cutoff
+from adiabat.measure.paired import paired_changes
+from adiabat.measure.places import measures_of_places
+from adiabat.measure.pnd import pnd_samples
+from adiabat.measure.results import DatasetResult
+from adiabat.measure.samples import Sample, TaskScores
+from adiabat.store.addressing import AddressedSet
+from adiabat.tasks.rankers import DenseRanker, LexicalRanker, Ranker
+from adiabat.tasks.ranking import Standings, stand_in_lists, stand_in_store
+from adiabat.tasks.systems import LexicalSystem, Role, Similarity, System, similarities_of
+from adiabat.tasks.texts import embed_texts
+from adiabat.watch import SILENT, Watch
+
+UNIT_LENGTH = "vectors have unit length: Euclidean distance ranks as cosine does"
+
+
+def score_retrieval(
+    system: System | LexicalSystem,
+    examples: AddressedSet,
+    *,
+    settings: MeasureSection,
+    similarities: Sequence[Similarity] | None = None,
+    watch: Watch = SILENT,
+) -> TaskScores:
+    """Score one model on one data set.
+
+    Args:
+        system: Under test; its store must be of its document tower, which `Store.require_encoder` asks.
+        examples: Queries, and rows of the system's documents.
+        settings: Measures, depth, which negatives.
+        similarities: ``cosine``, ``distance`` or both; None takes what is worth ranking by for this model alone. BM25 has its own.
+        watch: Told how far it is.
+
+    Returns:
+        Values of every query that is measured. The first of `settings.measures` comes first where the corpus is ranked, PND where listed
+        candidates are; then PND, and the other measures.
+
+    Raises:
+        ConfigError: If a measure is unknown.
+        DataError: If listed negatives are asked for and there are none, if there is nothing to compare positives with, or if the vector of
+            a query is not finite.
+        StoreError: If stored vectors are not finite, or of another width.
+
+    Reference:
+        Missions A6 and C5.
+    """
+    plan = _planned(system, examples, settings)
+    rankers, notes = _rankers(system, plan.examples, similarities, watch)
+    samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity, settings)]
+    return TaskScores(
+        task=examples.name,
+        kind="triplets" if plan.listed else "retrieval",
+        unit="query",
+        units=list(plan.examples.query_ids),
+        samples=samples,
+        texts=list(plan.examples.queries),
+        documents=system.count,
+        notes=(*examples.notes, *plan.notes, *notes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the positives of a data set are compared with.
+
+    Attributes:
+        examples: The queries that are measured.
+        left_out: Rows that a query is not compared with, beside its positives; None where only the listed negatives are.
+        depth: How far down the corpus is ranked.
+        notes: The same in sentences.
+    """
+
+    examples: AddressedSet
+    left_out: Ragged | None
+    depth: int
+    notes: list[str]
+
+    @property
+    def listed(self) -> bool:
+        return self.left_out is None
+
+    def standings(self, ranker: Ranker, watch: Watch) -> Standings:
+        if self.left_out is None:
+            found = stand_in_lists(ranker, self.examples, watch)
+        else:
+            found = stand_in_store(ranker, self.examples, self.left_out, watch)
+        if not found.counts.pairs.any():
+            raise DataError(
+                f"{self.examples.name}: the corpus must hold documents beside the positives of a query, got {ranker.count} in all; "
+                "name a larger one"
+            )
+        return found
+
+
+def _planned(system: System | LexicalSystem, examples: AddressedSet, settings: MeasureSection) -> _Plan:
+    """Choose by the settings and by what the data has."""
+    listing, every = int((examples.negatives.lengths > 0).sum()), len(examples)
+    if settings.negatives == "listed" and not listing:
+        raise DataError(f"{examples.name}: measure.negatives = listed needs negatives, no query lists one; set measure.negatives = store")
+    # A few queries with negatives must not decide for a set that has none: all the others would be lost.
+    if settings.negatives == "listed" or (settings.negatives == "auto" and listing and 2 * listing >= every):
+        left = f"{every - listing:,} of {every:,} queries list no negatives and were left out, {listing:,} are measured"
+        notes = [*([left] if listing < every else []), "positives are compared with listed negatives"]
+        return _Plan(examples.take(np.flatnonzero(examples.negatives.lengths > 0)), None, 0, notes)
+    depth = max(settings.depth, largest_cutoff(settings.measures))
+    notes = [f"positives are compared with all other documents of the corpus; rank measures look at the first {depth}"]
+    if settings.negatives == "auto" and listing:
+        notes.insert(
+            0, f"only {listing:,} of {every:,} queries list negatives, too few to measure by: all {every:,} are measured without them"
+        )
+    left_out = rows_left_out(system, examples, settings)
+    if dropped := len(left_out.values):
+        notes.append(
+            f"{dropped:,} document{'' if dropped == 1 else 's'} with the query's own id {'was' if dropped == 1 else 'were'} left out"
+        )
+    return _Plan(examples, left_out, depth, notes)
+
+
+def rows_left_out(system: System | LexicalSystem, examples: AddressedSet, settings: MeasureSection) -> Ragged:
+    """Documents that a ranking of the whole corpus leaves out: BEIR's rule is to drop the one that has the query's own id.
+
+    Args:
+        system: Whose documents are ranked.
+        examples: The queries.
+        settings: `drop_same_id`.
+
+    Returns:
+        At most one row per query, never a positive.
+    """
+    if not settings.drop_same_id:
+        return Ragged.of([[]] * len(examples))
+    rows = system.rows(examples.query_ids)
+    return Ragged.of([row] if row >= 0 and row not in examples.positives[query] else [] for query, row in enumerate(rows.tolist()))
+
+
+def _rankers(
+    system: System | LexicalSystem, examples: AddressedSet, similarities: Sequence[Similarity] | None, watch: Watch
+) -> tuple[list[Ranker], list[str]]:
+    """One for each similarity, and what is to be said of their choice."""
+    if isinstance(system, LexicalSystem):
+        return [LexicalRanker(system.index, examples.queries)], []
+    vectors = embed_texts(system.model, examples.queries, side="query", name=examples.name, watch=watch)
+    chosen = similarities_of(system.model) if similarities is None else similarities
+    notes = [UNIT_LENGTH] if similarities is None and "distance" not in chosen else []
+    return [DenseRanker(system.store, vectors, similarity) for similarity in chosen], notes
+
+
+def _samples(plan: _Plan, standings: Standings, similarity: str, settings: MeasureSection) -> list[Sample]:
+    """The main one first."""
+    found = standings.found if plan.listed else np.minimum(standings.found, plan.depth)
+    values = measures_of_places(standings.places, plan.examples.grades, found, settings.measures)
+    first, *others = (Sample(name, values[name], similarity) for name in settings.measures)
+    mean, pooled = pnd_samples(standings.counts, similarity=similarity)
+    return [mean, pooled, first, *others] if plan.listed else [first, mean, pooled, *others]
+
+
+def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role, seed: int, resamples: int) -> DatasetResult:
+    """Queries before and after, for the page of a model.
+
+    Args:
+        after: Of the model under test, by `score_retrieval`.
+        before: Of what it is compared with, by the same similarities; or None.
+        role: For the report.
+        seed: Of draws and flips.
+        resamples: Of the bootstrap.
+
+    Returns:
+        The result; its main change is that of the first sample.
+    """
+    pooled = next(one for one in after.samples if one.measure == "PND pooled")
+    assert pooled.reference is not None
+    return DatasetResult(
+        name=after.task,
+        role=role,
+        kind="pairs" if after.kind == "triplets" else "ranking",
+        queries=len(after.units),
+        documents=after.documents,
+        pairs=int(pooled.reference.sum()),
+        main=after.samples[0].measure,
+        changes=paired_changes(after.samples, None if before is None else before.samples, seed=seed, resamples=resamples),
+        notes=list(after.notes),
+    )

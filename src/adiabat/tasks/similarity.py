@@ -1,0 +1,286 @@
+"""Pairs of texts, and of words: does the similarity of their vectors go with what people said?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from adiabat.data.labelled import LabelledPairs, ScoredPairs
+from adiabat.data.records import Side
+from adiabat.errors import DataError
+from adiabat.measure.samples import Sample, TaskScores
+from adiabat.measure.statistics import value_of
+from adiabat.model.encoder import Encoder
+from adiabat.model.towers import DualEncoder
+from adiabat.store.scoring import Similarity
+from adiabat.tasks.texts import embed_texts, require_directions, zero_rows
+from adiabat.watch import Watch
+
+UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank as cosine does"
+
+_BLOCK_PAIRS = 4096
+"""Pairs scored at a time: bounds the vectors held in 64 bits."""
+
+PairVectors = tuple[Float[np.ndarray, "n e"], Float[np.ndarray, "n e"]]
+
+
+def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
+    """Rank correlation of the model's similarities with those that people gave (STS).
+
+    Args:
+        model: Under test.
+        pairs: Of one set: `ScoredPairs.sets` is not looked at.
+        side: Whose tower and prompt embeds both texts.
+        name: Of the task.
+        watch: Told how far it is.
+
+    Returns:
+        ``Spearman`` by cosine, and by dot product and distance where vectors have other lengths than 1. A unit is a pair.
+
+    Raises:
+        DataError: If a vector is zero or not finite, or the model finds all pairs equally similar.
+
+    Reference:
+        Cer et al. 2017; Spearman 1904.
+    """
+    vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
+    samples = _correlations(vectors, pairs, model.tower(side), sets=None)
+    _require_two_similarities(samples, [""], name)
+    return TaskScores(name, "sts", "pair", _numbers(pairs), samples, texts=_texts(pairs), notes=_notes(samples))
+
+
+def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
+    """Rank correlation on pairs of words, averaged over sets.
+
+    A word whose vector is zero has similarity 0 with every other. Words that the tokenizer does not know are scored like others, and told.
+
+    Args:
+        model: Under test.
+        pairs: In one set or several.
+        side: Whose tower and prompt embeds both words.
+        name: Of the task.
+        watch: Told how far it is.
+
+    Returns:
+        ``Spearman``, the plain mean over sets, by the similarities of `score_sts`; that of each set by cosine, and how many words and
+        pairs are out of vocabulary or without a vector, as facts. A unit is a pair.
+
+    Raises:
+        DataError: If a vector is not finite, or the model finds all pairs of a set equally similar.
+    """
+    vectors = _embedded(model, pairs, side=side, name=name, watch=watch, zeros=True)
+    sets = list(dict.fromkeys(pairs.sets))
+    samples = _correlations(vectors, pairs, model.tower(side), sets=sets)
+    _require_two_similarities(samples, sets, name)
+    unknown = set(unknown_words(model.tower(side), [*pairs.a, *pairs.b]))
+    zero = np.concatenate([zero_rows(rows) for rows in vectors])
+    blank = {word for word, is_zero in zip([*pairs.a, *pairs.b], zero, strict=True) if is_zero}
+    facts = {
+        **_by_set(samples[0], sets),
+        **_share(pairs, unknown, "out-of-vocabulary words"),
+        **_share(pairs, blank, "words without a vector"),
+    }
+    notes = (*_notes(samples), *_word_notes(pairs, unknown, blank))
+    return TaskScores(name, "words", "pair", _numbers(pairs), samples, texts=_texts(pairs), facts=facts, notes=notes)
+
+
+def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
+    """How well the similarity tells pairs that belong together from pairs that do not.
+
+    Args:
+        model: Under test.
+        pairs: Of both kinds.
+        side: Whose tower and prompt embeds both texts.
+        name: Of the task.
+        watch: Told how far it is.
+
+    Returns:
+        ``average precision`` by the similarities of `score_sts`; by each the best accuracy and F1 over all thresholds, and the
+        threshold, as facts. A unit is a pair.
+
+    Raises:
+        DataError: If a vector is zero or not finite.
+
+    Reference:
+        Muennighoff et al. 2023 (pair classification of MTEB).
+    """
+    vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
+    together, facts, samples = pairs.together.astype(np.float64), dict[str, float](), []
+    for similarity in _similarities(model.tower(side)):
+        scores = pair_similarities(*vectors, similarity=similarity)
+        samples.append(Sample("average precision", scores, similarity, together, "average precision"))
+        best = best_thresholds(scores, pairs.together)
+        facts |= {
+            f"best accuracy by {similarity}": best.accuracy,
+            f"threshold of best accuracy by {similarity}": best.accuracy_threshold,
+            f"best F1 by {similarity}": best.f1,
+            f"threshold of best F1 by {similarity}": best.f1_threshold,
+        }
+    units, texts = _numbers(pairs), _texts(pairs)
+    return TaskScores(name, "pair_classification", "pair", units, samples, texts=texts, facts=facts, notes=_notes(samples))
+
+
+def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], *, similarity: Similarity) -> Float[np.ndarray, " n"]:
+    """Similarity of each pair of vectors, in 64 bits; equal vectors have a cosine of exactly 1 and a distance of exactly 0.
+
+    Args:
+        a: One vector of each pair.
+        b: The other.
+        similarity: ``cosine`` (0 where a vector is zero), ``dot``, or ``distance`` (minus the Euclidean distance).
+
+    Returns:
+        One number per pair, higher is closer.
+    """
+    scores = np.empty(len(a))
+    for start in range(0, len(a), _BLOCK_PAIRS):
+        rows = slice(start, start + _BLOCK_PAIRS)
+        one, other = a[rows].astype(np.float64), b[rows].astype(np.float64)
+        if similarity == "distance":
+            scores[rows] = -np.sqrt(np.vecdot(one - other, one - other))
+            continue
+        products = np.vecdot(one, other)
+        if similarity == "cosine":
+            # One square root of the product, not a product of two: for equal vectors it gives back the square exactly.
+            lengths = np.sqrt(np.vecdot(one, one) * np.vecdot(other, other))
+            products = np.divide(products, lengths, out=np.zeros(products.shape), where=lengths > 0)
+        scores[rows] = products
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class BestThresholds:
+    """The best that a threshold on the similarity can do, chosen on the very pairs it is tried on; of equally good ones, the highest.
+
+    Attributes:
+        accuracy: Share of pairs on their right side.
+        accuracy_threshold: Pairs of at least this similarity are taken to belong together.
+        f1: Harmonic mean of precision and recall of the pairs that belong together.
+        f1_threshold: Likewise.
+    """
+
+    accuracy: float
+    accuracy_threshold: float
+    f1: float
+    f1_threshold: float
+
+
+def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, " n"]) -> BestThresholds:
+    """Try every observed similarity as the threshold, and one above them all.
+
+    Args:
+        scores: Higher is closer.
+        together: Which pairs belong together, at least one.
+
+    Returns:
+        The best accuracy and F1.
+    """
+    levels, level_of = np.unique(-scores, return_inverse=True)
+    hits = np.cumsum(np.bincount(level_of, weights=together))
+    taken = np.cumsum(np.bincount(level_of))
+    positives, negatives = int(together.sum()), int((~together).sum())
+    accuracy = np.concatenate([[negatives], hits + negatives - (taken - hits)]) / scores.size
+    f1 = 2 * hits / (taken + positives)
+    thresholds = np.concatenate([[np.nextafter(-levels[0], np.inf)], -levels])
+    best, best_f1 = int(accuracy.argmax()), int(f1.argmax())
+    return BestThresholds(float(accuracy[best]), float(thresholds[best]), float(f1[best_f1]), float(thresholds[best_f1 + 1]))
+
+
+def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
+    """Words of which the tokenizer keeps nothing: it has its unknown token for them, or no token at all.
+
+    Args:
+        encoder: Whose tokenizer.
+        words: Any number, equal ones among them.
+
+    Returns:
+        The unknown ones, each once, in order of first appearance.
+    """
+    distinct = list(dict.fromkeys(words))
+    tokenizer = encoder.tokenizer
+    every = tokenizer(distinct, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False)["input_ids"]
+    unknown = []
+    for word, tokens in zip(distinct, every, strict=True):
+        known = [token for token in tokens if token != tokenizer.unk_token_id]
+        # Some put a mark of the word's beginning before the unknown token; it decodes to nothing.
+        if len(known) < max(1, len(tokens)) and not str(tokenizer.decode(known)).strip():
+            unknown.append(word)
+    return unknown
+
+
+def _embedded(
+    model: DualEncoder, pairs: ScoredPairs | LabelledPairs, *, side: Side, name: str, watch: Watch, zeros: bool = False
+) -> PairVectors:
+    """Vectors of both texts of every pair; zero vectors only where `zeros` allows them."""
+    texts = [*pairs.a, *pairs.b]
+    vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
+    if not zeros:
+        require_directions(vectors, texts, name=name)
+    return vectors[: len(pairs)], vectors[len(pairs) :]
+
+
+def _similarities(tower: Encoder) -> tuple[Similarity, ...]:
+    """What is worth comparing by: unit vectors rank alike by all of them."""
+    return ("cosine",) if tower.settings.normalize else ("cosine", "dot", "distance")
+
+
+def _correlations(vectors: PairVectors, pairs: ScoredPairs, tower: Encoder, *, sets: Sequence[str] | None) -> list[Sample]:
+    """One sample for each similarity; groups are the sets, where they are told apart."""
+    groups = None if sets is None else np.array([sets.index(one) for one in pairs.sets])
+    return [
+        Sample("Spearman", pair_similarities(*vectors, similarity=one), one, pairs.scores, "spearman", groups=groups)
+        for one in _similarities(tower)
+    ]
+
+
+def _require_two_similarities(samples: Sequence[Sample], sets: Sequence[str], name: str) -> None:
+    for sample in samples:
+        for number, one in enumerate(sets):
+            values = sample.values if sample.groups is None else sample.values[sample.groups == number]
+            if np.ptp(values) == 0:
+                of = f" of {one}" if one else ""
+                raise DataError(
+                    f"{name}: the model must find some pairs{of} more similar than others, or there is nothing to rank, got a "
+                    f"{sample.similarity} of {values[0]:g} for all {len(values):,}; look whether its vectors are all the same"
+                )
+
+
+def _by_set(sample: Sample, sets: Sequence[str]) -> dict[str, float]:
+    """Rank correlation of each set by itself; nothing where there is one."""
+    if len(sets) < 2 or sample.groups is None or sample.reference is None:
+        return {}
+    alone = {}
+    for number, name in enumerate(sets):
+        rows = sample.groups == number
+        one = Sample(sample.measure, sample.values[rows], sample.similarity, sample.reference[rows], sample.statistic)
+        alone[f"Spearman {name}"] = float(value_of(one)[0])
+    return alone
+
+
+def _pairs_with(pairs: ScoredPairs, words: set[str]) -> int:
+    return sum(a in words or b in words for a, b in zip(pairs.a, pairs.b, strict=True))
+
+
+def _share(pairs: ScoredPairs, words: set[str], what: str) -> dict[str, float]:
+    return {what: float(len(words)), f"pairs with {what}": float(_pairs_with(pairs, words))}
+
+
+def _word_notes(pairs: ScoredPairs, unknown: set[str], blank: set[str]) -> list[str]:
+    every = len({*pairs.a, *pairs.b})
+    told = (
+        (unknown, "are unknown to the tokenizer, which cannot tell them apart"),
+        (blank, "have a zero vector: their similarity counts as 0"),
+    )
+    return [f"{len(words):,} of {every:,} words, in {_pairs_with(pairs, words):,} pairs, {what}" for words, what in told if words]
+
+
+def _notes(samples: Sequence[Sample]) -> tuple[str, ...]:
+    return (UNIT_LENGTH,) if len(samples) == 1 else ()
+
+
+def _numbers(pairs: ScoredPairs | LabelledPairs) -> list[str]:
+    return [str(number) for number in range(len(pairs))]
+
+
+def _texts(pairs: ScoredPairs | LabelledPairs) -> list[str]:
+    return [f"{a}\n{b}" for a, b in zip(pairs.a, pairs.b, strict=True)]

@@ -1,0 +1,86 @@
+"""Vectors of a task's texts: each distinct text goes through the model once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32
+
+from adiabat.data.records import Side
+from adiabat.errors import DataError, several
+from adiabat.model.encoder import Progress
+from adiabat.model.towers import DualEncoder
+from adiabat.watch import Watch
+
+_SNIPPET_CHARACTERS = 60
+_SHOWN = 5
+
+
+def embed_texts(model: DualEncoder, texts: Sequence[str], *, side: Side, name: str, watch: Watch) -> Float32[np.ndarray, "n e"]:
+    """Embed texts in float32; equal texts share one vector, to the last bit.
+
+    Args:
+        model: Whose tower.
+        texts: Any number, equal ones among them.
+        side: Which tower, and whose prompt.
+        name: Of the task, for messages.
+        watch: Told how far it is.
+
+    Returns:
+        One row per text, in the order given.
+
+    Raises:
+        DataError: If a vector is not finite; the first few texts are named.
+    """
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+
+    def show(progress: Progress) -> None:
+        watch.progress(f"encoding {name}", progress.done, progress.total)
+
+    vectors = model.encode(list(row_of), side=side, precision="fp32", on_progress=show)
+    broken = ~np.isfinite(vectors).all(axis=1)
+    if broken.any():
+        raise DataError(
+            f"{name}: vectors must be finite, got NaN or infinity for {_told(list(row_of), broken)}; the model's weights are damaged"
+        )
+    return vectors[[row_of[text] for text in texts]]
+
+
+def zero_rows(vectors: Float[np.ndarray, "n e"]) -> Bool[np.ndarray, " n"]:
+    """Which vectors point nowhere: a cosine with them is not defined.
+
+    Args:
+        vectors: One row per text.
+
+    Returns:
+        True where all numbers are 0.
+    """
+    return np.asarray(~vectors.any(axis=1))
+
+
+def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], *, name: str) -> None:
+    """Refuse zero vectors where cosines are about to be taken.
+
+    Args:
+        vectors: One row per text.
+        texts: What they are of.
+        name: Of the task, for the message.
+
+    Raises:
+        DataError: If there is one; the first few texts are named.
+    """
+    zero = zero_rows(vectors)
+    if zero.any():
+        raise DataError(
+            f"{name}: vectors must not be zero, which has a cosine with nothing, got one for {_told(texts, zero)}; "
+            "leave those texts out, or use a model that knows them"
+        )
+
+
+def _told(texts: Sequence[str], chosen: Bool[np.ndarray, " n"]) -> str:
+    """The chosen texts, each once."""
+    distinct = dict.fromkeys(texts[row] for row in np.flatnonzero(chosen).tolist())
+    return several((_snippet(text) for text in distinct), of="texts", shown=_SHOWN)
+
+
+def _snippet(text: str) -> str:
+    return repr(text if len(text) <= _SNIPPET_CHARACTERS else f"{text[:_SNIPPET_CHARACTERS]}...")

@@ -1,0 +1,145 @@
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from adiabat.data.question_grid import QuestionGridSet, read_question_grid
+from adiabat.errors import ConfigError, DataError
+
+Rows = Sequence[Mapping[str, object]]
+
+QUESTIONS: Rows = [
+    {"id": "a", "para": "0-0", "de": "wer?", "en": "who?"},
+    {"id": "b", "para": "0-1", "de": "wie?", "en": "how?"},
+    {"id": "c", "para": "0-0", "de": "wo?", "en": "where?"},
+]
+PARAGRAPHS: Rows = [
+    {"para": "0-1", "de": "so und so", "en": "like this"},
+    {"para": "0-0", "de": "der da", "en": "him there"},
+]
+
+
+def write(path: Path, rows: Rows) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def read(folder: Path, questions: Rows = QUESTIONS, paragraphs: Rows = PARAGRAPHS, *, languages: Sequence[str] = ()) -> QuestionGridSet:
+    return read_question_grid(write(folder / "q.jsonl", questions), write(folder / "p.jsonl", paragraphs), languages=languages)
+
+
+def changed(rows: Rows, place: int, **changes: object) -> list[dict[str, object]]:
+    """With other values in one row; None takes a column away."""
+    copies = [dict(row) for row in rows]
+    copies[place] = {name: value for name, value in {**copies[place], **changes}.items() if value is not None}
+    return copies
+
+
+def test_questions_find_their_paragraphs_by_the_key(tmp_path):
+    grid = read(tmp_path)
+    assert (grid.name, grid.languages, grid.ids, len(grid)) == ("q", ("de", "en"), ("a", "b", "c"), 3)
+    assert grid.questions[2] == {"de": "wo?", "en": "where?"}
+    assert [grid.paragraphs[row]["en"] for row in grid.answers] == ["him there", "like this", "him there"]
+    assert grid.notes == ()
+
+
+def test_packed_files_other_keys_and_names_are_read(tmp_path):
+    questions = [{("k" if name == "para" else name): value for name, value in row.items()} for row in QUESTIONS]
+    paragraphs = [{("k" if name == "para" else name): value for name, value in row.items()} for row in PARAGRAPHS]
+    (tmp_path / "q.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in questions).encode()))
+    grid = read_question_grid(tmp_path / "q.jsonl.gz", write(tmp_path / "p.jsonl", paragraphs), key="k", name="mine")
+    assert (grid.name, grid.languages, grid.answers.tolist()) == ("mine", ("de", "en"), [1, 0, 1])
+
+
+def test_questions_without_a_name_are_numbered(tmp_path):
+    grid = read(tmp_path, [{name: value for name, value in row.items() if name != "id"} for row in QUESTIONS])
+    assert grid.ids == ("q0", "q1", "q2")
+
+
+def test_a_key_may_be_a_number(tmp_path):
+    number = {"0-0": 7, "0-1": 8}
+    questions, paragraphs = ([{**row, "para": number[row["para"]]} for row in rows] for rows in (QUESTIONS, PARAGRAPHS))
+    assert read(tmp_path, questions, paragraphs).answers.tolist() == [1, 0, 1]
+
+
+def test_languages_of_only_one_table_are_left_out_and_named(tmp_path):
+    grid = read(tmp_path, [{**row, "fr": "?", "pt-BR": "?"} for row in QUESTIONS], [{**row, "zh": row["en"]} for row in PARAGRAPHS])
+    assert grid.languages == ("de", "en")
+    assert grid.notes == (
+        f"fr, pt-BR left out: only {tmp_path / 'q.jsonl'} has them",
+        f"zh left out: only {tmp_path / 'p.jsonl'} has them",
+    )
+
+
+def test_columns_that_are_no_languages_are_passed_over(tmp_path):
+    extra = {"title": "T", "split": "dev", "_id": 4}
+    grid = read(tmp_path, [{**row, "title": "T", "split": "dev"} for row in QUESTIONS], [{**row, **extra} for row in PARAGRAPHS])
+    assert (grid.languages, grid.notes) == (("de", "en"), ())
+
+
+def test_a_subset_of_languages_may_be_incomplete_elsewhere(tmp_path):
+    grid = read(tmp_path, changed(QUESTIONS, 1, de=None), languages=["en"])
+    assert (grid.languages, grid.questions[1]) == (("en",), {"en": "how?"})
+
+
+def test_indonesian_is_a_language_where_it_is_asked_for(tmp_path):
+    questions = [{**row, "qid": row["id"], "id": f"apa {row['id']}"} for row in QUESTIONS]
+    grid = read(tmp_path, questions, [{**row, "id": f"itu {row['para']}"} for row in PARAGRAPHS], languages=["en", "id"])
+    assert (grid.languages, grid.ids, grid.questions[0]["id"]) == (("en", "id"), ("a", "b", "c"), "apa a")
+
+
+def test_an_unknown_language_is_refused_with_near_ones(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"languages must be of both .*q.jsonl and .*p.jsonl \(de, en, title\), got da \(did you mean de\?\)"
+    ):
+        read(tmp_path, [{**row, "title": "T"} for row in QUESTIONS], [{**row, "title": "T"} for row in PARAGRAPHS], languages=["en", "da"])
+
+
+def test_texts_missing_in_a_row_are_all_told_with_their_lines(tmp_path):
+    paragraphs = changed(changed(PARAGRAPHS, 0, de=None, en=None), 1, en=" ")
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, changed(QUESTIONS, 1, de=None), paragraphs)
+    assert str(caught.value) == (
+        f"3 faults: {tmp_path}/q.jsonl:2: a text must be there in every language, got none in de; "
+        f"{tmp_path}/p.jsonl:1: a text must be there in every language, got none in de, en; "
+        f'{tmp_path}/p.jsonl:2: "en" must not be empty; complete these rows, or name fewer languages'
+    )
+
+
+@pytest.mark.parametrize(
+    ("questions", "paragraphs", "message"),
+    [
+        (changed(QUESTIONS, 2, para="9-9"), PARAGRAPHS, r'q.jsonl:3: "para" must name a paragraph of .*p.jsonl, got unknown "9-9"$'),
+        (
+            [{**row, "para": "x"} for row in QUESTIONS],
+            PARAGRAPHS,
+            r'3 faults: .*q.jsonl:1: "para" .*q.jsonl:2: "para" .*q.jsonl:3: "para"',
+        ),
+        (
+            changed(QUESTIONS, 2, id="a"),
+            PARAGRAPHS,
+            r'q.jsonl:3: the name of a question must be unique, got "a" again, first at .*q.jsonl:1',
+        ),
+        (QUESTIONS, changed(PARAGRAPHS, 1, para="0-1"), r'^[^;]*p.jsonl:2: "para" must be unique, got "0-1" again, first at .*p.jsonl:1$'),
+        (changed(QUESTIONS, 0, para=None), PARAGRAPHS, r'q.jsonl:1: expected "para", found "id", "de", "en"; set key to the column'),
+        (QUESTIONS, [*PARAGRAPHS[:1], {**PARAGRAPHS[0], "para": "0-0"}], r"2 faults: .*two different paragraphs in de, got one; .* in en"),
+        (QUESTIONS, PARAGRAPHS[:0], r"p.jsonl must hold at least one row, got none"),
+        (
+            QUESTIONS,
+            [{"para": row["para"], "zh": "x"} for row in PARAGRAPHS],
+            r"must share columns named by the code of a language, got de, en and zh; name them in languages",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(tmp_path, questions, paragraphs, message):
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, questions, paragraphs)
+
+
+def test_lines_that_are_no_rows_are_told_with_the_rest(tmp_path):
+    path = write(tmp_path / "q.jsonl", QUESTIONS)
+    path.write_text(path.read_text(encoding="utf-8") + "nonsense\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"2 faults: .*q.jsonl:4 must be one JSON object.*; .*p.jsonl:1: a text must be there"):
+        read_question_grid(path, write(tmp_path / "p.jsonl", changed(PARAGRAPHS, 0, de=None)))

@@ -1,0 +1,68 @@
+"""Runs and judgements in the format of TREC."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from adiabat.data.trec import read_qrels, read_run
+from adiabat.errors import DataError
+
+
+def written(folder: Path, name: str, *lines: str) -> Path:
+    path = folder / name
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_a_run_is_scores_of_documents_by_query(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.run", "q1 Q0 d1 1 9.5 mine", "q1\tQ0\td2\t2\t-1e-3\tmine", "", "q2 Q0 d1 1 3 mine")
+    assert read_run(path) == {"q1": {"d1": 9.5, "d2": -0.001}, "q2": {"d1": 3.0}}
+
+
+def test_a_packed_run_is_read_alike(tmp_path: Path) -> None:
+    path = tmp_path / "a.run.gz"
+    path.write_bytes(gzip.compress(b"q1 Q0 d1 1 9.5 mine\n"))
+    assert read_run(path) == {"q1": {"d1": 9.5}}
+
+
+def test_judgements_have_four_columns_or_those_of_beir(tmp_path: Path) -> None:
+    plain = written(tmp_path, "plain", "q1 0 d1 2", "q1 0 d2 0", "q2 0 d1 -1")
+    beir = written(tmp_path, "test.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t2", "q1\td2\t0", "q2\td1\t-1")
+    assert read_qrels(plain) == read_qrels(beir) == {"q1": {"d1": 2, "d2": 0}, "q2": {"d1": -1}}
+
+
+def test_a_document_that_is_judged_twice_has_its_higher_grade(tmp_path: Path) -> None:
+    assert read_qrels(written(tmp_path, "q", "q1 0 d1 1", "q1 0 d1 2", "q1 0 d1 0")) == {"q1": {"d1": 2}}
+
+
+def test_all_faulty_lines_of_a_run_are_told_at_once(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "a.run", "q1 Q0 d1 1 9.5 mine", "q1 d1 9.5", "q1 Q0 d2 1 nan mine", "q1 Q0 d3 1 much mine", "q1 Q0 d1 2 1 mine"
+    )
+    with pytest.raises(DataError) as caught:
+        read_run(path)
+    told = str(caught.value)
+    assert told.startswith("4 faults: ")
+    assert f"{path}:2: a line of a run must have 6 columns (query Q0 document rank score name), got 3" in told
+    assert f"{path}:3: score must be a finite number, got 'nan'" in told
+    assert f"{path}:4: score must be a finite number, got 'much'" in told
+    assert f"{path}:5: a query must retrieve a document once, got 'd1' again for 'q1'" in told
+
+
+@pytest.mark.parametrize("grade", ["1.5", "nan", "inf", "yes"])
+def test_a_grade_is_a_whole_number(tmp_path: Path, grade: str) -> None:
+    path = written(tmp_path, "q", "q1 0 d1 1", f"q1 0 d2 {grade}")
+    with pytest.raises(DataError, match=f":2: grade must be a whole number, got '{grade}'"):
+        read_qrels(path)
+
+
+def test_judgements_without_a_relevant_document_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "q", "q1 0 d1 0")
+    with pytest.raises(DataError, match="must judge a document above 0 for some query, got none"):
+        read_qrels(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="must exist, got no such file"):
+        read_run(tmp_path / "none")

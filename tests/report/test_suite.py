@@ -1,0 +1,275 @@
+"""A suite on disk, and its page."""
+
+import base64
+import csv
+import hashlib
+import json
+import re
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from adiabat.errors import DataError
+from adiabat.measure.suite_results import SuiteModel, SuiteResult, UnitRow
+from adiabat.report.files import write_record
+from adiabat.report.suite import read_suite, write_suite
+from adiabat.report.suite_overview import overview_of
+from adiabat.report.suite_page import render_suite, script
+from tests.report.sample_suites import full_suite, make_suite
+from tests.report.test_page import NASTY, Page
+
+
+class Shown(Page):
+    """A page whose script is no text of it."""
+
+    def handle_data(self, data):
+        if "script" not in self.open:
+            super().handle_data(data)
+
+
+def html_of(result: SuiteResult) -> str:
+    return render_suite(overview_of(result))
+
+
+@cache
+def full_html(baseline: str | None = None) -> str:
+    """Drawn once for all tests that only read it."""
+    return html_of(full_suite(baseline=baseline))
+
+
+# --- Files ---
+
+
+def test_a_suite_comes_back_equal_and_its_tables_stand_beside_it(tmp_path) -> None:
+    write_suite(full_suite(), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "result.json", "table.csv", "table.md", "table.tex"]
+    assert read_suite(tmp_path / "result.json") == full_suite()
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == full_html()
+    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+        assert len(list(csv.reader(file))) == 1 + len(full_suite().scores)
+
+
+def test_equal_suites_are_equal_files(tmp_path) -> None:
+    kept = {}
+    for _ in range(2):
+        write_suite(full_suite(baseline="small"), tmp_path)
+        content = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert content == (kept or content)
+        kept = content
+
+
+def test_a_number_that_is_none_is_refused_and_nothing_is_written(tmp_path) -> None:
+    result = full_suite()
+    bad = replace(result, scores=[replace(result.scores[0], value=float("nan"))])
+    with pytest.raises(DataError, match=r"result.scores\[0\].value must be finite, got nan; leave out what could not be measured"):
+        write_suite(bad, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def changed(tmp_path, change):
+    """A file of a suite with its plain data changed."""
+    path = tmp_path / "result.json"
+    write_record(full_suite().to_json(), path)
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    change(plain)
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    return path
+
+
+def drop_small(plain) -> None:
+    plain["scores"] = [score for score in plain["scores"] if (score["task"], score["model"]) != ("similar", "small")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda plain: plain.update(format=99), "format must be 1, got 99"),
+        (lambda plain: plain.pop("tasks"), "tasks: Field required"),
+        (lambda plain: plain["tasks"][0].update(kind="reading"), "tasks.0.kind: Input should be"),
+        (lambda plain: plain["tasks"].append(plain["tasks"][0]), "task first must be there once, got 2"),
+        (lambda plain: plain["models"].append(plain["models"][0]), "model small must be there once, got 2"),
+        (lambda plain: plain["scores"][0].update(task="other"), "task other must be one of the suite, got first, second, similar, xnli"),
+        (lambda plain: plain["scores"][0].update(model="other"), "model other must be one of the suite, got small, large, lexical"),
+        (lambda plain: plain.update(baseline="other"), "model other must be one of the suite"),
+        (lambda plain: plain["units"][0]["values"].update(other=1.0), "model other must be one of the suite"),
+        (
+            lambda plain: plain["pairings"][0].update(against="lexical"),
+            "task first: models must be compared with the same one, got lexical and large",
+        ),
+        (
+            lambda plain: plain["pairings"][0]["change"].update(difference=None),
+            "task first: a comparison must have a difference, got none of small",
+        ),
+        (drop_small, "task similar: a model that is compared must have a value, got none of small"),
+        (lambda plain: plain["grids"][0]["grid"]["after"].pop(), "after of the entailment-neutral grid must have 3 rows of 3"),
+        (lambda plain: plain["grids"][0]["grid"]["verdicts"][1].pop(), "verdicts of the entailment-neutral grid must have 3 rows of 3"),
+    ],
+)
+def test_a_file_whose_parts_do_not_fit_is_refused_with_the_reason(tmp_path, change, said) -> None:
+    with pytest.raises(DataError, match=re.escape(said)) as caught:
+        read_suite(changed(tmp_path, change))
+    assert str(tmp_path / "result.json") in str(caught.value)
+
+
+def test_a_number_too_large_for_a_float_is_refused(tmp_path) -> None:
+    path = changed(tmp_path, lambda plain: None)
+    path.write_text(path.read_text(encoding="utf-8").replace('"seconds": 812.0', '"seconds": 1e999'), encoding="utf-8")
+    with pytest.raises(DataError, match="result.seconds must be finite, got inf"):
+        read_suite(path)
+
+
+# --- The page ---
+
+
+def test_a_full_suite_has_every_part() -> None:
+    shown = Shown(full_html())
+    assert {
+        "verdict",
+        "models-by-tasks",
+        "over-all",
+        "tasks",
+        "task-0",
+        "task-3",
+        "how-to-read",
+        "made",
+        "inputs",
+        "settings",
+        "versions",
+    } <= set(shown.ids())
+    assert len(shown.ids()) == len(set(shown.ids()))
+    # a forest plot for each task
+    assert len(shown.tags("svg")) == 4
+    for words in (
+        "large is best on 3 of 4 tasks",
+        "0.610 [0.590, 0.630]",
+        "0.600 ≈ [0.580, 0.620]",
+        "best large 0.800 [0.780, 0.820], clearly",
+        "−0.0600 [−0.0800, −0.0400]",
+        "< 0.001 sign flips",
+        "+60 −90",
+        "small minus large : 1 better, 1 worse, 7 no evidence, of 9 (by the z-test 7 better, 2 worse)",
+        "text of query 3",
+        "models/small-1, models/small-2",
+        "mean of 3 runs",
+        "large: cut to 128 tokens",
+    ):
+        assert words in shown.text.replace(" ,", ","), words
+
+
+def test_cells_are_marked_as_the_comparisons_say() -> None:
+    cells = [(one["class"] or "").split() for one in Shown(full_html()).tags("td") if "num" in (one.get("class") or "").split()][:12]
+    # rows small, large, lexical; columns first, second, similar, xnli
+    assert [("best" in one, "even" in one) for one in cells] == [
+        *[(False, False), (True, False), (False, False), (False, False)],
+        *[(True, False), (False, True), (True, False), (True, False)],
+        *[(False, True), (False, False), (False, False), (False, False)],
+    ]
+
+
+def test_beside_a_baseline_cells_bear_verdicts() -> None:
+    shown = Shown(full_html("small"))
+    assert [len(shown.with_class(name)) for name in ("sign",)] == [6]
+    assert "0.610 ▲" in shown.text
+    assert "0.400 ○" in shown.text
+    assert "0.300 ▼" in shown.text
+    assert "Every model is compared with small on the same units." in shown.text
+
+
+def test_the_page_loads_nothing_and_runs_its_one_script_alone() -> None:
+    html = full_html()
+    shown = Shown(html)
+    assert {tag for tag, _ in shown.elements} & {"img", "iframe", "object", "embed", "form", "base"} == set()
+    (source,) = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    assert source == script()
+    (policy,) = [meta["content"] for meta in shown.tags("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None
+    assert f"script-src 'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "script-src 'unsafe" not in policy
+    for _, attributes in shown.elements:
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("src", "href", "xlink:href", "action"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:,"))
+    assert html.replace("http://www.w3.org/2000/svg", "").count("://") == 0
+
+
+def test_the_script_makes_no_markup_of_texts() -> None:
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function|fetch|XMLHttp|import\(", script())
+    assert "</" not in script()
+
+
+def test_what_the_script_works_on_is_there() -> None:
+    shown = Shown(full_html())
+    ids = set(shown.ids())
+    controls = [one.get("aria-controls") for one in shown.tags("input")]
+    assert controls == ["task-0-units"]
+    assert set(controls) <= ids
+    assert len(shown.with_class("sortable")) == 8
+    assert all("hidden" in one for one in shown.with_class("filter"))
+    numbers = [one["data-value"] for one in shown.tags("td") if one.get("data-value")]
+    assert len(numbers) > 50
+    assert all(float(number or "nan") == float(number or "nan") for number in numbers)
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
+    for baseline in (None, "small"):
+        for table in re.findall(r"<table.*?</table>", full_html(baseline), flags=re.DOTALL):
+            rows = re.findall(r"<tr[ >].*?</tr>", table, flags=re.DOTALL)
+            counts = {sum(int(span or 1) for span in re.findall(r'<t[hd][ >](?:[^>]*colspan="(\d+)")?', row)) for row in rows}
+            assert len(counts) == 1, table
+
+
+def test_markup_in_any_text_is_inert() -> None:
+    values = {NASTY: {NASTY: 0.6, "b": 0.5}, "y": {NASTY: 0.5, "b": 0.6}}
+    models = [SuiteModel(NASTY, NASTY, runs=[NASTY], query_prompt=NASTY, notes=[NASTY]), SuiteModel("b", "b")]
+    result = make_suite(values, models=models, title=NASTY, notes=(NASTY,), command=NASTY, settings={NASTY: NASTY})
+    tasks = [replace(task, notes=[NASTY], measure=NASTY, unit=NASTY) for task in result.tasks]
+    scores = [replace(score, measure=NASTY, similarity=NASTY) for score in result.scores]
+    units = [UnitRow(NASTY, NASTY, NASTY, {NASTY: 1.0, "b": 0.5})]
+    shown = Shown(html_of(replace(result, tasks=tasks, scores=scores, units=units)))
+    assert len(shown.tags("script")) == 1
+    assert shown.tags("img") == []
+    assert shown.text.count('<script>alert("x")</script>') >= 20
+    assert "{{ 7 * 7 }}" in shown.text
+
+
+def test_texts_choose_their_own_direction_and_are_cut() -> None:
+    units = [UnitRow("first", "q1", "ما هي أسباب تغير المناخ؟", {"small": 0.5}), UnitRow("first", "q2", "word " * 1000, {"small": 0.1})]
+    html = html_of(replace(full_suite(), units=units))
+    cells = [one for one in Shown(html).tags("td") if "text" in (one.get("class") or "").split()]
+    assert [one.get("dir") for one in cells] == ["auto", "auto"]
+    assert "word word…" in html
+    assert html.count("word word") < 200
+
+
+def test_both_texts_of_a_pair_stand_on_lines_of_their_own() -> None:
+    units = [UnitRow("first", "q1", "the one\nthe other\nand more", {"small": 0.5})]
+    assert ">the one\nthe other and more</td>" in html_of(replace(full_suite(), units=units))
+
+
+def test_a_note_on_several_tasks_stands_once() -> None:
+    result = full_suite()
+    tasks = [replace(task, notes=["a common note"]) for task in result.tasks]
+    assert Shown(html_of(replace(result, tasks=tasks))).text.count("all tasks: a common note") == 1
+
+
+def test_a_suite_of_one_model_compares_nothing() -> None:
+    shown = Shown(html_of(make_suite({"x": {"a": 0.6}, "y": {"a": 0.5}})))
+    assert "No two models did the same task" in shown.text
+    assert "mean rank" not in shown.text
+    assert shown.tags("svg") == []
+    assert shown.with_class("best") == []
+
+
+def test_a_suite_of_nothing_has_a_page() -> None:
+    assert "Nothing was measured." in Shown(html_of(make_suite({}))).text
+
+
+def test_similarities_that_differ_stand_beside_the_models() -> None:
+    result = make_suite({"x": {"a": 0.6, "bm25": 0.5}})
+    own = replace(result, scores=[result.scores[0], replace(result.scores[1], similarity="bm25")])
+    text = Shown(html_of(own)).text
+    assert "by bm25" in text
+    assert "by cosine" in text
+    assert "nDCG@10, cosine" not in text

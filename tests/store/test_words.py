@@ -1,0 +1,88 @@
+"""Words of many scripts, and their stems as Snowball cuts them."""
+
+import builtins
+from typing import Any
+
+import pytest
+import Stemmer
+
+from adiabat.errors import ConfigError, MissingDependencyError
+from adiabat.store.words import analyser_of, common_words, words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don't stop_me NOW 42!", ["don", "t", "stop_me", "now", "42"]),
+        ("Straße ÉCOLE", ["strasse", "école"]),
+        ("e\u0301cole", ["école"]),
+        ("ﬁne ｆｕｌｌ", ["fine", "full"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("القطة، السوداء", ["القطة", "السوداء"]),
+        ("東京都 に", ["東京", "京都", "に"]),
+        ("abc東京xyz", ["abc", "東京", "xyz"]),
+        ("ไทย", ["ไท", "ทย"]),
+        ("🧭 \u0301", []),
+        ("", []),
+    ],
+)
+def test_words_of_many_scripts(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_without_a_language_words_stay_as_they_are() -> None:
+    assert analyser_of(None) is words
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        # Porter 1980: "generalizations" loses its endings one by one; "the" and "of" are of Lucene's list.
+        ("english", "The Generalizations of relational ponies", ["gener", "relat", "poni"]),
+        ("german", "Die Häuser und Straßen", ["haus", "strass"]),
+        ("turkish", "kitaplar", ["kitap"]),
+        ("english", "東京 cats", ["東京", "cat"]),
+        ("english", "...", []),
+    ],
+)
+def test_stems_of_a_language(language: str, text: str, expected: list[str]) -> None:
+    assert analyser_of(language)(text) == expected
+
+
+def test_english_goes_by_porter_and_the_list_of_lucene_as_anserini_does() -> None:
+    assert analyser_of("english")("skies dying happily") == Stemmer.Stemmer("porter").stemWords(["skies", "dying", "happily"])
+    assert analyser_of("english")("skies") != Stemmer.Stemmer("english").stemWords(["skies"])
+    assert len(common_words("english")) == 33
+
+
+def test_a_language_without_a_list_leaves_no_word_out() -> None:
+    assert common_words("finnish") == frozenset()
+    assert len(analyser_of("finnish")("ja talossa")) == 2
+
+
+def test_every_language_that_is_offered_has_stems() -> None:
+    with pytest.raises(ConfigError) as caught:
+        analyser_of("xx")
+    offered = str(caught.value).partition("choose one of ")[2].split(", ")
+    assert {"english", "german", "arabic", "hindi"} <= set(offered)
+    assert "porter" not in offered
+    for language in offered:
+        assert analyser_of(language)("abc") != []
+
+
+def test_a_language_with_a_slip_is_told_the_near_one() -> None:
+    with pytest.raises(ConfigError, match="the language of stems must be one that Snowball knows, got englsh; did you mean english?"):
+        analyser_of("englsh")
+
+
+def test_an_absent_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    plainly = builtins.__import__
+
+    def without(name: str, *more: Any) -> Any:
+        if name == "Stemmer":
+            raise ImportError(name)
+        return plainly(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingDependencyError, match=r"BM25 over the stems of words needs the package PyStemmer; .*'adiabat\[stemming\]'"):
+        analyser_of("english")

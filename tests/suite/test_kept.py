@@ -1,0 +1,120 @@
+"""Scores on disk: what comes back is what went in, and other files are refused in one line."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat.errors import DataError
+from adiabat.measure.samples import Cells, Sample, TaskScores
+from adiabat.suite.kept import read_record, read_scores, scores_in, write_scores
+from tests.suite.scored import gridded, ranked
+
+
+def everything() -> TaskScores:
+    """Scores that have every part."""
+    generator = np.random.default_rng(0)
+    values = generator.random((2, 3, 4)).astype(np.float32)
+    errors = np.arange(6).reshape(2, 3)
+    samples = [
+        Sample(
+            "PND pooled", np.array([1.0, 2.0, 0.0, 4.0]), "cosine", np.array([3.0, 4.0, 5.0, 6.0]), lower_is_better=True, proportion=True
+        ),
+        Sample("PND pooled", np.array([1.0, 2.0, 0.0, 1 / 3]), "distance", np.array([3.0, 4.0, 5.0, 6.0])),
+        Sample("Spearman", generator.random(4), "dot", generator.random(4), "spearman", np.array([0, 0, 1, 1])),
+        Sample("accuracy", np.array([0.0, 1.0, 1.0, 0.0])),
+    ]
+    cells = [
+        Cells("entailment-neutral", "cosine", ("en", "de"), ("en", "de", "fr"), values, True, errors, 100),
+        Cells("P@1", "cosine", ("en", "de"), ("en", "de", "fr"), values + 1, False),
+    ]
+    texts = ["one", "שתיים", "", "4 | <b>"]
+    return TaskScores("a task", "nli_grid", "premise", ["1", "2", "3", "4"], samples, texts, 7, cells, {"facts": 0.5}, ("a note", "מבחן"))
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    """Records of arrays, part by part, arrays bit for bit."""
+    if isinstance(one, np.ndarray):
+        np.testing.assert_array_equal(one, other, strict=True)
+    elif hasattr(one, "__dataclass_fields__"):
+        assert type(one) is type(other)
+        for field in fields(one):
+            assert_equal(getattr(one, field.name), getattr(other, field.name))
+    elif isinstance(one, list | tuple) and one and not isinstance(one[0], str):
+        for first, second in zip(one, other, strict=True):
+            assert_equal(first, second)
+    else:
+        assert (list(one) == list(other)) if isinstance(one, list | tuple) else one == other
+
+
+@pytest.mark.parametrize("scores", [everything(), ranked([0.1, 1 / 3]), gridded(np.ones((2, 2, 3)))], ids=["all", "ranked", "grid"])
+def test_scores_come_back_as_they_went(tmp_path: Path, scores: TaskScores) -> None:
+    path = tmp_path / "deep" / "scores.parquet"
+    write_scores(scores, path, key="abc", about={"model": "m", "seconds": 1.5})
+    assert_equal(read_scores(path), scores)
+    record = read_record(path)
+    assert (record["key"], record["about"]) == ("abc", {"model": "m", "seconds": 1.5})
+
+
+def test_columns_have_names_that_people_know(tmp_path: Path) -> None:
+    write_scores(everything(), tmp_path / "s.parquet", key="", about={})
+    names = pq.read_schema(tmp_path / "s.parquet").names
+    assert names[:4] == ["unit", "text", "PND pooled by cosine", "PND pooled by cosine: reference"]
+    assert {"Spearman by dot: group", "accuracy", "cells: P@1 by cosine"} <= set(names)
+
+
+def test_half_a_character_of_a_query_is_replaced(tmp_path: Path) -> None:
+    scores = replace(ranked([0.5]), texts=["broken \ud83d here"])
+    write_scores(scores, tmp_path / "s.parquet", key="", about={})
+    assert read_scores(tmp_path / "s.parquet").texts == ["broken ? here"]
+
+
+def test_writing_leaves_one_file(tmp_path: Path) -> None:
+    for value in (0.1, 0.2):
+        write_scores(ranked([value]), tmp_path / "s.parquet", key="", about={})
+    assert [path.name for path in tmp_path.iterdir()] == ["s.parquet"]
+    assert read_scores(tmp_path / "s.parquet").samples[0].values.tolist() == [0.2]
+
+
+def test_a_folder_in_the_way_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "s.parquet").mkdir()
+    with pytest.raises(DataError, match=r"s\.parquet must be writable"):
+        write_scores(ranked([0.1]), tmp_path / "s.parquet", key="", about={})
+    assert [path.name for path in tmp_path.iterdir()] == ["s.parquet"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(everything(), path, key="", about={})
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(DataError, match="must be a whole file of scores"):
+        read_scores(path)
+
+
+def test_a_missing_file_and_a_foreign_table_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="got no such file"):
+        read_scores(tmp_path / "none.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "foreign.parquet")
+    with pytest.raises(DataError, match="format of scores must be 1, got None"):
+        read_scores(tmp_path / "foreign.parquet")
+
+
+def test_a_column_that_is_gone_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2]), path, key="", about={})
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["nDCG@10 by cosine"]), path)
+    with pytest.raises(DataError, match="must be a whole file of scores"):
+        read_scores(path)
+
+
+def test_files_are_found_sorted_without_those_half_written(tmp_path: Path) -> None:
+    for name in ("b/run-1/x", "a/y", "a/.z.parquet.77"):
+        write_scores(ranked([0.1]), tmp_path / f"{name}.parquet", key="", about={})
+    assert [str(path.relative_to(tmp_path)) for path in scores_in(tmp_path)] == ["a/y.parquet", "b/run-1/x.parquet"]

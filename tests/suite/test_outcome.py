@@ -1,0 +1,140 @@
+"""From scores to findings: who is compared with whom, what holds after the correction, what is shown."""
+
+import numpy as np
+import pytest
+
+from adiabat.errors import DataError
+from adiabat.measure.metrics import improvement
+from adiabat.measure.paired import paired_changes
+from adiabat.measure.samples import Sample
+from adiabat.measure.significance import benjamini_hochberg
+from adiabat.suite.outcome import UNITS_SHOWN, Findings, Measured, findings_of
+from tests.suite.scored import gridded, model, ranked
+
+RANDOM = np.random.default_rng(5)
+LOW, MIDDLE, HIGH = (np.clip(RANDOM.random(60) + shift, 0, 1).tolist() for shift in (-0.3, 0.0, 0.3))
+
+
+def found(*models: Measured, baseline: str | None = None) -> Findings:
+    return findings_of(models, baseline=baseline, seed=3, resamples=500)
+
+
+def test_each_model_is_compared_with_the_best_of_the_task() -> None:
+    findings = found(model("a", ranked(MIDDLE)), model("b", ranked(HIGH)), model("c", ranked(LOW)))
+    assert [(one.model, one.against) for one in findings.pairings] == [("a", "b"), ("c", "b")]
+    assert all(one.change.verdict == "worse" and one.significant for one in findings.pairings)
+
+
+def test_a_lower_discrepancy_is_the_better_one() -> None:
+    def pnd(values: list[float]) -> Measured:
+        scores = ranked(values)
+        return model(str(np.mean(values)), type(scores)(scores.task, "triplets", "query", scores.units, [_lower(values)]))
+
+    findings = found(pnd(HIGH), pnd(LOW))
+    assert findings.pairings[0].against == str(np.mean(LOW))
+    assert findings.tasks[0].lower_is_better
+
+
+def _lower(values: list[float]) -> Sample:
+    return Sample("PND", np.array(values), "cosine", lower_is_better=True)
+
+
+def test_with_a_baseline_every_other_model_is_compared_with_it() -> None:
+    findings = found(model("a", ranked(MIDDLE)), model("b", ranked(HIGH)), model("c", ranked(LOW)), baseline="a")
+    assert [(one.model, one.against, one.change.verdict) for one in findings.pairings] == [("b", "a", "better"), ("c", "a", "worse")]
+
+
+def test_a_pairing_is_what_two_samples_alone_would_give() -> None:
+    one, other = ranked(MIDDLE), ranked(HIGH)
+    findings = found(model("a", one), model("b", other), baseline="a")
+    alone = paired_changes(other.samples, one.samples, seed=3, resamples=500)[0]
+    assert findings.pairings[0].change == alone
+    assert alone.improvement == improvement(float(np.mean(MIDDLE)), float(np.mean(HIGH)), lower_is_better=False)
+
+
+def test_levels_have_the_mean_of_the_units_and_an_interval_around_it() -> None:
+    score = found(model("a", ranked(MIDDLE))).scores[0]
+    assert score.value == pytest.approx(np.mean(MIDDLE))
+    assert score.interval[0] < score.value < score.interval[1]
+
+
+def test_the_correction_is_over_all_tasks() -> None:
+    generator = np.random.default_rng(0)
+    base = generator.random(40)
+    shifts = [0.0, 0.02, 0.045, 0.06, 0.2, 0.0, 0.01, 0.03]
+    models = [
+        model(
+            name, *(ranked((base + on * (shift + generator.normal(0, 0.15, 40))).tolist(), task=f"t{k}") for k, shift in enumerate(shifts))
+        )
+        for name, on in (("a", 0.0), ("b", 1.0))
+    ]
+    pairings = found(*models, baseline="a").pairings
+    p_values = np.array([one.change.p for one in pairings], dtype=np.float64)
+    held = benjamini_hochberg(p_values)
+    assert [one.significant for one in pairings] == [
+        bool(one) and pairing.change.verdict != "no evidence" for one, pairing in zip(held, pairings, strict=True)
+    ]
+    # A chance finding on its own, which does not stand among eight.
+    assert any(one.change.verdict != "no evidence" and not one.significant for one in pairings)
+
+
+def test_a_model_that_cannot_do_a_task_is_left_out_of_it() -> None:
+    findings = found(model("a", ranked(LOW), ranked(HIGH, task="more")), model("bm25", ranked(HIGH, similarity="bm25")))
+    assert [task.name for task in findings.tasks] == ["asked", "more"]
+    assert [(one.task, one.model) for one in findings.pairings] == [("asked", "a")]
+    assert {(one.task, one.model) for one in findings.scores} == {("asked", "a"), ("asked", "bm25"), ("more", "a")}
+
+
+def test_models_of_other_units_are_refused_with_their_number() -> None:
+    with pytest.raises(DataError, match="b lacks 1 and has 2 others, of 3"):
+        found(model("a", ranked([0.1, 0.2, 0.3])), model("b", ranked([0.1, 0.2, 0.3, 0.4], units=["q0", "q1", "x", "y"])))
+
+
+def test_models_of_another_main_measure_are_refused() -> None:
+    scores = ranked([0.1, 0.2])
+    other = type(scores)("asked", "retrieval", "query", scores.units, [Sample("RR", np.array([0.1, 0.2]), "cosine")])
+    with pytest.raises(DataError, match="b is judged by RR, not by nDCG@10"):
+        found(model("a", scores), model("b", other))
+
+
+def test_runs_of_several_seeds_count_by_their_mean() -> None:
+    runs = [[ranked(MIDDLE)], [ranked(HIGH)], [ranked(LOW)]]
+    findings = found(model("a", ranked(LOW)), model("b", runs=runs), baseline="a")
+    change = findings.pairings[0].change
+    assert change.after == pytest.approx(np.mean([MIDDLE, HIGH, LOW]))
+    assert change.test == "bootstrap"
+    low, high = change.difference_interval or (0.0, 0.0)
+    alone = found(model("a", ranked(LOW)), model("b", ranked(np.mean([MIDDLE, HIGH, LOW], axis=0).tolist())), baseline="a")
+    narrow = alone.pairings[0].change.difference_interval or (0.0, 0.0)
+    # Seeds differ a great deal here, and three of them leave much open.
+    assert high - low > 2 * (narrow[1] - narrow[0])
+
+
+def test_units_are_shown_where_models_differ_most() -> None:
+    findings = found(model("a", ranked([0.5, 0.5, 0.5])), model("b", ranked([0.5, 0.9, 0.2])))
+    assert [(unit.unit, unit.values) for unit in findings.units] == [("q1", {"a": 0.5, "b": 0.9}), ("q2", {"a": 0.5, "b": 0.2})]
+    assert findings.units[0].text == "text of q1"
+
+
+def test_no_more_units_are_shown_than_people_read() -> None:
+    many = RANDOM.random((2, UNITS_SHOWN + 20)).tolist()
+    assert len(found(model("a", ranked(many[0])), model("b", ranked(many[1]))).units) == UNITS_SHOWN
+
+
+def test_a_grid_is_compared_cell_by_cell() -> None:
+    generator = np.random.default_rng(1)
+    base = (generator.random((2, 2, 80)) < 0.5).astype(float)
+    better = base.copy()
+    better[0, 1] = 1.0
+    findings = found(model("a", gridded(base)), model("b", gridded(better)), baseline="a")
+    assert [(one.model, one.against) for one in findings.grids] == [("a", None), ("b", "a")]
+    grid = findings.grids[1].grid
+    assert grid.verdicts == [["no evidence", "better"], ["no evidence", "no evidence"]]
+    assert (grid.improved, grid.worsened) == (1, 0)
+    np.testing.assert_allclose(grid.before or [], base.mean(axis=2), atol=1e-7)
+
+
+def test_a_note_that_all_models_have_is_the_tasks() -> None:
+    one, other = ranked([0.1, 0.2]), ranked([0.3, 0.2])
+    notes = [type(one)(s.task, s.kind, s.unit, s.units, s.samples, notes=("common", own)) for s, own in ((one, "a"), (other, "b"))]
+    assert found(model("a", notes[0]), model("b", notes[1])).tasks[0].notes == ["common"]

@@ -1,0 +1,165 @@
+"""Two models compared from what was kept of them, and runs in the format of TREC."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import pytest
+
+from adiabat.config import checked
+from adiabat.config.suite import CompareRunsSettings
+from adiabat.data.trec import read_qrels, read_run
+from adiabat.errors import ConfigError, DataError
+from adiabat.measure.paired import paired_changes
+from adiabat.measure.samples import TaskScores
+from adiabat.measure.suite_results import SuiteResult
+from adiabat.suite.kept import write_scores
+from adiabat.suite.runs import compare_runs, scores_of_run
+from tests.suite.scored import ranked
+
+VALUES = np.random.default_rng(2).random((2, 30)).tolist()
+
+
+def kept(folder: Path, *tasks: TaskScores, model: str | None = None) -> Path:
+    for one in tasks:
+        write_scores(one, folder / f"{one.task}.parquet", key="", about={"model": model or folder.name, "source": "models/m"})
+    return folder
+
+
+def compared(first: Path, second: Path, *, qrels: Path | None = None, **measure: object) -> SuiteResult:
+    settings = checked(CompareRunsSettings, {"measure": {"resamples": 300, **measure}})
+    return compare_runs(first, second, qrels=qrels, settings=settings, command="adiabat compare-runs")
+
+
+def test_what_was_kept_gives_what_the_models_gave(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
+    result = compared(a, b)
+    alone = paired_changes(ranked(VALUES[1]).samples, ranked(VALUES[0]).samples, seed=0, resamples=300)[0]
+    assert (result.baseline, [model.name for model in result.models]) == ("a", ["a", "b"])
+    assert [(one.model, one.against, one.change) for one in result.pairings] == [("b", "a", alone)]
+
+
+def test_a_single_file_will_do(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
+    assert compared(a / "asked.parquet", b / "asked.parquet").pairings == compared(a, b).pairings
+
+
+def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    for number, values in enumerate(VALUES, start=1):
+        kept(tmp_path / "b" / f"run-{number}", ranked(values), model="b")
+    result = compared(a, tmp_path / "b")
+    assert len(result.models[1].runs) == 2
+    assert result.pairings[0].change.after == pytest.approx(np.mean(VALUES))
+    assert result.pairings[0].change.test == "bootstrap"
+
+
+def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]), ranked([0.1], task="more"))
+    b = kept(tmp_path / "b", ranked(VALUES[1]))
+    result = compared(a, b)
+    assert [task.name for task in result.tasks] == ["asked"]
+    assert result.notes == (f"only in {a}, and so not compared: more",)
+
+
+def test_without_a_task_in_common_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked([0.1], task="x")), kept(tmp_path / "b", ranked([0.1], task="y"))
+    with pytest.raises(DataError, match=f"at least one task in common, got x in {a} and y in {b}"):
+        compared(a, b)
+
+
+def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked([0.1, 0.2, 0.3, 0.9], units=["1", "2", "3", "4"]))
+    b = kept(tmp_path / "b", ranked([0.6, 0.5, 0.4, 0.1], units=["3", "2", "5", "1"]))
+    with pytest.raises(DataError, match="b lacks 1 and has 1 others, of 4"):
+        compared(a, b)
+    result = compared(a, b, units="common")
+    change = result.pairings[0].change
+    assert (result.tasks[0].units, change.before, change.after) == (3, pytest.approx(0.2), pytest.approx(0.4))
+    assert result.tasks[0].notes == ["1 that the other lacks were left out"]
+
+
+def test_a_folder_of_several_models_is_refused_with_their_names(tmp_path: Path) -> None:
+    kept(tmp_path / "both" / "a", ranked(VALUES[0]))
+    kept(tmp_path / "both" / "b", ranked(VALUES[1]))
+    with pytest.raises(DataError, match=r"must hold scores of one model, got 2: .*both/a, .*both/b; name the folder of one"):
+        compared(tmp_path / "both", tmp_path / "both" / "a")
+
+
+def test_models_of_one_name_go_by_their_paths(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked(VALUES[0]), model="m"), kept(tmp_path / "b", ranked(VALUES[1]), model="m")
+    assert [model.name for model in compared(a, b).models] == [str(a), str(b)]
+
+
+@pytest.mark.parametrize("what", ["none", "empty"])
+def test_where_there_is_nothing_it_is_said(tmp_path: Path, what: str) -> None:
+    (tmp_path / "empty").mkdir()
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    with pytest.raises(DataError, match="got no"):
+        compared(tmp_path / what, a)
+
+
+def trec(folder: Path, name: str, rows: Sequence[tuple[str, str, float]]) -> Path:
+    path = folder / name
+    path.write_text("".join(f"{query} Q0 {document} 0 {score} {name}\n" for query, document, score in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """Two runs without ties, and judgements in grades."""
+    generator = np.random.default_rng(7)
+    grades = "".join(f"q{query} 0 d{document} {generator.integers(0, 3)}\n" for query in range(12) for document in range(20))
+    (tmp_path / "qrels.txt").write_text(grades, encoding="utf-8")
+    runs = [
+        trec(tmp_path, name, [(f"q{query}", f"d{document}", generator.random()) for query in range(12) for document in range(20)])
+        for name in ("one.run", "two.run")
+    ]
+    return runs[0], runs[1], tmp_path / "qrels.txt"
+
+
+def test_runs_without_ties_have_the_values_of_ir_measures(judged: tuple[Path, Path, Path]) -> None:
+    first, _, qrels = judged
+    names = ["nDCG@10", "RR", "AP", "P@5"]
+    scores = scores_of_run(read_run(first), read_qrels(qrels), names, task="t")
+    expected: dict[str, dict[str, float]] = {name: {} for name in names}
+    run, truth = ir_measures.read_trec_run(str(first)), list(ir_measures.read_trec_qrels(str(qrels)))
+    for metric in ir_measures.iter_calc([ir_measures.parse_measure(name) for name in names], truth, run):
+        expected[str(metric.measure)][metric.query_id] = metric.value
+    for sample in scores.samples:
+        np.testing.assert_allclose(sample.values, [expected[sample.measure][query] for query in scores.units], rtol=1e-9)
+
+
+def test_two_runs_are_compared_on_the_queries_that_are_judged(judged: tuple[Path, Path, Path]) -> None:
+    first, second, qrels = judged
+    result = compared(first, second, qrels=qrels, measures=("RR", "P@1"))
+    assert [(task.name, task.measure, task.units) for task in result.tasks] == [("qrels", "RR", 12)]
+    assert [model.name for model in result.models] == ["one.run", "two.run"]
+
+
+def test_a_tie_counts_against_the_relevant_document() -> None:
+    run, qrels = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}}
+    assert scores_of_run(run, qrels, ["RR"], task="t").samples[0].values.tolist() == [0.5]
+
+
+def test_queries_without_a_result_count_as_zero_and_what_is_left_out_is_counted() -> None:
+    run = {"q1": {"a": 1.0}, "stranger": {"a": 1.0}}
+    qrels = {"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 0}}
+    scores = scores_of_run(run, qrels, ["RR"], task="t")
+    assert (list(scores.units), scores.samples[0].values.tolist()) == (["q1", "q2"], [1.0, 0.0])
+    assert [note.split()[0] for note in scores.notes] == ["1", "1", "1"]
+
+
+def test_a_run_of_other_queries_is_refused() -> None:
+    with pytest.raises(DataError, match="must hold queries that are judged, got none of 1"):
+        scores_of_run({"x": {"a": 1.0}}, {"q": {"a": 1}}, ["RR"], task="t")
+
+
+def test_judgements_are_asked_for_where_they_are_needed_and_refused_elsewhere(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
+    first, second, qrels = judged
+    with pytest.raises(ConfigError, match="--qrels must name the judgements"):
+        compared(first, second)
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    with pytest.raises(ConfigError, match="--qrels must be left out"):
+        compared(a, a, qrels=qrels)

@@ -1,0 +1,73 @@
+"""Settings of a suite: what tasks and models may say, and how a fault in one of them is told."""
+
+from typing import Any
+
+import pytest
+
+from adiabat.config import checked
+from adiabat.config.named import named_suites, suite_file
+from adiabat.config.reading import read_settings
+from adiabat.config.suite import RetrievalTask, StsTask, SuiteSettings
+from adiabat.errors import ConfigError
+
+KINDS = "retrieval, triplets, nli_grid, question_grid, sts, words, pair_classification, bitext, classification, clustering, mteb"
+
+
+def told(table: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        checked(SuiteSettings, table)
+    return str(caught.value)
+
+
+def test_a_table_of_tasks_becomes_what_its_kind_says() -> None:
+    settings = checked(SuiteSettings, {"tasks": [{"kind": "sts", "data": "a", "where": {"lang": "de"}}, {"kind": "triplets", "data": "b"}]})
+    assert [type(task) for task in settings.tasks] == [StsTask, RetrievalTask]
+    assert settings.tasks[0].where == {"lang": "de"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("task", "phrase"),
+    [
+        ({"kind": "stss", "data": "x"}, f"tasks.kind of number 1 must be one of {KINDS}, got 'stss'; did you mean sts?"),
+        ({"data": "x"}, f"tasks.kind of number 1 must be one of {KINDS}, got none; write one of them"),
+        ({"kind": "sts"}, "tasks.data of number 1 must be given, got none"),
+        ({"kind": "sts", "data": 3}, "tasks.data of number 1 must be text (in quotes), got 3"),
+        ({"kind": "sts", "data": "x", "scre": "y"}, "unknown key tasks.scre; did you mean tasks.score?"),
+        ({"kind": "sts", "data": "x", "where": {"split": 3}}, "tasks.where.split of number 1 must be text (in quotes), got 3"),
+        ({"kind": "retrieval", "data": "x", "columns": {"qery": "y"}}, "unknown key tasks.columns.qery; did you mean tasks.columns.query?"),
+        ({"kind": "clustering", "data": "x", "restarts": 0}, "tasks.restarts of number 1 must be > 0, got 0"),
+        ({"kind": "sts", "name": "mine", "data": ""}, "tasks.data of number 1 (mine) must be text that is not empty, got ''"),
+    ],
+)
+def test_a_fault_of_a_task_is_told_by_its_key_and_number(task: dict[str, Any], phrase: str) -> None:
+    assert told({"tasks": [task]}) == phrase
+
+
+def test_faults_of_several_tasks_and_models_are_told_at_once() -> None:
+    message = told({"tasks": [{"kind": "sts"}, {"kind": "no"}], "models": [{"model": "demo"}], "measure": {"resamples": 5}})
+    assert message.startswith("4 faults: ")
+    assert "tasks.kind of number 2 must be one of" in message
+    assert "models.name of number 1 must be given, got none" in message
+
+
+def test_a_single_table_is_told_to_double_its_brackets() -> None:
+    assert (
+        told({"tasks": {"kind": "sts"}}) == "tasks must be a list of tables, got the single table [tasks]; double its brackets: [[tasks]]"
+    )
+
+
+@pytest.mark.parametrize("key", ["tasks", "models"])
+def test_names_are_given_once(key: str) -> None:
+    entry = {"tasks": {"kind": "sts", "data": "x", "name": "n"}, "models": {"name": "n", "model": "demo"}}[key]
+    assert told({key: [entry, entry]}) == f"{key} must have names of their own, got 'n' more than once; rename them"
+
+
+def test_a_suite_is_a_file_or_comes_with_the_package() -> None:
+    for name, path in named_suites().items():
+        assert suite_file(name) == path
+        assert read_settings(SuiteSettings, path).tasks
+    assert str(suite_file("mine.toml")) == "mine.toml"
+    with pytest.raises(
+        ConfigError, match="--suite must be a TOML file or a suite that comes with adiabat, got mteb-eigt; did you mean mteb-eight"
+    ):
+        suite_file("mteb-eigt")

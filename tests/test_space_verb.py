@@ -1,0 +1,149 @@
+"""The verb ``adiabat space`` and its function: files, a baseline with documents of its own, and mistakes told in one line."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from adiabat import api
+from adiabat.config.space import SpaceSettings
+from adiabat.errors import ConfigError, DataError, JobError, StoreError
+from adiabat.model.encoder import EncoderSettings
+from adiabat.report.space import read_space
+from tests.commands import PAIRS, Said, lines, listing, one_thread, run_in_process, setting, write_world
+from tests.tiny import save_tiny
+
+FEW = setting("space.resamples=100", "space.pairs=200", "space.folds=2")
+SETTINGS = SpaceSettings.model_validate({"space": {"resamples": 100, "pairs": 200, "folds": 2}})
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What `write_world` writes, and a model whose document tower is another, with its store."""
+    here = tmp_path_factory.mktemp("world")
+    with one_thread():
+        write_world(here)
+        save_tiny(here / "other", seed=3, width=16, settings=EncoderSettings(max_tokens=64))
+        api.embed(here / "other", here / "corpus.jsonl", here / "other_store")
+        yield here
+
+
+@pytest.fixture
+def space(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """The verb on the model, its store and the examples, into ``out`` of the test's directory."""
+    monkeypatch.chdir(world)
+
+    def run(*more: str, model: str = "model", store: str = "store", queries: str = "pairs.jsonl") -> Said:
+        return run_in_process(capsys, monkeypatch, ["space", model, store, queries, "--out", str(tmp_path / "out"), *FEW, *more])
+
+    return run
+
+
+def test_the_verb_leaves_a_page_a_record_and_tables(space: Callable[..., Said], tmp_path: Path) -> None:
+    said = space()
+    assert said.code == 0, said.err
+    assert said.out.strip() == str(tmp_path / "out" / "report.html")
+    assert "tower separation, AUC" in said.err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "result.json", "table.csv", "table.md"]
+    found = read_space(tmp_path / "out" / "result.json")
+    assert (found.model, found.baseline, found.looked_at, found.documents, found.map) == ("model", None, 20, 20, None)
+    assert found.command.startswith("adiabat space model store pairs.jsonl --out")
+    assert set(found.inputs) == {"data", "store", "store_sha256"}
+
+
+def test_json_is_the_record(space: Callable[..., Said], tmp_path: Path) -> None:
+    said = space("--json", "--map", "--seed", "3", *setting("space.map_queries=20", "space.perplexity=4"))
+    assert said.code == 0, said.err
+    assert json.loads(said.out) == json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
+    found = read_space(tmp_path / "out" / "result.json")
+    assert found.map is not None
+    assert (found.seed, found.map.perplexity, len(found.map.after.queries)) == (3, 4.0, 20)
+
+
+def test_a_baseline_stands_beside_with_its_own_documents(world: Path) -> None:
+    found = api.space(
+        world / "model",
+        world / "store",
+        world / "pairs.jsonl",
+        baseline=world / "other",
+        baseline_store=world / "other_store",
+        settings=SETTINGS,
+    )
+    alone = api.space(world / "other", world / "other_store", world / "pairs.jsonl", settings=SETTINGS)
+    assert [one.before for one in found.numbers] == [one.after for one in alone.numbers]
+    assert found.inputs["baseline_store"] == str(world / "other_store")
+    assert all(one.before_interval == other.after_interval for one, other in zip(found.numbers, alone.numbers, strict=True))
+
+
+def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callable[..., Said], tmp_path: Path) -> None:
+    assert space().code == 0
+    again = space("--seed", "1")
+    assert again.code == 0
+    assert "the analysis that stood in" in again.err
+    (tmp_path / "out" / "result.json").write_text('{"format": 2}', encoding="utf-8")
+    before = listing(tmp_path)
+    refused = space()
+    assert refused.code == 2
+    assert "--out must hold no files of another program" in refused.err
+    assert listing(tmp_path) == before
+
+
+def test_an_evaluation_does_not_write_over_an_analysis(world: Path, tmp_path: Path) -> None:
+    api.space(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path, settings=SETTINGS)
+    with pytest.raises(JobError, match="--out must hold no files of another program"):
+        api.evaluate(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "says"),
+    [
+        (
+            (),
+            {"model": "store", "store": "model"},
+            "STORE must be a store, model is none and store is one; the order is MODEL STORE QUERIES",
+        ),
+        ((), {"model": "other"}, "store was built by another encoder than other's: "),
+        (("--baseline", "other"), {}, "must be stored by the baseline other too"),
+        (("--baseline-store", "other_store"), {}, "--baseline-store must come with --baseline, got other_store alone; name the baseline"),
+        (("--baseline", "model", "--baseline-store", "other_store"), {}, "--baseline-store other_store must be of use to the baseline"),
+        ((), {"queries": "one.jsonl"}, "must have at least 20 different positives, got 1 of 1 query; name more"),
+        ((), {"queries": "grid.jsonl"}, "QUERIES must be queries with positives, got the language grid grid.jsonl"),
+        (
+            setting("space.perplexity=5"),
+            {},
+            "space.perplexity has no effect with space.map = false; leave it out, or set space.map to True",
+        ),
+        (setting("space.queries=10"), {}, "space.queries must be >= 20, got 10"),
+        (setting("space.querys=30"), {}, "unknown key space.querys; did you mean space.queries?"),
+    ],
+)
+def test_mistakes_are_told_in_one_line_and_leave_nothing(
+    space: Callable[..., Said], world: Path, tmp_path: Path, more: tuple[str, ...], options: dict[str, str], says: str
+) -> None:
+    lines(world / "one.jsonl", PAIRS[:1])
+    pair = {"premise": {"en": "a b", "de": "c d"}, "hypothesis": {"en": "e f", "de": "g h"}, "label": 0}
+    lines(world / "grid.jsonl", [pair])
+    said = space(*more, **options)
+    assert said.code == 2, said.err
+    assert says in " ".join(said.err.split())
+    assert len(said.err.strip().splitlines()) == 1
+    assert listing(tmp_path) == []
+
+
+def test_a_map_without_its_package_is_refused_before_anything_is_read(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openTSNE", None)
+    settings = SpaceSettings.model_validate({"space": {"map": True}})
+    with pytest.raises(ImportError, match=r"pip install 'adiabat\[maps\]'"):
+        api.space(world / "model", world / "nowhere", world / "pairs.jsonl", settings=settings)
+
+
+def test_faults_of_the_function_are_those_of_the_house(world: Path) -> None:
+    for kind, store, queries, options in (
+        (StoreError, "nowhere", "pairs.jsonl", {}),
+        (DataError, "store", "nowhere.jsonl", {}),
+        (ConfigError, "store", "pairs.jsonl", {"baseline_store": world / "other_store"}),
+    ):
+        with pytest.raises(kind):
+            api.space(world / "model", world / store, world / queries, settings=SETTINGS, **options)

@@ -1,0 +1,106 @@
+"""``adiabat evaluate --suite`` and ``adiabat compare-runs`` as they are typed."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from tests.commands import Said, run_in_process
+from tests.suite.world import tables, write_world
+from tests.tiny import save_tiny
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two saved models, data, a suite, and what it came to."""
+    folder = tmp_path_factory.mktemp("place")
+    write_world(folder)
+    for seed, name in enumerate(("one", "two")):
+        save_tiny(folder / name, seed=seed, width=16)
+    ranked = [task for task in tables(folder) if task["kind"] in ("retrieval", "sts", "question_grid")]
+    (folder / "suite.toml").write_text(tomli_w.dumps({"measure": {"resamples": 100}, "tasks": ranked}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: Path):
+    monkeypatch.chdir(place)
+    return lambda *words: run_in_process(capsys, monkeypatch, words)
+
+
+def evaluated(said, *more: str) -> Said:
+    return said("evaluate", "one", "two", "bm25", "--suite", "suite.toml", "--out", "out", *more)
+
+
+def test_a_suite_ends_with_a_table_and_a_page(said, place: Path) -> None:
+    done = evaluated(said)
+    assert (done.code, done.out) == (0, "out/report.html\n")
+    for word in ("asked", "sts en", "bm25"):
+        assert word in done.err
+    result = json.loads((place / "out" / "result.json").read_text(encoding="utf-8"))
+    assert [model["name"] for model in result["models"]] == ["one", "two", "bm25"]
+    assert {path.name for path in (place / "out").iterdir()} >= {"report.html", "table.csv", "table.md", "table.tex", "scores", "stores"}
+
+
+def test_json_holds_the_record(said, place: Path) -> None:
+    done = evaluated(said, "--json", "--baseline", "one")
+    assert json.loads(done.out)["baseline"] == "one"
+
+
+def test_two_models_are_compared_from_what_was_kept(said, place: Path) -> None:
+    evaluated(said)
+    done = said("compare-runs", "out/scores/one", "out/scores/two", "--out", "pair", "--set", "measure.resamples=100")
+    assert (done.code, done.out) == (0, "pair/report.html\n")
+    assert said("compare-runs", "out/scores/one", "out/scores/two", "--set", "measure.resamples=100").out == ""
+    table = said("compare-runs", "out/scores/one", "out/scores/two", "--json", "--set", "measure.resamples=100")
+    assert [one["model"] for one in json.loads(table.out)["pairings"]] == ["two"] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "phrase"),
+    [
+        (["one", "two"], "evaluate must be given MODEL STORE DATA, or --suite SUITE with models, got one two"),
+        (["one", "--suite", "none.toml"], "none.toml must be a TOML file of settings, got no such file"),
+        (["one", "--suite", "mteb-nine"], "got mteb-nine; did you mean mteb-eight?"),
+        (["one", "--suite", "suite.toml", "--split", "test"], "--split must be left out with --suite, where it has no effect"),
+        (["one", "--suite", "suite.toml", "--retain", "a", "b"], "--retain must be left out with --suite"),
+        (["--suite", "suite.toml"], "at least one model must be given, got none"),
+        (["one", "--suite", "suite.toml", "--baseline", "two"], "suite.baseline must be the name of a model, got two; the models are one"),
+        (["one", "--suite", "suite.toml", "--set", "measure.measures=['nDGC']"], "measure must be a complete name that ir-measures"),
+        (["nowhere", "--suite", "suite.toml"], "nowhere"),
+        (["bm25:klingon", "--suite", "suite.toml"], "klingon"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(said, place: Path, words: list[str], phrase: str) -> None:
+    done = said("evaluate", *words, "--out", "fresh")
+    assert done.code == 2
+    assert phrase in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert not (place / "fresh" / "result.json").exists()
+
+
+def test_faults_of_all_tasks_come_before_any_model_is_loaded(said, place: Path) -> None:
+    wrong = tomllib.loads((place / "suite.toml").read_text(encoding="utf-8"))
+    wrong["tasks"] = [
+        {"kind": "sts", "data": "pairs.jsonl", "where": {"lang": "fr"}},
+        {"kind": "retrieval", "data": "missing.jsonl"},
+        {"kind": "question_grid", "data": "questions.jsonl", "corpus": "paragraphs.jsonl", "languages": ["en", "xx"]},
+    ]
+    (place / "wrong.toml").write_text(tomli_w.dumps(wrong), encoding="utf-8")
+    done = said("evaluate", "nowhere", "--suite", "wrong.toml", "--out", "fresh")
+    assert done.code == 2
+    assert "nowhere" not in done.err
+    for phrase in ("fr", "missing.jsonl must exist", "xx"):
+        assert phrase in done.err
+
+
+def test_a_directory_of_something_else_is_refused(said, place: Path) -> None:
+    done = said("evaluate", "one", "--suite", "suite.toml", "--out", "two")
+    assert (done.code, "--out must be a directory of its own, two is a model" in done.err) == (2, True)
+
+
+def test_help_names_both_ways(said) -> None:
+    assert "--suite" in said("evaluate", "--help").out
+    assert "--qrels" in said("compare-runs", "--help").out
