@@ -57,11 +57,17 @@ Vectors = Float32[np.ndarray, "n e"]
 class Given(DualEncoder):
     """A model whose vectors of queries are there already."""
 
-    vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    row_of: Mapping[str, int] = field(default_factory=dict)
+    vectors: Vectors = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
+
+    @classmethod
+    def of(cls, model: DualEncoder, texts: Sequence[str], vectors: Vectors) -> "Given":
+        """Vectors of these texts."""
+        return cls(model.query, model.document, "given", row_of={text: row for row, text in enumerate(texts)}, vectors=vectors)
 
     def encode(self, texts: Sequence[str], **_: Any) -> Vectors:
         """Look them up."""
-        return np.stack([self.vectors[text] for text in texts])
+        return self.vectors[[self.row_of[text] for text in texts]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,7 @@ def read_case(path: Path, folder: Path) -> Case:
     assert isinstance(found, ExampleSet)
     examples = address(found, store)
     vectors = model.encode(examples.queries, side="query", precision="fp32")
-    return Case(examples, store, Given(model.query, model.document, "given", vectors=dict(zip(examples.queries, vectors, strict=True))))
+    return Case(examples, store, Given.of(model, examples.queries, vectors))
 
 
 def random_store(folder: Path, documents: int) -> Store:
@@ -139,7 +145,7 @@ def random_case(model: DualEncoder, store: Store, queries: int, *, name: str) ->
     rows = Ragged.of(generator.integers(0, store.count, (queries, 1)))
     ones, none = Ragged.of([[1]] * queries), Ragged.of([[]] * queries)
     examples = AddressedSet(name, [f"q{number}" for number in range(queries)], texts, rows, ones, none)
-    return Case(examples, store, Given(model.query, model.document, "given", vectors=dict(zip(texts, vectors, strict=True))))
+    return Case(examples, store, Given.of(model, texts, vectors))
 
 
 def ours(case: Case) -> TaskScores:

@@ -12,7 +12,7 @@ from adiabat import api
 from adiabat.api import embedding, measuring, training
 from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, TuneSettings, checked
 from adiabat.errors import ConfigError, DataError, JobError, ModelError, StoreError
-from adiabat.measure import evaluation
+from adiabat.suite import evaluation
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result

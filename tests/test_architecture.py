@@ -26,6 +26,8 @@ BELOW_THE_DOOR = {
     *("suite", "tasks", "train", "tune"),
 }
 THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
+# What is said of numbers is arithmetic on arrays.
+STATISTICS = {f"measure.{name}" for name in ("counterparts", "paired", "resampling", "runs", "samples", "significance", "statistics")}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "watch": set(),
@@ -43,7 +45,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure.results": {"errors"},
     "measure.metrics": {"errors"},
     "measure.space_results": {"errors"},
-    "measure.significance": {"errors", "measure.metrics", "measure.results"},
+    **{module: {"errors", "measure.metrics", "measure.results", *STATISTICS} for module in STATISTICS},
+    "measure.samples": {"errors"},
     "tasks": {*BELOW_TRAINING, "report.wording", "tasks"},
     "suite": {*BELOW_TRAINING, "suite", "tasks"},
     "report": {
@@ -57,7 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "makers": {"config", "data", "errors", "files", "locks", "makers", "provenance", "watch"},
     "mining": {*BELOW_TRAINING, "files", "mining", "report.wording"},
     "inspection": {"config", "data", "errors", "inspection", "model", "report.wording", "watch"},
-    "compare": {*BELOW_TRAINING, "compare", "contrastive", "files", "jobs", "report", "train"},
+    "compare": {*BELOW_TRAINING, "compare", "contrastive", "files", "jobs", "report", "tasks", "train"},
     "demo": BELOW_THE_DOOR,
     "api": BELOW_THE_DOOR,
     "__init__": BELOW_THE_DOOR,
@@ -80,12 +83,13 @@ WITHOUT_TORCH = (
     "makers",
     "measure.metrics",
     "measure.results",
-    "measure.significance",
+    *STATISTICS,
+    *("measure.space", "measure.space_results", "measure.suite_results"),
     "report",
 )
 SLOW_PACKAGES = {"sentence_transformers", "torch", "transformers"}
 # Arithmetic on arrays and nothing else.
-NUMPY_ONLY = {"measure.metrics": {"ir_measures", "jaxtyping", "numpy"}, "measure.significance": {"jaxtyping", "numpy"}}
+NUMPY_ONLY = {"measure.metrics": {"ir_measures", "jaxtyping", "numpy"}, **{name: {"jaxtyping", "numpy"} for name in STATISTICS}}
 
 NAMES_THAT_SAY_NOTHING = {"base", "common", "helper", "helpers", "misc", "util", "utils"}
 # Put together here, so that this file does not trip over itself.

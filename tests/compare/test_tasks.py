@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adiabat import api
-from adiabat.compare.tasks import Task, _sample, drawn_texts, measure_on, read_tasks
+from adiabat.compare.measuring import _sample, drawn_texts, measure_on
 from adiabat.config import EncoderSection, EvaluateSettings, MeasureSection, checked
 from adiabat.config.compare import TaskSection
 from adiabat.data.records import Document
@@ -17,6 +17,7 @@ from adiabat.errors import ConfigError, DataError
 from adiabat.measure.samples import Sample, TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store
+from adiabat.tasks.data import Task, read_tasks
 from adiabat.watch import SILENT, Watch
 from tests.compare.world import lines, tiny, write_world
 

@@ -49,7 +49,7 @@ def test_a_pairing_is_what_two_samples_alone_would_give() -> None:
     findings = found(model("a", one), model("b", other), baseline="a")
     alone = paired_changes(other.samples, one.samples, seed=3, resamples=500)[0]
     assert findings.pairings[0].change == alone
-    assert alone.improvement == improvement(float(np.mean(MIDDLE)), float(np.mean(HIGH)), lower_is_better=False)
+    assert alone.improvement == pytest.approx(improvement(float(np.mean(MIDDLE)), float(np.mean(HIGH)), lower_is_better=False))
 
 
 def test_levels_have_the_mean_of_the_units_and_an_interval_around_it() -> None:

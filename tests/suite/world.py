@@ -10,7 +10,7 @@ from adiabat.config.suite import SuiteSettings
 from adiabat.measure.suite_results import SuiteResult
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
-from adiabat.suite.evaluate import evaluate_suite
+from adiabat.suite.running import evaluate_suite
 from adiabat.suite.subjects import subjects_of
 from adiabat.watch import SILENT, Watch
 from tests.tiny import tiny_dual

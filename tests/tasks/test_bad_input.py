@@ -13,7 +13,6 @@ from adiabat.data.examples import read_examples
 from adiabat.data.ragged import Ragged
 from adiabat.data.records import ExampleSet
 from adiabat.errors import DataError, StoreError
-from adiabat.measure.evaluation import read_dataset
 from adiabat.measure.samples import TaskScores
 from adiabat.measure.statistics import value_of
 from adiabat.model.towers import DualEncoder
@@ -21,6 +20,7 @@ from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
 from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE
+from adiabat.suite.evaluation import read_dataset
 from adiabat.tasks.retrieval import score_retrieval
 from adiabat.tasks.systems import System
 from tests.commands import run_in_process

@@ -9,13 +9,13 @@ from adiabat.config import EvaluateSettings
 from adiabat.data.ragged import Ragged
 from adiabat.data.records import Document
 from adiabat.errors import StoreError
-from adiabat.measure.evaluation import Dataset, evaluate_datasets
 from adiabat.measure.results import Result
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
+from adiabat.suite.evaluation import Dataset, evaluate_datasets
 from adiabat.tasks.systems import baseline_of
 from adiabat.watch import SILENT
 from tests.tiny import tiny_dual

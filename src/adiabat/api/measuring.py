@@ -12,15 +12,17 @@ from adiabat.config import EvaluateSettings, SearchSettings
 from adiabat.errors import ConfigError, DataError
 from adiabat.jobs.claims import claimed
 from adiabat.jobs.directory import Job, is_job
-from adiabat.measure.evaluation import evaluate_datasets, hits_of, read_dataset
 from adiabat.measure.metrics import ranking_measures
 from adiabat.measure.results import Hit, Result, TrainingRecord
+from adiabat.measure.samples import TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result, write_result
 from adiabat.report.page import write_page
 from adiabat.store.build import refuse_swapped
 from adiabat.store.embeddings import Store
 from adiabat.store.search import search as search_store
+from adiabat.suite.evaluation import evaluate_datasets, hits_of, read_dataset
+from adiabat.suite.kept import keep_scores
 from adiabat.watch import SILENT, Watch
 
 
@@ -49,7 +51,7 @@ def evaluate(
             retention sets: in the same order.
         retain: (store, data) of each retention set.
         split: Of the target; None takes ``data.split`` of the settings, or the usual one.
-        out: Directory for ``result.json`` and ``report.html``; None writes nothing.
+        out: Directory for ``result.json``, ``report.html`` and, in ``scores``, what was scored on each query; None writes nothing.
         settings: None takes the defaults.
         command: For the report.
         watch: Whom to tell.
@@ -79,11 +81,13 @@ def evaluate(
         tested = load(model, settings=settings.encoder, device=settings.run.device)
         before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
         title = f"{tested.name} on {datasets[0].examples.name}"
-        result = evaluate_datasets(tested, before, datasets, settings=settings, title=title, command=command, watch=watch)
+        kept: list[tuple[str, TaskScores]] = []
+        result = evaluate_datasets(tested, before, datasets, settings=settings, title=title, command=command, watch=watch, keep=kept.append)
         result = replace(result, training=tuning)
         if folder:
             if (folder / "result.json").exists():
                 watch.note(f"the evaluation that stood in {folder} is replaced")
+            keep_scores(kept, folder, models={"model": tested.name, "baseline": before.name if before else ""})
             write_result(result, folder / "result.json")
             write_page(result, folder / "report.html")
     return result

@@ -12,7 +12,7 @@ from adiabat.measure.metrics import ranking_measures
 from adiabat.measure.suite_results import SuiteResult
 from adiabat.model.towers import DualEncoder
 from adiabat.report.suite import read_suite, write_suite
-from adiabat.suite.evaluate import evaluate_suite as run_suite
+from adiabat.suite.running import evaluate_suite as run_suite
 from adiabat.suite.runs import compare_runs as run_comparison
 from adiabat.suite.subjects import subjects_of
 from adiabat.watch import SILENT, Watch

@@ -10,7 +10,6 @@ from adiabat.compare.outcome import outcome_of
 from adiabat.compare.rows import Rows
 from adiabat.compare.runs import Grid
 from adiabat.compare.spec import Candidate, candidates_of
-from adiabat.compare.tasks import Task, read_tasks
 from adiabat.config import TrainSettings, keys_of
 from adiabat.config.compare import CompareSettings
 from adiabat.contrastive.building import Loader
@@ -20,6 +19,7 @@ from adiabat.jobs.directory import Job, Rules, open_job, read_description, requi
 from adiabat.locks import sole_writer
 from adiabat.measure.comparison import Comparison
 from adiabat.report.comparison import write_comparison
+from adiabat.tasks.data import Task, read_tasks
 from adiabat.watch import SILENT, Watch
 
 FREE = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "memory.loss_tile")

@@ -11,10 +11,10 @@ from typing import Literal
 
 import numpy as np
 
+from adiabat.compare.measuring import drawn_texts, measure_on
 from adiabat.compare.rows import Key, Row, Rows, TaskRow
 from adiabat.compare.spec import Candidate
 from adiabat.compare.speed import encoding_speeds, step_seconds
-from adiabat.compare.tasks import Task, drawn_texts, measure_on
 from adiabat.config import EncoderSection, TrainSettings
 from adiabat.config.compare import CompareBackbonesSection, CompareSettings
 from adiabat.config.train import DigestsSection, JobSection
@@ -31,6 +31,7 @@ from adiabat.model.device import device_name, device_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result
+from adiabat.tasks.data import Task
 from adiabat.train.interrupt import InterruptionError
 from adiabat.train.log import read_log
 from adiabat.watch import Watch

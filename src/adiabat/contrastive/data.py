@@ -8,6 +8,7 @@ import numpy as np
 
 from adiabat.config import TrainDataSection
 from adiabat.contrastive.kept import files_of, kept_pairs, numbered
+from adiabat.data.columns import OF_DOCUMENTS
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import is_beir_examples, stream_examples
 from adiabat.data.pairs import PairBuilder, PairSet, joined
@@ -17,9 +18,6 @@ from adiabat.data.tables import count_rows
 from adiabat.errors import DataError, several
 from adiabat.report.wording import cut
 from adiabat.watch import SILENT, Watch
-
-OF_DOCUMENTS = frozenset(("doc_id", "text", "title"))
-"""Columns that a corpus has, and examples have not."""
 
 
 @dataclass(frozen=True, slots=True)

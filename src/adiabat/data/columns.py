@@ -32,6 +32,9 @@ COLUMN_ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """Our name of a column to the names it may have in a file. Our own name wins; two others at once are an error that asks."""
 
+OF_DOCUMENTS = frozenset(("doc_id", "text", "title"))
+"""Our names of the columns of a corpus, which files of examples with a corpus of its own have not."""
+
 _OF_LAYOUT: Mapping[Layout, frozenset[str]] = {
     "grid": frozenset({"premise", "hypothesis", "label"}),
     "examples": frozenset({"query_id", "query", "positive", "negative", "topic", "tag"}),

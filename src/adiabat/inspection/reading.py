@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from adiabat.config.inspect import InspectDataSection
-from adiabat.data.columns import COLUMN_ALIASES, Columns, first_of, parsed_rows
+from adiabat.data.columns import COLUMN_ALIASES, OF_DOCUMENTS, Columns, first_of, parsed_rows
 from adiabat.data.corpora import BEIR_COLUMNS, documents_file, parse_document
 from adiabat.data.examples import is_beir_examples, parse_example, parse_grid_row, read_examples
 from adiabat.data.records import Example, ExampleSet
@@ -14,9 +14,6 @@ from adiabat.data.tables import FileFaults, Row, read_rows, table_name
 from adiabat.errors import ConfigError
 from adiabat.inspection.groups import NAMES
 from adiabat.inspection.records import Layout, Role
-
-OF_DOCUMENTS = frozenset(("doc_id", "text", "title"))
-"""Columns that a corpus has, and examples have not."""
 
 USUAL_SPLIT = "train"
 """Of a BEIR folder that has several: what is inspected is mostly what is about to be trained on."""

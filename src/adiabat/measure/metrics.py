@@ -281,9 +281,12 @@ def untied_measures(
     values = {measure: np.zeros(len(row_of)) for measure in wanted.values()}
     if retrieved and values:
         # Queries without results are left at 0 here, so that a provider's own default never stands in for them.
+        # A measure's hash is made of its text anew each time, which costs more than to judge a query: one look-up for each object will do.
+        columns: dict[int, tuple[Measure, Float[np.ndarray, " q"]]] = {}
         for metric in provider.iter_calc(list(values), qrels, retrieved):
+            _, column = columns.get(id(metric.measure)) or columns.setdefault(id(metric.measure), (metric.measure, values[metric.measure]))
             if metric.query_id in retrieved:
-                values[metric.measure][row_of[metric.query_id]] = metric.value
+                column[row_of[metric.query_id]] = metric.value
     return {name: values[measure].copy() for name, measure in wanted.items()}
 
 

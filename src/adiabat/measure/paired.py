@@ -6,7 +6,7 @@ needs both: the interval is the better account of how large a change is, the exc
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -36,7 +36,7 @@ from adiabat.measure.significance import (
     two_proportion_z,
     verdict_of,
 )
-from adiabat.measure.statistics import value_of, values_of
+from adiabat.measure.statistics import values_of
 
 NORMAL_ERRORS = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 """Standard errors to either end of a normal interval, 1.96: no interval of a difference is narrower."""
@@ -105,8 +105,10 @@ def changes_over_runs(after: Sequence[Runs], before: Sequence[Runs] | None, *, s
     p_values = _p_values(measures, seed=seed, flips=resamples)
     changes: dict[int, Change] = {}
     for places in _drawn_alike(measures):
-        drawn = _draws([measures[i] for i in places], seed=seed, resamples=resamples)
-        changes.update({i: _change(measures[i], each, runs, p_values.get(i)) for i, each in zip(places, drawn, strict=True)})
+        some = [measures[i] for i in places]
+        found, drawn = _values(some, None), _draws(some, seed=seed, resamples=resamples)
+        for i, value, draws in zip(places, found, drawn, strict=True):
+            changes[i] = _change(measures[i], value, draws, runs, p_values.get(i))
     return [changes[i] for i in range(len(measures))]
 
 
@@ -130,14 +132,19 @@ def _drawn_alike(measures: Sequence[Counterparts]) -> list[list[int]]:
     return list(alike.values())
 
 
-def _draws(measures: Sequence[Counterparts], *, seed: int, resamples: int) -> list[Replicates]:
-    """Values on each resample."""
-    samples, first = [one.samples for one in measures], measures[0].first
-    blocks = resampling_counts(first.values.size, resamples=resamples, seed=seed, groups=first.groups)
+def _values(measures: Sequence[Counterparts], counts: Iterable[Float[np.ndarray, "b n"]] | None) -> list[Replicates]:
+    """All together, on each of the resamples; None: as they are."""
+    samples = [one.samples for one in measures]
     every = [sample for some in samples for sample in some]
-    columns = np.concatenate([values_of(every, counts) for counts in blocks])
+    columns = values_of(every) if counts is None else np.concatenate([values_of(every, block) for block in counts])
     ends = np.cumsum([len(some) for some in samples])[:-1]
     return [one.replicates(each) for one, each in zip(measures, np.split(columns, ends, axis=1), strict=True)]
+
+
+def _draws(measures: Sequence[Counterparts], *, seed: int, resamples: int) -> list[Replicates]:
+    """Values on each resample."""
+    first = measures[0].first
+    return _values(measures, resampling_counts(first.values.size, resamples=resamples, seed=seed, groups=first.groups))
 
 
 def _p_values(measures: Sequence[Counterparts], *, seed: int, flips: int) -> dict[int, float]:
@@ -175,15 +182,16 @@ class _Quantity:
     without: Float[np.ndarray, " m"]
     groups: Int[np.ndarray, " m"] | None
 
-    @property
     def error(self) -> float:
         """Standard error over units and runs."""
         return _deviation(self.runs)
 
     def interval(self) -> Interval:
-        # Runs are as likely to move it up as down: the third moment stays that of the units, while the spread grows.
-        share = _deviation(self.units) / self.error if self.error > 0 else 1.0
-        return bca_interval(self.value, self.draws, acceleration=acceleration(self.without, self.groups) * share**3)
+        skewness = acceleration(self.without, self.groups)
+        if self.runs is not self.units and self.error() > 0:
+            # Runs are as likely to move it up as down: the third moment stays that of the units, while the spread grows.
+            skewness *= (_deviation(self.units) / self.error()) ** 3
+        return bca_interval(self.value, self.draws, acceleration=skewness)
 
     def wide_interval(self) -> Interval:
         """No narrower on either side than a normal interval: for differences, which may be 0 on most units.
@@ -192,19 +200,22 @@ class _Quantity:
         misses a difference of zero in 14 of 100 trials, and this in 5.
         """
         low, high = self.interval()
-        half = NORMAL_ERRORS * self.error
+        half = NORMAL_ERRORS * self.error()
         return min(low, self.value - half), max(high, self.value + half)
 
 
 def _deviation(draws: Float[np.ndarray, " r"]) -> float:
-    defined = draws[~np.isnan(draws)]
-    return float(defined.std()) if defined.size else 0.0
+    spread = float(draws.std())
+    if math.isnan(spread):
+        defined = draws[~np.isnan(draws)]
+        return float(defined.std()) if defined.size else 0.0
+    return spread
 
 
-def _change(one: Counterparts, draws: Replicates, runs: DrawnRuns, p: float | None) -> Change:
+def _change(one: Counterparts, found: Replicates, draws: Replicates, runs: DrawnRuns, p: float | None) -> Change:
     """The record of one measure."""
     first = one.first
-    after, before, difference = _quantities(one, draws, runs)
+    after, before, difference = _quantities(one, found, draws, runs)
     change = Change(first.measure, first.similarity, first.lower_is_better, after=after.value, after_interval=after.interval())
     if not one.before:
         return change
@@ -226,13 +237,13 @@ def _change(one: Counterparts, draws: Replicates, runs: DrawnRuns, p: float | No
         effect=effect,
         gained=gained,
         lost=lost,
-        detectable=DETECTABLE_ERRORS * difference.error or None,
+        detectable=DETECTABLE_ERRORS * difference.error() or None,
     )
 
 
-def _quantities(one: Counterparts, draws: Replicates, runs: DrawnRuns) -> tuple[_Quantity, _Quantity, _Quantity]:
+def _quantities(one: Counterparts, found: Replicates, draws: Replicates, runs: DrawnRuns) -> tuple[_Quantity, _Quantity, _Quantity]:
     """After, before and difference; the last two are 0 where there is no other model."""
-    found, without = (one.replicates(np.stack([of(sample) for sample in one.samples], axis=1)) for of in (value_of, jackknife))
+    without = one.replicates(np.stack([jackknife(sample) for sample in one.samples], axis=1))
     after, before = runs.effects([found.after, found.before], [draws.after, draws.before])
     groups = jackknife_groups(one.first)
     parts = zip(found.means(), draws.means(), (after, before, after.less(before)), without.means(), strict=True)
@@ -249,6 +260,8 @@ def _quantity(
     groups: Int[np.ndarray, " m"] | None,
 ) -> _Quantity:
     """Draws of units and of runs together, what both have in them taken off the first."""
+    if not effect.shift.any():
+        return _Quantity(value, units, units, units, without, groups)
     if effect.variance > 0:
         left = max(0.0, 1 - effect.variance / max(_deviation(units) ** 2, effect.variance))
         units = value + (units - value) * math.sqrt(left)
@@ -260,14 +273,11 @@ def _percent_interval(difference: _Quantity, before: _Quantity, *, lower_is_bett
     if before.value == 0:
         return None
     scale, ratio = -100 if lower_is_better else 100, difference.value / before.value
-
-    def linear(above: Float[np.ndarray, " r"], below: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-        # Standard errors come from the tangent: those of the ratio itself hang on the resamples whose baseline is nearly 0.
-        return np.asarray(scale * (above - ratio * below) / before.value)
-
     with np.errstate(divide="ignore", invalid="ignore"):
         draws, without = scale * difference.draws / before.draws, scale * difference.without / before.without
-    units, runs = linear(difference.units, before.units), linear(difference.runs, before.runs)
+    # Standard errors come from the tangent: those of the ratio itself hang on the few resamples whose baseline is nearly 0.
+    units = scale / before.value * (difference.units - ratio * before.units)
+    runs = scale / before.value * (difference.runs - ratio * before.runs)
     if not np.isinf(draws).any():
         return _Quantity(scale * ratio, units, runs, draws, without, before.groups).wide_interval()
     with np.errstate(invalid="ignore"):

@@ -5,7 +5,7 @@ whatever documents these are, and there are few such patterns: with one relevant
 once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -40,18 +40,26 @@ def measures_of_places(
     """
     if not len(places) == len(grades) == len(found):
         raise ValueError(f"places, grades and found must be of the same queries, got {len(places)}, {len(grades)} and {len(found)}")
-    numbers: dict[Pattern, int] = {}
-    pattern_of = [numbers.setdefault(pattern, len(numbers)) for pattern in _patterns(places, grades, found)]
-    values = _judged(list(numbers), measures)
+    patterns, pattern_of = _patterns(places, grades, found)
+    values = _judged(patterns, measures)
     return {name: each[pattern_of] for name, each in values.items()}
 
 
-def _patterns(places: Ragged, grades: Ragged, found: Int[np.ndarray, " q"]) -> Iterator[Pattern]:
-    """Of each query."""
-    shown = np.minimum(places.values, np.repeat(found, places.lengths)).tolist()
-    levels, bounds = grades.values.tolist(), places.offsets.tolist()
-    for length, start, end in zip(found.tolist(), bounds, bounds[1:], strict=False):
-        yield length, tuple(sorted(zip(shown[start:end], levels[start:end], strict=True)))
+def _patterns(places: Ragged, grades: Ragged, found: Int[np.ndarray, " q"]) -> tuple[list[Pattern], Int[np.ndarray, " q"]]:
+    """Those that there are, and which of them each query has."""
+    patterns: list[Pattern] = []
+    pattern_of = np.zeros(len(found), dtype=np.int64)
+    shown = np.minimum(places.values, np.repeat(found, places.lengths))
+    for length in np.unique(places.lengths).tolist():
+        queries = np.flatnonzero(places.lengths == length)
+        entries = places.offsets[queries][:, None] + np.arange(length)
+        order = np.lexsort((grades.values[entries], shown[entries]), axis=1)
+        entries = np.take_along_axis(entries, order, axis=1)
+        rows = np.concatenate([found[queries][:, None], shown[entries], grades.values[entries]], axis=1)
+        distinct, number = np.unique(rows, axis=0, return_inverse=True)
+        pattern_of[queries] = len(patterns) + number.ravel()
+        patterns += [(row[0], tuple(zip(row[1 : length + 1], row[length + 1 :], strict=True))) for row in distinct.tolist()]
+    return patterns, pattern_of
 
 
 def _judged(patterns: Sequence[Pattern], measures: Sequence[str]) -> dict[str, Float[np.ndarray, " p"]]:

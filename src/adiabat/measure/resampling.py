@@ -118,14 +118,15 @@ def jackknife_groups(sample: Sample) -> Groups | None:
 def _means_without(sample: Sample) -> Float[np.ndarray, " n"]:
     weights = np.ones(sample.values.shape) if sample.reference is None else sample.reference
     members = members_of(sample.groups, sample.values.size)
-    without = np.full(sample.values.shape, float(value_of(sample)[0]))
-    for units in members:
+    without = np.empty(sample.values.shape)
+    means = [sample.values[units].sum() / weights[units].sum() for units in members]
+    for units, mean in zip(members, means, strict=True):
         values, weight = sample.values[units], weights[units]
         left = weight.sum() - weight
         # A weight that is all there is leaves nothing, or what rounding made of nothing.
         some = left > 1e-9 * weight.sum()
-        mean = np.divide(values.sum() - values, left, out=np.full(left.shape, np.nan), where=some)
-        without[units] += (mean - values.sum() / weight.sum()) / len(members)
+        changed = np.divide(values.sum() - values, left, out=np.full(left.shape, np.nan), where=some)
+        without[units] = (sum(means) - mean + changed) / len(members)
     return without
 
 

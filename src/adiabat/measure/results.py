@@ -24,11 +24,11 @@ class Change:
         similarity: ``cosine`` or ``distance``: what ranked the documents.
         lower_is_better: True for the PND pair.
         after: Value of the model under test.
-        after_interval: 95 % BCa interval of `after` alone, over units.
+        after_interval: 95 % BCa interval of `after` alone, over units, and over seeds where there are several runs.
         before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
         improvement: Percent, ``s (after - before) / before`` (mission A7); None where `before` is 0.
         difference: ``after - before``.
-        difference_interval: Paired 95 % BCa interval of the difference, over units (queries, pairs).
+        difference_interval: Paired 95 % interval of the difference: BCa, and on neither side narrower than 1.96 standard errors.
         improvement_interval: The same for `improvement`, percent; None where a resampled baseline of 0 makes an end infinite.
         p: Two-sided p-value of the difference, in (0, 1].
         z: The source's two-proportion statistic, of pooled pairs: only where the measure counts errors, such as ``PND pooled``.

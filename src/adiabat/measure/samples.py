@@ -1,7 +1,7 @@
 """What one model scored on one task, unit by unit: enough to compute each measure again on any resample of the units.
 
-A unit is what a task is a sample of: a query, a pair of texts, a sentence pair in all its languages, a text with a label. Two models measured
-on the same units can be compared pair by pair, today or from files years later, so the units are always kept.
+A unit is what a task is a sample of: a query, a pair of texts, a sentence pair in all its languages, a text with a label. Two models
+measured on the same units can be compared pair by pair, today or from files years later, so the units are always kept.
 """
 
 from collections.abc import Mapping, Sequence

@@ -62,7 +62,9 @@ class FixedPoint:
         bits = (53 - ceil(log2(max(1, wide.shape[1])))) // 2
         # max is the one reduction that no order of evaluation changes, so equal vectors get equal exponents.
         exponents = np.frexp(np.abs(wide).max(axis=1, initial=0.0))[1].astype(np.int64) - bits
-        units = np.rint(np.ldexp(wide, -exponents[:, None]))
+        # A power of two times a number is exact, and quicker than ldexp; int32 is what ldexp wants for an exponent.
+        wide *= np.ldexp(1.0, -exponents.astype(np.int32))[:, None]
+        units = np.rint(wide, out=wide)
         return cls(units, exponents, np.einsum("ne,ne->n", units, units))
 
     def take(self, rows: Int64[np.ndarray, " p"]) -> "FixedPoint":
@@ -174,7 +176,7 @@ class Queries:
         return Queries(self.vectors[rows], self.similarity)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Block:
     """Consecutive documents, in the forms that scoring needs.
 
@@ -191,6 +193,16 @@ class Block:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    @cached_property
+    def fixed(self) -> FixedPoint:
+        """The integers of all documents, for whoever asks for many of them more than once."""
+        return FixedPoint.of(self.vectors.numpy())
+
+    @cached_property
+    def divisors(self) -> Float32[Tensor, " b"]:
+        """Lengths, with 1 for zero vectors."""
+        return torch.where(self.lengths == 0, 1.0, self.lengths)
+
     def approximate(self, queries: Queries) -> tuple[Float32[np.ndarray, "q b"], Float64[np.ndarray, " q"]]:
         """Quick scores, and how far from the exact ones they can be.
 
@@ -206,7 +218,7 @@ class Block:
         with plain_arithmetic():
             scores = queries.operand @ self.vectors.T
             if queries.similarity == "cosine":
-                return (scores / torch.where(self.lengths == 0, 1.0, self.lengths)).numpy(), np.full(len(scores), relative)
+                return scores.div_(self.divisors).numpy(), np.full(len(scores), relative)
             longest = float(self.lengths.max())
             if queries.similarity == "dot":
                 return scores.numpy(), relative * queries.lengths * longest
@@ -226,7 +238,9 @@ class Block:
             One score per pair.
         """
         places, column = np.unique(place, return_inverse=True)
-        document = FixedPoint.of(self.vectors.numpy()[places])
+        # Where much of the block is asked for, other queries will ask for much of it too.
+        many = 4 * len(places) >= len(self)
+        document = self.fixed.take(places) if many else FixedPoint.of(self.vectors.numpy()[places])
         asked, row = np.unique(query, return_inverse=True)
         if len(asked) * len(places) < 8 * len(query):
             return exact_table(queries.exact.take(asked), document, queries.similarity)[row, column]

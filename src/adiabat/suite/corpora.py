@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -18,7 +16,8 @@ from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store, is_store
 from adiabat.store.embeddings import Store
 from adiabat.store.lexical import LexicalIndex, build_lexical
-from adiabat.suite.subjects import folder_names
+from adiabat.suite.kept import folder_names
+from adiabat.tasks.data import left_out_was_said
 from adiabat.watch import Watch
 
 DIGITS = 12
@@ -182,15 +181,3 @@ def _holds(store: Store, documents: Iterator[Document]) -> bool:
         if count > store.count or (store.rows(part) < 0).any():
             return False
     return count == store.count
-
-
-@contextmanager
-def left_out_was_said() -> Iterator[None]:
-    """Read a corpus again without telling again what its reader leaves out.
-
-    Yields:
-        Nothing.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
-        yield

@@ -7,7 +7,10 @@ all units stands in the file's metadata under ``adiabat``, as JSON.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,27 @@ from adiabat.measure.samples import Cells, Sample, TaskScores
 FORMAT = 1
 METADATA = b"adiabat"
 ENDING = ".parquet"
+SCORES = "scores"
+"""Folder of a result in which they lie, by model."""
+
+
+def folder_names(names: Sequence[str]) -> list[str]:
+    """Names of folders that can be told apart on any disk.
+
+    Args:
+        names: Of models or tasks, each once.
+
+    Returns:
+        One for each, in order.
+    """
+    plain = [re.sub(r"[^\w.+-]+", "-", name).strip("-.")[:80] or "unnamed" for name in names]
+    seen: Counter[str] = Counter()
+    found = []
+    for name in plain:
+        seen[name.casefold()] += 1
+        again = seen[name.casefold()]
+        found.append(name if again == 1 else f"{name}-{again}")
+    return found
 
 
 def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str, Any]) -> None:
@@ -114,6 +138,26 @@ def read_record(path: Path) -> dict[str, Any]:
         found = record.get("format") if isinstance(record, dict) else None
         raise DataError(f"{path}: format of scores must be {FORMAT}, got {found}; make it anew with adiabat evaluate")
     return record
+
+
+def keep_scores(kept: Iterable[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]) -> None:
+    """Write the scores of an evaluation in the place of those that stood there.
+
+    Args:
+        kept: A side, ``model`` or ``baseline``, with its scores of one data set.
+        folder: Of the result.
+        models: Side to the name of its model.
+
+    Raises:
+        DataError: If a file cannot be written.
+    """
+    place = folder / SCORES
+    shutil.rmtree(place, ignore_errors=True)
+    every = list(kept)
+    for side, model in models.items():
+        own = [scores for one, scores in every if one == side]
+        for scores, name in zip(own, folder_names([one.task for one in own]), strict=True):
+            write_scores(scores, place / side / f"{name}{ENDING}", key="", about={"model": model})
 
 
 def scores_in(folder: Path) -> Iterator[Path]:

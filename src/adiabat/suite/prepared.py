@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.compare.tasks import Task as RetrievalData
-from adiabat.compare.tasks import read_tasks
 from adiabat.config import MeasureSection
 from adiabat.config.suite import (
     BitextTask,
@@ -47,6 +45,8 @@ from adiabat.store.staging import digest_documents
 from adiabat.suite.corpora import Corpora, CorpusAtHand
 from adiabat.suite.subjects import Subject
 from adiabat.tasks.bitext import score_bitext
+from adiabat.tasks.data import Task as RetrievalData
+from adiabat.tasks.data import read_tasks
 from adiabat.tasks.labels import score_classification, score_clustering
 from adiabat.tasks.languages import score_nli_grid, score_question_grid
 from adiabat.tasks.mteb import score_mteb

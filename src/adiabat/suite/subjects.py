@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -131,22 +130,3 @@ def _faults(wanted: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iter
     for name, runs, own in wanted:
         if any(run.partition(":")[0] == LEXICAL for run in runs) and (len(runs) > 1 or own != EncoderSection()):
             yield f"{name}: BM25 must have neither runs nor encoder settings: it draws nothing and encodes nothing; leave them out"
-
-
-def folder_names(names: Sequence[str]) -> list[str]:
-    """Names of folders that can be told apart on any disk.
-
-    Args:
-        names: Of models or tasks, each once.
-
-    Returns:
-        One for each, in order.
-    """
-    plain = [re.sub(r"[^\w.+-]+", "-", name).strip("-.")[:80] or "unnamed" for name in names]
-    seen: Counter[str] = Counter()
-    found = []
-    for name in plain:
-        seen[name.casefold()] += 1
-        again = seen[name.casefold()]
-        found.append(name if again == 1 else f"{name}-{again}")
-    return found

@@ -138,7 +138,7 @@ def rows_left_out(system: System | LexicalSystem, examples: AddressedSet, settin
         At most one row per query, never a positive.
     """
     if not settings.drop_same_id:
-        return Ragged.of([[]] * len(examples))
+        return Ragged(np.empty(0, dtype=np.int64), np.zeros(len(examples) + 1, dtype=np.int64))
     rows = system.rows(examples.query_ids)
     return Ragged.of([row] if row >= 0 and row not in examples.positives[query] else [] for query, row in enumerate(rows.tolist()))
 

@@ -14,14 +14,14 @@ from adiabat.measure.suite_results import SuiteModel, SuiteResult
 from adiabat.model.device import device_name, device_of
 from adiabat.provenance import now, versions
 from adiabat.suite.corpora import Corpora
-from adiabat.suite.kept import ENDING, read_record, read_scores, write_scores
+from adiabat.suite.kept import ENDING, SCORES, folder_names, read_record, read_scores, write_scores
 from adiabat.suite.outcome import Measured, findings_of
 from adiabat.suite.prepared import Prepared, prepare
-from adiabat.suite.subjects import Subject, folder_names
+from adiabat.suite.subjects import Subject
 from adiabat.watch import Watch
 
-SCORES, STORES = "scores", "stores"
-"""Folders of a result: what every model scored on each unit, and vectors of corpora."""
+STORES = "stores"
+"""Folder of a result in which vectors of corpora lie, unless they are kept elsewhere."""
 
 
 @dataclass(slots=True)

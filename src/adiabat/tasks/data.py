@@ -1,32 +1,22 @@
-"""What every model is measured on: tasks found sound at the beginning, and corpora embedded by each model for as long as it takes."""
+"""Data of retrieval tasks, read from beginning to end and found sound before any model is loaded: queries, and the corpus they ask."""
 
 import hashlib
 import json
 import re
-import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from random import Random
 
-from adiabat.config import MeasureSection
 from adiabat.config.compare import TaskSection
-from adiabat.contrastive.data import OF_DOCUMENTS
+from adiabat.data.columns import OF_DOCUMENTS
 from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.examples import is_beir_examples, read_examples
 from adiabat.data.records import Document, ExampleSet, text_id
 from adiabat.errors import AdiabatError, ConfigError, DataError, several
-from adiabat.measure.samples import TaskScores
-from adiabat.model.towers import DualEncoder
 from adiabat.report.wording import cut
 from adiabat.store.addressing import AddressedSet, Addresses, address
-from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
 from adiabat.store.staging import digest_documents
-from adiabat.tasks.retrieval import score_retrieval
-from adiabat.tasks.systems import System
 from adiabat.watch import Watch
 
 
@@ -205,69 +195,13 @@ def _digest(examples: ExampleSet) -> str:
     return digest.hexdigest()
 
 
-def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measure: MeasureSection, watch: Watch) -> dict[str, TaskScores]:
-    """Embed each corpus by a model, measure it on the tasks, and remove the stores.
+@contextmanager
+def left_out_was_said() -> Iterator[None]:
+    """Read a corpus again without telling again what its reader leaves out.
 
-    Args:
-        tasks: To measure on.
-        model: Under test.
-        folder: For the stores; a call that was cut short left some there, from which this one goes on.
-        measure: What is measured.
-        watch: Told how far it is.
-
-    Returns:
-        Scores by the name of the task, by cosine.
+    Yields:
+        Nothing.
     """
-    found: dict[str, TaskScores] = {}
-    folder.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings():
-        # What the readers leave out was said when the tasks were read.
-        warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
-        for number, corpus in enumerate(dict.fromkeys(task.corpus for task in tasks)):
-            system = System(model, _embedded(model, corpus, folder / f"corpus-{number}", watch))
-            for task in (one for one in tasks if one.corpus == corpus):
-                examples = task.addressed(system.store)
-                found[task.name] = score_retrieval(system, examples, settings=measure, similarities=("cosine",), watch=watch)
-    shutil.rmtree(folder)
-    return {task.name: found[task.name] for task in tasks}
-
-
-def drawn_texts(tasks: Sequence[Task], count: int) -> list[str]:
-    """Documents of the tasks, drawn at random, equally many of each corpus as far as it goes.
-
-    Args:
-        tasks: Whose corpora are read.
-        count: How many, at the most.
-
-    Returns:
-        Their texts, the same at every call.
-    """
-    corpora = list(dict.fromkeys(task.corpus for task in tasks))
-    drawn = list[str]()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
-        for corpus in corpora:
-            drawn += _sample(corpus.documents(), -(-count // len(corpora)))
-    return drawn[:count]
-
-
-def _sample(documents: Iterator[Document], count: int) -> list[str]:
-    """So many of a stream, each as likely as any other (Vitter 1985, algorithm R)."""
-    random = Random(0)
-    kept = list[str]()
-    for number, document in enumerate(documents):
-        place = number if number < count else random.randint(0, number)
-        if number < count:
-            kept.append(document.text)
-        elif place < count:
-            kept[place] = document.text
-    return kept
-
-
-def _embedded(model: DualEncoder, corpus: Corpus, folder: Path, watch: Watch) -> Store:
-    progress = _on(f"embedding {corpus.source}", watch)
-    return build_store(model, corpus.documents, folder, on_progress=progress, source=corpus.source, encoder_name=model.name).store
-
-
-def _on(label: str, watch: Watch) -> Callable[[int, int], None]:
-    return lambda done, total: watch.progress(label, done, total)
+        yield

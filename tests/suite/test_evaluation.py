@@ -12,7 +12,14 @@ from adiabat.config import EvaluateSettings, MeasureSection
 from adiabat.data.ragged import Ragged
 from adiabat.data.records import Document, LanguageGridSet
 from adiabat.errors import DataError, StoreError
-from adiabat.measure.evaluation import (
+from adiabat.measure.results import Result
+from adiabat.model.towers import DualEncoder
+from adiabat.report.files import read_result, write_result
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.build import build_store
+from adiabat.store.embeddings import Store
+from adiabat.store.search import search
+from adiabat.suite.evaluation import (
     SAME_TOWER,
     SHOWN_CHARACTERS,
     SHOWN_HITS,
@@ -23,13 +30,6 @@ from adiabat.measure.evaluation import (
     hits_of,
     read_dataset,
 )
-from adiabat.measure.results import Result
-from adiabat.model.towers import DualEncoder
-from adiabat.report.files import read_result, write_result
-from adiabat.store.addressing import AddressedSet
-from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
-from adiabat.store.search import search
 from adiabat.tasks.systems import Role, System
 from adiabat.watch import SILENT
 from tests.tiny import tiny_dual, tiny_encoder

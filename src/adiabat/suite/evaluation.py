@@ -1,7 +1,7 @@
 """One evaluation: a model, perhaps a baseline, a target data set and those that must not get worse."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.errors import StoreError
 from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
+from adiabat.measure.samples import TaskScores
 from adiabat.model.device import device_name
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
@@ -35,6 +36,10 @@ SHOWN_CHARACTERS = 500
 
 
 SAME_TOWER = "model and baseline have the same query tower, so nothing differs: the tuning kept the starting weights, or there was none"
+
+
+Keep = Callable[[tuple[str, TaskScores]], None]
+"""Takes ``model`` or ``baseline`` with its scores of one data set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,7 @@ def evaluate_datasets(
     title: str,
     command: str,
     watch: Watch,
+    keep: Keep | None = None,
 ) -> Result:
     """Measure every data set.
 
@@ -101,6 +107,7 @@ def evaluate_datasets(
         title: Of the report.
         command: The command line, for the report.
         watch: Told how far it is.
+        keep: Takes what each model scored on each unit; None keeps nothing.
 
     Returns:
         The result, without the record of a tuning job.
@@ -117,7 +124,7 @@ def evaluate_datasets(
     for sentence in same:
         watch.note(sentence)
     seed = settings.run.seed
-    measured = [_measure(*pair, one, settings, watch) for pair, one in zip(systems, datasets, strict=True)]
+    measured = [_measure(*pair, one, settings, watch, keep) for pair, one in zip(systems, datasets, strict=True)]
     after, before = systems[0]
     examples = changed_queries(after, before, datasets[0].examples, settings=settings.measure, seed=seed) if before else []
     return Result(
@@ -168,7 +175,9 @@ def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> 
     return inputs
 
 
-def _measure(after: System, before: System | None, one: Dataset, settings: EvaluateSettings, watch: Watch) -> DatasetResult:
+def _measure(
+    after: System, before: System | None, one: Dataset, settings: EvaluateSettings, watch: Watch, keep: Keep | None
+) -> DatasetResult:
     """Score the two apart, and then compare their queries."""
     drawing = {"seed": settings.run.seed, "resamples": settings.measure.resamples}
     systems = [after] if before is None else [after, before]
@@ -178,9 +187,15 @@ def _measure(after: System, before: System | None, one: Dataset, settings: Evalu
     grid = one.examples
     if isinstance(grid, LanguageGridSet):
         scores = [score_nli_grid(each.model, grid, hypotheses=each.store, similarities=similarities, watch=watch) for each in systems]
-        return grid_result(scores[0], scores[1] if before else None, grid, role=one.role, **drawing)
-    scores = [score_retrieval(each, grid, settings=settings.measure, similarities=similarities, watch=watch) for each in systems]
-    return retrieval_result(scores[0], scores[1] if before else None, role=one.role, **drawing)
+    else:
+        scores = [score_retrieval(each, grid, settings=settings.measure, similarities=similarities, watch=watch) for each in systems]
+    for side, each in zip(("model", "baseline"), scores, strict=False):
+        if keep:
+            keep((side, each))
+    other = scores[1] if before else None
+    if isinstance(grid, LanguageGridSet):
+        return grid_result(scores[0], other, grid, role=one.role, **drawing)
+    return retrieval_result(scores[0], other, role=one.role, **drawing)
 
 
 def changed_queries(
