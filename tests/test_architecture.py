@@ -27,7 +27,7 @@ BELOW_THE_DOOR = {
 }
 THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
 # What is said of numbers is arithmetic on arrays.
-STATISTICS = {f"measure.{name}" for name in ("counterparts", "paired", "resampling", "runs", "samples", "significance", "statistics")}
+STATISTICS = tuple(f"measure.{name}" for name in ("counterparts", "paired", "resampling", "runs", "samples", "significance", "statistics"))
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "watch": set(),

@@ -47,5 +47,20 @@ def test_a_comparison_runs(run: Run) -> None:
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
 
 
+def test_a_suite_runs(run: Run) -> None:
+    kinds = [KINDS[number % 5] for number in range(20)]
+    scored = [{"a": f"{kind} {n}", "b": f"{kind} {n * n}", "score": n % 7, "lang": "en"} for n, kind in enumerate(kinds)]
+    rows("scored.jsonl", [*scored, {"a": "x", "b": "y", "score": 1, "lang": "de"}])
+    labelled = [{"text": f"{kind} {n}", "label": kind} for n, kind in enumerate(kinds)]
+    rows("labelled.jsonl", labelled)
+    rows("labelled_test.jsonl", [{**row, "text": f"{row['text']}?"} for row in labelled])
+    rows("parallel.jsonl", [{"en": f"{kind} {n}", "de": f"das {kind} {n}"} for n, kind in enumerate(kinds)])
+    settings = (EXAMPLES / "05_suite.toml").read_text(encoding="utf-8").replace('model = "demo"', 'model = "model"')
+    Path("suite.toml").write_text(settings, encoding="utf-8")
+    said = run("evaluate", "model", "bm25", "--suite", "suite.toml", "--out", "out", "--device", "cpu")
+    assert (said.code, said.out) == (0, "out/report.html\n"), said.err
+    assert "cut at 64 tokens" in said.err
+
+
 def test_every_file_of_settings_is_run_here() -> None:
-    assert sorted(path.name for path in EXAMPLES.glob("*.toml")) == ["02_train.toml", "03_mixture.toml", "04_compare.toml"]
+    assert sorted(path.name for path in EXAMPLES.glob("*.toml")) == ["02_train.toml", "03_mixture.toml", "04_compare.toml", "05_suite.toml"]

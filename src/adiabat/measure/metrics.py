@@ -5,7 +5,7 @@ Scores are always "higher is closer": cosine, or minus the Euclidean distance. T
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from adiabat.errors import ConfigError, several
 
 if TYPE_CHECKING:
-    from ir_measures import Measure, Provider
+    from ir_measures import Measure, Metric, Provider
 
 
 def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> Int[np.ndarray, " p"]:
@@ -274,20 +274,24 @@ def untied_measures(
     Raises:
         ConfigError: If a name is unknown or incomplete; all such names are listed.
     """
-    provider = _provider()
-    wanted = _parsed(measures, provider)
+    wanted = _parsed(measures)
     row_of = {query_id: row for row, query_id in enumerate(qrels)}
     retrieved = {query_id: scores for query_id, scores in run.items() if scores}
     values = {measure: np.zeros(len(row_of)) for measure in wanted.values()}
-    if retrieved and values:
+    for metric in _judged(list(values), retrieved, qrels) if retrieved else ():
         # Queries without results are left at 0 here, so that a provider's own default never stands in for them.
-        # A measure's hash is made of its text anew each time, which costs more than to judge a query: one look-up for each object will do.
-        columns: dict[int, tuple[Measure, Float[np.ndarray, " q"]]] = {}
-        for metric in provider.iter_calc(list(values), qrels, retrieved):
-            _, column = columns.get(id(metric.measure)) or columns.setdefault(id(metric.measure), (metric.measure, values[metric.measure]))
-            if metric.query_id in retrieved:
-                column[row_of[metric.query_id]] = metric.value
+        if metric.query_id in retrieved:
+            values[metric.measure][row_of[metric.query_id]] = metric.value
     return {name: values[measure].copy() for name, measure in wanted.items()}
+
+
+def _judged(measures: "Sequence[Measure]", run: dict[str, dict[str, float]], qrels: dict[str, dict[str, int]]) -> "Iterator[Metric]":
+    """What ir-measures says, each measure by the first of its programs that knows it: its own way of choosing takes twice as long."""
+    left = list(measures)
+    for provider in _providers():
+        known, left = [one for one in left if provider.supports(one)], [one for one in left if not provider.supports(one)]
+        if known:
+            yield from provider.iter_calc(known, qrels, run)
 
 
 def largest_cutoff(measures: Sequence[str]) -> int:
@@ -302,18 +306,17 @@ def largest_cutoff(measures: Sequence[str]) -> int:
     Raises:
         ConfigError: If a name is unknown or incomplete; all such names are listed.
     """
-    return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures, _provider()).values()), default=0)
+    return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()), default=0)
 
 
-def _provider() -> "Provider":
+def _providers() -> "list[Provider]":
     """The programs of ir-measures that compute in this process, in a fixed order, whatever else is installed."""
     import ir_measures
 
-    in_process = [ir_measures.pytrec_eval, ir_measures.msmarco, ir_measures.judged]
-    return ir_measures.providers.FallbackProvider(in_process)  # type: ignore[no-untyped-call]
+    return [ir_measures.pytrec_eval, ir_measures.msmarco, ir_measures.judged]
 
 
-def _parsed(names: Sequence[str], provider: "Provider") -> "dict[str, Measure]":
+def _parsed(names: Sequence[str]) -> "dict[str, Measure]":
     """Every name with its ir-measures object, or one `ConfigError` for all that have none."""
     import ir_measures
 
@@ -325,7 +328,7 @@ def _parsed(names: Sequence[str], provider: "Provider") -> "dict[str, Measure]":
                 # Its parser uses names that Python's ast module deprecated in 3.12.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 measure = ir_measures.parse_measure(name)
-            supported = _has_whole_cutoff(measure) and provider.supports(measure)
+            supported = _has_whole_cutoff(measure) and any(provider.supports(measure) for provider in _providers())
         except (ValueError, NameError, TypeError, KeyError, AssertionError):
             supported = False
         if supported:

@@ -305,16 +305,18 @@ def _count_block(block: Block, queries: Queries, thresholds: Float[np.ndarray, "
     with np.errstate(over="ignore"):
         low, high = (levels - error[:, None]).astype(np.float32), (levels + error[:, None]).astype(np.float32)
     undecided = np.zeros(approximate.shape, dtype=bool)
-    for column in np.flatnonzero((thresholds < np.inf).any(axis=0)):
-        surely = approximate >= high[:, column, None]
-        counts[:, column] += np.count_nonzero(surely, axis=1)
-        undecided |= surely ^ (approximate >= low[:, column, None])
+    for column in range(thresholds.shape[1]):
+        asked = np.flatnonzero(thresholds[:, column] < np.inf)
+        scores = approximate if len(asked) == len(approximate) else approximate[asked]
+        surely = scores >= high[asked, column, None]
+        counts[asked, column] += np.count_nonzero(surely, axis=1)
+        undecided[asked] |= surely ^ (scores >= low[asked, column, None])
     # The flat form is several times quicker to search.
-    query, place = np.divmod(np.flatnonzero(undecided), undecided.shape[1])
+    query, place = np.divmod(np.flatnonzero(undecided), len(block))
     if not len(query):
         return
-    scores, quick = block.exact(queries, query, place), approximate[query, place]
+    exact, quick = block.exact(queries, query, place), approximate[query, place]
     for level in range(thresholds.shape[1]):
         close = (quick >= low[query, level]) & (quick < high[query, level])
-        reached = close & (scores >= thresholds[query, level])
+        reached = close & (exact >= thresholds[query, level])
         counts[:, level] += np.bincount(query[reached], minlength=len(counts))
