@@ -66,8 +66,8 @@ CONTENTS: dict[str, bytes | Callable[[Path], None]] = {
     "mark.csv": b"\xef\xbb\xbf" + delimited(ROWS, ",").replace(b"\n", b"\r\n"),
     "plain.tsv": delimited(ROWS, "\t"),
     "blank.tsv": with_blanks(delimited(ROWS, "\t")),
-    "packed.jsonl.gz": gzip.compress(jsonl(ROWS)),
-    "packed.csv.gz": gzip.compress(delimited(ROWS, ",")),
+    "packed.jsonl.gz": gzip.compress(jsonl(ROWS), mtime=0),
+    "packed.csv.gz": gzip.compress(delimited(ROWS, ","), mtime=0),
     "packed.tsv.zst": bytes(pa.Codec("zstd").compress(delimited(ROWS, "\t"), asbytes=True)),
     "folder-of-parquet": parquet,
     "saved": saved,
@@ -149,7 +149,7 @@ def test_nothing_before_the_place_is_read_of_a_plain_file(tmp_path: Path, monkey
     [
         ("a.jsonl", jsonl(ROWS[:1]), Mark(2, 2, 500), "62 bytes where reading goes on at byte 500"),
         ("a.jsonl", jsonl(ROWS), Mark(1, 1, 30), "the middle of a line where reading goes on at byte 30"),
-        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3])), Mark(5, 5, 500), "3 lines where reading goes on at line 6"),
+        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3]), mtime=0), Mark(5, 5, 500), "3 lines where reading goes on at line 6"),
         ("a.csv", b"query,positive\na,b\n", Mark(3, 4, 80), "19 bytes where reading goes on at byte 80"),
     ],
 )
@@ -293,7 +293,7 @@ def test_a_line_that_was_mended_in_place_lets_reading_go_on(tmp_path: Path) -> N
     ("name", "content", "message"),
     [
         ("empty.jsonl", b"", "must hold at least one row, got none"),
-        ("cut.jsonl.gz", gzip.compress(jsonl(ROWS * 50), 0)[:-5], "must be a whole gzip file, got one that is cut short after line"),
+        ("cut.jsonl.gz", gzip.compress(jsonl(ROWS * 50), 0, mtime=0)[:-5], "must be a whole gzip file, got one that is cut short after line"),
         ("grid.jsonl", b'{"premise": {"de": "a"}, "hypothesis": {"de": "b"}, "label": 0}\n', "got a language grid"),
         ("other.jsonl", b'{"query": "a", "reply": "b"}\n', 'expected "query" and "positive", found "query" and "reply"'),
     ],

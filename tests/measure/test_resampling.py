@@ -8,7 +8,15 @@ import pytest
 from scipy import stats
 
 from adiabat.measure import resampling
-from adiabat.measure.resampling import acceleration, bca_interval, jackknife, jackknife_groups, percentile_interval, resampling_counts
+from adiabat.measure.resampling import (
+    acceleration,
+    bca_interval,
+    jackknife,
+    jackknife_groups,
+    percentile_interval,
+    resampling_counts,
+    student_quantile,
+)
 from adiabat.measure.samples import Sample
 from adiabat.measure.statistics import value_of
 from tests.measure.test_statistics import EVERY
@@ -201,3 +209,9 @@ def test_percentile_interval_holds_the_middle_of_the_draws():
         percentile_interval(np.arange(3.0), confidence=1.0)
     with pytest.raises(ValueError, match="at least one resample"):
         percentile_interval(np.array([]))
+
+
+@pytest.mark.parametrize(("freedom", "error"), [(2.0, 0.04), (4.0, 0.004), (9.0, 1e-3), (99.0, 1e-6), (math.inf, 1e-9)])
+def test_quantiles_of_t_are_scipys(freedom, error):
+    for level in (0.025, 0.8, 0.975):
+        assert student_quantile(level, freedom) == pytest.approx(stats.t.ppf(level, freedom), rel=error)

@@ -8,7 +8,6 @@ needs both: the interval is the better account of how large a change is, the exc
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -25,6 +24,7 @@ from adiabat.measure.resampling import (
     jackknife_groups,
     percentile_interval,
     resampling_counts,
+    student_quantile,
 )
 from adiabat.measure.results import Change, Test
 from adiabat.measure.runs import DrawnRuns, RunEffect
@@ -38,14 +38,8 @@ from adiabat.measure.significance import (
 )
 from adiabat.measure.statistics import values_of
 
-NORMAL_ERRORS = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-"""Standard errors to either end of a normal interval, 1.96: no interval of a difference is narrower."""
-
 POWER = 0.80
 """Of `Change.detectable`."""
-
-DETECTABLE_ERRORS = NORMAL_ERRORS + NormalDist().inv_cdf(POWER)
-"""Standard errors that a true difference must have to be found with `POWER`: 2.80 (Cohen 1988)."""
 
 Runs = Sequence[Sample]
 """One measure of a model, in each of its runs."""
@@ -173,6 +167,7 @@ class _Quantity:
         draws: The same with the factor for how little is known of runs.
         without: Without single units.
         groups: That those are of.
+        freedom: Degrees of freedom that its standard error is known with.
     """
 
     value: float
@@ -181,6 +176,7 @@ class _Quantity:
     draws: Float[np.ndarray, " r"]
     without: Float[np.ndarray, " m"]
     groups: Int[np.ndarray, " m"] | None
+    freedom: float
 
     def error(self) -> float:
         """Standard error over units and runs."""
@@ -194,14 +190,19 @@ class _Quantity:
         return bca_interval(self.value, self.draws, acceleration=skewness)
 
     def wide_interval(self) -> Interval:
-        """No narrower on either side than a normal interval: for differences, which may be 0 on most units.
+        """No narrower on either side than a t interval: for differences, which may be 0 on most units.
 
         The skewness of the few that are left is mostly chance, and BCa goes along with it. With one query in ten changed, of 100, it alone
         misses a difference of zero in 14 of 100 trials, and this in 5.
         """
         low, high = self.interval()
-        half = NORMAL_ERRORS * self.error()
+        half = student_quantile((1 + CONFIDENCE) / 2, self.freedom) * self.error()
         return min(low, self.value - half), max(high, self.value + half)
+
+    def detectable(self) -> float | None:
+        """A true value that would be found to lie beside 0 with `POWER`."""
+        errors = student_quantile((1 + CONFIDENCE) / 2, self.freedom) + student_quantile(POWER, self.freedom)
+        return errors * self.error() or None
 
 
 def _deviation(draws: Float[np.ndarray, " r"]) -> float:
@@ -237,7 +238,7 @@ def _change(one: Counterparts, found: Replicates, draws: Replicates, runs: Drawn
         effect=effect,
         gained=gained,
         lost=lost,
-        detectable=DETECTABLE_ERRORS * difference.error() or None,
+        detectable=difference.detectable(),
     )
 
 
@@ -247,7 +248,7 @@ def _quantities(one: Counterparts, found: Replicates, draws: Replicates, runs: D
     after, before = runs.effects([found.after, found.before], [draws.after, draws.before])
     groups = jackknife_groups(one.first)
     parts = zip(found.means(), draws.means(), (after, before, after.less(before)), without.means(), strict=True)
-    first, second, third = (_quantity(float(value[0]), units, effect, left, runs.scale, groups) for value, units, effect, left in parts)
+    first, second, third = (_quantity(float(value[0]), units, effect, left, runs, groups) for value, units, effect, left in parts)
     return first, second, third
 
 
@@ -256,16 +257,19 @@ def _quantity(
     units: Float[np.ndarray, " r"],
     effect: RunEffect,
     without: Float[np.ndarray, " m"],
-    scale: Float[np.ndarray, " r"],
+    runs: DrawnRuns,
     groups: Int[np.ndarray, " m"] | None,
 ) -> _Quantity:
     """Draws of units and of runs together, what both have in them taken off the first."""
     if not effect.shift.any():
-        return _Quantity(value, units, units, units, without, groups)
-    if effect.variance > 0:
-        left = max(0.0, 1 - effect.variance / max(_deviation(units) ** 2, effect.variance))
-        units = value + (units - value) * math.sqrt(left)
-    return _Quantity(value, units, units + effect.shift, units + scale * effect.shift, without, groups)
+        return _Quantity(value, units, units, units, without, groups, freedom=max(1.0, without.size - 1.0))
+    left = max(0.0, 1 - effect.variance / max(_deviation(units) ** 2, effect.variance))
+    units = value + (units - value) * math.sqrt(left)
+    moved = units + effect.shift
+    # Of a sum of variances that are known with different degrees of freedom (Satterthwaite 1946).
+    parts = ((_deviation(units), max(1.0, without.size - 1.0)), (_deviation(effect.shift), runs.freedom))
+    freedom = _deviation(moved) ** 4 / sum(error**4 / known for error, known in parts)
+    return _Quantity(value, units, moved, units + runs.scale * effect.shift, without, groups, freedom)
 
 
 def _percent_interval(difference: _Quantity, before: _Quantity, *, lower_is_better: bool) -> Interval | None:
@@ -279,7 +283,7 @@ def _percent_interval(difference: _Quantity, before: _Quantity, *, lower_is_bett
     units = scale / before.value * (difference.units - ratio * before.units)
     runs = scale / before.value * (difference.runs - ratio * before.runs)
     if not np.isinf(draws).any():
-        return _Quantity(scale * ratio, units, runs, draws, without, before.groups).wide_interval()
+        return _Quantity(scale * ratio, units, runs, draws, without, before.groups, difference.freedom).wide_interval()
     with np.errstate(invalid="ignore"):
         low, high = percentile_interval(draws[~np.isnan(draws)])
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None

@@ -240,3 +240,24 @@ def percentile_interval(draws: Float[np.ndarray, " r"], *, confidence: float = C
         raise ValueError("draws must hold at least one resample, got none")
     low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
+
+
+def student_quantile(level: float, freedom: float) -> float:
+    """Quantile of Student's t distribution, from that of the normal one.
+
+    ``z + (z^3 + z) / (4 f) + (5 z^5 + 16 z^3 + 3 z) / (96 f^2) + (3 z^7 + 19 z^5 + 17 z^3 - 15 z) / (384 f^3)``: at 97.5 % too low by
+    0.3 % with 4 degrees of freedom, 3 % with 2, and a quarter with 1.
+
+    Args:
+        level: In (0, 1).
+        freedom: f above, at least 1.
+
+    Returns:
+        The quantile.
+
+    Reference:
+        Abramowitz and Stegun 1964, 26.7.5.
+    """
+    z = NormalDist().inv_cdf(level)
+    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))

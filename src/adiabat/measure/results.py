@@ -28,7 +28,7 @@ class Change:
         before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
         improvement: Percent, ``s (after - before) / before`` (mission A7); None where `before` is 0.
         difference: ``after - before``.
-        difference_interval: Paired 95 % interval of the difference: BCa, and on neither side narrower than 1.96 standard errors.
+        difference_interval: Paired 95 % interval of the difference: BCa, and on neither side narrower than a t interval.
         improvement_interval: The same for `improvement`, percent; None where a resampled baseline of 0 makes an end infinite.
         p: Two-sided p-value of the difference, in (0, 1].
         z: The source's two-proportion statistic, of pooled pairs: only where the measure counts errors, such as ``PND pooled``.
@@ -39,7 +39,7 @@ class Change:
         gained: Units that the model under test does better on; None likewise, 0 where there are none.
         lost: Units that it does worse on.
         detectable: The smallest true difference, above 0 and in the measure's own unit, that data like these would show as evidence four
-            times in five: 2.80 standard errors of the difference. None where nothing varies.
+            times in five: 2.80 standard errors of the difference, and more with few units or runs. None where nothing varies.
     """
 
     measure: str

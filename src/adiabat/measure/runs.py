@@ -17,7 +17,7 @@ twice); mission D7.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -61,6 +61,11 @@ class DrawnRuns:
     places: Int[np.ndarray, "r p"]
     scale: Float[np.ndarray, " r"]
 
+    @property
+    def freedom(self) -> int:
+        """f, the degrees of freedom that the deviation of runs is known with; 0 where no model has several."""
+        return sum(count - 1 for count in self.runs if count > 1)
+
     @classmethod
     def draw(cls, runs: Sequence[int], *, resamples: int, generator: np.random.Generator) -> "DrawnRuns":
         """Choose runs for every resample; measures of the same models share them.
@@ -73,12 +78,12 @@ class DrawnRuns:
         Returns:
             The choice.
         """
+        alone = cls(tuple(runs), np.zeros((resamples, 0), dtype=np.int64), np.ones(resamples))
         pool = sum(count for count in runs if count > 1)
-        freedom = sum(count - 1 for count in runs if count > 1)
-        if not freedom:
-            return cls(tuple(runs), np.zeros((resamples, 0), dtype=np.int64), np.ones(resamples))
+        if not pool:
+            return alone
         places = generator.integers(0, pool, size=(resamples, pool))
-        return cls(tuple(runs), places, np.sqrt(freedom / generator.chisquare(freedom, size=resamples)))
+        return replace(alone, places=places, scale=np.sqrt(alone.freedom / generator.chisquare(alone.freedom, size=resamples)))
 
     def effects(self, found: Sequence[Float[np.ndarray, "1 _"]], draws: Sequence[Float[np.ndarray, "r _"]]) -> list[RunEffect]:
         """What runs do to one measure.

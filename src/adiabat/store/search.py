@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64, Integer
+from threadpoolctl import threadpool_limits
 
 from adiabat.errors import StoreError, several
 from adiabat.model.workers import side_by_side
@@ -19,6 +20,7 @@ BLOCK_ROWS = 4096
 TILE_SCORES = 1 << 20
 """Scores held at once, per block and tile of queries: bounds the memory whatever the number of queries."""
 WAITING_PAIRS = 64
+SMALLEST_TILE = 64
 MOST_THREADS = 8
 """Each holds a tile of its own."""
 
@@ -73,8 +75,7 @@ def search(
         raise StoreError(f"k must be at least 1, got {k}")
     exclusions = _Exclusions.of(excluded, len(queries))
     tiles = [
-        _Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile))
-        for tile in _tiles(len(queries), min(block_rows, store.count))
+        _Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile)) for tile in _tiles(len(queries), block_rows, store.count)
     ]
     with _at_once(len(tiles)) as run:
         for block in _blocks(store, block_rows, on_progress):
@@ -115,7 +116,7 @@ def count_at_least(
     if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
         raise StoreError(f"thresholds must be one row per query without NaN, got shape {thresholds.shape} for {len(queries)} queries")
     counts = np.zeros(thresholds.shape, dtype=np.int64)
-    tiles = [(tile, checked.take(tile)) for tile in _tiles(len(queries), min(block_rows, store.count))]
+    tiles = [(tile, checked.take(tile)) for tile in _tiles(len(queries), block_rows, store.count)]
     with _at_once(len(tiles)) as run:
         for block in _blocks(store, block_rows, on_progress):
             run(partial(_count_block, block, part, thresholds[tile], counts[tile]) for tile, part in tiles)
@@ -161,23 +162,29 @@ def _require_finite(store: Store, sizes: Float32[np.ndarray, " n"], rows: Intege
         raise StoreError(f"{store.path} must hold finite vectors, got NaN or infinity for {named}; it is damaged: rebuild the store")
 
 
-def _tiles(queries: int, block_rows: int) -> list[slice]:
+def _tiles(queries: int, block_rows: int, count: int) -> list[slice]:
+    """Queries that are scored together: one tile for each thread at the least, unless tiles were to get small."""
     if block_rows < 1:
         raise StoreError(f"block_rows must be at least 1, got {block_rows}")
-    size = max(1, TILE_SCORES // block_rows)
+    shared = max(SMALLEST_TILE, -(-queries // _threads()))
+    size = max(1, min(TILE_SCORES // min(block_rows, count), shared))
     return [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)]
 
 
 @contextmanager
 def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], None]]:
     """What runs a block's tiles: threads side by side, each with its own, so that no core waits for the others after every operation."""
-    workers = min(torch.get_num_threads(), tiles, MOST_THREADS)
+    workers = min(_threads(), tiles)
     if workers < 2:
         yield lambda jobs: _finish(job() for job in jobs)
         return
-    # The precision of products is the whole process's: no thread may set it back while another computes.
-    with plain_arithmetic(), side_by_side([_call] * workers) as share_out:
+    # The precision of torch's products is the whole process's: no thread may set it back while another computes.
+    with plain_arithmetic(), threadpool_limits(1, user_api="blas"), side_by_side([_call] * workers) as share_out:
         yield lambda jobs: _finish(share_out(jobs))
+
+
+def _threads() -> int:
+    return min(torch.get_num_threads(), MOST_THREADS)
 
 
 def _finish(results: Iterable[None]) -> None:
