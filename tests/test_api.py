@@ -12,11 +12,11 @@ from adiabat import api
 from adiabat.api import embedding, measuring, training
 from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, TuneSettings, checked
 from adiabat.errors import ConfigError, DataError, JobError, ModelError, StoreError
-from adiabat.suite import evaluation
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result
 from adiabat.store.embeddings import Store
+from adiabat.suite import evaluation
 from adiabat.watch import Watch
 from tests.commands import one_thread
 from tests.tiny import edit, save_tiny

@@ -293,7 +293,11 @@ def test_a_line_that_was_mended_in_place_lets_reading_go_on(tmp_path: Path) -> N
     ("name", "content", "message"),
     [
         ("empty.jsonl", b"", "must hold at least one row, got none"),
-        ("cut.jsonl.gz", gzip.compress(jsonl(ROWS * 50), 0, mtime=0)[:-5], "must be a whole gzip file, got one that is cut short after line"),
+        (
+            "cut.jsonl.gz",
+            gzip.compress(jsonl(ROWS * 50), 0, mtime=0)[:-5],
+            "must be a whole gzip file, got one that is cut short after line",
+        ),
         ("grid.jsonl", b'{"premise": {"de": "a"}, "hypothesis": {"de": "b"}, "label": 0}\n', "got a language grid"),
         ("other.jsonl", b'{"query": "a", "reply": "b"}\n', 'expected "query" and "positive", found "query" and "reply"'),
     ],

@@ -170,7 +170,7 @@ def test_z_stands_among_all_measures_and_not_beside_the_main_one():
 def test_the_forest_is_captioned_by_verdicts_and_the_guard_of_few_queries_explained():
     text = Page(full_html()).text
     assert "Filled: the verdict is better or worse. Open: no evidence, though the interval may exclude zero where fewer than six" in text
-    assert "Where fewer than six queries changed the verdict is no evidence whatever the interval" in text
+    assert "Where fewer than six queries changed, p cannot fall below 0.05 whatever the interval" in text
 
 
 @pytest.mark.parametrize("side", [1, 2, 15])

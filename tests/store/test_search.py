@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from adiabat.errors import StoreError
 from adiabat.store import search as search_module
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
-from adiabat.store.manifest import StoreDtype
+from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE, StoreDtype
 from adiabat.store.scoring import SIMILARITIES, Similarity
 from adiabat.store.search import count_at_least, score_rows, search
 
@@ -165,3 +166,36 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         score_rows(store, query, np.array([[3]]))
     with pytest.raises(StoreError, match="queries must be rows of width 2"):
         search(store, np.ones((1, 3), dtype=np.float32), 1)
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_that_share_out_the_queries_find_what_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, similarity: Similarity
+) -> None:
+    rng = np.random.default_rng(1)
+    store = store_of(duplicated(rng, 150, 16), tmp_path)
+    queries = drawn_queries(rng, store, 20)
+    scores = all_scores(store, queries, similarity)
+    thresholds = scores[:, :2].copy()
+    thresholds[::3, 1] = np.inf
+    monkeypatch.setattr(search_module, "SMALLEST_TILE", 4)
+    monkeypatch.setattr(search_module.torch, "get_num_threads", lambda: threads)
+    assert len(search_module._tiles(len(queries), 40, store.count)) == threads
+    before = torch.get_float32_matmul_precision()
+    hits = search(store, queries, 7, similarity=similarity, block_rows=40)
+    counts = count_at_least(store, queries, thresholds, similarity=similarity, block_rows=40)
+    assert hits.rows.tolist() == searched_plainly(scores, 7, [np.empty(0, dtype=np.int64)] * 20)[0]
+    assert np.array_equal(counts, (scores[:, None] >= thresholds[:, :, None]).sum(axis=2))
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_a_damaged_vector_ends_a_search_in_whatever_thread(tmp_path: Path) -> None:
+    store = store_of(np.eye(8, dtype=np.float32), tmp_path)
+    with (store.path / VECTOR_FILE).open("r+b") as file:
+        file.seek(HEADER_BYTES + 5 * store.manifest.row_bytes)
+        file.write(np.full(8, np.inf, dtype=np.float32).tobytes())
+    damaged, queries = Store.open(store.path), np.ones((200, 8), dtype=np.float32)
+    for asked in (lambda: search(damaged, queries, 3), lambda: score_rows(damaged, queries[:1], np.array([[0, 5]]))):
+        with pytest.raises(StoreError, match='must hold finite vectors, got NaN or infinity for "5"; it is damaged: rebuild the store'):
+            asked()

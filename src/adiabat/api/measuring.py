@@ -22,7 +22,7 @@ from adiabat.store.build import refuse_swapped
 from adiabat.store.embeddings import Store
 from adiabat.store.search import search as search_store
 from adiabat.suite.evaluation import evaluate_datasets, hits_of, read_dataset
-from adiabat.suite.kept import keep_scores
+from adiabat.suite.kept import scores_kept
 from adiabat.watch import SILENT, Watch
 
 
@@ -87,9 +87,9 @@ def evaluate(
         if folder:
             if (folder / "result.json").exists():
                 watch.note(f"the evaluation that stood in {folder} is replaced")
-            keep_scores(kept, folder, models={"model": tested.name, "baseline": before.name if before else ""})
-            write_result(result, folder / "result.json")
-            write_page(result, folder / "report.html")
+            with scores_kept(kept, folder, models={"model": tested.name, "baseline": before.name if before else ""}):
+                write_result(result, folder / "result.json")
+                write_page(result, folder / "report.html")
     return result
 
 

@@ -278,10 +278,14 @@ def untied_measures(
     row_of = {query_id: row for row, query_id in enumerate(qrels)}
     retrieved = {query_id: scores for query_id, scores in run.items() if scores}
     values = {measure: np.zeros(len(row_of)) for measure in wanted.values()}
+    # A measure's hash is made of its text anew each time, which costs more than to judge a query: each object is looked up once.
+    columns: dict[int, tuple[Measure, Float[np.ndarray, " q"]]] = {}
     for metric in _judged(list(values), retrieved, qrels) if retrieved else ():
+        if id(metric.measure) not in columns:
+            columns[id(metric.measure)] = metric.measure, values[metric.measure]
         # Queries without results are left at 0 here, so that a provider's own default never stands in for them.
         if metric.query_id in retrieved:
-            values[metric.measure][row_of[metric.query_id]] = metric.value
+            columns[id(metric.measure)][1][row_of[metric.query_id]] = metric.value
     return {name: values[measure].copy() for name, measure in wanted.items()}
 
 

@@ -193,7 +193,7 @@ class _Quantity:
         """No narrower on either side than a t interval: for differences, which may be 0 on most units.
 
         The skewness of the few that are left is mostly chance, and BCa goes along with it. With one query in ten changed, of 100, it alone
-        misses a difference of zero in 14 of 100 trials, and this in 5.
+        misses a difference of zero in 14 of 100 trials, and this in 4.
         """
         low, high = self.interval()
         half = student_quantile((1 + CONFIDENCE) / 2, self.freedom) * self.error()

@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64, Integer
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from adiabat.errors import StoreError, several
 from adiabat.model.workers import side_by_side
@@ -175,12 +175,19 @@ def _tiles(queries: int, block_rows: int, count: int) -> list[slice]:
 def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], None]]:
     """What runs a block's tiles: threads side by side, each with its own, so that no core waits for the others after every operation."""
     workers = min(_threads(), tiles)
-    if workers < 2:
-        yield lambda jobs: _finish(job() for job in jobs)
-        return
-    # The precision of torch's products is the whole process's: no thread may set it back while another computes.
-    with plain_arithmetic(), threadpool_limits(1, user_api="blas"), side_by_side([_call] * workers) as share_out:
-        yield lambda jobs: _finish(share_out(jobs))
+    # Torch knows how many threads the caller may have, and numpy does not.
+    with _libraries().limit(limits=1 if workers > 1 else torch.get_num_threads(), user_api="blas"):
+        if workers < 2:
+            yield lambda jobs: _finish(job() for job in jobs)
+            return
+        # The precision of torch's products is the whole process's: no thread may set it back while another computes.
+        with plain_arithmetic(), side_by_side([_call] * workers) as share_out:
+            yield lambda jobs: _finish(share_out(jobs))
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _threads() -> int:

@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -140,24 +141,32 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def keep_scores(kept: Iterable[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]) -> None:
-    """Write the scores of an evaluation in the place of those that stood there.
+@contextmanager
+def scores_kept(kept: Sequence[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]) -> Iterator[None]:
+    """Keep the scores of an evaluation beside its result: both take the place of what stood there, or neither.
 
     Args:
         kept: A side, ``model`` or ``baseline``, with its scores of one data set.
         folder: Of the result.
         models: Side to the name of its model.
 
+    Yields:
+        Nothing, once they are on disk; within, the result is written.
+
     Raises:
         DataError: If a file cannot be written.
     """
-    place = folder / SCORES
-    shutil.rmtree(place, ignore_errors=True)
-    every = list(kept)
-    for side, model in models.items():
-        own = [scores for one, scores in every if one == side]
-        for scores, name in zip(own, folder_names([one.task for one in own]), strict=True):
-            write_scores(scores, place / side / f"{name}{ENDING}", key="", about={"model": model})
+    part = folder / f".{SCORES}.{os.getpid()}"
+    try:
+        for side, model in models.items():
+            own = [scores for one, scores in kept if one == side]
+            for scores, name in zip(own, folder_names([one.task for one in own]), strict=True):
+                write_scores(scores, part / side / f"{name}{ENDING}", key="", about={"model": model})
+        yield
+        shutil.rmtree(folder / SCORES, ignore_errors=True)
+        part.rename(folder / SCORES)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def scores_in(folder: Path) -> Iterator[Path]:

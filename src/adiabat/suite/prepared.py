@@ -49,7 +49,7 @@ from adiabat.tasks.data import Task as RetrievalData
 from adiabat.tasks.data import read_tasks
 from adiabat.tasks.labels import score_classification, score_clustering
 from adiabat.tasks.languages import score_nli_grid, score_question_grid
-from adiabat.tasks.mteb import score_mteb
+from adiabat.tasks.mteb import require_task, score_mteb
 from adiabat.tasks.retrieval import score_retrieval
 from adiabat.tasks.similarity import score_pair_classification, score_sts, score_words
 from adiabat.tasks.systems import LexicalSystem, System
@@ -269,6 +269,7 @@ def _clustering(section: ClusteringTask, seed: int) -> Prepared:
 
 
 def _mteb(section: MtebTask, _: int) -> Prepared:
+    require_task(section.task)
     name = section.name or section.task
 
     def score(subject: Subject, _: Corpora, watch: Watch) -> TaskScores:

@@ -85,6 +85,25 @@ def score_mteb(
                 asked.unload_data()
 
 
+def require_task(name: str) -> None:
+    """Find out, before a model is loaded, whether a task can be run: that mteb knows it, that it is of texts, that its data can be had.
+
+    Args:
+        name: Of the task.
+
+    Raises:
+        ConfigError: If mteb knows no such task, or it is none of texts.
+        DataError: If its data cannot be had.
+        MissingDependencyError: If mteb is not installed.
+    """
+    with _random_states_kept(), _without_bars():
+        mteb = import_mteb()
+        asked = _task_named(mteb, name)
+        _require_texts(mteb, asked)
+        _load(asked)
+        asked.unload_data()
+
+
 def import_mteb() -> Any:
     """Import mteb, which takes seconds.
 
