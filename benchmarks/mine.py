@@ -28,7 +28,7 @@ from adiabat.data.tables import read_rows
 from adiabat.mining.mine import mine
 from adiabat.mining.questions import read_data
 from adiabat.model.towers import DualEncoder
-from adiabat.store.lexical import words
+from adiabat.store.words import words
 
 OURS, ALONE, NOTHING = "adiabat mine", "bm25s alone", "imports alone"
 DEPTH = 100

@@ -18,7 +18,7 @@ from adiabat.compare.ranking import (
     pairs_of,
     run_deviation,
 )
-from adiabat.measure.significance import resampling_counts
+from adiabat.measure.resampling import resampling_counts
 
 Array = Float[np.ndarray, "_ _ _"]
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from adiabat.measure.significance import CONFIDENCE, resampling_counts
+from adiabat.measure.resampling import CONFIDENCE, resampling_counts
 
 LEAST_CHANGED = 6
 """Queries that must differ before two candidates are called different: fewer could all have differed the same way by chance."""

@@ -18,9 +18,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from adiabat.measure.metrics import improvement
+from adiabat.measure.resampling import RESAMPLES
 from adiabat.measure.results import GridComparison
 from adiabat.measure.samples import Cells
-from adiabat.measure.significance import RESAMPLES, Z_CRITICAL, benjamini_hochberg, sign_flip_p_values, two_proportion_z
+from adiabat.measure.significance import Z_CRITICAL, benjamini_hochberg, sign_flip_p_values, two_proportion_z
 
 DISCOVERY_RATE = 0.05
 """Of the correction over the cells of a comparison."""

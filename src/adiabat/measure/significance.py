@@ -12,10 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from adiabat.measure.resampling import CONFIDENCE as CONFIDENCE
-from adiabat.measure.resampling import RESAMPLES as RESAMPLES
-from adiabat.measure.resampling import Interval
-from adiabat.measure.resampling import resampling_counts as resampling_counts
+from adiabat.measure.resampling import RESAMPLES, Interval
 from adiabat.measure.results import Verdict
 from adiabat.measure.statistics import members_of, ranks_of
 
