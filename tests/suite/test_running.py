@@ -157,6 +157,29 @@ def test_a_store_of_other_documents_is_passed_over(world: Path, tmp_path: Path, 
     assert [side for side, _ in texts].count("document") == 25
 
 
+def test_a_store_of_other_texts_under_the_same_ids_is_passed_over(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adiabat.data.corpora import read_corpus
+
+    model, corpus = tiny("one", EncoderSection()), world / "corpus.jsonl"
+
+    def changed() -> Iterator[Any]:
+        for document in read_corpus(corpus):
+            yield replace(document, text=f"{document.text}!") if document.doc_id == "d7" else document
+
+    store = build_store(model, changed, tmp_path / "store", source="c", encoder_name="one").store
+    with encoded(monkeypatch) as texts:
+        run(suite([{**tables(world)[0], "stores": [str(store.path)]}]), tmp_path / "out", "one")
+    assert [side for side, _ in texts].count("document") == 25
+
+
+def test_a_store_that_is_none_is_told_before_a_model_is_loaded(world: Path, tmp_path: Path) -> None:
+    def loader(*_: object) -> DualEncoder:
+        raise AssertionError
+
+    with pytest.raises(AdiabatError, match="nowhere"):
+        run(suite([{**tables(world)[0], "stores": ["nowhere"]}]), tmp_path / "out", "one", loader=loader)
+
+
 def test_another_prompt_is_another_model(world: Path, tmp_path: Path) -> None:
     models = [{"name": "bare", "model": "m"}, {"name": "asking", "model": "m", "encoder": {"query_prompt": "query: "}}]
     result = run(suite(tables(world)[:1], models=models), tmp_path)

@@ -55,6 +55,13 @@ def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
     assert result.pairings[0].change.test == "bootstrap"
 
 
+def test_scores_of_one_run_beside_those_of_several_are_ambiguous(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    kept(tmp_path / "a" / "run-1", ranked(VALUES[1]), model="a")
+    with pytest.raises(DataError, match="must hold scores of one run or of several, got both; name .*a/run-1"):
+        compared(a, a)
+
+
 def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
     a = kept(tmp_path / "a", ranked(VALUES[0]), ranked([0.1], task="more"))
     b = kept(tmp_path / "b", ranked(VALUES[1]))

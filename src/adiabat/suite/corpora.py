@@ -176,8 +176,12 @@ class Corpora:
 
 def _holds(store: Store, documents: Iterator[Document]) -> bool:
     count = 0
-    while part := [document.doc_id for document in islice(documents, CHECKED_AT_ONCE)]:
+    while part := list(islice(documents, CHECKED_AT_ONCE)):
         count += len(part)
-        if count > store.count or (store.rows(part) < 0).any():
+        rows = store.rows([document.doc_id for document in part])
+        if count > store.count or (rows < 0).any():
+            return False
+        # Where it keeps none, its ids are believed.
+        if store.has_texts and store.texts(rows) != [document.text for document in part]:
             return False
     return count == store.count

@@ -41,6 +41,7 @@ from adiabat.data.tables import table_name
 from adiabat.errors import AdiabatError, ConfigError, DataError, several
 from adiabat.measure.samples import TaskScores
 from adiabat.model.towers import DualEncoder
+from adiabat.store.embeddings import Store
 from adiabat.store.staging import digest_documents
 from adiabat.suite.corpora import Corpora, CorpusAtHand
 from adiabat.suite.subjects import Subject
@@ -155,6 +156,8 @@ def _retrieval(task: RetrievalData, section: RetrievalTask, common: MeasureSecti
     listed = {"negatives": "listed", "depth": MeasureSection().depth} if section.kind == "triplets" else {"negatives": "store"}
     given = {name: value for name, value in own.items() if value is not None}
     measure = common.model_copy(update={**given, **listed})
+    for place in section.stores:
+        Store.open(place)
     corpus = CorpusAtHand(table_name(task.corpus.source), task.corpus_sha256, task.corpus.documents, tuple(map(Path, section.stores)))
 
     def score(subject: Subject, corpora: Corpora, watch: Watch) -> TaskScores:

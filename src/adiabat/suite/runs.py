@@ -83,6 +83,8 @@ def _kept_by(path: Path) -> Measured:
     if len(models := sorted(set(folders.values()))) > 1:
         listed = ", ".join(map(str, models[:10]))
         raise DataError(f"{path} must hold scores of one model, got {len(models)}: {listed}; name the folder of one of them")
+    if len({file.parent.name.startswith(RUN_FOLDER) for file in files}) > 1:
+        raise DataError(f"{path} must hold scores of one run or of several, got both; name {models[0]}/{RUN_FOLDER}1, or a file")
     runs: defaultdict[Path, dict[str, TaskScores]] = defaultdict(dict)
     for file in files:
         scores = read_scores(file)

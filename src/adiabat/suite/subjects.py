@@ -68,7 +68,7 @@ class Subject:
         """
         others = [run.model for run in runs] if len(runs) > 1 else []
         if self.is_lexical:
-            words = f"cut to {self.stemmer} stems" if self.stemmer else "as they stand"
+            words = f"cut to {self.stemmer.capitalize()} stems" if self.stemmer else "as they stand"
             return SuiteModel(self.name, self.model, notes=[f"BM25 ranks by the words in common, {words}; it has no vectors"])
         query, document = self.towers.query, self.towers.document
         return SuiteModel(
