@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from adiabat.data.ragged import Ragged
 from adiabat.errors import StoreError
 from adiabat.store import search as search_module
 from adiabat.store.embeddings import Store
@@ -65,10 +66,13 @@ def test_search_and_counts_equal_plain_loops(tmp_path: Path, seed: int, similari
         assert hits.scores.tolist() == values
     thresholds = scores[:, rng.integers(count, size=4)].copy()
     thresholds[0, 1:] = np.inf
-    counts = count_at_least(store, queries, thresholds, similarity=similarity, block_rows=block_rows)
-    assert counts.tolist() == [
-        [sum(score >= limit for score in line) for limit in limits] for line, limits in zip(scores, thresholds, strict=True)
-    ]
+    thresholds[1, 0] = -np.inf
+    for barred in (None, excluded, Ragged.of(excluded)):
+        counts = count_at_least(store, queries, thresholds, similarity=similarity, block_rows=block_rows, excluded=barred)
+        others = [np.delete(line, rows) for line, rows in zip(scores, excluded if barred else [[]] * 5, strict=True)]
+        assert counts.tolist() == [
+            [int((line >= limit).sum()) for limit in limits] for line, limits in zip(others, thresholds, strict=True)
+        ]
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)

@@ -29,11 +29,14 @@ class GivenRanker:
         return np.where(rows < 0, np.float32(-np.inf), found)
 
     def count_at_least(
-        self, queries: slice, thresholds: Float32[np.ndarray, "q p"], on_progress: Share | None = None
+        self, queries: slice, thresholds: Float32[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
     ) -> Int64[np.ndarray, "q p"]:
         if on_progress:
             on_progress(1.0)
-        return (self.table[queries][:, None] >= thresholds[:, :, None]).sum(axis=2)
+        counted = (self.table[queries][:, None] >= thresholds[:, :, None]).sum(axis=2)
+        for place, rows in enumerate(excluded[number] for number in range(len(excluded))):
+            counted[place] -= (self.table[queries][place, rows] >= thresholds[place][:, None]).sum(axis=1)
+        return counted
 
 
 def asked(

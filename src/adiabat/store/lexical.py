@@ -19,6 +19,7 @@ import bm25s
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, Integer
 
+from adiabat.data.ragged import Ragged
 from adiabat.errors import StoreError
 from adiabat.store.manifest import disk_full_is_plain, read_json, write_json
 from adiabat.store.search import Hits
@@ -305,18 +306,20 @@ class LexicalIndex:
             scores[place, wanted] = table[rows[place, wanted]]
         return scores
 
-    def count_at_least(self, queries: Sequence[str], thresholds: Float[np.ndarray, "q p"]) -> Int64[np.ndarray, "q p"]:
+    def count_at_least(self, queries: Sequence[str], thresholds: Float[np.ndarray, "q p"], excluded: Ragged) -> Int64[np.ndarray, "q p"]:
         """Count, for each query and threshold, the documents that score at least as high.
 
         Args:
             queries: Texts.
             thresholds: Scores; plus infinity for "none".
+            excluded: Per query, rows never counted.
 
         Returns:
-            Counts, ties included; all documents for a threshold of 0.
+            Counts, ties included; all other documents for a threshold of 0.
         """
         counts = np.zeros(thresholds.shape, dtype=np.int64)
         for place, table in enumerate(self._tables(queries)):
+            table[excluded[place]] = -np.inf
             for column in np.flatnonzero(thresholds[place] < np.inf):
                 counts[place, column] = np.count_nonzero(table >= thresholds[place, column])
         return counts

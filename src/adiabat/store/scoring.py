@@ -150,6 +150,18 @@ class Queries:
         """The integers."""
         return FixedPoint.of(self.vectors)
 
+    def exact_of(self, rows: Int64[np.ndarray, " p"]) -> FixedPoint:
+        """The integers of some queries; as for `Block.fixed_of`, all are kept where many are asked for.
+
+        Args:
+            rows: Which.
+
+        Returns:
+            They alone.
+        """
+        many = 4 * len(rows) >= len(self.vectors) or "exact" in vars(self)
+        return self.exact.take(rows) if many else FixedPoint.of(self.vectors[rows])
+
     @cached_property
     def lengths(self) -> Float64[np.ndarray, " q"]:
         """Euclidean norms."""
@@ -195,8 +207,20 @@ class Block:
 
     @cached_property
     def fixed(self) -> FixedPoint:
-        """The integers of all documents, for whoever asks for many of them more than once."""
+        """The integers of all documents."""
         return FixedPoint.of(self.vectors.numpy())
+
+    def fixed_of(self, places: Int64[np.ndarray, " p"]) -> FixedPoint:
+        """The integers of some documents: where many are asked for, other queries will ask for many too, and all are kept.
+
+        Args:
+            places: Which.
+
+        Returns:
+            They alone.
+        """
+        many = 4 * len(places) >= len(self) or "fixed" in vars(self)
+        return self.fixed.take(places) if many else FixedPoint.of(self.vectors.numpy()[places])
 
     @cached_property
     def divisors(self) -> Float32[np.ndarray, " b"]:
@@ -242,16 +266,14 @@ class Block:
             One score per pair.
         """
         places, column = np.unique(place, return_inverse=True)
-        # Where much of the block is asked for, other queries will ask for much of it too.
-        many = 4 * len(places) >= len(self)
-        document = self.fixed.take(places) if many else FixedPoint.of(self.vectors.numpy()[places])
         asked, row = np.unique(query, return_inverse=True)
+        document, questions = self.fixed_of(places), queries.exact_of(asked)
         if len(asked) * len(places) < 8 * len(query):
-            return exact_table(queries.exact.take(asked), document, queries.similarity)[row, column]
+            return exact_table(questions, document, queries.similarity)[row, column]
         scores = np.empty(len(query), dtype=np.float32)
         for start in range(0, len(query), PAIR_CHUNK):
             part = slice(start, start + PAIR_CHUNK)
-            scores[part] = exact_pairs(queries.exact.take(query[part]), document.take(column[part]), queries.similarity)
+            scores[part] = exact_pairs(questions.take(row[part]), document.take(column[part]), queries.similarity)
         return scores
 
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64, Integer
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from adiabat.data.ragged import Ragged
 from adiabat.errors import StoreError, several
 from adiabat.model.workers import side_by_side
 from adiabat.store.embeddings import Store
@@ -48,7 +49,7 @@ def search(
     *,
     similarity: Similarity = "cosine",
     block_rows: int = BLOCK_ROWS,
-    excluded: Sequence[Integer[np.ndarray, " _"]] | None = None,
+    excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None = None,
     on_progress: SearchProgress | None = None,
 ) -> Hits:
     """Find the nearest documents of each query among all of the store.
@@ -91,12 +92,13 @@ def count_at_least(
     *,
     similarity: Similarity = "cosine",
     block_rows: int = BLOCK_ROWS,
+    excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None = None,
     on_progress: SearchProgress | None = None,
 ) -> Int64[np.ndarray, "q p"]:
     """Count, for each query and threshold, the documents of the store that score at least as high.
 
-    With the scores of a query's positives (`score_rows`) as thresholds this gives the errors of PND over the full store: a count holds the
-    positive itself, every document that ties with it, and every other positive that scores as high; the caller subtracts positives.
+    With the scores of a query's positives (`score_rows`) as thresholds, and its positives excluded, this gives the errors of PND over the
+    full store: every other document that ties with a positive, or scores higher.
 
     Args:
         store: The documents.
@@ -104,6 +106,7 @@ def count_at_least(
         thresholds: Scores; plus infinity for "none", where queries have unequally many.
         similarity: ``cosine``, ``distance`` or ``dot``, as for the thresholds.
         block_rows: Documents read at once, > 0.
+        excluded: Per query, rows never counted, each once; None for no exclusions.
         on_progress: Called after each block.
 
     Returns:
@@ -115,11 +118,14 @@ def count_at_least(
     checked = checked_queries(queries, store.width, similarity)
     if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
         raise StoreError(f"thresholds must be one row per query without NaN, got shape {thresholds.shape} for {len(queries)} queries")
-    counts = np.zeros(thresholds.shape, dtype=np.int64)
-    tiles = [(tile, checked.take(tile)) for tile in _tiles(len(queries), block_rows, store.count)]
+    counts, exclusions = np.zeros(thresholds.shape, dtype=np.int64), _Exclusions.of(excluded, len(queries))
+    tiles = [
+        partial(_count_block, checked.take(tile), exclusions.take(tile), thresholds[tile], counts[tile])
+        for tile in _tiles(len(queries), block_rows, store.count)
+    ]
     with _at_once(len(tiles)) as run:
         for block in _blocks(store, block_rows, on_progress):
-            run(partial(_count_block, block, part, thresholds[tile], counts[tile]) for tile, part in tiles)
+            run(partial(tile, block) for tile in tiles)
     return counts
 
 
@@ -224,15 +230,14 @@ class _Exclusions:
     queries: Int64[np.ndarray, " x"]
 
     @classmethod
-    def of(cls, excluded: Sequence[Integer[np.ndarray, " _"]] | None, queries: int) -> "_Exclusions":
+    def of(cls, excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None, queries: int) -> "_Exclusions":
         if excluded is None:
             return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         if len(excluded) != queries:
             raise StoreError(f"excluded must hold one list of rows per query, got {len(excluded)} lists for {queries} queries")
-        rows = np.concatenate([np.empty(0, dtype=np.int64), *(np.asarray(one, dtype=np.int64) for one in excluded)])
-        owners = np.repeat(np.arange(queries), [len(one) for one in excluded])
-        order = np.argsort(rows, kind="stable")
-        return cls(rows[order], owners[order])
+        lists = excluded if isinstance(excluded, Ragged) else Ragged.of(excluded)
+        order = np.argsort(lists.values, kind="stable")
+        return cls(lists.values[order], np.repeat(np.arange(queries), lists.lengths)[order])
 
     def take(self, queries: slice) -> "_Exclusions":
         inside = (self.queries >= queries.start) & (self.queries < queries.stop)
@@ -312,9 +317,13 @@ def _domain(scores: Float32[np.ndarray, "..."], similarity: Similarity) -> Float
     return wide
 
 
-def _count_block(block: Block, queries: Queries, thresholds: Float[np.ndarray, "q p"], counts: Int64[np.ndarray, "q p"]) -> None:
+def _count_block(
+    queries: Queries, exclusions: _Exclusions, thresholds: Float[np.ndarray, "q p"], counts: Int64[np.ndarray, "q p"], block: Block
+) -> None:
     """Add to the counts: by the quick score where it is surely above or below, by the exact one in between."""
     approximate, error = block.approximate(queries)
+    # NaN is neither surely nor perhaps as high as any threshold.
+    approximate[exclusions.within(block)] = np.nan
     levels = _domain(thresholds, queries.similarity)
     with np.errstate(over="ignore"):
         low, high = (levels - error[:, None]).astype(np.float32), (levels + error[:, None]).astype(np.float32)

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Float32, Int64
 
+from adiabat.data.ragged import Ragged
 from adiabat.store.embeddings import Store
 from adiabat.store.lexical import LexicalIndex
 from adiabat.store.scoring import Similarity
@@ -48,13 +49,14 @@ class Ranker(Protocol):
         """
 
     def count_at_least(
-        self, queries: slice, thresholds: Float[np.ndarray, "q p"], on_progress: Share | None = None
+        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
     ) -> Int64[np.ndarray, "q p"]:
         """Count, for each query and threshold, the documents that score at least as high.
 
         Args:
             queries: Which of its queries.
             thresholds: Scores; plus infinity for "none".
+            excluded: For each of the queries, rows never counted, each once.
             on_progress: Called now and then.
 
         Returns:
@@ -99,20 +101,22 @@ class DenseRanker:
         return score_rows(self.store, self.vectors[queries], rows, similarity=self.similarity)
 
     def count_at_least(
-        self, queries: slice, thresholds: Float[np.ndarray, "q p"], on_progress: Share | None = None
+        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
     ) -> Int64[np.ndarray, "q p"]:
         """Count the documents that score at least as high, in one pass over the store.
 
         Args:
             queries: Which of its queries.
             thresholds: As for `Ranker.count_at_least`.
+            excluded: As for `Ranker.count_at_least`.
             on_progress: Called after each block of documents.
 
         Returns:
             Counts, ties included.
         """
         told = None if on_progress is None else lambda done, total: on_progress(done / total)
-        return count_at_least(self.store, self.vectors[queries], thresholds, similarity=self.similarity, on_progress=told)
+        vectors = self.vectors[queries]
+        return count_at_least(self.store, vectors, thresholds, similarity=self.similarity, excluded=excluded, on_progress=told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +159,14 @@ class LexicalRanker:
         return self.index.score_rows(self.texts[queries], rows)
 
     def count_at_least(
-        self, queries: slice, thresholds: Float[np.ndarray, "q p"], on_progress: Share | None = None
+        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
     ) -> Int64[np.ndarray, "q p"]:
         """Count the documents that score at least as high.
 
         Args:
             queries: Which of its queries.
             thresholds: As for `Ranker.count_at_least`.
+            excluded: As for `Ranker.count_at_least`.
             on_progress: Called after each few queries.
 
         Returns:
@@ -169,8 +174,8 @@ class LexicalRanker:
         """
         texts, counts = self.texts[queries], np.zeros(thresholds.shape, dtype=np.int64)
         for start in range(0, len(texts), QUERIES_AT_A_TIME):
-            part = slice(start, start + QUERIES_AT_A_TIME)
-            counts[part] = self.index.count_at_least(texts[part], thresholds[part])
+            part = np.arange(start, min(start + QUERIES_AT_A_TIME, len(texts)))
+            counts[part] = self.index.count_at_least(texts[start : start + len(part)], thresholds[part], excluded.take(part))
             if on_progress:
-                on_progress(min(part.stop, len(texts)) / len(texts))
+                on_progress((start + len(part)) / len(texts))
         return counts

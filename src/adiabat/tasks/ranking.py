@@ -58,16 +58,10 @@ def stand_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, wat
 
         near, inside = _padded(examples.positives, part)
         levels = np.where(inside, ranker.scores(part, near), np.inf).astype(np.float32)
-        at_least = ranker.count_at_least(part, levels, told)
-        there = _found(ranker, part)
-        for aside in _padded(left_out, part)[0].T[:, :, None]:
-            others = ranker.scores(part, aside)
-            at_least -= others >= levels
-            there -= ((aside >= 0) & (others >= ranker.least))[:, 0]
-        lost[entries], scores[entries], found[part] = at_least[inside], levels[inside], there
+        lost[entries] = ranker.count_at_least(part, levels, _joined(examples.positives, left_out, part), told)[inside]
+        scores[entries], found[part] = levels[inside], _found(ranker, left_out, part)
     others = ranker.count - examples.positives.lengths - left_out.lengths
-    among = _among_positives(examples, scores)
-    return _standings(examples, lost - among.at_least, among.before, others, found)
+    return _standings(examples, lost, scores, others, found)
 
 
 def stand_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Standings:
@@ -93,29 +87,48 @@ def stand_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Stan
         lost[entries], scores[entries] = at_least[inside], levels[inside]
         watch.progress(f"scoring {examples.name}", part.stop, every)
     lengths = examples.negatives.lengths
-    return _standings(examples, lost, _among_positives(examples, scores).before, lengths, examples.positives.lengths + lengths)
+    return _standings(examples, lost, scores, lengths, examples.positives.lengths + lengths)
 
 
 def _standings(
     examples: AddressedSet,
     lost: Int64[np.ndarray, " entries"],
-    before: Int64[np.ndarray, " entries"],
+    scores: Float32[np.ndarray, " entries"],
     others: Int[np.ndarray, " q"],
     found: Int[np.ndarray, " q"],
 ) -> Standings:
-    """From the documents that each positive loses to, the positives before it, and the documents that it is compared with."""
+    """From the documents that each positive loses to, its score, and the documents that it is compared with."""
     counts = PairCounts.zeros(len(examples))
     owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
     counts.add(owners, lost, np.asarray(others[owners], dtype=np.int64))
-    return Standings(counts, Ragged(lost + before, examples.positives.offsets), np.asarray(found, dtype=np.int64))
+    places = Ragged(lost + _positives_before(examples, scores), examples.positives.offsets)
+    return Standings(counts, places, np.asarray(found, dtype=np.int64))
 
 
-def _found(ranker: Ranker, part: slice) -> Int64[np.ndarray, " q"]:
+def _positives_before(examples: AddressedSet, scores: Float32[np.ndarray, " entries"]) -> Int64[np.ndarray, " entries"]:
+    """How many of its query's other positives stand before each: those of higher scores, and of equal ones those of lower grades."""
+    owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
+    order = np.lexsort((examples.grades.values, -scores, owners))
+    before = np.empty(len(order), dtype=np.int64)
+    # Sorting is within queries, so entry i of the order stands in the stretch of the query that owns it.
+    before[order] = np.arange(len(order)) - examples.positives.offsets[owners]
+    return before
+
+
+def _found(ranker: Ranker, left_out: Ragged, part: slice) -> Int64[np.ndarray, " q"]:
     """Documents that each query finds at all."""
-    queries = part.stop - part.start
     if ranker.least == -np.inf:
-        return np.full(queries, ranker.count, dtype=np.int64)
-    return ranker.count_at_least(part, np.full((queries, 1), ranker.least, dtype=np.float32))[:, 0]
+        return np.asarray(ranker.count - left_out.lengths[part], dtype=np.int64)
+    least = np.full((part.stop - part.start, 1), ranker.least, dtype=np.float32)
+    return ranker.count_at_least(part, least, left_out.take(np.arange(part.start, part.stop)))[:, 0]
+
+
+def _joined(one: Ragged, other: Ragged, part: slice) -> Ragged:
+    """Some lists, each with those of another."""
+    lengths = np.stack([one.lengths[part], other.lengths[part]])
+    owners = np.concatenate([np.repeat(np.arange(lengths.shape[1]), each) for each in lengths])
+    values = np.concatenate([lists.values[lists.offsets[part.start] : lists.offsets[part.stop]] for lists in (one, other)])
+    return Ragged(values[np.argsort(owners, kind="stable")], np.concatenate([[0], np.cumsum(lengths.sum(axis=0))]))
 
 
 def _padded(lists: Ragged, part: slice) -> tuple[Int64[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:
@@ -125,30 +138,3 @@ def _padded(lists: Ragged, part: slice) -> tuple[Int64[np.ndarray, "q p"], Bool[
     rows = np.full(inside.shape, -1, dtype=np.int64)
     rows[inside] = lists.values[lists.offsets[part.start] : lists.offsets[part.stop]]
     return rows, inside
-
-
-@dataclass(frozen=True, slots=True)
-class _Among:
-    """For each positive, other positives of its query.
-
-    Attributes:
-        before: How many stand before it: those of higher scores, and of equal ones those of lower grades.
-        at_least: How many score as high, itself among them.
-    """
-
-    before: Int64[np.ndarray, " entries"]
-    at_least: Int64[np.ndarray, " entries"]
-
-
-def _among_positives(examples: AddressedSet, scores: Float32[np.ndarray, " entries"]) -> _Among:
-    owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
-    order = np.lexsort((examples.grades.values, -scores, owners))
-    starts = examples.positives.offsets[owners]
-    # Sorting is within queries, so entry i of the order stands in the stretch of the query that owns it.
-    place = np.arange(len(order))
-    ends = np.ones(len(order), dtype=bool)
-    ends[:-1] = (owners[1:] != owners[:-1]) | (scores[order][1:] != scores[order][:-1])
-    last = np.flatnonzero(ends)[np.cumsum(ends) - ends]
-    before, at_least = np.empty(len(order), dtype=np.int64), np.empty(len(order), dtype=np.int64)
-    before[order], at_least[order] = place - starts, last + 1 - starts
-    return _Among(before, at_least)
