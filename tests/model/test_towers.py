@@ -49,6 +49,12 @@ def test_a_projection_makes_widths_equal() -> None:
     assert DualEncoder(tiny_encoder(width=16, projection=8), tiny_encoder(width=32, projection=8)).width == 8
 
 
+def test_parameters_that_towers_share_count_once() -> None:
+    one = tiny_dual()
+    assert one.parameters == sum(weight.numel() for weight in one.query.parameters())
+    assert tiny_dual(shared=False).parameters == 2 * one.parameters
+
+
 def test_fingerprints_follow_the_side() -> None:
     model = tiny_dual(shared=False)
     assert model.fingerprint() == model.document.fingerprint("document")

@@ -9,7 +9,7 @@ import numpy as np
 
 from adiabat.api.loading import Model, load
 from adiabat.config import EvaluateSettings, SearchSettings
-from adiabat.errors import ConfigError, DataError
+from adiabat.errors import DataError
 from adiabat.jobs.claims import claimed
 from adiabat.jobs.directory import Job, is_job
 from adiabat.measure.metrics import ranking_measures
@@ -23,6 +23,7 @@ from adiabat.store.embeddings import Store
 from adiabat.store.search import search as search_store
 from adiabat.suite.evaluation import evaluate_datasets, hits_of, read_dataset
 from adiabat.suite.kept import scores_kept
+from adiabat.tasks.systems import open_baseline_stores
 from adiabat.watch import SILENT, Watch
 
 
@@ -68,13 +69,10 @@ def evaluate(
     # So is a damaged record of the job.
     tuning = _training_record(model)
     refuse_swapped(store, model, data, order="MODEL STORE DATA")
-    if baseline_stores and baseline is None:
-        raise ConfigError(
-            f"--baseline-store must come with --baseline, got {', '.join(map(str, baseline_stores))} alone; name the baseline"
-        )
+    others = open_baseline_stores(baseline_stores, baseline=baseline is not None)
     # Data sets of one store share it.
     stores = {str(place): Store.open(place) for place in dict.fromkeys([str(store), *(str(place) for place, _ in retain)])}
-    read = partial(read_dataset, settings=settings, baseline_stores=[Store.open(place) for place in dict.fromkeys(baseline_stores)])
+    read = partial(read_dataset, settings=settings, baseline_stores=others)
     target = read(stores[str(store)], str(data), role="target", split=split or settings.data.split)
     datasets = [target, *(read(stores[str(place)], str(what), role="retain", split=None) for place, what in retain)]
     with claimed(None if out is None else Path(out)) as folder:

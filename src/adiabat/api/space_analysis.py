@@ -6,7 +6,7 @@ from adiabat.api.loading import Model, load
 from adiabat.config.space import SpaceSettings
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
-from adiabat.errors import ConfigError, DataError, StoreError
+from adiabat.errors import DataError
 from adiabat.jobs.claims import claimed
 from adiabat.measure.space_maps import require_maps
 from adiabat.measure.space_results import SpaceResult
@@ -15,7 +15,7 @@ from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.build import refuse_swapped
 from adiabat.store.embeddings import Store
 from adiabat.tasks.space import analyse_space
-from adiabat.tasks.systems import System, baseline_of
+from adiabat.tasks.systems import System, baseline_of, open_baseline_stores, refuse_idle, stores_read
 from adiabat.watch import SILENT, Watch
 
 
@@ -54,15 +54,13 @@ def space(
     if settings.space.map:
         require_maps()
     refuse_swapped(store, model, queries, order="MODEL STORE QUERIES")
-    if baseline_store is not None and baseline is None:
-        raise ConfigError(f"--baseline-store must come with --baseline, got {baseline_store} alone; name the baseline")
+    others = open_baseline_stores([] if baseline_store is None else [baseline_store], baseline=baseline is not None)
     opened = Store.open(store)
-    other = None if baseline_store is None else Store.open(baseline_store)
     examples = _addressed(queries, opened, settings)
     with claimed(None if out is None else Path(out), reader=read_space) as folder:
         after = System(load(model, settings=settings.encoder, device=settings.run.device), opened)
         opened.require_encoder(after.model.fingerprint("document"), who=after.model.name)
-        before = None if baseline is None else _before(baseline, opened, other, settings)
+        before = None if baseline is None else _before(baseline, opened, others, settings)
         result = analyse_space(
             after,
             before,
@@ -87,22 +85,15 @@ def _addressed(queries: str | Path, store: Store, settings: SpaceSettings) -> Ad
     return address(found, store, missing=settings.data.missing, merge_equal=True)
 
 
-def _before(baseline: Model, store: Store, other: Store | None, settings: SpaceSettings) -> System:
+def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> System:
     """The baseline with documents of its own."""
     towers = load(baseline, settings=settings.encoder, device=settings.run.device)
-    found = baseline_of(towers, towers.fingerprint("document"), store, [] if other is None else [other])
-    if other is not None and found.store is not other:
-        raise StoreError(
-            f"--baseline-store {other.path} must be of use to the baseline, got one whose document tower made {store.path}; leave it out"
-        )
+    found = baseline_of(towers, towers.fingerprint("document"), store, others)
+    refuse_idle(others, [found.store])
     return found
 
 
 def _inputs(queries: str | Path, settings: SpaceSettings, store: Store, before: System | None) -> dict[str, str]:
     """What was read."""
     split = {} if settings.data.split is None else {"split": settings.data.split}
-    own = {"store": str(store.path), "store_sha256": store.manifest.sha256}
-    if before is None or before.store is store:
-        return {"data": str(queries), **split, **own}
-    other = {"baseline_store": str(before.store.path), "baseline_store_sha256": before.store.manifest.sha256}
-    return {"data": str(queries), **split, **own, **other}
+    return {"data": str(queries), **split, **stores_read(store, before)}

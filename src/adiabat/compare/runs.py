@@ -28,7 +28,6 @@ from adiabat.measure.results import TrainingRecord
 from adiabat.measure.samples import TaskScores
 from adiabat.measure.statistics import value_of
 from adiabat.model.device import device_name, device_of
-from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result
 from adiabat.tasks.data import Task
@@ -145,7 +144,7 @@ class Grid:
             candidate=key[0],
             seed=None,
             tasks=_task_rows(scores, self.settings.measure.measures),
-            parameters=_parameters(model),
+            parameters=model.parameters,
             seconds=time.monotonic() - begun,
             device=device_name(place),
         )
@@ -247,9 +246,3 @@ def _task_rows(scores: Mapping[str, TaskScores], measures: Sequence[str]) -> dic
         kind: Literal["ranking", "pairs"] = "pairs" if found.kind == "triplets" else "ranking"
         rows[name] = TaskRow(kind, found.documents, of[measures[0]].values.tolist(), means, found.notes)
     return rows
-
-
-def _parameters(model: DualEncoder) -> int:
-    towers: dict[Encoder, None] = dict.fromkeys((model.query, model.document))
-    weights = {id(one): one.numel() for tower in towers for one in tower.parameters()}
-    return sum(weights.values())

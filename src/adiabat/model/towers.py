@@ -45,6 +45,12 @@ class DualEncoder:
         """Numbers per embedding (E)."""
         return self.query.width
 
+    @property
+    def parameters(self) -> int:
+        """Parameters of both towers; what they share counts once."""
+        weights = {id(weight): weight.numel() for tower in (self.query, self.document) for weight in tower.parameters()}
+        return sum(weights.values())
+
     def tower(self, side: Side) -> Encoder:
         """The tower of one side.
 

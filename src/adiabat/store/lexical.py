@@ -228,6 +228,7 @@ class LexicalIndex:
         Raises:
             StoreError: If a file is missing or damaged.
         """
+        self.path = folder
         try:
             self._index = bm25s.BM25.load(folder, mmap=True)
             self.corpus, self.count = str(record["corpus"]), int(record["count"])

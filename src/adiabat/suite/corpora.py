@@ -2,22 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
-
-import numpy as np
-from jaxtyping import Int64
 
 from adiabat.data.records import Document, text_id
 from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store, is_store
 from adiabat.store.embeddings import Store
-from adiabat.store.lexical import LexicalIndex, build_lexical
+from adiabat.store.lexical import LEXICAL_FILE, LexicalIndex, build_lexical
 from adiabat.suite.kept import folder_names
 from adiabat.tasks.data import left_out_was_said
+from adiabat.tasks.systems import LexicalSystem
 from adiabat.watch import Watch
 
 DIGITS = 12
@@ -41,47 +38,6 @@ class CorpusAtHand:
     sha256: str
     documents: Callable[[], Iterator[Document]]
     stores: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """Where the documents of a corpus stand in it.
-
-    Attributes:
-        path: For messages.
-        doc_ids: By row.
-        texts: Row by `text_id` of a text, the first of equal ones.
-    """
-
-    path: Path
-    doc_ids: Sequence[str]
-    texts: Mapping[str, int]
-
-    @cached_property
-    def _row_of(self) -> dict[str, int]:
-        return {doc_id: row for row, doc_id in enumerate(self.doc_ids)}
-
-    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """Rows of documents by their ids.
-
-        Args:
-            doc_ids: Any ids.
-
-        Returns:
-            One row per id, -1 for an unknown one.
-        """
-        return np.array([self._row_of.get(doc_id, -1) for doc_id in doc_ids], dtype=np.int64)
-
-    def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
-        """Rows of documents by their texts.
-
-        Args:
-            texts: Any texts.
-
-        Returns:
-            Text to row, for those that are known.
-        """
-        return {text: row for text in texts if (row := self.texts.get(text_id(text))) is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,38 +85,28 @@ class Corpora:
         with left_out_was_said():
             return build_store(model, corpus.documents, place, on_progress=told, source=corpus.name, encoder_name=model.name).store
 
-    def index(self, corpus: CorpusAtHand, *, stemmer: str | None) -> LexicalIndex:
-        """The BM25 index of a corpus.
+    def words(self, corpus: CorpusAtHand, *, stemmer: str | None) -> LexicalSystem:
+        """BM25 over a corpus: its index at hand, or built now and kept.
 
         Args:
             corpus: Its documents.
             stemmer: Language whose words are cut to stems; None leaves them whole.
 
         Returns:
-            The index.
+            The index, with the ids and texts that its rows are found by.
         """
+        with left_out_was_said():
+            known = [(document.doc_id, text_id(document.text)) for document in corpus.documents()]
+        return LexicalSystem(self._index(corpus, stemmer), [doc_id for doc_id, _ in known], [text for _, text in known])
+
+    def _index(self, corpus: CorpusAtHand, stemmer: str | None) -> LexicalIndex:
         place = self._place(corpus) / (f"bm25-{stemmer}" if stemmer else "bm25")
-        if (place / "lexical.json").exists():
+        if (place / LEXICAL_FILE).exists():
             return LexicalIndex.open(place)
         place.parent.mkdir(parents=True, exist_ok=True)
         with left_out_was_said():
             texts = (document.text for document in corpus.documents())
             return build_lexical(texts, place, corpus=corpus.sha256, stemmer=stemmer)
-
-    def catalogue(self, corpus: CorpusAtHand) -> Catalogue:
-        """Where the documents of a corpus stand in its index.
-
-        Args:
-            corpus: Its documents.
-
-        Returns:
-            Their rows, by id and by text.
-        """
-        with left_out_was_said():
-            ids = [(document.doc_id, text_id(document.text)) for document in corpus.documents()]
-        return Catalogue(
-            self._place(corpus), [doc_id for doc_id, _ in ids], {text: row for row, (_, text) in reversed(list(enumerate(ids)))}
-        )
 
     def _place(self, corpus: CorpusAtHand) -> Path:
         return self.folder / f"{folder_names([corpus.name])[0]}-{corpus.sha256[:DIGITS]}"

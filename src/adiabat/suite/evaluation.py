@@ -11,7 +11,6 @@ from jaxtyping import Bool, Int
 from adiabat.config import EvaluateSettings, MeasureSection
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet, LanguageGridSet
-from adiabat.errors import StoreError
 from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
 from adiabat.measure.samples import TaskScores
 from adiabat.model.device import device_name
@@ -23,7 +22,7 @@ from adiabat.store.embeddings import Store
 from adiabat.store.search import Hits, search
 from adiabat.tasks.languages import grid_result, score_nli_grid
 from adiabat.tasks.retrieval import retrieval_result, rows_left_out, score_retrieval
-from adiabat.tasks.systems import Role, System, baseline_of, similarities_of
+from adiabat.tasks.systems import Role, System, baseline_of, refuse_idle, similarities_of, stores_read
 from adiabat.watch import Watch
 
 SHOWN_QUERIES = 10
@@ -119,7 +118,8 @@ def evaluate_datasets(
     started = time.monotonic()
     prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
     systems = _systems(model, baseline, prints, datasets)
-    _refuse_idle(datasets, [before.store for _, before in systems if before])
+    given = {id(store): store for one in datasets for store in one.baseline_stores}
+    refuse_idle(list(given.values()), [before.store for _, before in systems if before])
     same = [SAME_TOWER] if baseline and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query") else []
     for sentence in same:
         watch.note(sentence)
@@ -156,22 +156,13 @@ def _systems(
     return [found[id(one.store)] for one in datasets]
 
 
-def _refuse_idle(datasets: Sequence[Dataset], used: Sequence[Store]) -> None:
-    for store in {id(store): store for one in datasets for store in one.baseline_stores}.values():
-        if not any(store is one for one in used):
-            raise StoreError(f"--baseline-store {store.path} must be of use to the baseline, got no data set that needs it; leave it out")
-
-
 def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> dict[str, Any]:
     """What was read, by its part: ``target``, ``retain 1``, ``retain 2``, ..."""
     inputs: dict[str, Any] = {}
     for one, before in zip(datasets, baselines, strict=True):
         name = one.role if one.role == "target" else f"retain {sum(key != 'target' for key in inputs) + 1}"
         split = {} if one.split is None else {"split": one.split}
-        stores = {"": one.store} if before is None or before.store is one.store else {"": one.store, "baseline_": before.store}
-        read = {f"{whose}store": str(store.path) for whose, store in stores.items()}
-        sums = {f"{whose}store_sha256": store.manifest.sha256 for whose, store in stores.items()}
-        inputs[name] = {"data": one.source, **split, **read, **sums}
+        inputs[name] = {"data": one.source, **split, **stores_read(one.store, before)}
     return inputs
 
 

@@ -163,9 +163,8 @@ def _retrieval(task: RetrievalData, section: RetrievalTask, common: MeasureSecti
     def score(subject: Subject, corpora: Corpora, watch: Watch) -> TaskScores:
         system: System | LexicalSystem
         if subject.is_lexical:
-            catalogue = corpora.catalogue(corpus)
-            system = LexicalSystem(corpora.index(corpus, stemmer=subject.stemmer), catalogue.doc_ids)
-            examples = task.addressed(catalogue)
+            system = corpora.words(corpus, stemmer=subject.stemmer)
+            examples = task.addressed(system)
         else:
             system = System(subject.towers, corpora.store(subject.towers, corpus))
             examples = task.addressed(system.store)

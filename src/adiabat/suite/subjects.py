@@ -75,24 +75,11 @@ class Subject:
             name=self.name,
             model=self.model,
             runs=others,
-            parameters=parameters_of(self.towers),
+            parameters=self.towers.parameters,
             width=query.width,
             query_prompt=query.settings.query_prompt,
             document_prompt=document.settings.document_prompt,
         )
-
-
-def parameters_of(towers: DualEncoder) -> int:
-    """Parameters of both towers, each once where they share it.
-
-    Args:
-        towers: Query and document tower.
-
-    Returns:
-        Their number.
-    """
-    every = {id(weight): weight.numel() for tower in (towers.query, towers.document) for weight in tower.parameters()}
-    return sum(every.values())
 
 
 def subjects_of(

@@ -119,13 +119,11 @@ class MtebEncoder:
         """What mteb's files say of the model; its revision tells apart all that could score otherwise."""
         from mteb.models.model_meta import ModelMeta
 
-        towers = (self.model.query, self.model.document)
-        every = {id(weight): weight.numel() for tower in towers for weight in tower.parameters()}
         plain = re.sub(r"[^\w.-]+", "-", self.model.name).strip("-.") or "unnamed"
         about = {
             "name": f"adiabat/{plain}",
             "revision": hashlib.sha256(json.dumps(self._made_of(), sort_keys=True).encode()).hexdigest()[:16],
-            "n_parameters": sum(every.values()),
+            "n_parameters": self.model.parameters,
             "embed_dim": self.model.width,
             "max_tokens": float(self.model.query.settings.max_tokens),
             "framework": ["PyTorch"],

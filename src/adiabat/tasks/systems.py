@@ -1,14 +1,16 @@
 """What is measured: towers with the stored documents that their queries are compared with, or BM25 with its index."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Int64
 
-from adiabat.errors import StoreError
+from adiabat.data.records import text_id
+from adiabat.errors import ConfigError, StoreError
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
@@ -49,15 +51,17 @@ class System:
 
 @dataclass(frozen=True)
 class LexicalSystem:
-    """BM25 over a corpus.
+    """BM25 over a corpus, whose documents it finds by id and by text as a store does.
 
     Attributes:
         index: Of the corpus.
         doc_ids: Of its documents, by row.
+        text_ids: `text_id` of each document's text, by row; empty where documents are asked for by id alone.
     """
 
     index: LexicalIndex
     doc_ids: Sequence[str]
+    text_ids: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if len(self.doc_ids) != self.index.count:
@@ -67,6 +71,11 @@ class LexicalSystem:
             )
 
     @property
+    def path(self) -> Path:
+        """For messages."""
+        return self.index.path
+
+    @property
     def count(self) -> int:
         """Documents."""
         return self.index.count
@@ -74,6 +83,11 @@ class LexicalSystem:
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {doc_id: row for row, doc_id in enumerate(self.doc_ids)}
+
+    @cached_property
+    def _row_of_text(self) -> dict[str, int]:
+        # Of documents of one text the first is meant.
+        return {found: row for row, found in reversed(list(enumerate(self.text_ids)))}
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of documents.
@@ -85,6 +99,17 @@ class LexicalSystem:
             One row per id, -1 for an unknown one.
         """
         return np.array([self._row_of.get(doc_id, -1) for doc_id in doc_ids], dtype=np.int64)
+
+    def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
+        """Rows of documents by their texts.
+
+        Args:
+            texts: Any texts.
+
+        Returns:
+            Text to row, for those that are known.
+        """
+        return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
 
 
 def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
@@ -98,6 +123,55 @@ def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
     """
     unit = all(tower.settings.normalize for model in models for tower in (model.query, model.document))
     return ("cosine",) if unit else ("cosine", "distance")
+
+
+def open_baseline_stores(places: Sequence[str | Path], *, baseline: bool) -> list[Store]:
+    """Open the stores in which a baseline may find its documents.
+
+    Args:
+        places: Their directories.
+        baseline: Whether there is one.
+
+    Returns:
+        The stores, each once.
+
+    Raises:
+        ConfigError: If there are stores and no baseline.
+        StoreError: If one is none.
+    """
+    if places and not baseline:
+        raise ConfigError(f"--baseline-store must come with --baseline, got {', '.join(map(str, places))} alone; name the baseline")
+    return [Store.open(place) for place in dict.fromkeys(places)]
+
+
+def refuse_idle(stores: Sequence[Store], used: Sequence[Store]) -> None:
+    """Refuse stores of a baseline that it has no use for.
+
+    Args:
+        stores: Given for it.
+        used: Those that `baseline_of` chose.
+
+    Raises:
+        StoreError: If one of the first is none of the second.
+    """
+    for store in stores:
+        if not any(store is one for one in used):
+            raise StoreError(f"--baseline-store {store.path} must be of use to the baseline, got no data set that needs it; leave it out")
+
+
+def stores_read(store: Store, before: System | None) -> dict[str, str]:
+    """Where the vectors came from, for a result file.
+
+    Args:
+        store: Documents of the model under test.
+        before: The baseline, if there is one.
+
+    Returns:
+        Directory and SHA-256 of each store; of the baseline's only where it has its own.
+    """
+    stores = {"": store} if before is None or before.store is store else {"": store, "baseline_": before.store}
+    places = {f"{whose}store": str(one.path) for whose, one in stores.items()}
+    return {**places, **{f"{whose}store_sha256": one.manifest.sha256 for whose, one in stores.items()}}
 
 
 def baseline_of(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store]) -> System:
