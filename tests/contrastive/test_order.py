@@ -15,8 +15,8 @@ from adiabat.contrastive.training import train
 from adiabat.data.batching import ShuffledStream
 from adiabat.data.pairs import PairSet
 from adiabat.errors import ConfigError, DataError
-from adiabat.jobs import finish
 from adiabat.measure.results import Result
+from adiabat.report import page
 from adiabat.train.interrupt import InterruptionError
 from tests.contrastive.problem import everything, from_memory, settings_of, write_rows
 from tests.contrastive.test_training_resuming import interrupt_at
@@ -172,7 +172,7 @@ def test_settings_that_do_not_fit_are_refused(tables: dict[str, Any], message: s
 def test_a_mixture_that_is_cut_short_goes_on_with_the_batches_that_it_would_have_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
 
     def settings(out: Path) -> TrainSettings:
         given = settings_for(

@@ -22,8 +22,8 @@ from adiabat.data.examples import stream_examples
 from adiabat.data.pairs import PairSet, joined, pair_sets
 from adiabat.data.records import ExampleSet
 from adiabat.errors import DataError, JobError
-from adiabat.jobs import finish
 from adiabat.measure.results import TrainingRecord
+from adiabat.report import page
 from adiabat.train.interrupt import InterruptionError
 from adiabat.watch import Watch
 from tests.contrastive.problem import everything, from_memory, log_of, settings_of, write_rows
@@ -33,7 +33,7 @@ from tests.contrastive.test_training_resuming import interrupt_at
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
 
 
 def objective_of(settings: TrainSettings) -> PairContrast:

@@ -17,9 +17,9 @@ from adiabat.contrastive.training import check, prepared
 from adiabat.contrastive.training import train as run_training
 from adiabat.data.batching import step_seed
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError
-from adiabat.jobs import finish
 from adiabat.model.directory import load
 from adiabat.model.towers import DualEncoder
+from adiabat.report import page
 from adiabat.report.files import read_result
 from adiabat.train.distributed import ALONE
 from tests.contrastive.problem import (
@@ -46,7 +46,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
 
 
 def never(name: str, section: EncoderSection) -> DualEncoder:

@@ -7,7 +7,8 @@ import pytest
 
 from adiabat.errors import DataError
 from adiabat.measure.results import Hit
-from adiabat.report.page import EXAMPLES_SHOWN, render_page, write_page
+from adiabat.report.files import read_result
+from adiabat.report.page import EXAMPLES_SHOWN, render_page, write_evaluation
 from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -278,10 +279,17 @@ def test_notes_of_the_tuning_stand_in_its_section():
     assert "note 5 of 5 validation queries are <b>also</b> trained on" in page(make_result(training=tuning)).text
 
 
-def test_a_page_is_written_whole(tmp_path):
+def test_a_result_and_its_page_are_written_both_or_neither(tmp_path):
     result = make_result(examples=[make_example("中文")])
-    write_page(result, tmp_path / "report.html")
+    write_evaluation(result, tmp_path)
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == render_page(result)
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert read_result(tmp_path / "result.json") == result
+    former = (tmp_path / "result.json").read_bytes()
+    (tmp_path / "report.html").unlink()
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(DataError, match=r"result.json: result.seconds must be finite"):
+        write_evaluation(replace(result, seconds=float("nan")), tmp_path)
+    assert (tmp_path / "result.json").read_bytes() == former
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "result.json"]
     with pytest.raises(DataError, match="must be writable"):
-        write_page(result, tmp_path / "nowhere" / "report.html")
+        write_evaluation(result, tmp_path / "nowhere")

@@ -18,6 +18,7 @@ from adiabat.jobs import finish
 from adiabat.model.directory import load
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
+from adiabat.report import page
 from adiabat.report.files import read_result
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
@@ -37,7 +38,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
 
 
 # --- What a job does ---

@@ -14,7 +14,10 @@ import torch
 from adiabat.errors import InUseError, JobError
 from adiabat.jobs import finish
 from adiabat.locks import sole_writer
+from adiabat.measure.results import Result
 from adiabat.model.towers import DualEncoder
+from adiabat.report import page
+from adiabat.report.page import write_evaluation
 from adiabat.train.interrupt import InterruptionError
 from adiabat.tune.objective import StoredDocuments
 from tests.tiny import tiny_dual
@@ -32,7 +35,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
 
 
 def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
@@ -100,18 +103,20 @@ def test_a_finished_job_goes_on_to_a_later_end_as_one_that_never_stopped(problem
     assert everything(tmp_path / "longer") == everything(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("broken", ["write_result", "write_page"])
+@pytest.mark.parametrize("written", [False, True])
 def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_completed(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
-    def cut(*_: object) -> NoReturn:
+    def cut(result: Result, folder: Path) -> NoReturn:
+        if written:
+            write_evaluation(result, folder)
         raise KeyboardInterrupt
 
     job = tmp_path / "job"
     run(problem, job, settings_of(tune={"max_epochs": 1}))
     for out, resume in ((tmp_path / "new", False), (job, True)):
         with monkeypatch.context() as patch:
-            patch.setattr(finish, broken, cut)
+            patch.setattr(finish, "write_evaluation", cut)
             with pytest.raises(KeyboardInterrupt):
                 run(problem, out, settings_of(tune={"max_epochs": 2}), resume=resume)
         # Not even the model of the shorter job, which the result no longer describes.

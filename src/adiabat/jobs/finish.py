@@ -10,8 +10,7 @@ from adiabat.jobs.directory import Job
 from adiabat.measure.results import Result
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
-from adiabat.report.files import write_result
-from adiabat.report.page import write_page
+from adiabat.report.page import write_evaluation
 
 
 def finish_job(job: Job, model: DualEncoder, result: Result) -> None:
@@ -32,8 +31,7 @@ def finish_job(job: Job, model: DualEncoder, result: Result) -> None:
         if job.model.exists():
             # In one move: a model half removed would be taken for a whole one.
             job.model.rename(former)
-        write_result(result, job.result)
-        write_page(result, job.report)
+        write_evaluation(result, job.folder)
         partial.rename(job.model)
     except (OSError, SafetensorError) as fault:
         raise JobError(f"{job.model} could not be written: {fault}; free some space and run the same command with --resume") from fault

@@ -3,17 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from adiabat.files import write_text
+from adiabat.files import write_together
 from adiabat.measure.comparison import Comparison, Contrast, Level, Standing, Start
 from adiabat.report import comparison_plots as plots
 from adiabat.report import comparison_wording as words
 from adiabat.report import wording
-from adiabat.report.files import write_record
+from adiabat.report.files import record_text
 from adiabat.report.templates import given, picture, template
 
 
 def write_comparison(found: Comparison, folder: Path) -> None:
-    """Write ``result.json`` and ``report.html``, each whole or not at all.
+    """Write ``result.json`` and ``report.html``, both or neither.
 
     Args:
         found: A comparison.
@@ -22,8 +22,8 @@ def write_comparison(found: Comparison, folder: Path) -> None:
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    write_record(found.to_json(), folder / "result.json")
-    write_text(render_comparison(found), folder / "report.html")
+    record, page = folder / "result.json", folder / "report.html"
+    write_together({record: record_text(found.to_json(), record), page: render_comparison(found)})
 
 
 def render_comparison(found: Comparison) -> str:

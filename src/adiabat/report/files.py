@@ -41,9 +41,25 @@ def write_record(plain: Mapping[str, Any], path: Path) -> None:
     Raises:
         DataError: If a number is not finite, or the file cannot be written.
     """
+    write_text(record_text(plain, path), path)
+
+
+def record_text(plain: Mapping[str, Any], path: Path) -> str:
+    """What `write_record` writes.
+
+    Args:
+        plain: Nested, of what JSON has.
+        path: Where it will stand, for the message.
+
+    Returns:
+        The text of the file.
+
+    Raises:
+        DataError: If a number is not finite.
+    """
     if faults := not_finite(plain):
         raise DataError(f"{path}: {several(faults)}; leave out what could not be measured")
-    write_text(json.dumps(_clean(plain), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n", path)
+    return json.dumps(_clean(plain), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def not_finite(plain: Any) -> list[str]:

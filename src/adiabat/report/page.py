@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adiabat.files import write_text
+from adiabat.files import write_together
 from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TrainingRecord
 from adiabat.report import headline as sentences
 from adiabat.report import plots, wording
+from adiabat.report.files import record_text
 from adiabat.report.templates import gathered, given, picture, template
 
 EXAMPLES_SHOWN = 10
@@ -65,17 +66,18 @@ def render_page(result: Result) -> str:
     )
 
 
-def write_page(result: Result, path: Path) -> None:
-    """Write the report of a result, whole or not at all.
+def write_evaluation(result: Result, folder: Path) -> None:
+    """Write ``result.json`` and ``report.html``, both or neither.
 
     Args:
         result: Of a training run, an evaluation, or both.
-        path: Where to; its folder must exist.
+        folder: An existing directory.
 
     Raises:
-        DataError: If the file cannot be written.
+        DataError: If a number is not finite, or a file cannot be written.
     """
-    write_text(render_page(result), path)
+    record, page = folder / "result.json", folder / "report.html"
+    write_together({record: record_text(result.to_json(), record), page: render_page(result)})
 
 
 def _row(dataset: DatasetResult) -> dict[str, Any]:

@@ -4,18 +4,18 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.errors import DataError, several
-from adiabat.files import write_text
+from adiabat.files import write_together
 from adiabat.measure.space_results import SPACE_FORMAT, SpaceNumber, SpaceResult
 from adiabat.report import space_plots as plots
 from adiabat.report import space_wording as words
 from adiabat.report import wording
-from adiabat.report.files import not_finite, read_record, write_record
+from adiabat.report.files import not_finite, read_record, record_text
 from adiabat.report.space_table import csv_table, markdown_table
 from adiabat.report.templates import given, picture, template
 
 
 def write_space(result: SpaceResult, folder: Path) -> None:
-    """Write ``result.json``, ``report.html``, ``table.csv`` and ``table.md``, each whole or not at all.
+    """Write ``result.json``, ``report.html``, ``table.csv`` and ``table.md``, all or none.
 
     Args:
         result: An analysis.
@@ -24,10 +24,9 @@ def write_space(result: SpaceResult, folder: Path) -> None:
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    write_record(result.to_json(), folder / "result.json")
-    write_text(render_space(result), folder / "report.html")
-    write_text(csv_table(result), folder / "table.csv")
-    write_text(markdown_table(result), folder / "table.md")
+    record = folder / "result.json"
+    texts = {"report.html": render_space(result), "table.csv": csv_table(result), "table.md": markdown_table(result)}
+    write_together({record: record_text(result.to_json(), record), **{folder / name: text for name, text in texts.items()}})
 
 
 def read_space(path: Path) -> SpaceResult:

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adiabat.errors import DataError, several
-from adiabat.files import write_text
+from adiabat.files import write_together
 from adiabat.measure.suite_results import SUITE_FORMAT, Pairing, SuiteGrid, SuiteResult
-from adiabat.report.files import not_finite, read_record, write_record
+from adiabat.report.files import not_finite, read_record, record_text
 from adiabat.report.suite_exports import suite_csv, suite_latex, suite_markdown
 from adiabat.report.suite_overview import overview_of
 from adiabat.report.suite_page import render_suite
 
 
 def write_suite(result: SuiteResult, folder: Path) -> None:
-    """Write ``result.json``, ``report.html``, ``table.csv``, ``table.md`` and ``table.tex``, each whole or not at all.
+    """Write ``result.json``, ``report.html``, ``table.csv``, ``table.md`` and ``table.tex``, all or none.
 
     Args:
         result: Of a suite.
@@ -23,11 +23,11 @@ def write_suite(result: SuiteResult, folder: Path) -> None:
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    write_record(result.to_json(), folder / "result.json")
+    record = folder / "result.json"
     seen = overview_of(result)
-    write_text(render_suite(seen), folder / "report.html")
-    for name, text in (("table.csv", suite_csv(seen)), ("table.md", suite_markdown(seen)), ("table.tex", suite_latex(seen))):
-        write_text(text, folder / name)
+    tables = {"table.csv": suite_csv(seen), "table.md": suite_markdown(seen), "table.tex": suite_latex(seen)}
+    texts = {"report.html": render_suite(seen), **tables}
+    write_together({record: record_text(result.to_json(), record), **{folder / name: text for name, text in texts.items()}})
 
 
 def read_suite(path: Path) -> SuiteResult:
