@@ -1,7 +1,7 @@
 """How often the statistics call a change what is none, and find one that they say they would find.
 
 Trials are pairs of models that are alike: scores of the same queries, strongly correlated, whose differences have mean 0. They go through
-`paired_changes` as an evaluation does, and the table says in how many of 100 trials
+`changes_over_runs` as an evaluation does, and the table says in how many of 100 trials
 
 - ``interval`` the 95 % interval of the difference misses zero,
 - ``p`` the p-value lies below 0.05,

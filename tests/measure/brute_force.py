@@ -25,6 +25,12 @@ def all_scores(model: DualEncoder, store: Store, queries: Sequence[str], similar
     return [[pair_score(query, document, similarity) for document in documents] for query in vectors]
 
 
+def discrepancy_by_loops(errors: Sequence[int], pairs: Sequence[int]) -> tuple[float, float]:
+    """The positive-negative discrepancy as the mean of each query's share, queries without pairs left out; and of all pairs together."""
+    shares = [wrong / of for wrong, of in zip(errors, pairs, strict=True) if of]
+    return sum(shares) / len(shares), sum(errors) / sum(pairs)
+
+
 def errors_and_pairs(scores: Sequence[float], positives: Sequence[int], others: Sequence[int]) -> tuple[int, int]:
     wrong = sum(scores[other] >= scores[positive] for positive in positives for other in others)
     return wrong, len(positives) * len(others)

@@ -43,12 +43,15 @@ def test_an_interval_over_runs_agrees_with_its_parts_put_together():
     shift = after.shift - before.shift
     unit_scores = np.mean([one.values for one in sides[0]], axis=0) - np.mean([one.values for one in sides[1]], axis=0)
     skewness = acceleration(jackknife(sample(unit_scores))) * (units.std() / (units + shift).std()) ** 3
-    low, high = bca_interval(found.difference, units + runs.scale * shift, acceleration=skewness)
-    freedom = (units + shift).var() ** 2 / (units.var() ** 2 / 39 + shift.var() ** 2 / 3)
-    half = stats.t.ppf(0.975, freedom) * (units + shift).std()
+    low, high = bca_interval(found.difference, units + runs.widening * shift, acceleration=skewness)
+    # 40 units vary by 40 / 39 of what their resamples vary by.
+    of_units = units.var() * 40 / 39
+    error = math.sqrt(of_units + shift.var())
+    freedom = error**4 / (of_units**2 / 39 + shift.var() ** 2 / 3)
+    half = stats.t.ppf(0.975, freedom) * error
     assert found.difference_interval == pytest.approx((min(low, found.difference - half), max(high, found.difference + half)), rel=0.005)
     assert low < found.difference - half or high > found.difference + half
-    assert found.detectable == pytest.approx((stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)) * (units + shift).std(), rel=0.01)
+    assert found.detectable == pytest.approx((stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)) * error)
 
 
 def test_the_value_over_runs_is_their_mean():

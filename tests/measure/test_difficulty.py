@@ -92,7 +92,7 @@ def test_examples_that_are_no_ladder_are_told_all_at_once(model: DualEncoder, st
         "2 faults: test:2: an example must have one positive, got 2; test:3: an example must have 3 negatives as the first has, got 1; "
         "name a file such as test.jsonl.gz of arxiv-negatives"
     )
-    with pytest.raises(DataError, match=r"^papers: negatives must be listed from hard to easy, the first example lists none; name"):
+    with pytest.raises(DataError, match=r"^papers: negatives must be listed from hard to easy, got none in the first example; name"):
         errors_by_difficulty(model, store, ExampleSet("papers", [ladder(0, ())]))
 
 

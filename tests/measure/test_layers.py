@@ -4,7 +4,7 @@ import torch
 
 from adiabat.errors import ModelError
 from adiabat.measure import layers
-from adiabat.measure.layers import layer_changes, most_changed
+from adiabat.measure.layers import layer_changes
 from adiabat.measure.results import LayerChange
 
 
@@ -64,39 +64,12 @@ def test_half_precision_parameters_and_empty_tensors_are_taken() -> None:
 def test_weights_of_different_models_are_refused_with_every_difference() -> None:
     before = {"a": torch.ones(2), "b": torch.ones(2), "c": torch.ones(3)}
     after = {"b": torch.ones(2), "c": torch.ones(1, 3), "d": torch.ones(2)}
-    with pytest.raises(ModelError, match=r'^3 faults: .*"a" before only.*"d" after only.*"c" of shape \(3,\) before and \(1, 3\) after'):
+    with pytest.raises(ModelError) as caught:
         layer_changes(before, after)
-
-
-CHANGES = [
-    LayerChange("bias", None, 0.0, 0.1, 1.0),
-    LayerChange("up", 0.2, 1.0, 1.1, 0.1 / 2.1),
-    LayerChange("down", 0.1, 2.0, 1.0, -1 / 3),
-    LayerChange("same", 0.0, 5.0, 5.0, 0.0),
-]
-
-
-@pytest.mark.parametrize(
-    ("by", "names"),
-    [
-        ("relative", ["up", "down", "same"]),
-        ("largest_change", ["bias", "down", "up", "same"]),
-        ("largest_after", ["same", "up", "down", "bias"]),
-    ],
-)
-def test_the_largest_change_comes_first_whatever_its_sign(by: str, names: list[str]) -> None:
-    assert [change.name for change in most_changed(CHANGES, by=by, top=10)] == names
-    assert [change.name for change in most_changed(CHANGES, by=by, top=2)] == names[:2]
-
-
-def test_ties_stay_in_the_given_order() -> None:
-    ties = [LayerChange(name, 0.5, 1.0, 1.0, 0.0) for name in "dacb"]
-    assert [change.name for change in most_changed(ties, by="relative", top=3)] == ["d", "a", "c"]
-
-
-def test_a_negative_number_of_tensors_is_refused() -> None:
-    with pytest.raises(ValueError, match="top must be 0 or more, got -1"):
-        most_changed(CHANGES, by="relative", top=-1)
+    assert str(caught.value) == (
+        'weights must be of the same model, got 3 differences: "a" before only; "d" after only; '
+        '"c" of shape (3,) before and (1, 3) after; compare a model with the one that it was trained from'
+    )
 
 
 def test_the_report_of_a_trained_step_names_just_the_trained_tensor() -> None:

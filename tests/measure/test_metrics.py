@@ -1,5 +1,6 @@
 import math
 
+import ir_measures
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
@@ -11,12 +12,11 @@ from adiabat.measure.metrics import (
     improvement,
     largest_cutoff,
     pessimistic_run,
-    pnd_counts,
-    pnd_mean,
-    pnd_pooled,
     pnd_shares,
     ranking_measures,
+    require_relevant_alone,
 )
+from tests.measure.brute_force import errors_and_pairs
 
 
 def tied_scores(seed: int, size: int, dtype: type = np.float64) -> np.ndarray:
@@ -30,7 +30,7 @@ def test_discordant_counts_of_a_case_worked_by_hand():
 
 
 def test_ties_count_as_errors():
-    assert pnd_counts(np.array([1.0]), np.array([1.0, 1.0])) == (2, 2)
+    assert discordant_counts(np.array([1.0]), np.array([1.0, 1.0])).tolist() == [2]
 
 
 @pytest.mark.parametrize("positive_type", [np.float32, np.float64])
@@ -52,7 +52,7 @@ def test_discordant_counts_do_not_depend_on_order_or_on_an_increasing_map():
 
 def test_one_minus_roc_auc_is_the_discrepancy_with_ties_halved():
     positive, negative = tied_scores(5, 80), tied_scores(6, 90)
-    errors, pairs = pnd_counts(positive, negative)
+    errors, pairs = discordant_counts(positive, negative).sum(), positive.size * negative.size
     ties = int((positive[:, None] == negative[None, :]).sum())
     auc = roc_auc_score([1] * 80 + [0] * 90, np.concatenate([positive, negative]))
     assert ties > 0
@@ -60,7 +60,7 @@ def test_one_minus_roc_auc_is_the_discrepancy_with_ties_halved():
 
 
 def test_no_negatives_make_no_errors():
-    assert pnd_counts(np.array([0.1, 0.2]), np.array([])) == (0, 0)
+    assert discordant_counts(np.array([0.1, 0.2]), np.array([])).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("side", ["positive", "negative"])
@@ -71,39 +71,24 @@ def test_nan_scores_are_refused(side):
         discordant_counts(**scores)
 
 
-def test_mean_and_pooled_discrepancy_of_a_case_worked_by_hand():
-    errors, pairs = np.array([1, 0, 6]), np.array([2, 0, 8])
-    assert pnd_mean(errors, pairs) == (1 / 2 + 6 / 8) / 2
-    assert pnd_pooled(errors, pairs) == 7 / 10
-    assert pnd_shares(errors, pairs).tolist() == [0.5, 0.0, 0.75]
-
-
-@pytest.mark.parametrize("measure", [pnd_mean, pnd_pooled])
-def test_a_discrepancy_of_no_pairs_is_refused(measure):
-    with pytest.raises(ValueError, match="above 0 for at least one query"):
-        measure(np.array([0, 0]), np.array([0, 0]))
+def test_shares_of_a_case_worked_by_hand():
+    assert pnd_shares(np.array([1, 0, 6]), np.array([2, 0, 8])).tolist() == [0.5, 0.0, 0.75]
 
 
 @pytest.mark.parametrize(("errors", "pairs"), [([1, 3], [1, 2]), ([0, -1], [1, 2])])
-@pytest.mark.parametrize("measure", [pnd_mean, pnd_pooled, pnd_shares])
-def test_impossible_counts_are_refused_with_the_query_named(measure, errors, pairs):
+def test_impossible_counts_are_refused_with_the_query_named(errors, pairs):
     with pytest.raises(ValueError, match=r"got -?\d of 2 at query 1"):
-        measure(np.array(errors), np.array(pairs))
+        pnd_shares(np.array(errors), np.array(pairs))
 
 
-def test_counts_streamed_in_blocks_equal_counts_made_at_once():
+def test_counts_added_part_by_part_are_those_of_all_pairs():
     positive, negative = tied_scores(7, 5), tied_scores(8, 100)
-    whole, streamed, added = (PairCounts.zeros(3) for _ in range(3))
-    whole.compare(1, positive, negative)
+    counts = PairCounts.zeros(3)
     for block in np.split(negative, [13, 40, 41]):
-        streamed.compare(1, positive, block)
-        errors, pairs = pnd_counts(positive, block)
-        added.add(np.array([1, 1]), np.array([errors, 0]), np.array([pairs, 0]))
-    for counts in (streamed, added):
-        assert counts.errors.tolist() == whole.errors.tolist()
-        assert counts.pairs.tolist() == [0, 500, 0]
-    assert whole.errors[1] > 0
-    assert streamed.mean() == streamed.pooled() == whole.errors[1] / 500
+        counts.add(np.full(5, 1), discordant_counts(positive, block), np.full(5, len(block)))
+    expected = errors_and_pairs([*positive, *negative], range(5), range(5, 105))
+    assert (counts.errors.tolist(), counts.pairs.tolist()) == ([0, expected[0], 0], [0, 500, 0])
+    assert expected[0] > 0
 
 
 def test_adding_more_errors_than_pairs_is_refused():
@@ -183,7 +168,24 @@ def test_ranking_measures_agree_with_scikit_learn_where_nothing_is_tied():
     np.testing.assert_allclose(values["nDCG@10"], gain, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["nDGC@10", "P", "P@x", "P@0", "P@-1", "nDCG@1.5", "RR(depth=3)", "nDCG@10)", "", "RR; AP"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nDGC@10",
+        "P",
+        "P@x",
+        "P@0",
+        "P@-1",
+        "nDCG@1.5",
+        "P(rel=0)@5",
+        "RR(rel=1.5)",
+        "nDCG(gains={1:1.5})@5",
+        "RR(depth=3)",
+        "nDCG@10)",
+        "",
+        "RR; AP",
+    ],
+)
 def test_an_unknown_or_incomplete_measure_is_refused_by_name(name):
     with pytest.raises(ConfigError) as caught:
         ranking_measures({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["RR", name])
@@ -194,6 +196,51 @@ def test_an_unknown_or_incomplete_measure_is_refused_by_name(name):
 def test_all_unknown_measures_are_reported_at_once():
     with pytest.raises(ConfigError, match=r"2 faults: .*'Foo'.*'Bar@3'"):
         ranking_measures({}, {"q": {"d": 1}}, ["Foo", "AP", "Bar@3"])
+
+
+JUDGED = {"q": {"c": 2, "e": 1, "beyond": 1}}
+EVERY_WAY = ["{}", "{}@5", "{}(rel=2)", "{}(rel=2)@5", "{}(judged_only=True)", "{}(judged_only=True)@5", "{}(recall=0.5)"]
+EVERY_WAY += ["{}(recall=0.5,judged_only=True)", "{}(relative=True)", "{}(gains={{0:1,1:2,2:3}})@5", "{}(gains={{0:0,1:5}})@5"]
+
+
+def computable() -> list[str]:
+    """Whatever ir-measures computes here, in several ways."""
+    names = [way.format(name) for name in sorted(ir_measures.measures.registry) for way in EVERY_WAY]
+    return [name for name in names if is_known(name)]
+
+
+def is_known(name: str) -> bool:
+    try:
+        ranking_measures({}, {}, [name])
+    except ConfigError:
+        return False
+    return True
+
+
+def test_just_those_measures_are_refused_that_judgements_of_other_documents_change():
+    """Where a document is judged not relevant that was not judged before, `P(judged_only=True)@5` and its like need it to be early."""
+    run = {"q": {name: -float(place) for place, name in enumerate("abcdefghij")}}
+    others = [{}, {"a": 0, "d": 0, "j": 0}, {"a": 0, "b": 0, "d": 0, "f": 0}, {"a": -1, "b": -2}]
+    refused = set()
+    for name in computable():
+        found = {float(ranking_measures(run, {"q": JUDGED["q"] | other}, [name])[name][0]) for other in others}
+        try:
+            require_relevant_alone([name])
+        except ConfigError:
+            refused.add(name)
+            continue
+        assert len(found) == 1, name
+    assert {"Bpref", "infAP", "Judged", "Judged@5", "Bpref(rel=2)", "P(judged_only=True)@5", "nDCG(gains={0:1,1:2,2:3})@5"} <= refused
+    assert refused.isdisjoint(["nDCG@5", "RR", "AP", "P@5", "R@5", "Rprec", "SetP", "NumRet", "nDCG(gains={0:0,1:5})@5", "RR(rel=2)"])
+
+
+def test_all_measures_that_cannot_be_had_are_reported_at_once():
+    with pytest.raises(ConfigError) as caught:
+        require_relevant_alone(["nDCG@10", "Bpref", "Foo", "AP(judged_only=True)"])
+    advice = "take nDCG@10, or compare-runs on the runs"
+    unknown, *others = str(caught.value).removeprefix("3 faults: ").split("; measure must depend")
+    assert unknown.startswith("measure must be a complete name that ir-measures can compute, got 'Foo'; ")
+    assert others == [f" on relevant documents alone, got {name!r}; {advice}" for name in ("Bpref", "AP(judged_only=True)")]
 
 
 def test_the_largest_cutoff_is_that_of_the_measures_which_have_one():

@@ -12,7 +12,7 @@ from adiabat.measure.places import measures_of_places
 
 EVERY = [
     *("nDCG@10", "nDCG", "RR", "RR@10", "AP", "AP@5", "P@1", "P@5", "R@5", "R@100"),
-    *("Rprec", "Success@3", "SetP", "Bpref", "NumRet", "Judged@5"),
+    *("Rprec", "Success@3", "SetP", "NumRet", "RR(rel=2)", "IPrec@0.5"),
 ]
 
 
@@ -94,6 +94,15 @@ def test_an_empty_ranking_is_worth_nothing() -> None:
 def test_lists_of_other_queries_are_refused() -> None:
     with pytest.raises(ValueError, match="must be of the same queries, got 1, 2 and 1"):
         measures_of_places(Ragged.of([[0]]), Ragged.of([[1], [1]]), np.array([1]), ["RR"])
+
+
+@pytest.mark.parametrize("name", ["Bpref", "infAP", "Judged@5", "nDCG(judged_only=True)@10", "nDCG(gains={0:1,1:2})@10"])
+def test_a_measure_that_needs_documents_judged_not_relevant_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        measures_of_places(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", name])
+    assert str(caught.value) == (
+        f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare-runs on the runs"
+    )
 
 
 def test_an_unknown_measure_is_named() -> None:

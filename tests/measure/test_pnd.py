@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from adiabat.measure.metrics import PairCounts, pnd_mean, pnd_pooled
+from adiabat.measure.metrics import PairCounts
 from adiabat.measure.pnd import pnd_samples
 from adiabat.measure.statistics import value_of
+from tests.measure.brute_force import discrepancy_by_loops
 
 
 def counts(errors: list[int], pairs: list[int]) -> PairCounts:
@@ -26,7 +27,7 @@ def test_they_are_the_discrepancy_of_any_counts() -> None:
     pairs = generator.integers(0, 9, 50)
     drawn = PairCounts(generator.integers(0, pairs + 1), pairs)
     values = [float(value_of(one)[0]) for one in pnd_samples(drawn, similarity="distance")]
-    assert values == pytest.approx([pnd_mean(drawn.errors, pairs), pnd_pooled(drawn.errors, pairs)])
+    assert values == pytest.approx(discrepancy_by_loops(drawn.errors.tolist(), pairs.tolist()))
 
 
 def test_more_errors_than_pairs_are_refused() -> None:

@@ -15,6 +15,7 @@ from adiabat.measure.resampling import (
     jackknife_groups,
     percentile_interval,
     resampling_counts,
+    small_sample,
     student_quantile,
 )
 from adiabat.measure.samples import Sample
@@ -211,7 +212,35 @@ def test_percentile_interval_holds_the_middle_of_the_draws():
         percentile_interval(np.array([]))
 
 
-@pytest.mark.parametrize(("freedom", "error"), [(2.0, 0.04), (4.0, 0.004), (9.0, 1e-3), (99.0, 1e-6), (math.inf, 1e-9)])
-def test_quantiles_of_t_are_scipys(freedom, error):
+@pytest.mark.parametrize("freedom", [1.0, 1.5, 2.0, 3.0, 30.0, math.inf])
+def test_quantiles_of_t_are_scipys(freedom):
     for level in (0.025, 0.8, 0.975):
-        assert student_quantile(level, freedom) == pytest.approx(stats.t.ppf(level, freedom), rel=error)
+        assert student_quantile(level, freedom) == pytest.approx(stats.t.ppf(level, freedom), rel=1e-9)
+    assert student_quantile(0.5, freedom) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_quantile_of_t_worked_by_hand():
+    # With one degree of freedom it is the tangent of pi (level - 1 / 2).
+    assert student_quantile(0.975, 1.0) == pytest.approx(math.tan(0.475 * math.pi))
+
+
+def test_one_group_of_few_units_varies_by_one_unit_more_than_its_resamples():
+    left_out = jackknife(Sample("AP", np.random.default_rng(0).random(9)))
+    assert small_sample(left_out) == (pytest.approx(math.sqrt(9 / 8)), pytest.approx(8))
+    assert small_sample(np.append(left_out, np.nan)) == (pytest.approx(math.sqrt(9 / 8)), pytest.approx(8))
+
+
+def test_groups_of_few_units_vary_as_welch_has_it():
+    random = np.random.default_rng(1)
+    parts = [random.normal(0, 1, 4), random.normal(0, 3, 25)]
+    sample = Sample("accuracy", np.concatenate(parts), groups=np.repeat([0, 1], [4, 25]))
+    widening, freedom = small_sample(jackknife(sample), jackknife_groups(sample))
+    assert freedom == pytest.approx(stats.ttest_ind(*parts, equal_var=False).df)
+    drawn, true = (sum(part.var(ddof=less) / part.size for part in parts) for less in (0, 1))
+    assert widening == pytest.approx(math.sqrt(true / drawn))
+
+
+def test_what_no_two_units_tell_is_known_with_no_freedom():
+    assert small_sample(np.array([0.5])) == small_sample(np.array([0.5, np.nan])) == (1.0, 0.0)
+    assert small_sample(np.array([0.5, 0.1]), np.array([0, 1])) == (1.0, 0.0)
+    assert small_sample(np.array([0.5, 0.5, 0.5])) == (1.0, 2.0)

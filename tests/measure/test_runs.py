@@ -32,7 +32,7 @@ def test_a_model_of_one_run_stands_for_itself():
     assert one.variance == 0
     assert other.shift.std() > 0
     drawn = choice(1, 1)
-    assert (drawn.places.shape, drawn.scale.tolist()) == ((50, 0), [1.0] * 50)
+    assert (drawn.places.shape, drawn.widening.tolist()) == ((50, 0), [1.0] * 50)
     assert [effect.variance for effect in drawn.effects([np.ones((1, 1))] * 2, [np.ones((50, 1))] * 2)] == [0.0, 0.0]
 
 
@@ -46,11 +46,17 @@ def test_shifts_vary_as_a_mean_of_as_many_runs_does():
     assert np.mean(variances) == pytest.approx(1 / 3, rel=0.15)
 
 
-def test_scaled_draws_have_the_tails_of_a_t_distribution():
-    scale = choice(3, 3, resamples=20_000).scale
-    assert (1 / scale**2).mean() == pytest.approx(1.0, abs=0.03)
+def test_widened_draws_have_the_tails_of_a_t_distribution():
+    widening = choice(3, 3, resamples=20_000).widening
+    assert (1 / widening**2).mean() == pytest.approx(1.0, abs=0.03)
     # Of four degrees of freedom.
-    assert (1 / scale**2).var() == pytest.approx(2 / 4, abs=0.05)
+    assert (1 / widening**2).var() == pytest.approx(2 / 4, abs=0.05)
+
+
+def test_runs_that_differ_in_their_last_digits_alone_add_nothing():
+    same = np.array([[0.1, 0.1, np.nextafter(0.1, 1)]])
+    (effect,) = choice(3).effects([same], [np.repeat(same, 50, axis=0)])
+    assert (effect.shift.any(), effect.variance) == (False, 0.0)
 
 
 def test_the_effect_on_a_difference_is_that_of_both():

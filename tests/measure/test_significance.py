@@ -196,6 +196,16 @@ def test_rank_exchanges_come_close_to_all_of_them():
     assert rank_exchange_p_value(after, before, people, seed=0, flips=20_000) == pytest.approx(exact, abs=0.015)
 
 
+def test_groups_in_which_an_exchange_leaves_nothing_to_rank_say_so_quietly():
+    # Warnings are errors here. Exchanging one of two opposite pairs ties both ranks of either model: that counts as having reached it.
+    columns = (np.array(values, dtype=float) for values in ([1, 2, 3, 4], [2, 1, 4, 3], [0, 1, 2, 3]))
+    rows = np.concatenate(list(exchanges(4, seed=0, flips=400)))
+    split = (rows[:, 0] != rows[:, 1]) | (rows[:, 2] != rows[:, 3])
+    whole = (rows[:, 0] == rows[:, 2]) & ~split
+    p_value = rank_exchange_p_value(*columns, groups=np.array([0, 0, 1, 1]), seed=0, flips=400)
+    assert p_value == pytest.approx((1 + (split | whole).sum()) / 401)
+
+
 def test_equal_rankings_have_a_p_value_of_one():
     people = np.random.default_rng(11).random(30)
     values = np.random.default_rng(12).random(30)
@@ -223,6 +233,7 @@ def test_bootstrap_p_values_of_cases_worked_by_hand():
         ((0.1, 0.2), 0.06, False, "no evidence"),
         ((0.1, 0.2), 0.05, False, "no evidence"),
         ((math.nan, math.nan), 0.01, False, "no evidence"),
+        (None, 0.01, False, "no evidence"),
     ],
 )
 def test_the_verdict_needs_an_interval_clear_of_zero_and_a_small_p_value(interval, p_value, lower_is_better, expected):

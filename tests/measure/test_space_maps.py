@@ -42,6 +42,8 @@ def test_groups_stay_together_and_the_same_vectors_give_the_same_map() -> None:
     places = space_maps.tower_map(vectors, first, perplexity=5.0, seed=0)
     assert (first == kept).all()
     assert (places == space_maps.tower_map(vectors, first, perplexity=5.0, seed=0)).all()
+    # 32 bits at a time is what the library draws from.
+    assert (places == space_maps.tower_map(vectors, first, perplexity=5.0, seed=2**32)).all()
     centres = [places[:20].mean(axis=0), places[20:].mean(axis=0)]
     for row, place in enumerate(places):
         own, other = (np.linalg.norm(place - centres[group]) for group in (row // 20, 1 - row // 20))

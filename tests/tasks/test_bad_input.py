@@ -162,3 +162,10 @@ def test_listed_rows_of_other_lengths_do_not_touch_each_other(store: Store) -> N
         )
         for whole, part in zip(both.samples, scored(store, one).samples, strict=True):
             assert whole.values[query] == part.values[0]
+
+
+def test_a_grid_without_a_label_is_refused_before_anything_is_encoded(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "grid.jsonl"
+    path.write_text(json.dumps({"label": "entailment", "premise": {"en": "p"}, "hypothesis": {"en": "h"}}) + "\n")
+    with pytest.raises(DataError, match=f"^{path} must have sentence pairs of every label .*, got none of neutral and contradiction; add"):
+        read_dataset(store, str(path), role="target", settings=EvaluateSettings(), split=None)

@@ -157,6 +157,16 @@ def test_clustering_equals_scikit_learn_on_the_vectors_as_they_are():
         assert value(scores, "V-measure") == pytest.approx(v_measure_score(texts.labels, clusters), abs=1e-12)
 
 
+def test_clustering_takes_seeds_beyond_those_of_scikit_learn():
+    texts, model = topics(40, seed=1), tiny_dual(seed=3)
+
+    def clusters(seed: int) -> list[float]:
+        return score_clustering(model, texts, side="query", name="t", restarts=1, seed=seed, watch=SILENT).samples[0].values.tolist()
+
+    assert clusters(2**32 + 5) == clusters(5)
+    assert len(clusters(2**64 - 1)) == 40
+
+
 def test_the_names_of_labels_do_not_matter_to_clusters():
     texts, model = topics(50, seed=1), tiny_dual(seed=3)
     renamed = LabelledTexts("renamed", texts.texts, [{"label 0": "z", "label 1": "a", "label 2": "m"}[label] for label in texts.labels])

@@ -1,6 +1,7 @@
 """Scoring language grids against plain loops over every sentence pair and every paragraph."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,14 @@ def test_hypotheses_of_a_store_are_scored_by_their_stored_vectors(free: DualEnco
     for cells in scores.cells:
         np.testing.assert_allclose(cell_values(cells), [[pnd_by_loops(one, other, cells) for other in told] for one in asked])
     assert scores.documents == 15
+
+
+def test_languages_left_out_are_noted_beside_scores_and_on_the_page(model: DualEncoder) -> None:
+    data = replace(sentence_pairs(), incomplete={"ar": "g.jsonl:3"})
+    scores = score_nli_grid(model, data)
+    assert data.notes == ("languages left out, for rows without them: ar (g.jsonl:3); complete these rows to have them measured",)
+    assert data.notes[0] in scores.notes
+    assert data.notes[0] in grid_result(scores, None, data, role="target", seed=0, resamples=100).notes
 
 
 def test_missing_hypotheses_are_counted_and_named(model: DualEncoder, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Where positives stand: counted, against rankings that are written out and sorted."""
 
 import math
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,6 +55,27 @@ def test_standings_in_a_store_are_those_of_sorting(seed: int, least: float, monk
         others = [row for row in range(DOCUMENTS) if row not in near and row not in aside[number]]
         expected = by_sorting(table[number], near, grades[number], others, least=least)
         check(found, number, expected, len(near) * len(others))
+
+
+@dataclass(frozen=True)
+class CountingRanker(GivenRanker):
+    """Remembers how many queries each pass over the documents was for, and by how many thresholds."""
+
+    passes: list[tuple[int, int]] = field(default_factory=list)
+
+    def count_at_least(self, queries: slice, thresholds: np.ndarray, *more: Any) -> np.ndarray:
+        self.passes.append(thresholds.shape)
+        return super().count_at_least(queries, thresholds, *more)
+
+
+@pytest.mark.parametrize(("least", "more"), [(-math.inf, 0), (1.0, 1)], ids=["all are found", "some are found"])
+def test_every_document_is_looked_at_once_for_all_that_is_counted(least: float, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 17)
+    table, positives, grades, _, aside = drawn(2)
+    ranker = CountingRanker(table, least)
+    stand_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
+    widest = [max(map(len, positives[start : start + 17])) for start in (0, 17, 34)]
+    assert ranker.passes == [(queries, wide + more) for queries, wide in zip((17, 17, 6), widest, strict=True)]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -15,8 +15,8 @@ from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.tasks import ranking
-from adiabat.tasks.retrieval import UNIT_LENGTH, retrieval_result, score_retrieval
-from adiabat.tasks.systems import System, similarities_of
+from adiabat.tasks.retrieval import retrieval_result, score_retrieval
+from adiabat.tasks.systems import UNIT_LENGTH, System, similarities_of
 from adiabat.watch import SILENT, Watch
 from tests.measure.brute_force import all_scores, errors_and_pairs, rank_measures_by_loops
 from tests.tiny import tiny_dual, tiny_encoder
@@ -230,9 +230,8 @@ def test_listed_negatives_are_chosen_only_where_at_least_half_of_the_queries_lis
 def test_no_listed_negatives_at_all_mean_the_store_unless_listed_ones_were_asked_for(model: DualEncoder, store: Store) -> None:
     bare = examples(LISTED_POSITIVES)
     assert scored(model, store, bare).kind == "retrieval"
-    with pytest.raises(
-        DataError, match=r"set: measure.negatives = listed needs negatives, no query lists one; set measure.negatives = store"
-    ):
+    told = "measure.negatives must be store or auto where no query lists negatives, got listed; set measure.negatives = store"
+    with pytest.raises(DataError, match=f"^set: {told}$"):
         scored(model, store, bare, negatives="listed")
 
 

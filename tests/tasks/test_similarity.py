@@ -21,7 +21,6 @@ from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 from adiabat.tasks.similarity import (
-    UNIT_LENGTH,
     best_thresholds,
     pair_similarities,
     score_pair_classification,
@@ -29,6 +28,7 @@ from adiabat.tasks.similarity import (
     score_words,
     unknown_words,
 )
+from adiabat.tasks.systems import UNIT_LENGTH
 from adiabat.watch import SILENT
 from tests.tasks.given_vectors import give, sentences
 from tests.tiny import tiny_backbone, tiny_dual
@@ -160,8 +160,25 @@ def test_words_are_the_mean_over_sets_whatever_their_sizes():
         part = ScoredPairs("part", pairs.a[rows], pairs.b[rows], pairs.scores[rows], [""] * len(pairs.a[rows]))
         alone.append(values(score_sts(model, part, side="query", name="part", watch=SILENT))["cosine"])
     assert values(scores)["cosine"] == pytest.approx(np.mean(alone), abs=1e-12)
-    assert (scores.facts["Spearman one"], scores.facts["Spearman two"]) == pytest.approx(tuple(alone), abs=1e-12)
+    assert (scores.facts["Spearman: one"], scores.facts["Spearman: two"]) == pytest.approx(tuple(alone), abs=1e-12)
     assert scores.facts["out-of-vocabulary words"] == 0
+    assert scores.notes == (UNIT_LENGTH, "the mean of the rank correlations of 2 sets: one, two")
+
+
+def test_the_correlation_of_each_set_of_words_is_that_of_scipy(monkeypatch):
+    give(monkeypatch, HAND)
+    told = [("e", "o", 0), ("e", "n", 3), ("e", "d", 2), ("d", "d", 5), ("n", "d", 1), ("o", "n", 1), ("o", "d", 4)]
+    cosines = [-1, 0, math.sqrt(0.5), 1, math.sqrt(0.5), 0, -math.sqrt(0.5)]
+    scores = score_words(tiny_dual(), of(*told, sets=["ws"] * 4 + ["rg"] * 3), side="query", name="words", watch=SILENT)
+    wanted = [spearmanr(cosines[rows], [score for *_, score in told[rows]]).statistic for rows in (slice(0, 4), slice(4, 7))]
+    assert [scores.facts["Spearman: ws"], scores.facts["Spearman: rg"]] == pytest.approx(wanted, abs=1e-12)
+    assert values(scores)["cosine"] == pytest.approx(sum(wanted) / 2, abs=1e-12)
+
+
+def test_one_set_of_words_needs_no_mean(monkeypatch):
+    give(monkeypatch, HAND)
+    scores = score_words(tiny_dual(), of(("e", "o", 0), ("e", "n", 3)), side="query", name="words", watch=SILENT)
+    assert not any(name.startswith("Spearman") for name in scores.facts)
     assert scores.notes == (UNIT_LENGTH,)
 
 

@@ -202,6 +202,15 @@ def test_too_few_queries_are_refused(model: DualEncoder, stored: Callable[[Vecto
         analysed(System(model, store), examples_of(store, positives))
 
 
+def test_too_few_queries_left_are_refused_with_how_many_were_left_out(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+    vectors = vectors_of()
+    store = stored(vectors)
+    vectors |= {f"query {number}": [0.0] * 32 for number in range(COUNT)}
+    left_out = "after 30 of 30 drawn were left out for a vector of length 0, of theirs or of the positive; name more"
+    with pytest.raises(DataError, match=f"got 0 of 0 queries, {left_out}"):
+        analysed(System(model, store), examples_of(store))
+
+
 def test_a_vector_that_is_no_number_is_refused(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
     vectors = vectors_of()
     store = stored(vectors)

@@ -33,7 +33,7 @@ def test_a_vector_that_is_not_finite_is_refused_with_its_text(monkeypatch):
     with pytest.raises(DataError) as caught:
         embed_texts(tiny_dual(), ["x", "nan", "nan", "w" * 99], side="query", name="task", watch=SILENT)
     assert str(caught.value) == (
-        f"task: vectors must be finite, got NaN or infinity for 2 texts: 'nan'; '{'w' * 60}...'; the model's weights are damaged"
+        f"task: vectors must be finite, got NaN or infinity for 2 texts: 'nan'; '{'w' * 59}…'; the model's weights are damaged"
     )
 
 

@@ -15,7 +15,7 @@ from adiabat.errors import DataError, several
 from adiabat.measure.paired import paired_changes
 from adiabat.measure.resampling import RESAMPLES
 from adiabat.measure.results import Change
-from adiabat.measure.samples import Sample
+from adiabat.measure.samples import SHARE, Sample
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import rows_of_entries
 from adiabat.store.embeddings import Store
@@ -115,7 +115,7 @@ def _require_ladders(examples: ExampleSet) -> None:
     steps = len(examples.examples[0].negatives)
     wrong = [fault for example in examples.examples for fault in _faults(example, steps)]
     if not steps:
-        wrong = [f"{examples.name}: negatives must be listed from hard to easy, the first example lists none"]
+        wrong = [f"{examples.name}: negatives must be listed from hard to easy, got none in the first example"]
     if wrong:
         raise DataError(f"{several(wrong)}; name a file such as test.jsonl.gz of arxiv-negatives")
 
@@ -132,6 +132,6 @@ def _faults(example: Example, steps: int) -> Sequence[str]:
 
 def _samples(errors: Bool[np.ndarray, "q d"], similarity: Similarity) -> list[Sample]:
     return [
-        Sample(f"PND, difficulty {number}", column, similarity, lower_is_better=True, proportion=True)
+        Sample(f"PND, difficulty {number}", column, similarity, lower_is_better=True, proportion=True, bounds=SHARE)
         for number, column in enumerate(errors.T.astype(np.float64), start=1)
     ]

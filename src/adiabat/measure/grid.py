@@ -22,8 +22,8 @@ from jaxtyping import Float, Int
 
 from adiabat.errors import DataError, several
 from adiabat.measure.metrics import discordant_counts
-from adiabat.measure.samples import Cells, Sample
-from adiabat.store.scoring import Similarity
+from adiabat.measure.samples import SHARE, Cells, Sample
+from adiabat.store.scoring import Similarity, row_scores
 
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance")
 POSITIVE = "entailment"
@@ -99,8 +99,9 @@ def grid_scores(
         if faults:
             continue
         for a in range(len(premises)):
+            squares = document_square * query_square[a]
             for similarity in similarities:
-                scores[similarity][a, :, rows] = _pair_scores(query[a], document, document_square * query_square[a], similarity)
+                scores[similarity][a, :, rows] = row_scores(query[a], document, similarity, squares=squares)
     if faults:
         raise DataError(several(faults))
     return scores
@@ -178,7 +179,8 @@ def measure_grid(
                     total=placed.total,
                 )
             )
-        samples.append(Sample("PND", np.mean(every, axis=(0, 1, 2)), similarity, lower_is_better=True))
+        mean = np.mean(every, axis=(0, 1, 2))
+        samples.append(Sample("PND", mean, similarity, lower_is_better=True, pseudo_values=True, bounds=SHARE))
     return samples, cells
 
 
@@ -204,28 +206,18 @@ def _vector_faults(side: str, languages: list[str], square: Float[np.ndarray, "l
     ]
 
 
-def _pair_scores(
-    query: Float[np.ndarray, "n e"], document: Float[np.ndarray, "b n e"], squares: Float[np.ndarray, "b n"], similarity: Similarity
-) -> Float[np.ndarray, "b n"]:
-    """Scores of premise and hypothesis i in every document language, given the products of their squared lengths."""
-    if similarity == "distance":
-        gap = document - query
-        return np.asarray(-np.sqrt(np.vecdot(gap, gap)))
-    products = np.asarray(np.vecdot(document, query))
-    if similarity == "dot":
-        return products
-    # One square root of the product, not a product of two: for equal vectors it gives back the square exactly.
-    return np.asarray(products / np.sqrt(np.where(squares == 0, 1.0, squares)))
-
-
 def _rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
     """Positions of each of the three labels."""
     known = [POSITIVE, *NEGATIVES]
-    faults = [f"label of sentence pair {i} must be one of {known}, got {label!r}" for i, label in enumerate(labels) if label not in known]
+    faults = [
+        f"label of sentence pair {i} must be {known[0]}, {known[1]} or {known[2]}, got {label!r}"
+        for i, label in enumerate(labels)
+        if label not in known
+    ]
     rows = {name: np.array([i for i, label in enumerate(labels) if label == name], dtype=np.int64) for name in known}
     faults += [f"labels must hold at least one {name}, got none" for name in known if rows[name].size == 0]
     if faults:
-        raise DataError(several(faults))
+        raise DataError(f"{several(faults)}; name a grid of sentence pairs that has all three labels and no other")
     return rows
 
 

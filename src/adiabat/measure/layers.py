@@ -1,8 +1,7 @@
 """How much each parameter tensor moved in training (mission A11)."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -33,14 +32,15 @@ def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> 
     Reference:
         Source 000; mission A11.
     """
-    faults = [f'weights must be of the same model, got "{name}" {where} only' for name, where in _one_sided(before, after)]
+    faults = [f'"{name}" {where} only' for name, where in _one_sided(before, after)]
     faults += [
-        f'weights must be of the same model, got "{name}" of shape {tuple(tensor.shape)} before and {tuple(after[name].shape)} after'
+        f'"{name}" of shape {tuple(tensor.shape)} before and {tuple(after[name].shape)} after'
         for name, tensor in before.items()
         if name in after and after[name].shape != tensor.shape
     ]
     if faults:
-        raise ModelError(several(faults))
+        found = several(faults, of="differences")
+        raise ModelError(f"weights must be of the same model, got {found}; compare a model with the one that it was trained from")
     return [_change(name, tensor, after[name]) for name, tensor in before.items()]
 
 
@@ -68,25 +68,3 @@ def _change(name: str, before: Tensor, after: Tensor) -> LayerChange:
         largest_after=largest_after,
         largest_change=(largest_after - largest_before) / both if both else 0.0,
     )
-
-
-def most_changed(
-    changes: Sequence[LayerChange], *, by: Literal["relative", "largest_change", "largest_after"], top: int
-) -> list[LayerChange]:
-    """The tensors that changed most.
-
-    Args:
-        changes: What `layer_changes` gave.
-        by: ``relative`` norm of the change, ``largest_change`` by its absolute value, or the largest weight after.
-        top: How many to keep at most, >= 0.
-
-    Returns:
-        Largest first; ties stay in the given order. A tensor that was zero before has no relative change and is left out of ``relative``.
-
-    Raises:
-        ValueError: If `top` is negative.
-    """
-    if top < 0:
-        raise ValueError(f"top must be 0 or more, got {top}")
-    sizes = [(abs(size), change) for change in changes if (size := getattr(change, by)) is not None]
-    return [change for _, change in sorted(sizes, key=lambda pair: pair[0], reverse=True)[:top]]

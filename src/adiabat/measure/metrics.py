@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,9 @@ from adiabat.errors import ConfigError, several
 
 if TYPE_CHECKING:
     from ir_measures import Measure, Metric, Provider
+
+_OF_ALL_JUDGED = frozenset(("Bpref", "infAP", "Judged"))
+"""Measures of ir-measures, by their own names, that count judged documents which are not relevant."""
 
 
 def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> Int[np.ndarray, " p"]:
@@ -42,22 +46,6 @@ def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndar
     return np.asarray(negative.size - np.searchsorted(ascending, positive, side="left"), dtype=np.int64)
 
 
-def pnd_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> tuple[int, int]:
-    """Errors and pairs of one query: what the positive-negative discrepancy is a share of.
-
-    Args:
-        positive: Scores of the relevant documents, higher is closer.
-        negative: Scores of the others.
-
-    Returns:
-        How many (positive, negative) pairs have the positive not strictly closer, and how many pairs there are.
-
-    Raises:
-        ValueError: If a score is NaN.
-    """
-    return int(discordant_counts(positive, negative).sum()), positive.size * negative.size
-
-
 def pnd_shares(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> Float[np.ndarray, " q"]:
     """Each query's discrepancy, ``errors / pairs``; 0 for a query that has no pairs (which no mean may count).
 
@@ -75,57 +63,11 @@ def pnd_shares(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> F
     return np.asarray(np.divide(errors, pairs, out=np.zeros(errors.shape), where=pairs > 0))
 
 
-def pnd_mean(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> float:
-    """Positive-negative discrepancy as the mean over queries of each query's share of errors.
-
-    Args:
-        errors: Pairs whose positive is not strictly closer, per query.
-        pairs: Pairs compared, per query; a query with none is left out of the mean.
-
-    Returns:
-        The mean, in [0, 1], lower is better.
-
-    Raises:
-        ValueError: If no query has pairs, or one has fewer pairs than errors.
-
-    Reference:
-        Mission A6.
-    """
-    shares = pnd_shares(errors, pairs)
-    compared = pairs > 0
-    if not compared.any():
-        raise ValueError("pairs must be above 0 for at least one query, got none")
-    return float(shares[compared].mean())
-
-
-def pnd_pooled(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> float:
-    """Positive-negative discrepancy over all pairs together, ``sum(errors) / sum(pairs)``.
-
-    Args:
-        errors: Pairs whose positive is not strictly closer, per query.
-        pairs: Pairs compared, per query; a query with many counts for more.
-
-    Returns:
-        The share, in [0, 1], lower is better.
-
-    Raises:
-        ValueError: If no query has pairs, or one has fewer pairs than errors.
-
-    Reference:
-        Mission A6.
-    """
-    _check_counts(errors, pairs)
-    total = int(pairs.sum())
-    if total == 0:
-        raise ValueError("pairs must be above 0 for at least one query, got none")
-    return int(errors.sum()) / total
-
-
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Errors and pairs of every query, filled in as scores stream by.
+    """Errors and pairs of every query.
 
-    Counts add up over blocks of documents: a query compared with the store block by block ends with the same counts.
+    Counts add up: a query that is compared with the store part by part ends with the same counts.
 
     Attributes:
         errors: Pairs whose positive is not strictly closer, per query.
@@ -143,24 +85,9 @@ class PairCounts:
             queries: How many queries there will be.
 
         Returns:
-            Counts to be filled with `compare` or `add`.
+            Counts to be filled with `add`.
         """
         return cls(errors=np.zeros(queries, dtype=np.int64), pairs=np.zeros(queries, dtype=np.int64))
-
-    def compare(self, query: int, positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> None:
-        """Count every pair of these positives and negatives towards one query.
-
-        Args:
-            query: Its row, from 0.
-            positive: Scores of its relevant documents, higher is closer.
-            negative: Scores of the others, or of one block of them.
-
-        Raises:
-            ValueError: If a score is NaN.
-        """
-        errors, pairs = pnd_counts(positive, negative)
-        self.errors[query] += errors
-        self.pairs[query] += pairs
 
     def add(self, queries: Int[np.ndarray, " r"], errors: Int[np.ndarray, " r"], pairs: Int[np.ndarray, " r"]) -> None:
         """Add counts made elsewhere.
@@ -177,14 +104,6 @@ class PairCounts:
         np.add.at(self.errors, queries, errors)
         np.add.at(self.pairs, queries, pairs)
 
-    def mean(self) -> float:
-        """The discrepancy as `pnd_mean` defines it."""
-        return pnd_mean(self.errors, self.pairs)
-
-    def pooled(self) -> float:
-        """The discrepancy as `pnd_pooled` defines it."""
-        return pnd_pooled(self.errors, self.pairs)
-
 
 def improvement(before: float, after: float, *, lower_is_better: bool) -> float | None:
     """Relative improvement in percent, ``100 s (after - before) / before`` with s = -1 where lower is better, else +1.
@@ -195,12 +114,13 @@ def improvement(before: float, after: float, *, lower_is_better: bool) -> float 
         lower_is_better: True for the positive-negative discrepancy.
 
     Returns:
-        Percent, above 0 where the model under test is better; None where `before` is 0.
+        Percent, above 0 where the model under test is better; None where `before` is not above 0: of nothing, or of a correlation below
+        it, there are no per cent.
 
     Reference:
         Mission A7.
     """
-    if before == 0:
+    if before <= 0:
         return None
     sign = -1 if lower_is_better else 1
     return 100 * sign * (after - before) / before
@@ -313,6 +233,35 @@ def largest_cutoff(measures: Sequence[str]) -> int:
     return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()), default=0)
 
 
+def require_relevant_alone(measures: Sequence[str]) -> None:
+    """Refuse measures for which it is not enough to know where the relevant documents stand, and unknown ones.
+
+    ``Bpref``, ``infAP``, ``Judged`` and whatever has ``judged_only=True`` or a gain for grade 0 also depend on the documents that were
+    judged and found not relevant.
+
+    Args:
+        measures: Names as for `ranking_measures`.
+
+    Raises:
+        ConfigError: If there are any; all of them are listed.
+    """
+    known, faults = _told_apart(measures)
+    faults += [
+        f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare-runs on the runs"
+        for name, measure in known.items()
+        if _asks_for_others(measure)
+    ]
+    if faults:
+        raise ConfigError(several(faults))
+
+
+def _asks_for_others(measure: "Measure") -> bool:
+    """Whether judged documents that are not relevant count, unlike those that nobody judged."""
+    gains = measure.params.get("gains", {})
+    graded = any(gain != 0 for grade, gain in gains.items() if grade < 1)
+    return measure.NAME in _OF_ALL_JUDGED or bool(measure.params.get("judged_only")) or graded
+
+
 def _providers() -> "list[Provider]":
     """The programs of ir-measures that compute in this process, in a fixed order, whatever else is installed."""
     import ir_measures
@@ -322,6 +271,14 @@ def _providers() -> "list[Provider]":
 
 def _parsed(names: Sequence[str]) -> "dict[str, Measure]":
     """Every name with its ir-measures object, or one `ConfigError` for all that have none."""
+    known, faults = _told_apart(names)
+    if faults:
+        raise ConfigError(several(faults))
+    return known
+
+
+def _told_apart(names: Sequence[str]) -> "tuple[dict[str, Measure], list[str]]":
+    """The ir-measures object of each name that has one, and a phrase for each that has none."""
     import ir_measures
 
     known: dict[str, Measure] = {}
@@ -332,22 +289,21 @@ def _parsed(names: Sequence[str]) -> "dict[str, Measure]":
                 # Its parser uses names that Python's ast module deprecated in 3.12.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 measure = ir_measures.parse_measure(name)
-            supported = _has_whole_cutoff(measure) and any(provider.supports(measure) for provider in _providers())
+            supported = _has_whole_numbers(measure) and any(provider.supports(measure) for provider in _providers())
         except (ValueError, NameError, TypeError, KeyError, AssertionError):
             supported = False
         if supported:
             known[name] = measure
         else:
             faults.append(f"measure must be a complete name that ir-measures can compute, got {name!r}; write one like nDCG@10, RR or P@1")
-    if faults:
-        raise ConfigError(several(faults))
-    return known
+    return known, faults
 
 
-def _has_whole_cutoff(measure: "Measure") -> bool:
-    """Whether the cutoff, if given, is a whole number from 1 on; trec_eval aborts the process over any other."""
-    cutoff = measure.params.get("cutoff", 1)
-    return isinstance(cutoff, int) and not isinstance(cutoff, bool) and cutoff >= 1
+def _has_whole_numbers(measure: "Measure") -> bool:
+    """Whether cutoff and least relevant grade, if given, are from 1 on, and gains whole; trec_eval aborts the process over any other."""
+    bounds = [measure.params.get(name, 1) for name in ("cutoff", "rel")]
+    gains = chain.from_iterable(measure.params.get("gains", {}).items())
+    return all(type(number) is int for number in chain(bounds, gains)) and min(bounds) >= 1
 
 
 def _refuse_nan(scores: Float[np.ndarray, " n"], side: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from adiabat.measure.counterparts import Counterparts, Replicates, require_comparable, shares_of, weights_of
 from adiabat.measure.metrics import improvement
@@ -24,11 +24,12 @@ from adiabat.measure.resampling import (
     jackknife_groups,
     percentile_interval,
     resampling_counts,
+    small_sample,
     student_quantile,
 )
 from adiabat.measure.results import Change, Test
 from adiabat.measure.runs import DrawnRuns, RunEffect
-from adiabat.measure.samples import Sample
+from adiabat.measure.samples import Bounds, Sample
 from adiabat.measure.significance import (
     bootstrap_p_value,
     rank_exchange_p_value,
@@ -163,11 +164,11 @@ class _Quantity:
     Attributes:
         value: As it is.
         units: On each resample of the units.
-        runs: The same with other runs.
+        runs: The same with other runs; `units` itself where runs do not differ.
         draws: The same with the factor for how little is known of runs.
-        without: Without single units.
+        without: Without single units, of those that have any weight.
         groups: That those are of.
-        freedom: Degrees of freedom that its standard error is known with.
+        run_freedom: Degrees of freedom that the spread of runs is known with.
     """
 
     value: float
@@ -176,51 +177,79 @@ class _Quantity:
     draws: Float[np.ndarray, " r"]
     without: Float[np.ndarray, " m"]
     groups: Int[np.ndarray, " m"] | None
-    freedom: float
+    run_freedom: int
 
-    def error(self) -> float:
-        """Standard error over units and runs."""
-        return _deviation(self.runs)
+    def error(self) -> tuple[float, float]:
+        """Standard error over units and runs, and the degrees of freedom that it is known with: 0 where there are no two units."""
+        widening, freedom = small_sample(self.without, self.groups)
+        units = widening * _deviation(self.units)
+        runs = 0.0 if self.runs is self.units else _deviation(self.runs - self.units)
+        error = math.hypot(units, runs)
+        if runs > 0 and freedom > 0:
+            # Of a sum of variances that are known with different degrees of freedom (Satterthwaite 1946).
+            freedom = error**4 / (units**4 / freedom + runs**4 / self.run_freedom)
+        return error, freedom
 
-    def interval(self) -> Interval:
+    def interval(self) -> Interval | None:
+        """None where there are no two units to tell how much they differ."""
+        error, freedom = self.error()
+        if freedom == 0:
+            return None
+        if error == 0:
+            return self.value, self.value
         skewness = acceleration(self.without, self.groups)
-        if self.runs is not self.units and self.error() > 0:
+        if self.runs is not self.units:
             # Runs are as likely to move it up as down: the third moment stays that of the units, while the spread grows.
-            skewness *= (_deviation(self.units) / self.error()) ** 3
+            skewness *= (_deviation(self.units) / error) ** 3
         return bca_interval(self.value, self.draws, acceleration=skewness)
 
-    def wide_interval(self) -> Interval:
+    def wide_interval(self) -> Interval | None:
         """No narrower on either side than a t interval: for differences, which may be 0 on most units.
 
         The skewness of the few that are left is mostly chance, and BCa goes along with it. With one query in ten changed, of 100, it alone
         misses a difference of zero in 14 of 100 trials, and this in 4.
         """
-        low, high = self.interval()
-        half = student_quantile((1 + CONFIDENCE) / 2, self.freedom) * self.error()
-        return min(low, self.value - half), max(high, self.value + half)
+        interval = self.interval()
+        if interval is None:
+            return None
+        error, freedom = self.error()
+        half = student_quantile((1 + CONFIDENCE) / 2, freedom) * error
+        return min(interval[0], self.value - half), max(interval[1], self.value + half)
 
     def detectable(self) -> float | None:
         """A true value that would be found to lie beside 0 with `POWER`."""
-        errors = student_quantile((1 + CONFIDENCE) / 2, self.freedom) + student_quantile(POWER, self.freedom)
-        return errors * self.error() or None
+        error, freedom = self.error()
+        if error == 0 or freedom == 0:
+            return None
+        return error * (student_quantile((1 + CONFIDENCE) / 2, freedom) + student_quantile(POWER, freedom))
 
 
 def _deviation(draws: Float[np.ndarray, " r"]) -> float:
-    spread = float(draws.std())
-    if math.isnan(spread):
-        defined = draws[~np.isnan(draws)]
-        return float(defined.std()) if defined.size else 0.0
-    return spread
+    """Of those that are defined; 0 where they differ in their last digits alone."""
+    defined = draws[~np.isnan(draws)]
+    if not defined.size:
+        return 0.0
+    spread = float(defined.std())
+    return spread if spread > 1e-12 * float(np.abs(defined).max()) else 0.0
+
+
+def _clipped(interval: Interval | None, bounds: Bounds | None) -> Interval | None:
+    """Without what the measure cannot be: the true value lies in the bounds, so no interval misses it for being cut there."""
+    if interval is None or bounds is None:
+        return interval
+    low, high = np.clip(interval, *bounds).tolist()
+    return low, high
 
 
 def _change(one: Counterparts, found: Replicates, draws: Replicates, runs: DrawnRuns, p: float | None) -> Change:
     """The record of one measure."""
     first = one.first
     after, before, difference = _quantities(one, found, draws, runs)
-    change = Change(first.measure, first.similarity, first.lower_is_better, after=after.value, after_interval=after.interval())
+    level = _clipped(after.interval(), first.bounds)
+    change = Change(first.measure, first.similarity, first.lower_is_better, after=after.value, after_interval=level)
     if not one.before:
         return change
-    interval = difference.wide_interval()
+    interval = _clipped(difference.wide_interval(), _bounds_of_difference(first))
     test: Test = "bootstrap" if p is None else "sign flips"
     p = _bootstrap_p(one, difference.draws) if p is None else p
     effect, gained, lost = _of_units(one)
@@ -230,7 +259,7 @@ def _change(one: Counterparts, found: Replicates, draws: Replicates, runs: Drawn
         improvement=improvement(before.value, after.value, lower_is_better=first.lower_is_better),
         difference=difference.value,
         difference_interval=interval,
-        improvement_interval=_percent_interval(difference, before, lower_is_better=first.lower_is_better),
+        improvement_interval=_clipped(_percent_interval(difference, before, first), _bounds_of_improvement(first)),
         p=p,
         z=_z(one),
         verdict=verdict_of(interval, p_value=p, lower_is_better=first.lower_is_better),
@@ -246,10 +275,16 @@ def _quantities(one: Counterparts, found: Replicates, draws: Replicates, runs: D
     """After, before and difference; the last two are 0 where there is no other model."""
     without = one.replicates(np.stack([jackknife(sample) for sample in one.samples], axis=1))
     after, before = runs.effects([found.after, found.before], [draws.after, draws.before])
-    groups = jackknife_groups(one.first)
+    groups, weighty = jackknife_groups(one.first), _weighty(one.first)
     parts = zip(found.means(), draws.means(), (after, before, after.less(before)), without.means(), strict=True)
-    first, second, third = (_quantity(float(value[0]), units, effect, left, runs, groups) for value, units, effect, left in parts)
+    kept = groups if groups is None else groups[weighty]
+    first, second, third = (_quantity(float(value[0]), units, effect, left[weighty], runs, kept) for value, units, effect, left in parts)
     return first, second, third
+
+
+def _weighty(sample: Sample) -> Bool[np.ndarray, " _"] | slice:
+    """Which values of the jackknife lack a unit that has any weight."""
+    return weights_of(sample) > 0 if sample.statistic == "mean" else slice(None)
 
 
 def _quantity(
@@ -262,39 +297,74 @@ def _quantity(
 ) -> _Quantity:
     """Draws of units and of runs together, what both have in them taken off the first."""
     if not effect.shift.any():
-        return _Quantity(value, units, units, units, without, groups, freedom=max(1.0, without.size - 1.0))
-    left = max(0.0, 1 - effect.variance / max(_deviation(units) ** 2, effect.variance))
+        return _Quantity(value, units, units, units, without, groups, runs.freedom)
+    variance = _deviation(units) ** 2
+    left = max(0.0, 1 - effect.variance / variance) if variance > 0 else 0.0
     units = value + (units - value) * math.sqrt(left)
-    moved = units + effect.shift
-    # Of a sum of variances that are known with different degrees of freedom (Satterthwaite 1946).
-    parts = ((_deviation(units), max(1.0, without.size - 1.0)), (_deviation(effect.shift), runs.freedom))
-    freedom = _deviation(moved) ** 4 / sum(error**4 / known for error, known in parts)
-    return _Quantity(value, units, moved, units + runs.scale * effect.shift, without, groups, freedom)
+    return _Quantity(value, units, units + effect.shift, units + runs.widening * effect.shift, without, groups, runs.freedom)
 
 
-def _percent_interval(difference: _Quantity, before: _Quantity, *, lower_is_better: bool) -> Interval | None:
-    """Of the improvement; a resampled baseline of 0 makes it infinite, and an infinite end is not reported."""
-    if before.value == 0:
+def _bounds_of_difference(sample: Sample) -> Bounds | None:
+    if sample.bounds is None:
         return None
-    scale, ratio = -100 if lower_is_better else 100, difference.value / before.value
-    with np.errstate(divide="ignore", invalid="ignore"):
-        draws, without = scale * difference.draws / before.draws, scale * difference.without / before.without
+    low, high = sample.bounds
+    return low - high, high - low
+
+
+def _bounds_of_improvement(sample: Sample) -> Bounds | None:
+    """Percent; nothing can fall by more than all of it."""
+    if sample.bounds is None or sample.bounds[0] < 0:
+        return None
+    return (-math.inf, 100.0) if sample.lower_is_better else (-100.0, math.inf)
+
+
+def _percent_interval(difference: _Quantity, before: _Quantity, sample: Sample) -> Interval | None:
+    """Of the improvement, which has no end where the baseline may as well be 0: such an interval is not reported."""
+    if before.value <= 0:
+        return None
+    percent, ratio = -100 if sample.lower_is_better else 100, difference.value / before.value
+    draws, without = percent * _ratios(difference.draws, before.draws), percent * _ratios(difference.without, before.without)
     # Standard errors come from the tangent: those of the ratio itself hang on the few resamples whose baseline is nearly 0.
-    units = scale / before.value * (difference.units - ratio * before.units)
-    runs = scale / before.value * (difference.runs - ratio * before.runs)
+    units, runs = (
+        percent / before.value * (one - ratio * other) for one, other in ((difference.units, before.units), (difference.runs, before.runs))
+    )
     if not np.isinf(draws).any():
-        return _Quantity(scale * ratio, units, runs, draws, without, before.groups, difference.freedom).wide_interval()
+        return _Quantity(percent * ratio, units, runs, draws, without, before.groups, difference.run_freedom).wide_interval()
     with np.errstate(invalid="ignore"):
         low, high = percentile_interval(draws[~np.isnan(draws)])
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
+def _ratios(differences: Float[np.ndarray, " r"], before: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
+    """Infinite where the baseline is 0 or below it, where there is nothing to take a share of; NaN if nothing changed there either."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.divide(differences, before, out=differences * np.inf, where=before > 0))
+
+
 def _bootstrap_p(one: Counterparts, draws: Float[np.ndarray, " r"]) -> float:
-    changed = int((one.after[0].values != one.before[0].values).sum())
     defined = draws[~np.isnan(draws)]
     if not defined.size:
         return 1.0
-    return bootstrap_p_value(int((defined <= 0).sum()), int((defined >= 0).sum()), resamples=defined.size, changed=changed)
+    return bootstrap_p_value(int((defined <= 0).sum()), int((defined >= 0).sum()), resamples=defined.size, changed=_changed(one))
+
+
+def _changed(one: Counterparts) -> int:
+    """Units that differ between the models: in the mean over runs, or between those two runs that differ on most."""
+    if (difference := one.difference) is not None:
+        return int(np.count_nonzero(difference.values[weights_of(difference) > 0]))
+    return max(_units_apart(after, before) for after in one.after for before in one.before)
+
+
+def _units_apart(one: Sample, other: Sample) -> int:
+    """Units whose values differ; of clusters, the fewest that would have to move for both to be the same, whatever their numbers."""
+    if one.statistic != "v-measure":
+        return int((one.values != other.values).sum())
+    from scipy.optimize import linear_sum_assignment
+
+    (names, row), (others, column) = (np.unique(sample.values, return_inverse=True) for sample in (one, other))
+    shared = np.zeros((names.size, others.size), dtype=np.int64)
+    np.add.at(shared, (row, column), 1)
+    return one.values.size - int(shared[linear_sum_assignment(shared, maximize=True)].sum())
 
 
 def _z(one: Counterparts) -> float | None:
@@ -306,12 +376,14 @@ def _z(one: Counterparts) -> float | None:
 
 
 def _of_units(one: Counterparts) -> tuple[float | None, int | None, int | None]:
-    """Effect size, units gained, units lost."""
+    """Effect size, units gained, units lost: those two only where a unit's value is its own."""
     difference = one.difference
     if difference is None:
         return None, None, None
     shares = shares_of(difference)[weights_of(difference) > 0]
     spread, mean = float(shares.std(ddof=1)) if shares.size > 1 else 0.0, float(shares.mean())
     effect = mean / spread if spread > 1e-12 * abs(mean) else None
+    if difference.pseudo_values:
+        return effect, None, None
     risen, fallen = int((shares > 0).sum()), int((shares < 0).sum())
     return (effect, fallen, risen) if difference.lower_is_better else (effect, risen, fallen)

@@ -1,4 +1,4 @@
-"""Ranking measures from where the relevant documents stand: all that they depend on.
+"""Ranking measures from where the relevant documents stand, for measures that depend on nothing else.
 
 A ranking is judged by ir-measures as ever. But rankings in which documents of equal grades stand in equal places have equal measures,
 whatever documents these are, and there are few such patterns: with one relevant document and a depth of 100 at most 101. Each is judged
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.data.ragged import Ragged
-from adiabat.measure.metrics import untied_measures
+from adiabat.measure.metrics import require_relevant_alone, untied_measures
 
 Pattern = tuple[int, tuple[tuple[int, int], ...]]
 """Length of a ranking, and place and grade of each relevant document in order; those that are not in it have its length for a place."""
@@ -32,12 +32,14 @@ def measures_of_places(
         For each name, one value per query; 0 for an empty ranking.
 
     Raises:
-        ConfigError: If a name is unknown or incomplete; all such names are listed.
+        ConfigError: If a name is unknown or incomplete, or of a measure that also counts documents judged not relevant, of which nothing is
+            known here; all such names are listed.
         ValueError: If places, grades and lengths are not of equally many queries.
 
     Reference:
         Mission A6, C5.
     """
+    require_relevant_alone(measures)
     if not len(places) == len(grades) == len(found):
         raise ValueError(f"places, grades and found must be of the same queries, got {len(places)}, {len(grades)} and {len(found)}")
     patterns, pattern_of = _patterns(places, grades, found)

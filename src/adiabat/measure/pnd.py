@@ -3,7 +3,7 @@
 import numpy as np
 
 from adiabat.measure.metrics import PairCounts, pnd_shares
-from adiabat.measure.samples import Sample
+from adiabat.measure.samples import SHARE, Sample
 
 
 def pnd_samples(counts: PairCounts, *, similarity: str) -> list[Sample]:
@@ -26,6 +26,7 @@ def pnd_samples(counts: PairCounts, *, similarity: str) -> list[Sample]:
         Mission A6.
     """
     compared = (counts.pairs > 0).astype(np.float64)
-    mean = Sample("PND", pnd_shares(counts.errors, counts.pairs), similarity, reference=compared, lower_is_better=True)
+    shares = pnd_shares(counts.errors, counts.pairs)
+    mean = Sample("PND", shares, similarity, reference=compared, lower_is_better=True, bounds=SHARE)
     errors, pairs = counts.errors.astype(np.float64), counts.pairs.astype(np.float64)
-    return [mean, Sample("PND pooled", errors, similarity, reference=pairs, lower_is_better=True, proportion=True)]
+    return [mean, Sample("PND pooled", errors, similarity, reference=pairs, lower_is_better=True, proportion=True, bounds=SHARE)]

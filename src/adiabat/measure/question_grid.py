@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.errors import DataError, several
-from adiabat.measure.samples import Cells, Sample
+from adiabat.measure.samples import SHARE, Cells, Sample
 from adiabat.store.scoring import FixedPoint, Similarity, exact_table
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
@@ -55,7 +55,8 @@ def measure_question_grid(
     for similarity in similarities:
         lost = np.array([[_lost(one, other, answers[b], similarity) for b, other in zip(paragraphs, told, strict=True)] for one in asked])
         values = {"P@1": (lost == 0).astype(np.float64), "RR": 1 / (1 + lost), "PND": lost / others}
-        samples += [Sample(name, values[name].mean(axis=(0, 1)), similarity, lower_is_better=_lower_is_better(name)) for name in MEASURES]
+        means = {name: values[name].mean(axis=(0, 1)) for name in MEASURES}
+        samples += [Sample(name, mean, similarity, lower_is_better=_lower_is_better(name), bounds=SHARE) for name, mean in means.items()]
         cells += [
             Cells(name, similarity, tuple(questions), tuple(paragraphs), values[name].astype(np.float32), _lower_is_better(name))
             for name in CELLS

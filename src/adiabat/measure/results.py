@@ -21,32 +21,42 @@ class Change:
 
     Attributes:
         measure: ``PND`` (mean over queries), ``PND pooled``, a name of the ir-measures grammar such as ``nDCG@10``, or another task's.
-        similarity: ``cosine`` or ``distance``: what ranked the documents.
+        similarity: What compared the texts, as `adiabat.measure.samples.Sample.similarity` has it: ``cosine``, ``dot``, ``distance``,
+            ``manhattan``, ``bm25``; "" where nothing was compared.
         lower_is_better: True for the PND pair.
         after: Value of the model under test.
-        after_interval: 95 % BCa interval of `after` alone, over units, and over seeds where there are several runs.
+        after_interval: 95 % BCa interval of `after` alone, over units, and over seeds where there are several runs. Like the others it is
+            cut where the measure ends, such as at 0 and 1: the true value lies there. None where fewer than two units were measured.
         before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
-        improvement: Percent, ``s (after - before) / before`` (mission A7); None where `before` is 0.
+        improvement: Percent, ``s (after - before) / before`` (mission A7); None where `before` is not above 0.
         difference: ``after - before``.
-        difference_interval: Paired 95 % interval of the difference: BCa, and on neither side narrower than a t interval.
-        improvement_interval: The same for `improvement`, percent; None where a resampled baseline of 0 makes an end infinite.
+        difference_interval: Paired 95 % interval of the difference: BCa, and on neither side narrower than a t interval but where the
+            measure ends. None as for `after_interval`.
+        improvement_interval: The same for `improvement`, percent; None, too, where so many resampled baselines are 0 or below that an end
+            is infinite.
         p: Two-sided p-value of the difference, in (0, 1].
         z: The source's two-proportion statistic, of pooled pairs: only where the measure counts errors, such as ``PND pooled``.
-        verdict: From the paired interval, and only where p < 0.05: fewer than six units that changed are never evidence.
+        verdict: From the paired interval, and only where p < 0.05. Fewer than six units that changed are never evidence where the value is
+            a mean of what units score by themselves, for average precision (pairs whose similarity changed) and for the V-measure (texts
+            that changed cluster, whatever clusters are called); not so for rank correlations, and for language grids of sentence pairs,
+            where a unit that changes moves others.
         test: Where `p` comes from.
         effect: Cohen's d_z, mean over standard deviation of the differences of units; above 0 where the value rose. None where units
             have no differences of their own (a rank correlation), or all differ alike.
-        gained: Units that the model under test does better on; None likewise, 0 where there are none.
-        lost: Units that it does worse on.
-        detectable: The smallest true difference, above 0 and in the measure's own unit, that data like these would show as evidence four
-            times in five: 2.80 standard errors of the difference, and more with few units or runs. None where nothing varies.
+        gained: Units that the model under test does better on, 0 where there are none; None where units have no values of their own (a
+            rank correlation, the pseudo-values of a language grid).
+        lost: Units that it does worse on; None likewise.
+        detectable: The smallest true difference, above 0 and in the measure's own unit, that would show as evidence about four times in
+            five in data that vary as these do: 2.80 standard errors of the difference, and more with few units or runs. It says too little
+            where few units changed, and with three runs: about two times in three. None where nothing varies, or there are fewer than two
+            units.
     """
 
     measure: str
     similarity: str
     lower_is_better: bool
     after: float
-    after_interval: tuple[float, float]
+    after_interval: tuple[float, float] | None
     before: float | None = None
     improvement: float | None = None
     difference: float | None = None
@@ -68,10 +78,10 @@ class GridComparison:
 
     Attributes:
         comparison: ``entailment-neutral`` or ``entailment-contradiction``, whose values are PND; or the measure itself, such as ``P@1``.
-        similarity: ``cosine`` or ``distance``.
+        similarity: As in `Change`.
         after: Values, one row per query language, one column per document language.
         before: The same for the baseline, or None.
-        improvement: Percent, or None; None in a cell whose `before` is 0.
+        improvement: Percent, or None; None in a cell whose `before` is not above 0.
         verdicts: Per cell from sign flips over units after Benjamini-Hochberg over all cells, or None.
         improved: How many cells are better, paired.
         worsened: How many cells are worse, paired.

@@ -28,7 +28,7 @@ class RunEffect:
     """What runs do to the mean over the runs of one model, or to a difference of two.
 
     Attributes:
-        shift: What other runs would have added, in each resample; without `DrawnRuns.scale`.
+        shift: What other runs would have added, in each resample; without `DrawnRuns.widening`.
         variance: How much of the variance over resamples of units comes from runs being better on different units.
     """
 
@@ -54,12 +54,12 @@ class DrawnRuns:
     Attributes:
         runs: How many runs each model has.
         places: Of as many deviations in the pool as there are runs of models that have several, the first model's first.
-        scale: Factor on what was drawn, ``sqrt(f / chi2_f)``.
+        widening: Factor on what was drawn, ``sqrt(f / chi2_f)``.
     """
 
     runs: tuple[int, ...]
     places: Int[np.ndarray, "r p"]
-    scale: Float[np.ndarray, " r"]
+    widening: Float[np.ndarray, " r"]
 
     @property
     def freedom(self) -> int:
@@ -83,7 +83,8 @@ class DrawnRuns:
         if not pool:
             return alone
         places = generator.integers(0, pool, size=(resamples, pool))
-        return replace(alone, places=places, scale=np.sqrt(alone.freedom / generator.chisquare(alone.freedom, size=resamples)))
+        widening = np.sqrt(alone.freedom / generator.chisquare(alone.freedom, size=resamples))
+        return replace(alone, places=places, widening=widening)
 
     def effects(self, found: Sequence[Float[np.ndarray, "1 _"]], draws: Sequence[Float[np.ndarray, "r _"]]) -> list[RunEffect]:
         """What runs do to one measure.
@@ -96,7 +97,7 @@ class DrawnRuns:
             One effect for each model; none on a model of one run.
         """
         several = [i for i, count in enumerate(self.runs) if count > 1]
-        effects = [RunEffect(np.zeros(len(self.scale)), 0.0) for _ in self.runs]
+        effects = [RunEffect(np.zeros(len(self.widening)), 0.0) for _ in self.runs]
         if not several:
             return effects
         pool = np.concatenate([_deviations(found[i])[0] for i in several])
@@ -108,6 +109,8 @@ class DrawnRuns:
 
 
 def _deviations(values: Float[np.ndarray, "r s"]) -> Float[np.ndarray, "r s"]:
-    """From the mean over runs, widened."""
+    """From the mean over runs, widened; 0 where they are of the last digits alone."""
     runs = values.shape[1]
-    return np.asarray((values - values.mean(axis=1, keepdims=True)) * np.sqrt(runs / (runs - 1)))
+    deviations = values - values.mean(axis=1, keepdims=True)
+    deviations[np.abs(deviations) <= 1e-12 * np.abs(values)] = 0
+    return np.asarray(deviations * np.sqrt(runs / (runs - 1)))

@@ -29,6 +29,12 @@ Kind = Literal[
 Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
 """How units become a value; `adiabat.measure.statistics` has the formulas."""
 
+Bounds = tuple[float, float]
+"""The least and the greatest value that a measure can have."""
+
+SHARE: Bounds = (0.0, 1.0)
+CORRELATION: Bounds = (-1.0, 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -38,7 +44,8 @@ class Sample:
         measure: Such as ``nDCG@10``, ``PND``, ``Spearman``, ``accuracy``.
         values: One for each unit: its score; for ``spearman`` and ``average precision`` the similarity that the model gave; for
             ``v-measure`` the number of the cluster.
-        similarity: What compared the vectors: ``cosine``, ``distance``, ``dot``, ``bm25``; "" where nothing was compared.
+        similarity: What compared the texts: ``cosine``, ``dot``, ``distance``, ``manhattan``, ``bm25``; ``best of all`` where every model
+            was given its best, ``run`` for rankings from a file; "" where nothing was compared.
         reference: For ``mean`` the weight of each unit, at least 0, and the value is ``sum(values) / sum(reference)`` (None: 1 for each);
             for ``spearman`` the score people gave; for ``average precision`` 1 where the pair belongs together, else 0; for
             ``v-measure`` the number of the label.
@@ -47,6 +54,8 @@ class Sample:
         lower_is_better: True for the positive-negative discrepancy.
         proportion: Whether values count errors among as many independent trials as `reference` says, which is what the two-proportion
             test takes them for.
+        pseudo_values: Whether a value is a pseudo-value, which depends on the other units too, so that one changed unit moves them all.
+        bounds: Between which the value must lie, however uncertain it is; None where it may be any number, as a count may.
     """
 
     measure: str
@@ -57,11 +66,25 @@ class Sample:
     groups: Int[np.ndarray, " n"] | None = None
     lower_is_better: bool = False
     proportion: bool = False
+    pseudo_values: bool = False
+    bounds: Bounds | None = None
 
     @property
     def key(self) -> tuple[str, str]:
         """What tells it from the other measures of a task: measure and similarity."""
         return self.measure, self.similarity
+
+
+def ranking_bounds(measure: str) -> Bounds | None:
+    """Between which values a measure of a ranking lies.
+
+    Args:
+        measure: A name of the ir-measures grammar.
+
+    Returns:
+        `SHARE`; None for the counts, such as ``NumRet``.
+    """
+    return None if measure.startswith("Num") else SHARE
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,11 +191,11 @@ def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, 
     return min(1.0, max(tail, 2.0 ** (1 - changed)))
 
 
-def verdict_of(interval: Interval, *, p_value: float, lower_is_better: bool, rate: float = ERROR_RATE) -> Verdict:
+def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool, rate: float = ERROR_RATE) -> Verdict:
     """What a paired interval of ``after - before`` allows to say.
 
     Args:
-        interval: Lower and upper end; an end at zero is no evidence.
+        interval: Lower and upper end; an end at zero is no evidence, and no more is None, where there is no telling.
         p_value: Of the same difference; it guards against intervals over too few changed units.
         lower_is_better: Whether a negative difference is good.
         rate: The p-value must lie below this, in (0, 1).
@@ -203,7 +203,7 @@ def verdict_of(interval: Interval, *, p_value: float, lower_is_better: bool, rat
     Returns:
         ``better``, ``worse`` or ``no evidence``.
     """
-    low, high = interval
+    low, high = interval or (0.0, 0.0)
     if not (low > 0 or high < 0) or not p_value < rate:
         return "no evidence"
     return "better" if (high < 0) == lower_is_better else "worse"
@@ -280,7 +280,10 @@ class _RankSums:
         return np.asarray(self._correlation(self.after + moved) - self._correlation(self.before - moved))
 
     def _correlation(self, sums: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
+        """NaN where ranks do not differ, but for their last digits."""
         mean, square, product = sums.T / self.units
         # The reference's ranks have mean 0, so the product needs no correction.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(product / np.sqrt((square - mean**2) * self.spread))
+        spread = (square - mean**2) * self.spread
+        correlations = np.full(spread.shape, np.nan)
+        np.divide(product, np.sqrt(np.maximum(spread, 0)), out=correlations, where=spread > 1e-15)
+        return correlations

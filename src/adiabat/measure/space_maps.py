@@ -88,7 +88,8 @@ def tower_map(
         metric="euclidean",
         neighbors="exact",
         negative_gradient_method="bh",
-        random_state=seed,
+        # scikit-learn, whose check this goes through, takes 32 bits.
+        random_state=seed % 2**32,
         n_jobs=1,
     )
     return np.array(maker.fit(vectors), dtype=np.float64)

@@ -8,26 +8,26 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.measure import space as spaces_of
-from adiabat.measure.resampling import percentile_interval, resampling_counts
+from adiabat.measure.resampling import Interval, percentile_interval, resampling_counts
 from adiabat.measure.separation import auc_of, fold_of, probe_scores
 from adiabat.measure.space import Counts, Pairs, Ratios, Statistic
-from adiabat.measure.space_results import Interval, SpaceNumber, Whose
+from adiabat.measure.space_results import SpaceNumber, Whose
 
 BLOCK_CELLS = 2**22
 """Numbers that a statistic holds of the resamples at a time: 32 MB."""
 
 ABOUT: Mapping[str, tuple[str, str]] = {
     "cosine to nearest document": ("mean over queries of max_d cos(q, d), over all documents", "Moiseev et al. 2023 (SamToNe), figure 5"),
-    "cosine to positive": ("mean over queries of cos(q, p)", "mission C6"),
+    "cosine to positive": ("mean over queries of cos(q, p)", "defined here"),
     "alignment": ("mean over queries of |q − p|², vectors at unit length", "Wang and Isola 2020, equation 1"),
     "ratio, median": ("median over random pairs i ≠ j of cos(q_i, q_j) / cos(q_i, p_j)", "Moiseev et al. 2023 (SamToNe), figure 6"),
-    "ratio, share within 1 ± 0.1": ("share of the same ratios that lie in [0.9, 1.1]", "mission C6"),
-    "cosine to another query less to its positive": ("mean over random pairs i ≠ j of cos(q_i, q_j) − cos(q_i, p_j)", "mission C6"),
+    "ratio, share within 1 ± 0.1": ("share of the same ratios that lie in [0.9, 1.1]", "defined here"),
+    "cosine to another query less to its positive": ("mean over random pairs i ≠ j of cos(q_i, q_j) − cos(q_i, p_j)", "defined here"),
     "tower separation, AUC": (
         "area under the ROC curve of a logistic regression, cross-validated, that tells queries from their positives",
-        "mission C6; Hanley and McNeil 1982",
+        "Hanley and McNeil 1982",
     ),
-    "distance of tower means": ("|mean q − mean p|, vectors at unit length", "mission C6"),
+    "distance of tower means": ("|mean q − mean p|, vectors at unit length", "defined here"),
     "uniformity": ("ln E exp(−2 |x − y|²), over all pairs x ≠ y of the sample", "Wang and Isola 2020, equation 2, t = 2"),
     "cosine of random pairs": ("mean cosine of all pairs x ≠ y of the sample", "Ethayarajh 2019"),
     "variance along first component": ("largest eigenvalue of the covariance / sum of its eigenvalues", "Ethayarajh 2019"),

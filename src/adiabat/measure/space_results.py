@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 SPACE_FORMAT = 1
 
-Interval = tuple[float, float]
 Whose = Literal["both", "queries", "documents"]
 """Which tower's vectors a number is about."""
 
@@ -35,11 +34,11 @@ class SpaceNumber:
     formula: str
     source: str
     after: float | None
-    after_interval: Interval | None = None
+    after_interval: tuple[float, float] | None = None
     before: float | None = None
-    before_interval: Interval | None = None
+    before_interval: tuple[float, float] | None = None
     difference: float | None = None
-    difference_interval: Interval | None = None
+    difference_interval: tuple[float, float] | None = None
 
     @property
     def changed(self) -> bool:

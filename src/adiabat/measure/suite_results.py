@@ -1,5 +1,6 @@
 """What an evaluation of several models on a suite of tasks leaves behind: plain data for ``result.json``, of which pages are made."""
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -7,6 +8,9 @@ from adiabat.measure.results import Change, GridComparison
 from adiabat.measure.samples import Kind
 
 SUITE_FORMAT = 1
+
+CLOSENESS = 1e-12
+"""Values that differ by no more than this, or than this share of them, are one value in two orders of addition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class Score:
         measure: Such as ``nDCG@10``.
         similarity: That it is by.
         value: Of the measure.
-        interval: 95 % interval, over units, and over seeds where there are several runs.
+        interval: 95 % interval, over units, and over seeds where there are several runs; None where fewer than two units were measured.
         lower_is_better: Of the measure.
     """
 
@@ -82,7 +86,7 @@ class Score:
     measure: str
     similarity: str
     value: float
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     lower_is_better: bool = False
 
 
@@ -146,6 +150,23 @@ class UnitRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """A figure of one model on one task that is no measure, such as how many words it did not know.
+
+    Attributes:
+        model: Name.
+        task: Name.
+        name: What is told.
+        value: The figure.
+    """
+
+    model: str
+    task: str
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class SuiteResult:
     """The whole of the ``result.json`` of a suite.
 
@@ -165,6 +186,7 @@ class SuiteResult:
         resamples: Of the bootstrap, and sign flips.
         grids: Of the tasks that are grids.
         units: Those on which models differ most, per task.
+        facts: What else is known of single models on a task; records of earlier versions have none.
         notes: What a reader must know.
         settings: As resolved.
         inputs: What was read: task or model to SHA-256 and source.
@@ -185,6 +207,7 @@ class SuiteResult:
     resamples: int
     grids: list[SuiteGrid] = field(default_factory=list)
     units: list[UnitRow] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -207,3 +230,16 @@ class SuiteResult:
         # BM25 ranks by its own similarity, so the measure alone tells; of several similarities the main one comes first.
         measure = next(one.measure for one in self.tasks if one.name == task)
         return next((one for one in self.scores if (one.task, one.model, one.measure) == (task, model, measure)), None)
+
+
+def equal_values(first: float, second: float) -> bool:
+    """Whether two values of a measure are the same but for rounding: units that are alike are not always added up in one order.
+
+    Args:
+        first: Finite.
+        second: Finite.
+
+    Returns:
+        True where they differ by `CLOSENESS` at the most, of the larger one or as they are.
+    """
+    return math.isclose(first, second, rel_tol=CLOSENESS, abs_tol=CLOSENESS)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float32, Int
 
 from adiabat.data.labelled import ParallelTexts
 from adiabat.data.records import Side
-from adiabat.measure.samples import Sample, TaskScores
+from adiabat.measure.samples import SHARE, Sample, TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs
 from adiabat.tasks.texts import embed_texts, require_directions
@@ -50,7 +50,7 @@ def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, na
     a, b = vectors[: len(sentences)], vectors[len(sentences) :]
     there = finds_own(a, b, sentences.b, name=name, watch=watch).astype(np.float64)
     back = finds_own(b, a, sentences.a, name=name, watch=watch).astype(np.float64)
-    sample = partial(Sample, similarity="cosine")
+    sample = partial(Sample, similarity="cosine", bounds=SHARE)
     return TaskScores(
         task=name,
         kind="bitext",

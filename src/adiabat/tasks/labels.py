@@ -8,7 +8,7 @@ from jaxtyping import Float32, Int
 
 from adiabat.data.labelled import LabelledTexts, require_separable
 from adiabat.data.records import Side
-from adiabat.measure.samples import Sample, TaskScores
+from adiabat.measure.samples import SHARE, Sample, TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.tasks.texts import embed_texts
 from adiabat.watch import Watch
@@ -72,7 +72,7 @@ def score_classification(
         *([] if converged else [f"the regression had not converged after {ITERATIONS:,} iterations"]),
         *([] if len(present) == len(labels) else [f"the test has {len(present):,} of {len(labels):,} labels"]),
     ]
-    samples = [Sample("accuracy", correct), Sample("balanced accuracy", correct, groups=groups)]
+    samples = [Sample("accuracy", correct, bounds=SHARE), Sample("balanced accuracy", correct, groups=groups, bounds=SHARE)]
     units = [str(number) for number in range(len(test))]
     return TaskScores(name, "classification", "text", units, samples, texts=test.texts, facts=facts, notes=tuple(notes))
 
@@ -120,7 +120,7 @@ def score_clustering(
     truth = _numbers(chosen, labels)
     vectors = embed_texts(model, chosen.texts, side=side, name=name, watch=watch)
     clusters = _clusters(vectors, len(labels), restarts=restarts, seed=seed)
-    sample = Sample("V-measure", clusters.astype(np.float64), reference=truth.astype(np.float64), statistic="v-measure")
+    sample = Sample("V-measure", clusters.astype(np.float64), reference=truth.astype(np.float64), statistic="v-measure", bounds=SHARE)
     facts = {**_homogeneity(truth, clusters), "clusters": float(len(labels))}
     notes = [
         *_distinct_notes(vectors, "texts", labels=len(labels)),
@@ -168,7 +168,9 @@ def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[
     with warnings.catch_warnings():
         # It warns of fewer distinct vectors than clusters, which a note says in our words.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        clusters: Int[np.ndarray, " n"] = KMeans(n_clusters=count, n_init=restarts, random_state=seed).fit_predict(vectors)
+        # It takes seeds of 32 bits; those that fit keep what they gave.
+        means = KMeans(n_clusters=count, n_init=restarts, random_state=seed % 2**32)
+        clusters: Int[np.ndarray, " n"] = means.fit_predict(vectors)
     return clusters
 
 

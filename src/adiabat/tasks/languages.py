@@ -68,7 +68,11 @@ def score_nli_grid(
         documents=len(grid) * len(grid.languages) if hypotheses is None else hypotheses.count,
         cells=cells,
         facts=facts,
-        notes=("entailment pairs are compared with neutral and with contradiction pairs; premises are what chance is taken over", *notes),
+        notes=(
+            "entailment pairs are compared with neutral and with contradiction pairs; premises are what chance is taken over",
+            *grid.notes,
+            *notes,
+        ),
     )
 
 

@@ -13,7 +13,9 @@ from jaxtyping import Bool, Float32, Int64
 
 from adiabat.data.records import Side, text_id
 from adiabat.errors import StoreError, several
+from adiabat.excerpts import cut
 from adiabat.model.towers import DualEncoder
+from adiabat.store.addressing import SHOWN_CHARACTERS
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
 from adiabat.store.scoring import Similarity
@@ -31,7 +33,6 @@ Missing = Literal["error", "encode"]
 
 AT_A_TIME = 50_000
 """Documents looked up at once: mteb's own step, so that what it prepares of a corpus is kept once for both ways."""
-SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class MtebIndex(MtebEncoder):
         ids = list(corpus["id"])
         rows, absent = _located(self.store, corpus, ids, task_metadata)
         if absent and self.missing == "error":
-            phrases = (f"{ids[place]!r} ({_shortened(text)!r})" for place, text in absent.items())
+            phrases = (f"{ids[place]!r} ({cut(text, limit=SHOWN_CHARACTERS)!r})" for place, text in absent.items())
             raise StoreError(
                 f"{task_metadata.name}: every document must be in the store {self.store.path}, it lacks {several(phrases, of='documents')} "
                 f"of {len(ids):,}; embed them (adiabat embed, or --append to the store), or let them be encoded (missing = encode)"
@@ -278,7 +279,3 @@ def _rows_of_texts(store: Store, texts: Sequence[str]) -> Int64[np.ndarray, " n"
     held = store.rows_of_texts({texts[place] for place in unknown})
     rows[unknown] = [held.get(texts[place], -1) for place in unknown]
     return rows
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.measure.metrics import ranking_measures
-from adiabat.measure.samples import Sample
+from adiabat.measure.samples import CORRELATION, SHARE, Sample
 from adiabat.measure.statistics import value_of
 
 AGREEMENT = 2e-5
@@ -152,7 +152,7 @@ def _queries(part: Part) -> Units | None:
     values = ranking_measures(run, qrels, [measure])[measure]
     text_of = dict(zip(data["queries"]["id"], data["queries"]["text"], strict=True))
     texts = [str(text_of[query]) for query in qrels]
-    return Units("query", list(qrels), Sample(measure, values, part.similarity), texts, len(data["corpus"]))
+    return Units("query", list(qrels), Sample(measure, values, part.similarity, bounds=SHARE), texts, len(data["corpus"]))
 
 
 def _decided(task: Any, query: str, scores: Mapping[str, float]) -> dict[str, float]:
@@ -172,7 +172,7 @@ def _graded_pairs(part: Part) -> Units | None:
     kept, similarity, _ = SCORES[by]
     # Here mteb keeps distances with their sign turned.
     values, reference = np.asarray(part.predicted[kept], dtype=np.float64), np.asarray(part.data["score"], dtype=np.float64)
-    sample = Sample("Spearman", values, similarity or part.similarity, reference, statistic="spearman")
+    sample = Sample("Spearman", values, similarity or part.similarity, reference, "spearman", bounds=CORRELATION)
     return Units("pair", _numbers(len(values)), sample, _pairs(part.data, *part.task.column_names))
 
 
@@ -193,7 +193,7 @@ def _labelled_pairs(part: Part) -> Units | None:
 def _average_precision(part: Part, by: str, labels: Float[np.ndarray, " n"]) -> Sample:
     kept, similarity, sign = SCORES[by]
     values = sign * np.asarray(part.predicted[kept], dtype=np.float64)
-    return Sample("average precision", values, similarity or part.similarity, labels, statistic="average precision")
+    return Sample("average precision", values, similarity or part.similarity, labels, "average precision", bounds=SHARE)
 
 
 def _labelled_texts(part: Part) -> Units | None:
@@ -204,7 +204,7 @@ def _labelled_texts(part: Part) -> Units | None:
     labels = np.asarray(data[task.label_column_name])
     values = np.mean([np.asarray(predicted) == labels for predicted in part.predicted], axis=0)
     texts = [str(text) for text in data[task.input_column_name]] if isinstance(task.input_column_name, str) else ()
-    return Units("text", _numbers(len(labels)), Sample("accuracy", values), texts)
+    return Units("text", _numbers(len(labels)), Sample("accuracy", values, bounds=SHARE), texts)
 
 
 def _sentences(part: Part) -> Units | None:
@@ -219,7 +219,8 @@ def _sentences(part: Part) -> Units | None:
     if part.measure == "f1":
         values *= 2 / (1 + np.bincount(chosen, minlength=len(chosen)))
     texts = _pairs(part.data, *next(iter(part.predicted)).split("-"))
-    return Units("sentence", _numbers(len(chosen)), Sample(part.measure.replace("f1", "F1"), values, part.similarity), texts)
+    sample = Sample(part.measure.replace("f1", "F1"), values, part.similarity, bounds=SHARE)
+    return Units("sentence", _numbers(len(chosen)), sample, texts)
 
 
 def _sets(part: Part) -> Units | None:
@@ -227,7 +228,7 @@ def _sets(part: Part) -> Units | None:
     if part.measure != "v_measure" or not isinstance(part.scores.get("v_measures"), list):
         return None
     values = np.asarray(part.scores["v_measures"], dtype=np.float64)
-    return Units("set", _numbers(len(values)), Sample("V-measure", values))
+    return Units("set", _numbers(len(values)), Sample("V-measure", values, bounds=SHARE))
 
 
 def _numbers(count: int) -> list[str]:

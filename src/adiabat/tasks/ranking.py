@@ -47,7 +47,7 @@ def stand_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, wat
         Their standings.
     """
     label, every = f"ranking {examples.name}", len(examples)
-    lost, found = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(every, dtype=np.int64)
+    lost, found = np.zeros(len(examples.positives.values), dtype=np.int64), ranker.count - left_out.lengths
     scores = np.zeros(len(lost), dtype=np.float32)
     for start in range(0, every, QUERIES_AT_A_TIME):
         part = slice(start, min(start + QUERIES_AT_A_TIME, every))
@@ -58,8 +58,11 @@ def stand_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, wat
 
         near, inside = _padded(examples.positives, part)
         levels = np.where(inside, ranker.scores(part, near), np.inf).astype(np.float32)
-        lost[entries] = ranker.count_at_least(part, levels, _joined(examples.positives, left_out, part), told)[inside]
-        scores[entries], found[part] = levels[inside], _found(ranker, left_out, part)
+        asked = levels if ranker.least == -np.inf else np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.least)
+        counted = ranker.count_at_least(part, asked, _joined(examples.positives, left_out, part), told)
+        lost[entries], scores[entries] = counted[:, : levels.shape[1]][inside], levels[inside]
+        if asked is not levels:
+            found[part] = counted[:, -1] + ((levels >= ranker.least) & inside).sum(axis=1)
     others = ranker.count - examples.positives.lengths - left_out.lengths
     return _standings(examples, lost, scores, others, found)
 
@@ -113,14 +116,6 @@ def _positives_before(examples: AddressedSet, scores: Float32[np.ndarray, " entr
     # Sorting is within queries, so entry i of the order stands in the stretch of the query that owns it.
     before[order] = np.arange(len(order)) - examples.positives.offsets[owners]
     return before
-
-
-def _found(ranker: Ranker, left_out: Ragged, part: slice) -> Int64[np.ndarray, " q"]:
-    """Documents that each query finds at all."""
-    if ranker.least == -np.inf:
-        return np.asarray(ranker.count - left_out.lengths[part], dtype=np.int64)
-    least = np.full((part.stop - part.start, 1), ranker.least, dtype=np.float32)
-    return ranker.count_at_least(part, least, left_out.take(np.arange(part.start, part.stop)))[:, 0]
 
 
 def _joined(one: Ragged, other: Ragged, part: slice) -> Ragged:

@@ -8,20 +8,18 @@ import numpy as np
 from adiabat.config import MeasureSection
 from adiabat.data.ragged import Ragged
 from adiabat.errors import DataError
-from adiabat.measure.metrics import largest_cutoff
+from adiabat.measure.metrics import largest_cutoff, require_relevant_alone
 from adiabat.measure.paired import paired_changes
 from adiabat.measure.places import measures_of_places
 from adiabat.measure.pnd import pnd_samples
 from adiabat.measure.results import DatasetResult
-from adiabat.measure.samples import Sample, TaskScores
+from adiabat.measure.samples import Sample, TaskScores, ranking_bounds
 from adiabat.store.addressing import AddressedSet
 from adiabat.tasks.rankers import DenseRanker, LexicalRanker, Ranker
 from adiabat.tasks.ranking import Standings, stand_in_lists, stand_in_store
-from adiabat.tasks.systems import LexicalSystem, Role, Similarity, System, similarities_of
+from adiabat.tasks.systems import UNIT_LENGTH, LexicalSystem, RankedBy, Role, System, similarities_of
 from adiabat.tasks.texts import embed_texts
 from adiabat.watch import SILENT, Watch
-
-UNIT_LENGTH = "vectors have unit length: Euclidean distance ranks as cosine does"
 
 
 def score_retrieval(
@@ -29,7 +27,7 @@ def score_retrieval(
     examples: AddressedSet,
     *,
     settings: MeasureSection,
-    similarities: Sequence[Similarity] | None = None,
+    similarities: Sequence[RankedBy] | None = None,
     watch: Watch = SILENT,
 ) -> TaskScores:
     """Score one model on one data set.
@@ -46,7 +44,7 @@ def score_retrieval(
         candidates are; then PND, and the other measures.
 
     Raises:
-        ConfigError: If a measure is unknown.
+        ConfigError: If a measure is unknown, or also counts documents judged not relevant.
         DataError: If listed negatives are asked for and there are none, if there is nothing to compare positives with, or if the vector of
             a query is not finite.
         StoreError: If stored vectors are not finite, or of another width.
@@ -104,9 +102,13 @@ class _Plan:
 
 def _planned(system: System | LexicalSystem, examples: AddressedSet, settings: MeasureSection) -> _Plan:
     """Choose by the settings and by what the data has."""
+    require_relevant_alone(settings.measures)
     listing, every = int((examples.negatives.lengths > 0).sum()), len(examples)
     if settings.negatives == "listed" and not listing:
-        raise DataError(f"{examples.name}: measure.negatives = listed needs negatives, no query lists one; set measure.negatives = store")
+        raise DataError(
+            f"{examples.name}: measure.negatives must be store or auto where no query lists negatives, got listed; "
+            "set measure.negatives = store"
+        )
     # A few queries with negatives must not decide for a set that has none: all the others would be lost.
     if settings.negatives == "listed" or (settings.negatives == "auto" and listing and 2 * listing >= every):
         left = f"{every - listing:,} of {every:,} queries list no negatives and were left out, {listing:,} are measured"
@@ -144,7 +146,7 @@ def rows_left_out(system: System | LexicalSystem, examples: AddressedSet, settin
 
 
 def _rankers(
-    system: System | LexicalSystem, examples: AddressedSet, similarities: Sequence[Similarity] | None, watch: Watch
+    system: System | LexicalSystem, examples: AddressedSet, similarities: Sequence[RankedBy] | None, watch: Watch
 ) -> tuple[list[Ranker], list[str]]:
     """One for each similarity, and what is to be said of their choice."""
     if isinstance(system, LexicalSystem):
@@ -159,7 +161,7 @@ def _samples(plan: _Plan, standings: Standings, similarity: str, settings: Measu
     """The main one first."""
     found = standings.found if plan.listed else np.minimum(standings.found, plan.depth)
     values = measures_of_places(standings.places, plan.examples.grades, found, settings.measures)
-    first, *others = (Sample(name, values[name], similarity) for name in settings.measures)
+    first, *others = (Sample(name, values[name], similarity, bounds=ranking_bounds(name)) for name in settings.measures)
     mean, pooled = pnd_samples(standings.counts, similarity=similarity)
     return [mean, pooled, first, *others] if plan.listed else [first, mean, pooled, *others]
 

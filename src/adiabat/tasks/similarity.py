@@ -9,15 +9,14 @@ from jaxtyping import Bool, Float
 from adiabat.data.labelled import LabelledPairs, ScoredPairs
 from adiabat.data.records import Side
 from adiabat.errors import DataError
-from adiabat.measure.samples import Sample, TaskScores
+from adiabat.measure.samples import CORRELATION, SHARE, Sample, TaskScores
 from adiabat.measure.statistics import value_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
-from adiabat.store.scoring import Similarity
+from adiabat.store.scoring import Similarity, row_scores
+from adiabat.tasks.systems import UNIT_LENGTH
 from adiabat.tasks.texts import embed_texts, require_directions, zero_rows
 from adiabat.watch import Watch
-
-UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank as cosine does"
 
 _BLOCK_PAIRS = 4096
 """Pairs scored at a time: bounds the vectors held in 64 bits."""
@@ -81,7 +80,7 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
         **_share(pairs, unknown, "out-of-vocabulary words"),
         **_share(pairs, blank, "words without a vector"),
     }
-    notes = (*_notes(samples), *_word_notes(pairs, unknown, blank))
+    notes = (*_notes(samples), *_set_notes(sets), *_word_notes(pairs, unknown, blank))
     return TaskScores(name, "words", "pair", _numbers(pairs), samples, texts=_texts(pairs), facts=facts, notes=notes)
 
 
@@ -109,7 +108,7 @@ def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side:
     together, facts, samples = pairs.together.astype(np.float64), dict[str, float](), []
     for similarity in _similarities(model.tower(side)):
         scores = pair_similarities(*vectors, similarity=similarity)
-        samples.append(Sample("average precision", scores, similarity, together, "average precision"))
+        samples.append(Sample("average precision", scores, similarity, together, "average precision", bounds=SHARE))
         best = best_thresholds(scores, pairs.together)
         facts |= {
             f"best accuracy by {similarity}": best.accuracy,
@@ -122,7 +121,7 @@ def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side:
 
 
 def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], *, similarity: Similarity) -> Float[np.ndarray, " n"]:
-    """Similarity of each pair of vectors, in 64 bits; equal vectors have a cosine of exactly 1 and a distance of exactly 0.
+    """Similarity of each pair of vectors, by `row_scores`, with few of them in 64 bits at a time.
 
     Args:
         a: One vector of each pair.
@@ -135,16 +134,7 @@ def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], 
     scores = np.empty(len(a))
     for start in range(0, len(a), _BLOCK_PAIRS):
         rows = slice(start, start + _BLOCK_PAIRS)
-        one, other = a[rows].astype(np.float64), b[rows].astype(np.float64)
-        if similarity == "distance":
-            scores[rows] = -np.sqrt(np.vecdot(one - other, one - other))
-            continue
-        products = np.vecdot(one, other)
-        if similarity == "cosine":
-            # One square root of the product, not a product of two: for equal vectors it gives back the square exactly.
-            lengths = np.sqrt(np.vecdot(one, one) * np.vecdot(other, other))
-            products = np.divide(products, lengths, out=np.zeros(products.shape), where=lengths > 0)
-        scores[rows] = products
+        scores[rows] = row_scores(a[rows].astype(np.float64), b[rows].astype(np.float64), similarity)
     return scores
 
 
@@ -228,7 +218,7 @@ def _correlations(vectors: PairVectors, pairs: ScoredPairs, tower: Encoder, *, s
     """One sample for each similarity; groups are the sets, where they are told apart."""
     groups = None if sets is None else np.array([sets.index(one) for one in pairs.sets])
     return [
-        Sample("Spearman", pair_similarities(*vectors, similarity=one), one, pairs.scores, "spearman", groups=groups)
+        Sample("Spearman", pair_similarities(*vectors, similarity=one), one, pairs.scores, "spearman", groups=groups, bounds=CORRELATION)
         for one in _similarities(tower)
     ]
 
@@ -253,8 +243,13 @@ def _by_set(sample: Sample, sets: Sequence[str]) -> dict[str, float]:
     for number, name in enumerate(sets):
         rows = sample.groups == number
         one = Sample(sample.measure, sample.values[rows], sample.similarity, sample.reference[rows], sample.statistic)
-        alone[f"Spearman {name}"] = float(value_of(one)[0])
+        alone[f"Spearman: {name}"] = float(value_of(one)[0])
     return alone
+
+
+def _set_notes(sets: Sequence[str]) -> list[str]:
+    """What the one number is, where there are several."""
+    return [f"the mean of the rank correlations of {len(sets)} sets: {', '.join(sets)}"] if len(sets) > 1 else []
 
 
 def _pairs_with(pairs: ScoredPairs, words: set[str]) -> int:

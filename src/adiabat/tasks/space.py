@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -134,19 +134,38 @@ def analyse_space(
     plan = Plan.of(looked.clusters, len(looked.documents), **seeds)
     picture, map_notes = _mapped(spaces, section, seed=seed, watch=watch) if section.map else (None, [])
     numbers = numbers_of(spaces[0], spaces[1] if before else None, plan)
-    names = [system.model.name for system in systems]
+    return replace(
+        _described(systems, examples, looked, plan, settings, title=title, command=command, inputs=inputs),
+        numbers=numbers,
+        distributions=_distributions(spaces, plan),
+        map=picture,
+        notes=[*examples.notes, *zeros, *_all_notes(systems, spaces, numbers), *map_notes],
+        seconds=time.monotonic() - started,
+    )
+
+
+def _described(
+    systems: Sequence[System],
+    examples: AddressedSet,
+    looked: Looked,
+    plan: Plan,
+    settings: SpaceSettings,
+    *,
+    title: str,
+    command: str,
+    inputs: dict[str, str],
+) -> SpaceResult:
+    """A result that tells what was given and how much of it is looked at, and has nothing found yet."""
+    after, *before = systems
     return SpaceResult(
         title=title,
         command=command,
         created=now(),
-        numbers=numbers,
-        distributions=_distributions(spaces, plan),
-        map=picture,
-        seconds=time.monotonic() - started,
-        seed=seed,
+        seconds=0.0,
+        seed=settings.run.seed,
         versions=versions(device_name(after.model.query.device)),
         model=after.model.name,
-        baseline=before.model.name if before else None,
+        baseline=before[0].model.name if before else None,
         data=examples.name,
         queries=len(examples),
         looked_at=len(looked.queries),
@@ -154,19 +173,18 @@ def analyse_space(
         documents=after.store.count,
         sampled=len(looked.documents),
         pairs=len(plan.pairs),
-        resamples=section.resamples,
-        notes=[
-            *examples.notes,
-            *zeros,
-            *_shared_towers(systems),
-            *_same_towers(after, before),
-            *_limits(spaces),
-            *_undefined(numbers, names),
-            *map_notes,
-        ],
+        resamples=settings.space.resamples,
+        numbers=[],
+        distributions=[],
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=inputs,
     )
+
+
+def _all_notes(systems: Sequence[System], spaces: Sequence[Space], numbers: Sequence[SpaceNumber]) -> list[str]:
+    """What needs saying of models, samples and numbers."""
+    names = [system.model.name for system in systems]
+    return [*_shared_towers(systems), *_same_towers(systems), *_limits(spaces), *_undefined(numbers, names)]
 
 
 def _embedded(
@@ -174,10 +192,11 @@ def _embedded(
 ) -> tuple[Looked, list[Space], list[str]]:
     """What is looked at, how each model places it, and what had to be left out."""
     looked = Looked.drawn(examples, systems[0].store, section, seed=seed)
-    _require_enough(looked, examples)
+    drawn = len(looked.queries)
+    _require_enough(looked, examples, drawn=drawn)
     raw = [_vectors(system, looked, examples.name, watch) for system in systems]
     looked, raw, zeros = _without_zeros(looked, raw)
-    _require_enough(looked, examples)
+    _require_enough(looked, examples, drawn=drawn)
     return looked, [_space(system, own, looked, section, watch) for system, own in zip(systems, raw, strict=True)], zeros
 
 
@@ -188,12 +207,14 @@ def _drawn(total: int, most: int, generator: np.random.Generator) -> Int[np.ndar
     return np.sort(generator.choice(total, size=most, replace=False, shuffle=False))
 
 
-def _require_enough(looked: Looked, examples: AddressedSet) -> None:
-    distinct = len(np.unique(looked.positives))
+def _require_enough(looked: Looked, examples: AddressedSet, *, drawn: int) -> None:
+    distinct, lost = len(np.unique(looked.positives)), drawn - len(looked.queries)
     if distinct < LEAST_POSITIVES:
         raise DataError(
             f"{examples.name}: the queries that are looked at must have at least {LEAST_POSITIVES} different positives, "
-            f"got {distinct:,} of {len(looked.queries):,} {'query' if len(looked.queries) == 1 else 'queries'}; name more"
+            f"got {distinct:,} of {len(looked.queries):,} {'query' if len(looked.queries) == 1 else 'queries'}"
+            f"{f', after {lost:,} of {drawn:,} drawn were left out for a vector of length 0, of theirs or of the positive' if lost else ''}"
+            "; name more"
         )
 
 
@@ -287,8 +308,9 @@ def _shared_towers(systems: Sequence[System]) -> list[str]:
     ]
 
 
-def _same_towers(after: System, before: System | None) -> list[str]:
-    if before is None or before.model.fingerprint("query") != after.model.fingerprint("query") or before.store is not after.store:
+def _same_towers(systems: Sequence[System]) -> list[str]:
+    one, other = systems[0], systems[-1]
+    if len(systems) < 2 or one.model.fingerprint("query") != other.model.fingerprint("query") or one.store is not other.store:
         return []
     return ["model and baseline have the same towers, so nothing differs"]
 

@@ -17,7 +17,11 @@ from adiabat.store.embeddings import Store
 from adiabat.store.lexical import LexicalIndex
 
 Role = Literal["target", "retain"]
-Similarity = Literal["cosine", "distance"]
+RankedBy = Literal["cosine", "distance"]
+"""What retrieval may rank a model's documents by."""
+
+UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank as cosine does"
+"""Why nothing but cosine is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class LexicalSystem:
         return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
 
 
-def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
+def similarities_of(*models: DualEncoder) -> tuple[RankedBy, ...]:
     """What is worth ranking by: on unit vectors Euclidean distance ranks as cosine does.
 
     Args:

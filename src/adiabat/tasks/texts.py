@@ -7,11 +7,12 @@ from jaxtyping import Bool, Float, Float32
 
 from adiabat.data.records import Side
 from adiabat.errors import DataError, several
+from adiabat.excerpts import cut
 from adiabat.model.encoder import Progress
 from adiabat.model.towers import DualEncoder
+from adiabat.store.addressing import SHOWN_CHARACTERS
 from adiabat.watch import Watch
 
-_SNIPPET_CHARACTERS = 60
 _SHOWN = 5
 
 
@@ -79,8 +80,4 @@ def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], 
 def _told(texts: Sequence[str], chosen: Bool[np.ndarray, " n"]) -> str:
     """The chosen texts, each once."""
     distinct = dict.fromkeys(texts[row] for row in np.flatnonzero(chosen).tolist())
-    return several((_snippet(text) for text in distinct), of="texts", shown=_SHOWN)
-
-
-def _snippet(text: str) -> str:
-    return repr(text if len(text) <= _SNIPPET_CHARACTERS else f"{text[:_SNIPPET_CHARACTERS]}...")
+    return several((repr(cut(text, limit=SHOWN_CHARACTERS)) for text in distinct), of="texts", shown=_SHOWN)
