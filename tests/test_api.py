@@ -10,7 +10,7 @@ import pytest
 
 from adiabat import api
 from adiabat.api import embedding, measuring, training
-from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, TuneSettings, checked
+from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, SuiteSettings, TuneSettings, checked
 from adiabat.errors import ConfigError, DataError, JobError, ModelError, StoreError
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
@@ -192,6 +192,16 @@ def test_a_damaged_record_of_a_job_is_told_before_anything_is_measured(here: Pat
     monkeypatch.setattr(evaluation, "_measure", lambda *_, **__: 1 / 0)
     with pytest.raises(DataError, match="must be JSON"):
         api.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", settings=QUICK)
+
+
+def test_a_measure_that_needs_documents_judged_not_relevant_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    table = {"measure": {"measures": ["nDCG@10", "Bpref"]}}
+    with pytest.raises(ConfigError, match="measure must depend on relevant documents alone, got 'Bpref'; take nDCG@10"):
+        api.evaluate(tmp_path / "nowhere", tmp_path / "nowhere", tmp_path / "nowhere", settings=checked(EvaluateSettings, table))
+    task = {"kind": "retrieval", "name": "one", "data": str(tmp_path / "nowhere"), "measures": ["infAP"]}
+    with pytest.raises(ConfigError, match="measure must depend on relevant documents alone, got 'infAP'; take nDCG@10"):
+        api.evaluate_suite(["bm25"], checked(SuiteSettings, {"tasks": [task]}), out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_evaluation_into_a_model_is_refused(here: Path) -> None:

@@ -19,7 +19,7 @@ LONGEST_FILE = 400
 
 # Who may import what, by the longest name that fits; a room may import itself unless its row is a single module's.
 # A module that is not listed belongs to its room; a name on the right covers everything below it.
-BELOW_TRAINING = {"config", "data", "errors", "locks", "measure", "model", "provenance", "store", "watch"}
+BELOW_TRAINING = {"config", "data", "errors", "excerpts", "locks", "measure", "model", "provenance", "store", "watch"}
 BELOW_THE_DOOR = {
     *BELOW_TRAINING,
     *("api", "compare", "contrastive", "demo", "files", "inspection", "jobs", "makers", "mining", "plan", "report"),
@@ -30,16 +30,17 @@ THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
 STATISTICS = tuple(f"measure.{name}" for name in ("counterparts", "paired", "resampling", "runs", "samples", "significance", "statistics"))
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "excerpts": set(),
     "watch": set(),
     "files": {"errors"},
     "locks": {"errors"},
     "provenance": set(),
     "config": {"config", "errors"},
-    "data": {"data", "errors"},
+    "data": {"data", "errors", "excerpts"},
     "data.records": {"errors"},
     "data.mixture": {"config", "data", "errors"},
     "model": {"data.records", "errors", "model"},
-    "store": {"data.ragged", "data.records", "errors", "locks", "model", "provenance", "store", "watch"},
+    "store": {"data.ragged", "data.records", "errors", "excerpts", "locks", "model", "provenance", "store", "watch"},
     "train": {"config", "data", "errors", "model", "plan.flops", "store", "train", "watch"},
     "measure": BELOW_TRAINING,
     "measure.results": {"errors"},
@@ -50,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": {*BELOW_TRAINING, "report.wording", "tasks"},
     "suite": {*BELOW_TRAINING, "suite", "tasks"},
     "report": {
-        *("errors", "files", "report"),
+        *("errors", "excerpts", "files", "report"),
         *("measure.comparison", "measure.results", "measure.samples", "measure.space_results", "measure.suite_results"),
     },
     "jobs": {"errors", "files", "jobs", "locks", "measure.results", "model", "report", "provenance", "store", "train.limits", "train.log"},
@@ -78,6 +79,7 @@ WITHOUT_TORCH = (
     "console",
     "data",
     "errors",
+    "excerpts",
     "files",
     "inspection",
     "makers",
@@ -89,7 +91,7 @@ WITHOUT_TORCH = (
 )
 SLOW_PACKAGES = {"sentence_transformers", "torch", "transformers"}
 # Arithmetic on arrays and nothing else.
-NUMPY_ONLY = {"measure.metrics": {"ir_measures", "jaxtyping", "numpy"}, **{name: {"jaxtyping", "numpy"} for name in STATISTICS}}
+NUMPY_ONLY = {"measure.metrics": {"ir_measures", "jaxtyping", "numpy"}, **{name: {"jaxtyping", "numpy", "scipy"} for name in STATISTICS}}
 
 NAMES_THAT_SAY_NOTHING = {"base", "common", "helper", "helpers", "misc", "util", "utils"}
 # Put together here, so that this file does not trip over itself.
@@ -210,7 +212,7 @@ def test_nothing_that_starts_without_torch_imports_it_at_module_level() -> None:
 
 
 @pytest.mark.parametrize("module", sorted(NUMPY_ONLY))
-def test_metrics_and_significance_need_numpy_alone(module: str) -> None:
+def test_metrics_and_significance_need_numpy_and_scipy_alone(module: str) -> None:
     foreign = {one.target.split(".")[0] for one in FOREIGN if one.importer == module}
     assert foreign <= NUMPY_ONLY[module]
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from adiabat.jobs import finish
+from adiabat.report import page
 from tests.commands import one_thread
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, one_thread():
-        patch.setattr(finish, "write_page", lambda result, path: path.write_text("", encoding="utf-8"))
+        patch.setattr(page, "render_page", lambda result: "")
         yield

@@ -19,7 +19,7 @@ from adiabat.contrastive import streams
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.training import train
 from adiabat.contrastive.windows import Row, Sources, append_row
-from adiabat.jobs import finish
+from adiabat.report import page
 from tests.contrastive.problem import from_memory
 from tests.contrastive.streamed import stream_settings
 
@@ -137,7 +137,7 @@ def begin(settings: TrainSettings, moment: Callable[[], None] | None, *, resume:
 def main(folder: Path) -> None:
     """Each job without interruption, and killed at every moment."""
     torch.set_num_threads(1)
-    vars(finish)["write_page"] = lambda result, path: path.write_text("page")
+    vars(page)["render_page"] = lambda result: "page"
     for number, (name, tables) in enumerate(JOBS.items()):
         whole, cut = (stream_settings(folder, folder / f"{kind}-{number}", **tables) for kind in ("whole", "cut"))
         statuses = [begin(whole, None, resume=False)]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from adiabat.contrastive.record import counts_of, notes_of
-from adiabat.jobs import finish
 from adiabat.jobs.directory import Job, read_description
 from adiabat.measure.results import TrainingRecord
 from adiabat.model.encoder import EncoderSettings
+from adiabat.report import page
 from adiabat.report.files import read_result
 from tests.contrastive.problem import HELD_OUT, job_settings, log_of, model, objective_of, run, write_problem
 from tests.contrastive.test_objective_validation import sets_of
@@ -18,7 +18,7 @@ from tests.contrastive.test_objective_validation import sets_of
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
 
 
 def recorded(folder: Path, **tables: dict[str, Any]) -> TrainingRecord:

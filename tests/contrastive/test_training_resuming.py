@@ -13,10 +13,10 @@ from adiabat.config import EncoderSection, TrainSettings
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.training import train
 from adiabat.errors import InUseError, JobError
-from adiabat.jobs import finish
 from adiabat.jobs.directory import open_job
 from adiabat.locks import sole_writer
 from adiabat.model.towers import DualEncoder
+from adiabat.report import page
 from adiabat.train.interrupt import InterruptionError
 from tests.contrastive.problem import Problem, everything, from_memory, job_settings, log_of, model, run, write_problem, write_rows
 
@@ -31,7 +31,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
 
 
 def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:

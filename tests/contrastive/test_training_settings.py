@@ -10,8 +10,8 @@ from adiabat.config import TrainSettings, checked, read_settings
 from adiabat.contrastive.objective import steps_of
 from adiabat.contrastive.training import _loop, prepared, schedule_of
 from adiabat.errors import ConfigError
-from adiabat.jobs import finish
 from adiabat.jobs.directory import Job
+from adiabat.report import page
 from adiabat.train.distributed import ALONE
 from adiabat.watch import SILENT
 from tests.contrastive.problem import Problem, everything, from_memory, job_settings, log_of, run, write_problem, write_rows
@@ -25,7 +25,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(finish, "write_page", lambda result, path: path.write_text("page"))
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
 
 
 # --- Length and schedule ---

@@ -171,11 +171,24 @@ def test_qrels_must_name_known_queries_and_whole_scores(tmp_path):
     folder = beir(tmp_path / "set", test="1\ta\t1\n9\ta\t1\n9\tb\t1\n")
     where = folder / "qrels" / "test.tsv"
     assert fault(folder) == f'{where}:3: query must be one of queries.jsonl, got unknown id "9"'
-    beir(folder, test="1\ta\thigh\n1\tb\n2\t\t1\n3\ta\t1\n3\ta\t2\n")
+    beir(folder, test="1\ta\thigh\n1\tb\n2\t\t1\n3\ta\t1\n3\ta\t2\n1\tc\t\n")
+    wanted = "must be a whole number from -1,000 to 1,000"
     assert fault(folder) == (
-        f'4 faults: {where}:2: "score" must be a whole number, got high; {where}:3 must have 3 fields as the header has, got 2'
+        f"5 faults: {where}:2: \"score\" {wanted}, got 'high'; {where}:3 must have 3 fields as the header has, got 2"
         f'; {where}:4: "corpus-id" must not be empty; {where}:6: a document must be judged once, got "a" for query "3" with 1 and 2'
+        f'; {where}:7: "score" {wanted}, got nothing; grade documents by small whole numbers, such as 0 to 3'
     )
+
+
+@pytest.mark.parametrize("score", ["1_0", "99999999999", "1e300", "1001", "-1001", "1.5"])
+def test_scores_that_measures_cannot_take_are_refused_with_their_line(tmp_path, score):
+    folder = beir(tmp_path / "set", test=f"1\ta\t1\n1\tb\t{score}\n")
+    where = folder / "qrels" / "test.tsv"
+    assert fault(folder).startswith(f"{where}:3: \"score\" must be a whole number from -1,000 to 1,000, got '{score}'; grade documents")
+
+
+def test_a_score_of_many_digits_is_not_quoted_whole(tmp_path):
+    assert f"got '{'9' * 59}…'; grade" in fault(beir(tmp_path / "set", test=f"1\ta\t1\n1\tb\t{'9' * 400}\n"))
 
 
 def test_qrels_without_a_header_are_refused(tmp_path):
@@ -222,8 +235,29 @@ def test_a_language_grid_keeps_the_languages_of_every_row(tmp_path):
         ("neutral", "entailment"),
         ({"en": "e1", "fr": "f1"}, {"en": "e2", "fr": "f2"}),
         ({"en": "E1", "fr": "F1"}, {"en": "E2", "fr": "F2"}),
+        {"ar": f"{path}:2"},
     )
     assert [list(sides) for sides in data.premises] == [["en", "fr"]] * 2
+
+
+def test_languages_left_out_of_a_grid_are_noted_with_the_rows_that_lack_them(tmp_path):
+    every = ("ar", "en", "fr", "zh")
+    lacking = [((), ("ar",)), (("zh",), ()), ((), ()), (("ar",), ("ar", "zh")), (("zh",), ())]
+    sides = (
+        {side: {one: one for one in every if one not in gone} for side, gone in zip(("premise", "hypothesis"), row, strict=True)}
+        for row in lacking
+    )
+    path = write(tmp_path / "g.jsonl", *({"label": 0, **row} for row in sides))
+    data = read_examples(path)
+    assert isinstance(data, LanguageGridSet)
+    assert data.languages == ("en", "fr")
+    assert data.notes == (
+        f"languages left out, for rows without them: ar ({path}:1 and 1 more row), zh ({path}:2 and 2 more rows); "
+        "complete these rows to have them measured",
+    )
+    whole = read_examples(write(tmp_path / "whole.jsonl", {"label": 0, "premise": {"en": "e"}, "hypothesis": {"en": "E"}}))
+    assert isinstance(whole, LanguageGridSet)
+    assert (whole.incomplete, whole.notes) == ({}, ())
 
 
 def test_a_language_grid_in_the_layout_of_the_hub_is_read(tmp_path):

@@ -29,56 +29,66 @@ def fault(read: Callable[..., object], source: Path, **options: object) -> str:
 
 PAIRS = ({"set": "one", "a": "cat", "b": "dog", "score": 3}, {"set": "two", "a": "à", "b": "猫", "score": 0.5})
 MORE = ({"set": "one", "a": "cat", "b": "car", "score": 1}, {"set": "two", "a": "à", "b": "β", "score": "4.5"})
+LAST = ({"set": "one", "a": "cow", "b": "hen", "score": 1}, {"set": "two", "a": "ü", "b": "β", "score": " 4e-1"})
 
 
 def test_scored_pairs_keep_their_order_texts_and_sets(tmp_path):
-    pairs = read_scored_pairs(written(tmp_path, *PAIRS, *MORE), sets="set")
-    assert (list(pairs.a), list(pairs.b)) == (["cat", "à", "cat", "à"], ["dog", "猫", "car", "β"])
-    assert pairs.scores.tolist() == [3, 0.5, 1, 4.5]
-    assert (pairs.name, list(pairs.sets), len(pairs)) == ("rows", ["one", "two", "one", "two"], 4)
+    pairs = read_scored_pairs(written(tmp_path, *PAIRS, *MORE, *LAST), sets="set")
+    assert (list(pairs.a), list(pairs.b)) == (["cat", "à", "cat", "à", "cow", "ü"], ["dog", "猫", "car", "β", "hen", "β"])
+    assert pairs.scores.tolist() == [3, 0.5, 1, 4.5, 1, 0.4]
+    assert (pairs.name, list(pairs.sets), len(pairs)) == ("rows", ["one", "two"] * 3, 6)
 
 
 def test_without_a_column_of_sets_all_pairs_are_one(tmp_path):
-    pairs = read_scored_pairs(written(tmp_path, *PAIRS))
-    assert list(pairs.sets) == ["", ""]
+    pairs = read_scored_pairs(written(tmp_path, *PAIRS, *MORE))
+    assert list(pairs.sets) == ["", "", "", ""]
 
 
 def test_other_columns_and_a_filter_are_read_and_the_name_tells_the_filter(tmp_path):
-    rows = [{"s1": "x", "s2": "y", "gold": score, "lang": lang} for score, lang in ((1, "en"), (2, "en"), (3, "de"))]
+    rows = [{"s1": "x", "s2": "y", "gold": score, "lang": lang} for score, lang in ((1, "en"), (2, "en"), (3, "de"), (4, "en"))]
     pairs = read_scored_pairs(written(tmp_path, *rows), a="s1", b="s2", score="gold", where={"lang": "en"})
-    assert pairs.scores.tolist() == [1, 2]
+    assert pairs.scores.tolist() == [1, 2, 4]
     assert pairs.name == "rows/en"
 
 
 def test_scores_of_csv_are_numbers_too(tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text("a,b,score\nx,y,1.5\nx,z,2\n")
-    assert read_scored_pairs(path).scores.tolist() == [1.5, 2]
+    path.write_text("a,b,score\nx,y,1.5\nx,z,2\nx,x,-1e1\n")
+    assert read_scored_pairs(path).scores.tolist() == [1.5, 2, -10]
 
 
 def test_every_faulty_score_and_text_is_told_at_once(tmp_path):
-    bad = [{**PAIRS[0], "score": value} for value in ("high", None, float("nan"), True, [1], 10**400)]
+    bad = [{**PAIRS[0], "score": value} for value in ("high", None, float("nan"), True, [1], 10**400, "1_0")]
     blank = [{**PAIRS[0], "a": " "}, {**PAIRS[0], "b": 3}]
     path = written(tmp_path, *PAIRS, *bad, *blank)
     message = fault(read_scored_pairs, path)
-    assert message.startswith("8 faults: ")
+    assert message.startswith("9 faults: ")
     assert f"{path}:3: \"score\" must be a finite number, got 'high'" in message
-    assert f'{path}:4: "score" must not be empty' in message
+    assert f'{path}:4: "score" must be a finite number, got none' in message
     assert f'{path}:5: "score" must be a finite number, got nan' in message
-    assert f'{path}:6: "score" must be a number, got true or false' in message
-    assert f'{path}:7: "score" must be a number, got a list' in message
-    assert f'{path}:8: "score" must be a finite number' in message
-    assert f'{path}:9: "a" must not be empty' in message
-    assert f'{path}:10: "b" must be a text, got a number' in message
+    assert f'{path}:6: "score" must be a finite number, got true or false' in message
+    assert f'{path}:7: "score" must be a finite number, got a list' in message
+    assert f'{path}:8: "score" must be a finite number, got 1{"0" * 58}…; ' in message
+    assert f"{path}:9: \"score\" must be a finite number, got '1_0'" in message
+    assert f'{path}:10: "a" must not be empty' in message
+    assert f'{path}:11: "b" must be a text, got a number' in message
+    assert message.endswith("; give every pair a number, or name the column of numbers with score")
 
 
 def test_every_set_needs_two_different_scores(tmp_path):
-    path = written(tmp_path, *PAIRS, {**PAIRS[1], "score": 0.5})
+    path = written(tmp_path, *(3 * PAIRS))
     message = fault(read_scored_pairs, path, sets="set")
     assert message.startswith("2 faults: ")
-    assert 'must have two different scores in "score" for one, got 3 alone, 1 time;' in message
-    assert "for two, got 0.5 alone, 2 times; a rank correlation has nothing to rank" in message
-    assert "got 3 alone, 1 time" in fault(read_scored_pairs, written(tmp_path, PAIRS[0]))
+    assert "must have two different scores in \"score\" for 'one', got 3 alone, 3 times;" in message
+    assert "for 'two', got 0.5 alone, 3 times; a rank correlation has nothing to rank" in message
+    assert 'in "score", got 3 alone, 3 times;' in fault(read_scored_pairs, written(tmp_path, *(3 * PAIRS[:1])))
+
+
+def test_every_set_needs_three_pairs(tmp_path):
+    assert " must have at least 3 pairs, got 2; add some, or leave the set out" in fault(read_scored_pairs, written(tmp_path, *PAIRS))
+    message = fault(read_scored_pairs, written(tmp_path, *PAIRS, *MORE, *LAST[:1]), sets="set")
+    assert " must have at least 3 pairs for 'two', got 2; add" in message
+    assert "one" not in message.partition("rows.jsonl")[2]
 
 
 def test_labels_are_compared_as_settings_write_them(tmp_path):
@@ -107,6 +117,7 @@ def test_a_missing_label_is_told_with_its_line(tmp_path):
     assert 'rows.jsonl:2: "label" must not be empty' in message
     assert 'rows.jsonl:3 must have the column "label"' in message
     assert 'rows.jsonl:4: "label" must be a text or a number, got an object' in message
+    assert message.endswith("; give every row a text or a number, or name another column")
 
 
 def test_parallel_texts_remember_their_columns(tmp_path):

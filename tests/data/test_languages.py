@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
-from adiabat.data.languages import chosen_languages, in_languages
+from adiabat.data.languages import chosen_languages, in_languages, require_every_label
 from adiabat.data.records import LanguageGridSet
-from adiabat.errors import ConfigError
+from adiabat.errors import ConfigError, DataError
 
 
 def grid() -> LanguageGridSet:
@@ -40,3 +42,30 @@ def test_a_language_that_not_every_sentence_pair_has_is_refused():
         ConfigError, match=r"languages must be of pairs, in which every sentence pair is \(ar, de, en\), got zh; name others"
     ):
         in_languages(grid(), ["de", "zh"])
+
+
+def test_an_incomplete_language_that_is_asked_for_is_refused_with_the_rows_that_lack_it():
+    partial = replace(grid(), incomplete={"zh": "g.jsonl:4 and 2 more rows", "fr": "g.jsonl:9"})
+    with pytest.raises(
+        ConfigError, match=r"got zh \(missing in g\.jsonl:4 and 2 more rows\); complete these rows, name others, or none to"
+    ):
+        in_languages(partial, ["de", "zh"])
+    with pytest.raises(ConfigError, match=r"got da \(did you mean de or ar\?\); name others"):
+        in_languages(partial, ["da"])
+
+
+def test_nothing_is_said_of_other_languages_where_some_are_named():
+    partial = replace(grid(), incomplete={"zh": "g.jsonl:4"})
+    assert in_languages(partial, []).notes == partial.notes != ()
+    assert in_languages(partial, ["de"]).notes == ()
+
+
+def test_sentence_pairs_of_every_label_are_needed():
+    with pytest.raises(
+        DataError,
+        match=r"^g\.jsonl must have sentence pairs of every label \(entailment, neutral, contradiction\), got none of contradiction; add",
+    ):
+        require_every_label(grid(), source="g.jsonl")
+    with pytest.raises(DataError, match="got none of entailment and contradiction; add"):
+        require_every_label(replace(grid(), labels=("neutral", "neutral")), source="g.jsonl")
+    require_every_label(replace(grid(), labels=("contradiction", "neutral", "entailment")), source="g.jsonl")

@@ -111,7 +111,11 @@ def test_texts_missing_in_a_row_are_all_told_with_their_lines(tmp_path):
 @pytest.mark.parametrize(
     ("questions", "paragraphs", "message"),
     [
-        (changed(QUESTIONS, 2, para="9-9"), PARAGRAPHS, r'q.jsonl:3: "para" must name a paragraph of .*p.jsonl, got unknown "9-9"$'),
+        (
+            changed(QUESTIONS, 2, para="9-9"),
+            PARAGRAPHS,
+            r'q.jsonl:3: "para" must name a paragraph of .*p.jsonl, got unknown "9-9"; add the paragraphs, or leave',
+        ),
         (
             [{**row, "para": "x"} for row in QUESTIONS],
             PARAGRAPHS,
@@ -120,10 +124,18 @@ def test_texts_missing_in_a_row_are_all_told_with_their_lines(tmp_path):
         (
             changed(QUESTIONS, 2, id="a"),
             PARAGRAPHS,
-            r'q.jsonl:3: the name of a question must be unique, got "a" again, first at .*q.jsonl:1',
+            r'q.jsonl:3: the name of a question must be unique, got "a" again, first at .*q.jsonl:1; rename one of each two',
         ),
-        (QUESTIONS, changed(PARAGRAPHS, 1, para="0-1"), r'^[^;]*p.jsonl:2: "para" must be unique, got "0-1" again, first at .*p.jsonl:1$'),
-        (changed(QUESTIONS, 0, para=None), PARAGRAPHS, r'q.jsonl:1: expected "para", found "id", "de", "en"; set key to the column'),
+        (
+            QUESTIONS,
+            changed(PARAGRAPHS, 1, para="0-1"),
+            r'^[^;]*p.jsonl:2: "para" must be unique, got "0-1" again, first at .*p.jsonl:1; rename one',
+        ),
+        (
+            changed(QUESTIONS, 0, para=None),
+            PARAGRAPHS,
+            r'q.jsonl:1 must have the column "para", got "id", "de", "en"; set key to the column',
+        ),
         (QUESTIONS, [*PARAGRAPHS[:1], {**PARAGRAPHS[0], "para": "0-0"}], r"2 faults: .*two different paragraphs in de, got one; .* in en"),
         (QUESTIONS, PARAGRAPHS[:0], r"p.jsonl must hold at least one row, got none"),
         (

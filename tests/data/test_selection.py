@@ -70,6 +70,7 @@ def test_of_many_values_the_ten_most_frequent_are_named():
     values = [str(number) for number in range(12) for _ in range(12 - number)]
     assert counted(values).startswith('"0" (12), "1" (11)')
     assert counted(values).endswith('"9" (3) and 2 more')
+    assert counted(["x" * 1000]) == f'"{"x" * 59}…" (1)'
 
 
 def test_columns_that_the_first_wanted_row_lacks_are_asked_for_together(tmp_path):
@@ -79,8 +80,16 @@ def test_columns_that_the_first_wanted_row_lacks_are_asked_for_together(tmp_path
         selected_rows(path, columns, dict, split=None, where={"lang": "de"})
     assert str(caught.value) == (
         f'{path}:2 must have the columns "sentence", "similarity", got "lang", "sentence1", "gold"; '
-        'did you mean a = "sentence1"?, name the right one with score'
+        'name the right ones with a (did you mean "sentence1"?) and score'
     )
+
+
+def test_wrong_columns_are_asked_for_in_one_sentence(tmp_path):
+    path = written(tmp_path, {"x": 1, "y": 2})
+    with pytest.raises(DataError, match=r'columns "q", "r", "s", got "x", "y"; name the right ones with a, b and score$'):
+        selected_rows(path, {"a": "q", "b": "r", "score": "s"}, dict, split=None, where={})
+    with pytest.raises(DataError, match=r'the column "q", got "x", "y"; name the right one with a$'):
+        selected_rows(path, {"a": "q"}, dict, split=None, where={})
 
 
 def test_faults_of_later_rows_are_told_at_once_and_other_rows_are_not_looked_at(tmp_path):

@@ -1,6 +1,7 @@
 """Runs and judgements in the format of TREC."""
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -48,13 +49,29 @@ def test_all_faulty_lines_of_a_run_are_told_at_once(tmp_path: Path) -> None:
     assert f"{path}:3: score must be a finite number, got 'nan'" in told
     assert f"{path}:4: score must be a finite number, got 'much'" in told
     assert f"{path}:5: a query must retrieve a document once, got 'd1' again for 'q1'" in told
+    assert told.endswith("; write these lines as trec_eval reads a run")
 
 
-@pytest.mark.parametrize("grade", ["1.5", "nan", "inf", "yes"])
-def test_a_grade_is_a_whole_number(tmp_path: Path, grade: str) -> None:
+@pytest.mark.parametrize("grade", ["1.5", "nan", "inf", "yes", "1_0", "1e300", "99999999999", "1001", "-1001"])
+def test_a_grade_is_a_whole_number_that_trec_eval_can_take(tmp_path: Path, grade: str) -> None:
     path = written(tmp_path, "q", "q1 0 d1 1", f"q1 0 d2 {grade}")
-    with pytest.raises(DataError, match=f":2: grade must be a whole number, got '{grade}'"):
+    told = (
+        f":2: grade must be a whole number from -1,000 to 1,000, got '{grade}'; write these lines as trec_eval reads judgements, and grade"
+    )
+    with pytest.raises(DataError, match=re.escape(told)):
         read_qrels(path)
+
+
+def test_the_largest_grades_are_read(tmp_path: Path) -> None:
+    assert read_qrels(written(tmp_path, "q", "q1 0 d1 1000", "q1 0 d2 -1e3")) == {"q1": {"d1": 1000, "d2": -1000}}
+
+
+def test_underscores_are_no_digits_of_a_score_and_long_values_are_cut(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.run", "q1 Q0 d1 1 9_5 mine", f"q1 Q0 d2 1 {'9' * 400} mine")
+    with pytest.raises(DataError) as caught:
+        read_run(path)
+    assert f"{path}:1: score must be a finite number, got '9_5'; " in str(caught.value)
+    assert f"{path}:2: score must be a finite number, got '{'9' * 59}…'; " in str(caught.value)
 
 
 def test_judgements_without_a_relevant_document_are_refused(tmp_path: Path) -> None:

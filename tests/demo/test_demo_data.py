@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.data.corpora import corpus_size, read_corpus
+from adiabat.data.corpora import read_corpus, scan_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
 from adiabat.demo import data
@@ -46,7 +46,7 @@ def copied(tmp_path, monkeypatch):
 def test_every_document_that_is_named_is_in_the_corpus_and_is_not_the_query(name):
     corpus, file = SETS[name]
     texts = {document.doc_id: document.text for document in read_corpus(corpus)}
-    assert len(texts) == corpus_size(corpus)
+    assert len(texts) == scan_corpus(corpus)
     read = examples(file)
     assert len(read) >= 300
     for example in read.examples:

@@ -159,6 +159,16 @@ def test_an_index_is_kept_and_used_again(here: Here, monkeypatch: pytest.MonkeyP
         here("third.jsonl", index=Path("kept"))
 
 
+def test_an_index_of_stems_is_not_taken_for_one_of_words(here: Here) -> None:
+    first = here("first.jsonl", index=Path("kept"))
+    plain = LexicalIndex.open(Path("kept"))
+    texts = [document["text"] for document in DOCUMENTS]
+    build_lexical(texts, Path("kept"), stemmer="english", corpus=plain.corpus)
+    again = here("again.jsonl", index=Path("kept"))
+    assert LexicalIndex.open(Path("kept")).stemmer is None
+    assert again.out.read_bytes() == first.out.read_bytes()
+
+
 @pytest.mark.parametrize("source", ["dense", "fused"])
 @pytest.mark.parametrize("corpus", ["corpus.jsonl", "store"])
 def test_vectors_propose_candidates(here: Here, store: Store, source: str, corpus: str) -> None:

@@ -235,14 +235,20 @@ FAULTS: dict[str, Fault] = {
         lambda one: [(one / name).unlink() for name in ("model.safetensors", "tokenizer.json")],
         "got no model.safetensors and no tokenizer.json; get the model anew",
     ),
-    "damaged weights": (lambda one: write(one, "model.safetensors", "x"), "model.safetensors must hold tensors: "),
-    "damaged tokenizer": (lambda one: write(one, "tokenizer.json", "{"), "tokenizer.json must hold a tokenizer: "),
-    "other tensors": (tensors(weight=TABLE, bias=SCALES), "must hold embedding.weight or embeddings, got bias, weight"),
-    "a vector": (tensors(embeddings=TABLE[0]), r"embeddings must have one row per token, got shape \(8,\)"),
+    "damaged weights": (
+        lambda one: write(one, "model.safetensors", "x"),
+        r"model.safetensors must hold tensors, got what cannot be read \(.*\); get the model anew",
+    ),
+    "damaged tokenizer": (
+        lambda one: write(one, "tokenizer.json", "{"),
+        r"tokenizer.json must hold a tokenizer, got what cannot be read \(.*\); get the model anew",
+    ),
+    "other tensors": (tensors(weight=TABLE, bias=SCALES), "must hold embedding.weight or embeddings, got bias, weight; get the model anew"),
+    "a vector": (tensors(embeddings=TABLE[0]), r"embeddings must have one row per token, got shape \(8,\); get the model anew"),
     "few rows": (tensors(embeddings=TABLE), "must know no token beyond the 5 rows of model.safetensors, got one of id 11; they belong to"),
     "few weights": (
         tensors(embeddings=word_table(), weights=SCALES[1:]),
-        r"weights must hold one number per token \(12\), got shape \(11,\)",
+        r"weights must hold one number per token \(12\), got shape \(11,\); get the model anew",
     ),
     "mapping too high": (tensors(embeddings=TABLE, mapping=MAPPING + 1), "mapping must hold rows from 0 to 4, got 5; get the model anew"),
     "mapping below zero": (
@@ -251,7 +257,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "mapping of fractions": (
         tensors(embeddings=TABLE, mapping=SCALES),
-        "mapping must hold one row number per token, got torch.float32 of shape",
+        r"mapping must hold one row number per token, got torch.float32 of shape \(12,\); get the model anew",
     ),
     "short mapping": (tensors(embeddings=TABLE, mapping=MAPPING[:6]), "must know no token beyond the 6 rows"),
 }
@@ -272,7 +278,7 @@ def test_a_bad_file_is_told(spoil, message, listed, tmp_path):
 
 @pytest.mark.parametrize("limit", ["many", 7.5, True])
 def test_a_limit_that_is_no_whole_number_is_told(limit, tmp_path):
-    with pytest.raises(ModelError, match=f"max_length must be a whole number, or null for none, got {limit!r}"):
+    with pytest.raises(ModelError, match=f"max_length must be a whole number, or null for none, got {limit!r}; correct it"):
         load(write_model2vec(tmp_path, {"embeddings": word_table()}, max_length=limit))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from adiabat.data.records import Document
 from adiabat.errors import StoreError
+from adiabat.store import embeddings
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.manifest import HEADER_BYTES, Manifest
@@ -184,6 +185,17 @@ def test_texts_of_a_store_without_texts_are_an_error(tmp_path: Path) -> None:
 
 def test_the_manifest_comes_back_as_it_was_written(store: Store) -> None:
     assert Manifest.read(store.path) == store.manifest
+
+
+def test_a_store_is_closed_though_the_interpreter_has_cleared_the_modules_names(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Store.open(store.path)
+    handle = opened._handle
+    os.fstat(handle)
+    monkeypatch.setattr(embeddings, "os", None)
+    opened.__del__()
+    opened._handle = -1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(handle)
 
 
 def test_reading_a_store_does_not_import_torch(store: Store) -> None:

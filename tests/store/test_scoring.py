@@ -1,5 +1,6 @@
 """The score of a query and a document: its value, and that it depends on nothing else."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +18,7 @@ from adiabat.store.scoring import (
     exact_pairs,
     exact_table,
     plain_arithmetic,
+    row_scores,
 )
 
 
@@ -140,6 +142,35 @@ def test_reduced_precision_elsewhere_changes_nothing() -> None:
     with pytest.raises(RuntimeError), plain_arithmetic():
         raise RuntimeError
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_scores_of_rows_worked_by_hand() -> None:
+    a, b = np.array([[3.0, 4.0], [0.0, 0.0], [1.0, 0.0]]), np.array([[6.0, 8.0], [1.0, 1.0], [0.0, -1.0]])
+    assert row_scores(a, b, "cosine").tolist() == [1, 0, 0]
+    assert row_scores(a, b, "dot").tolist() == [50, 0, 0]
+    assert row_scores(a, b, "distance").tolist() == [-5, -math.sqrt(2), -math.sqrt(2)]
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_scores_of_rows_are_those_of_plain_loops_whatever_stands_beside_them(similarity: Similarity) -> None:
+    a, sets = draw(20, 7).astype(np.float64), draw(3, 20, 7, seed=1).astype(np.float64)
+    found = row_scores(a, sets, similarity)
+    for place in np.ndindex(3, 20):
+        one, other = a[place[1]].tolist(), sets[place].tolist()
+        product = math.fsum(x * y for x, y in zip(one, other, strict=True))
+        plain = {"dot": product, "cosine": product / (math.hypot(*one) * math.hypot(*other)), "distance": -math.dist(one, other)}
+        assert found[place] == pytest.approx(plain[similarity], rel=1e-13, abs=1e-15)
+        alone = row_scores(a[place[1]][None], sets[place][None], similarity)
+        assert found[place] == alone[0]
+    squares = np.vecdot(a, a) * np.vecdot(sets, sets)
+    assert np.array_equal(row_scores(a, sets, similarity, squares=squares), found)
+    assert np.array_equal(np.stack([row_scores(one, a, similarity) for one in sets]), found)
+
+
+def test_a_vector_is_at_one_with_itself_to_the_last_bit() -> None:
+    vectors = draw(200, 384).astype(np.float64)
+    assert (row_scores(vectors, vectors, "cosine") == 1).all()
+    assert (row_scores(vectors, vectors, "distance") == 0).all()
 
 
 def test_unusable_queries_are_named() -> None:

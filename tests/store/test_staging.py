@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -50,3 +52,22 @@ def test_a_state_of_something_else_is_refused(tmp_path: Path, state: dict[str, s
         match=rf"s\.building must be empty or a build cut short, its state\.json lacks {lacking}.*; remove it, or choose another",
     ):
         build(tmp_path / "s")
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """From now on this process may write no file beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [600, 2500], ids=["the corpus", "the vectors"])
+def test_a_limit_on_the_size_of_files_is_told_with_the_store_and_the_build_goes_on_later(tmp_path: Path, size: int) -> None:
+    told = r"s\.building: a file must be allowed to grow as large as the store needs, got: File too large; raise the limit \(ulimit -f\)"
+    with files_of_at_most(size), pytest.raises(StoreError, match=told):
+        build(tmp_path / "s", FakeEncoder(width=128))
+    assert build(tmp_path / "s", FakeEncoder(width=128)).resumed == (0 if size == 600 else 8)

@@ -23,6 +23,7 @@ from adiabat.store.words import analyser_of, common_words, words
         ("abc東京xyz", ["abc", "東京", "xyz"]),
         ("ไทย", ["ไท", "ทย"]),
         ("🧭 \u0301", []),
+        ("_ ... __", ["_", "__"]),
         ("", []),
     ],
 )

@@ -8,7 +8,7 @@ from adiabat.config.compare import CompareSettings
 from adiabat.config.train import TrainSettings
 from adiabat.contrastive.training import check
 from adiabat.errors import ConfigError, several
-from adiabat.measure.metrics import ranking_measures
+from adiabat.measure.metrics import require_relevant_alone
 from adiabat.model.device import device_of
 
 
@@ -58,7 +58,7 @@ def _faults(settings: CompareSettings, candidates: list[Candidate]) -> Iterator[
     if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
         yield f"adiabat compare must run in one process, got {processes}; start it without a launcher"
     try:
-        ranking_measures({}, {}, settings.measure.measures)
+        require_relevant_alone(settings.measure.measures)
     except ConfigError as fault:
         yield str(fault)
     try:

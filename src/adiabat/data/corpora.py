@@ -13,7 +13,7 @@ from adiabat.data.columns import Columns, Layout, RowError, first_of, id_value, 
 from adiabat.data.examples import packed_path, parse_example, parse_grid_row
 from adiabat.data.hub import HUB_PREFIX
 from adiabat.data.records import Document, grid_id, text_id
-from adiabat.data.tables import FileFaults, Row, count_rows, read_rows
+from adiabat.data.tables import FileFaults, Row, read_rows
 from adiabat.errors import ConfigError, Faults
 
 BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
@@ -74,25 +74,6 @@ def scan_corpus(source: str | Path, *, columns: Mapping[str, str] | None = None,
         DataError: As `read_corpus`, and for every fault that its iterator would end with.
     """
     return sum(1 for _ in _Corpus(source, columns, split, blank).documents())
-
-
-def corpus_size(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None) -> int | None:
-    """Number of documents where it can be had without parsing the rows.
-
-    Args:
-        source: As for `read_corpus`.
-        columns: As for `read_corpus`.
-        split: As for `read_corpus`.
-
-    Returns:
-        The count, blank documents included, or None for CSV, example files and grids, where only `scan_corpus` tells.
-
-    Raises:
-        ConfigError: As `read_corpus`.
-        DataError: As `read_corpus`.
-    """
-    corpus = _Corpus(source, columns, split)
-    return count_rows(corpus.source, split=split) if corpus.layout == "corpus" else None
 
 
 class _Corpus:

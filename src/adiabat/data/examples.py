@@ -1,13 +1,14 @@
 """Queries with the documents that answer them: triplet files, BEIR folders with a split, and language grids."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from adiabat.data.columns import Columns, Layout, RowError, entries_value, first_of, id_value, parsed_rows, text_value, value_kind
 from adiabat.data.hub import HUB_PREFIX
+from adiabat.data.numerals import A_GRADE, GRADING, grade_of, shown
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet
 from adiabat.data.tables import FileFaults, Row, read_rows, require_path, table_name
 from adiabat.errors import ConfigError, DataError
@@ -212,7 +213,7 @@ def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(LABELS):
         label = LABELS[label]
     if label not in LABELS:
-        raise RowError(f'{row.place}: "{label_column}" must be {", ".join(LABELS)} or 0, 1, 2, got {label!r}')
+        raise RowError(f'{row.place}: "{label_column}" must be {", ".join(LABELS)} or 0, 1, 2, got {shown(label)}')
     return GridRow(label, _by_language("premise", row, columns), _by_language("hypothesis", row, columns))
 
 
@@ -255,8 +256,12 @@ def _read_triplets(rows: Iterator[Row], faults: FileFaults, *, columns: Columns,
 
 
 def _read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, name: str, source: str | Path) -> LanguageGridSet:
-    pairs = list(parsed_rows(rows, faults, partial(parse_grid_row, columns=columns)))
+    def placed(number: int, row: Row) -> tuple[str, GridRow]:
+        return row.place, parse_grid_row(number, row, columns=columns)
+
+    read = list(parsed_rows(rows, faults, placed))
     faults.raise_if_any()
+    pairs = [pair for _, pair in read]
     common = set.intersection(*(set(side) for pair in pairs for side in (pair.premise, pair.hypothesis)))
     if not common:
         raise DataError(f"{source} must have a language that every premise and hypothesis is in, got none; drop incomplete rows")
@@ -267,7 +272,20 @@ def _read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, nam
         tuple(pair.label for pair in pairs),
         tuple({language: pair.premise[language] for language in languages} for pair in pairs),
         tuple({language: pair.hypothesis[language] for language in languages} for pair in pairs),
+        _incomplete(read, common),
     )
+
+
+def _incomplete(read: Iterable[tuple[str, GridRow]], common: Collection[str]) -> dict[str, str]:
+    """Where the languages are missing that not all sentence pairs have on both sides."""
+    present = [(place, pair.premise.keys() & pair.hypothesis.keys(), pair.premise.keys() | pair.hypothesis.keys()) for place, pair in read]
+    every = set().union(*(some for _, _, some in present))
+    lacking = {language: [place for place, both, _ in present if language not in both] for language in sorted(every.difference(common))}
+    return {language: places[0] + _more_rows(len(places) - 1) for language, places in lacking.items()}
+
+
+def _more_rows(count: int) -> str:
+    return f" and {count:,} more row{'' if count == 1 else 's'}" if count else ""
 
 
 def _read_beir(folder: Path, *, split: str | None, usual: str, name: str | None, columns: Mapping[str, str] | None) -> ExampleSet:
@@ -318,11 +336,11 @@ def _read_qrels(path: Path, faults: FileFaults) -> dict[str, _Judgements]:
 def _parse_judgement(number: int, row: Row) -> tuple[str, str, int, str]:
     del number
     query_id, doc_id = (id_value(row.values[column], column, row.place) for column in _QRELS_HEADER[:2])
-    score = row.values["score"]
-    try:
-        return query_id, doc_id, int(score), row.place
-    except (TypeError, ValueError) as error:
-        raise RowError(f'{row.place}: "score" must be a whole number, got {score or "nothing"}') from error
+    text = row.values["score"] or ""
+    grade = grade_of(text)
+    if grade is None:
+        raise RowError(f'{row.place}: "score" must be {A_GRADE}, got {shown(text) if text else "nothing"}', advice=GRADING)
+    return query_id, doc_id, grade, row.place
 
 
 def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults) -> dict[str, str]:

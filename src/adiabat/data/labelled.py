@@ -3,7 +3,6 @@
 Any table that `adiabat.data.tables.read_rows` reads will do; columns go by the names that the task gives, and `where` takes some rows.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,51 +11,58 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from adiabat.data.columns import RowError, text_value, value_kind
+from adiabat.data.numerals import number_of, shown
 from adiabat.data.selection import counted, plain_value, quoted, selected_rows
 from adiabat.data.tables import Row, table_name
 from adiabat.errors import DataError, several
 
+_NUMBERS = "give every pair a number, or name the column of numbers with score"
+_LABELS = "give every row a text or a number, or name another column"
+
+LEAST_PAIRS = 3
+"""Of a set: two pairs correlate by 1 or -1 whatever a model does, and so does every resample of them."""
+
 
 @dataclass(frozen=True, slots=True)
-class ScoredPairs:
+class TextPairs:
+    """Pairs of texts.
+
+    Attributes:
+        name: After the file and the rows that were taken.
+        a: One text of each pair.
+        b: The other; where the two are of two languages, its translation.
+    """
+
+    name: str
+    a: Sequence[str]
+    b: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPairs(TextPairs):
     """Pairs of texts with a similarity that people gave.
 
     Attributes:
-        name: After the file and the rows that were taken.
-        a: One text of each pair.
-        b: The other.
-        scores: Of each pair, finite; in every set there are two different ones at least.
+        scores: Of each pair, finite; in every set there are `LEAST_PAIRS` at least, and two different ones among them.
         sets: What set each pair belongs to; "" throughout where they are not told apart.
     """
 
-    name: str
-    a: Sequence[str]
-    b: Sequence[str]
     scores: Float[np.ndarray, " n"]
     sets: Sequence[str]
 
-    def __len__(self) -> int:
-        return len(self.a)
-
 
 @dataclass(frozen=True, slots=True)
-class LabelledPairs:
+class LabelledPairs(TextPairs):
     """Pairs of texts that belong together, or do not.
 
     Attributes:
-        name: After the file and the rows that were taken.
-        a: One text of each pair.
-        b: The other.
         together: Whether they belong together; there are pairs of both kinds.
     """
 
-    name: str
-    a: Sequence[str]
-    b: Sequence[str]
     together: Bool[np.ndarray, " n"]
-
-    def __len__(self) -> int:
-        return len(self.a)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +89,14 @@ class LabelledTexts:
 
 
 @dataclass(frozen=True, slots=True)
-class ParallelTexts:
+class ParallelTexts(TextPairs):
     """Sentences with their translations; each side has two different ones at least.
 
     Attributes:
-        name: After the file and the rows that were taken.
-        a: Sentences.
-        b: The translation of each.
         columns: Where the file has them, such as ``en`` and ``de``.
     """
 
-    name: str
-    a: Sequence[str]
-    b: Sequence[str]
     columns: tuple[str, str]
-
-    def __len__(self) -> int:
-        return len(self.a)
 
 
 def read_scored_pairs(
@@ -128,8 +125,8 @@ def read_scored_pairs(
 
     Raises:
         ConfigError: If `split` does not apply.
-        DataError: If the source is missing or damaged, no row is left, a set has no two different scores, or rows are at fault: all are
-            counted, the first ten spelled out.
+        DataError: If the source is missing or damaged, no row is left, a set has fewer than three pairs or no two different scores, or
+            rows are at fault: all are counted, the first ten spelled out.
     """
     columns = {"a": a, "b": b, "score": score} | ({} if sets is None else {"set": sets})
 
@@ -139,7 +136,7 @@ def read_scored_pairs(
     rows = selected_rows(source, columns, parse, split=split, where=where or {})
     first, second, scores, of = map(list, zip(*rows, strict=True))
     pairs = ScoredPairs(_name(source, split, where), first, second, np.array(scores), of)
-    _require_two_scores(pairs, source, score)
+    _require_rankable(pairs, source, score)
     return pairs
 
 
@@ -269,15 +266,21 @@ def require_separable(training: LabelledTexts, test: LabelledTexts | None = None
         )
 
 
-def _require_two_scores(pairs: ScoredPairs, source: str | Path, column: str) -> None:
+def _require_rankable(pairs: ScoredPairs, source: str | Path, column: str) -> None:
     scores_of: dict[str, list[float]] = {}
     for name, score in zip(pairs.sets, pairs.scores.tolist(), strict=True):
         scores_of.setdefault(name, []).append(score)
     faults = [
-        f'{source} must have two different scores in "{column}"{f" for {name}" if name else ""}, got {scores[0]:g} alone, '
-        f"{len(scores)} time{'' if len(scores) == 1 else 's'}; a rank correlation has nothing to rank"
+        f"{source} must have at least {LEAST_PAIRS} pairs{f' for {shown(name)}' if name else ''}, got {len(scores)}; "
+        "add some, or leave the set out: fewer correlate by 1 or -1, or not at all"
         for name, scores in scores_of.items()
-        if len(set(scores)) < 2
+        if len(scores) < LEAST_PAIRS
+    ]
+    faults += [
+        f'{source} must have two different scores in "{column}"{f" for {shown(name)}" if name else ""}, got {scores[0]:g} alone, '
+        f"{len(scores)} times; a rank correlation has nothing to rank"
+        for name, scores in scores_of.items()
+        if len(scores) >= LEAST_PAIRS and len(set(scores)) < 2
     ]
     if faults:
         raise DataError(several(faults))
@@ -291,7 +294,7 @@ def _label(row: Row, column: str) -> str:
     """A label or the name of a set."""
     value = row.values[column]
     if not isinstance(value, str | int | float | None):
-        raise RowError(f'{row.place}: "{column}" must be a text or a number, got {value_kind(value)}')
+        raise RowError(f'{row.place}: "{column}" must be a text or a number, got {value_kind(value)}', advice=_LABELS)
     return text_value(plain_value(value), column, row.place)
 
 
@@ -299,15 +302,12 @@ def _number(row: Row, column: str) -> float:
     """A finite number; CSV and TSV have it as a text."""
     value = row.values[column]
     if value is None or value == "":
-        raise RowError(f'{row.place}: "{column}" must not be empty')
+        raise RowError(f'{row.place}: "{column}" must be a finite number, got none', advice=_NUMBERS)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise RowError(f'{row.place}: "{column}" must be a number, got {value_kind(value)}')
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise RowError(f'{row.place}: "{column}" must be a finite number, got {value!r}')
+        raise RowError(f'{row.place}: "{column}" must be a finite number, got {value_kind(value)}', advice=_NUMBERS)
+    number = number_of(value)
+    if number is None:
+        raise RowError(f'{row.place}: "{column}" must be a finite number, got {shown(value)}', advice=_NUMBERS)
     return number
 
 

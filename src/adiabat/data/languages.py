@@ -1,20 +1,25 @@
-"""Which of a data set's languages are taken."""
+"""Which of a data set's languages are taken, and whether its sentence pairs can be compared."""
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from adiabat.data.examples import LABELS
 from adiabat.data.records import LanguageGridSet
-from adiabat.errors import ConfigError, several
+from adiabat.errors import ConfigError, DataError, several
 
 
-def chosen_languages(wanted: Sequence[str], present: Collection[str], *, source: str) -> tuple[str, ...]:
+def chosen_languages(
+    wanted: Sequence[str], present: Collection[str], *, source: str, incomplete: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """Check the languages that are asked for.
 
     Args:
         wanted: Asked for; empty takes all, sorted.
         present: Those that can be had.
         source: Where, and what for, such as ``xnli, in all of whose pairs they are``.
+        incomplete: Languages that some rows have and some have not, and in what rows they are missing; None means that there are none.
 
     Returns:
         Each once, in the order asked for.
@@ -24,8 +29,13 @@ def chosen_languages(wanted: Sequence[str], present: Collection[str], *, source:
     """
     if absent := [language for language in dict.fromkeys(wanted) if language not in present]:
         every = ", ".join(sorted(present))
-        phrases = (f"{language}{_near(language, present)}" for language in absent)
-        raise ConfigError(f"languages must be of {source} ({every}), got {several(phrases, of='others')}; name others, or none to take all")
+        missing = incomplete or {}
+        phrases = (
+            f"{language} (missing in {missing[language]})" if language in missing else f"{language}{_near(language, present)}"
+            for language in absent
+        )
+        advice = f"{'complete these rows, ' if missing.keys() & absent else ''}name others, or none to take all"
+        raise ConfigError(f"languages must be of {source} ({every}), got {several(phrases, of='others')}; {advice}")
     return tuple(dict.fromkeys(wanted)) or tuple(sorted(present))
 
 
@@ -37,16 +47,35 @@ def in_languages(grid: LanguageGridSet, languages: Sequence[str]) -> LanguageGri
         languages: To be kept; empty keeps all.
 
     Returns:
-        The same pairs.
+        The same pairs; where languages were named, nothing is said of others.
 
     Raises:
         ConfigError: As `chosen_languages`.
     """
-    kept = chosen_languages(languages, grid.languages, source=f"{grid.name}, in which every sentence pair is")
+    source = f"{grid.name}, in which every sentence pair is"
+    kept = chosen_languages(languages, grid.languages, source=source, incomplete=grid.incomplete)
     premises, hypotheses = (
         tuple({language: texts[language] for language in kept} for texts in side) for side in (grid.premises, grid.hypotheses)
     )
-    return replace(grid, languages=kept, premises=premises, hypotheses=hypotheses)
+    incomplete = {} if languages else grid.incomplete
+    return replace(grid, languages=kept, premises=premises, hypotheses=hypotheses, incomplete=incomplete)
+
+
+def require_every_label(grid: LanguageGridSet, *, source: str | Path) -> None:
+    """Check that there are sentence pairs to be compared, before a model computes anything.
+
+    Args:
+        grid: As read.
+        source: Where from, for the message.
+
+    Raises:
+        DataError: If there are none of one of the three labels.
+    """
+    if absent := [label for label in LABELS if label not in grid.labels]:
+        raise DataError(
+            f"{source} must have sentence pairs of every label ({', '.join(LABELS)}), got none of {' and '.join(absent)}; "
+            "add some, or name a grid that has all three"
+        )
 
 
 def _near(language: str, present: Collection[str]) -> str:

@@ -11,11 +11,14 @@ from jaxtyping import Int
 
 from adiabat.data.columns import COLUMN_ALIASES, RowError, id_value, parsed_rows, text_value
 from adiabat.data.languages import chosen_languages
+from adiabat.data.selection import quoted
 from adiabat.data.tables import FileFaults, Row, read_rows, table_name
 from adiabat.errors import DataError
 
 IDS = frozenset(COLUMN_ALIASES["query_id"]) | frozenset(COLUMN_ALIASES["doc_id"])
 """Columns that name a row. ``id`` is also the code of Indonesian: where that is meant, `languages` says so."""
+
+_UNIQUE = "rename one of each two, or leave it out"
 
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 
@@ -89,7 +92,7 @@ def read_question_grid(
     _refuse_repeated(questions, faults)
     if not faults.count:  # A paragraph that is at fault itself would be reported once more for each of its questions.
         faults.extend(_lonely(paragraphs, taken, corpus))
-        faults.extend(_unanswered(questions, row_of, key, corpus))
+        _refuse_unanswered(questions, row_of, key, corpus, faults)
     faults.raise_if_any()
     return QuestionGridSet(
         name or table_name(data),
@@ -125,8 +128,10 @@ def _languages(
 
 def _parse(number: int, row: Row, *, key: str, languages: Sequence[str]) -> _Texts:
     if key not in row.values:
-        found = ", ".join(f'"{name}"' for name in row.values) or "no columns"
-        raise RowError(f'{row.place}: expected "{key}", found {found}; set key to the column that names a paragraph in both tables')
+        raise RowError(
+            f'{row.place} must have the column "{key}", got {quoted(row.values) or "none"}',
+            advice="set key to the column that names a paragraph in both tables",
+        )
     if absent := [language for language in languages if row.values.get(language) is None]:
         raise RowError(
             f"{row.place}: a text must be there in every language, got none in {', '.join(absent)}",
@@ -144,6 +149,7 @@ def _numbered(paragraphs: Sequence[_Texts], key: str, faults: FileFaults) -> dic
     for row, one in enumerate(paragraphs):
         if row_of.setdefault(one.key, row) != row:
             faults.add(f'{one.place}: "{key}" must be unique, got "{one.key}" again, first at {paragraphs[row_of[one.key]].place}')
+            faults.advise(_UNIQUE)
     return row_of
 
 
@@ -152,6 +158,7 @@ def _refuse_repeated(questions: Sequence[_Texts], faults: FileFaults) -> None:
     for one in questions:
         if (first := places.setdefault(one.row_id, one.place)) != one.place:
             faults.add(f'{one.place}: the name of a question must be unique, got "{one.row_id}" again, first at {first}')
+            faults.advise(_UNIQUE)
 
 
 def _lonely(paragraphs: Sequence[_Texts], languages: Sequence[str], corpus: str | Path) -> Iterator[str]:
@@ -161,7 +168,8 @@ def _lonely(paragraphs: Sequence[_Texts], languages: Sequence[str], corpus: str 
             yield f"{corpus} must hold at least two different paragraphs in {language}, got one; add others, or leave the language out"
 
 
-def _unanswered(questions: Sequence[_Texts], row_of: Mapping[str, int], key: str, corpus: str | Path) -> Iterator[str]:
+def _refuse_unanswered(questions: Sequence[_Texts], row_of: Mapping[str, int], key: str, corpus: str | Path, faults: FileFaults) -> None:
     for one in questions:
         if one.key not in row_of:
-            yield f'{one.place}: "{key}" must name a paragraph of {corpus}, got unknown "{one.key}"'
+            faults.add(f'{one.place}: "{key}" must name a paragraph of {corpus}, got unknown "{one.key}"')
+            faults.advise("add the paragraphs, or leave these questions out")

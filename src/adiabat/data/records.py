@@ -96,6 +96,7 @@ class LanguageGridSet:
         labels: ``entailment``, ``neutral`` or ``contradiction`` for each pair.
         premises: For each pair, its premise in every language.
         hypotheses: For each pair, its hypothesis in every language; `grid_id` names them as documents.
+        incomplete: Languages that some pairs have and some have not, and in what rows they are missing.
     """
 
     name: str
@@ -103,9 +104,16 @@ class LanguageGridSet:
     labels: Sequence[str]
     premises: Sequence[Mapping[str, str]] = field(repr=False)
     hypotheses: Sequence[Mapping[str, str]] = field(repr=False)
+    incomplete: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out."""
+        lost = ", ".join(f"{language} ({where})" for language, where in self.incomplete.items())
+        return (f"languages left out, for rows without them: {lost}; complete these rows to have them measured",) if lost else ()
 
 
 def text_id(text: str) -> str:

@@ -9,11 +9,13 @@ from typing import TypeVar
 from adiabat.data.columns import RowError, first_of, parsed_rows
 from adiabat.data.tables import FileFaults, Row, read_rows
 from adiabat.errors import DataError
+from adiabat.excerpts import cut
 
 Parsed = TypeVar("Parsed")
 
 _LISTED = 10
 """Values that a message names."""
+_LISTED_CHARACTERS = 60
 
 
 def selected_rows(
@@ -90,7 +92,7 @@ def counted(values: Iterable[str]) -> str:
         The ten most frequent, that one first.
     """
     counts = Counter(values).most_common()
-    named = ", ".join(f'"{value}" ({count:,})' for value, count in counts[:_LISTED])
+    named = ", ".join(f'"{cut(value, limit=_LISTED_CHARACTERS)}" ({count:,})' for value, count in counts[:_LISTED])
     return named + (f" and {len(counts) - _LISTED:,} more" if len(counts) > _LISTED else "")
 
 
@@ -116,12 +118,13 @@ def _missing(row: Row, columns: Mapping[str, str]) -> str:
     missing = {key: column for key, column in columns.items() if column not in row.values}
     if not missing:
         return ""
-    advice = []
+    asked = []
     for key, column in missing.items():
         near = difflib.get_close_matches(column, row.values, n=1, cutoff=0.6)
-        advice.append(f'did you mean {key} = "{near[0]}"?' if near else f"name the right one with {key}")
-    one = "column" if len(missing) == 1 else "columns"
-    return f"{row.place} must have the {one} {quoted(missing.values())}, got {quoted(row.values) or 'none'}; {', '.join(advice)}"
+        asked.append(f'{key} (did you mean "{near[0]}"?)' if near else key)
+    columns_are, ones = ("column", "one") if len(missing) == 1 else ("columns", "ones")
+    told = f"{row.place} must have the {columns_are} {quoted(missing.values())}, got {quoted(row.values) or 'none'}"
+    return f"{told}; name the right {ones} with {' and '.join(filter(None, [', '.join(asked[:-1]), asked[-1]]))}"
 
 
 def _nothing_left(source: str | Path, split: str | None, where: Mapping[str, str]) -> str:

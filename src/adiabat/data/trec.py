@@ -5,11 +5,11 @@ evaluate runs sort by score, and break ties as they like. Judgements have four (
 of a BEIR folder.
 """
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
 from adiabat.data.lines import Cursor, text_lines
+from adiabat.data.numerals import A_GRADE, GRADING, grade_of, number_of, shown
 from adiabat.data.tables import FileFaults, require_path
 from adiabat.errors import DataError
 
@@ -20,6 +20,9 @@ Qrels = dict[str, dict[str, int]]
 """Query to document to grade."""
 
 _BEIR_HEADER = ["query-id", "corpus-id", "score"]
+
+_OF_RUNS = "write these lines as trec_eval reads a run"
+_OF_QRELS = f"write these lines as trec_eval reads judgements, and {GRADING}"
 
 
 def read_run(path: Path) -> Run:
@@ -40,15 +43,15 @@ def read_run(path: Path) -> Run:
         if len(columns) != 6:
             return f"a line of a run must have 6 columns (query Q0 document rank score name), got {len(columns)}"
         query, _, document, _, text, _ = columns
-        score = _number(text)
-        if score is None or not math.isfinite(score):
-            return f"score must be a finite number, got {text!r}"
+        score = number_of(text)
+        if score is None:
+            return f"score must be a finite number, got {shown(text)}"
         if document in run.setdefault(query, {}):
-            return f"a query must retrieve a document once, got {document!r} again for {query!r}"
+            return f"a query must retrieve a document once, got {shown(document)} again for {shown(query)}"
         run[query][document] = score
         return None
 
-    _read(path, take)
+    _read(path, take, advice=_OF_RUNS)
     return run
 
 
@@ -72,31 +75,25 @@ def read_qrels(path: Path) -> Qrels:
         if len(columns) not in (3, 4):
             return f"a line of judgements must have 4 columns (query 0 document grade), or BEIR's 3, got {len(columns)}"
         query, document, text = columns[0], columns[-2], columns[-1]
-        grade = _number(text)
-        if grade is None or not grade.is_integer():
-            return f"grade must be a whole number, got {text!r}"
+        grade = grade_of(text)
+        if grade is None:
+            return f"grade must be {A_GRADE}, got {shown(text)}"
         graded = qrels.setdefault(query, {})
-        graded[document] = max(int(grade), graded.get(document, int(grade)))
+        graded[document] = max(grade, graded.get(document, grade))
         return None
 
-    _read(path, take)
+    _read(path, take, advice=_OF_QRELS)
     if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
         raise DataError(f"{path} must judge a document above 0 for some query, got none; check its columns")
     return qrels
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _read(path: Path, take: Callable[[list[str]], str | None]) -> None:
+def _read(path: Path, take: Callable[[list[str]], str | None], *, advice: str) -> None:
     """Give each line to a function that says what is wrong with it."""
     require_path(path)
     faults = FileFaults()
     for number, line, sound in text_lines(path, faults, Cursor()):
         if sound and (columns := line.split()) and (fault := take(columns)):
             faults.add(f"{path}:{number}: {fault}")
+            faults.advise(advice)
     faults.raise_if_any()

@@ -233,7 +233,8 @@ def _lexical(settings: MineSettings, documents: Documents, folder: Path, watch: 
     digest, parameters = _digest(documents), (settings.bm25.k1, settings.bm25.b)
     if (folder / LEXICAL_FILE).exists():
         index = LexicalIndex.open(folder)
-        if index.corpus == digest and index.parameters == parameters:
+        # Words are taken as they stand; another use of the folder may have cut them to stems.
+        if index.corpus == digest and index.parameters == parameters and index.stemmer is None:
             return index
     return build_lexical(
         all_texts(documents),

@@ -28,6 +28,8 @@ from adiabat.model.static import StaticBackbone, StaticTokenizer
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
 
+_ANEW = "get the model anew"
+
 MODEL2VEC_MAX_TOKENS = 512
 """Where model2vec cuts texts if the configuration does not say."""
 
@@ -94,7 +96,7 @@ def load_model2vec(folder: Path) -> Static:
     config = read_json(folder / "config.json")
     limit = config.get("max_length", MODEL2VEC_MAX_TOKENS)
     if limit is not None and type(limit) is not int:
-        raise ModelError(f"{folder}/config.json: max_length must be a whole number, or null for none, got {limit!r}")
+        raise ModelError(f"{folder}/config.json: max_length must be a whole number, or null for none, got {limit!r}; correct it")
     table, backend = _read(folder)
     letters = int(np.median([len(token) for token in backend.get_vocab()]))
     tokenizer = StaticTokenizer(backend, rows=len(table), unknown_id=_unknown_id(backend), letters_per_token=letters)
@@ -138,13 +140,13 @@ def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
     """Table and tokenizer of either layout."""
     missing = [name for name in (WEIGHTS, TOKENIZER) if not (folder / name).is_file()]
     if missing:
-        raise ModelError(f"{folder} must hold {WEIGHTS} and {TOKENIZER}, got no {' and no '.join(missing)}; get the model anew")
+        raise ModelError(f"{folder} must hold {WEIGHTS} and {TOKENIZER}, got no {' and no '.join(missing)}; {_ANEW}")
     table = _table(folder / WEIGHTS)
     try:
         backend = Tokenizer.from_file(str(folder / TOKENIZER))
     except Exception as fault:
         # tokenizers raises nothing narrower.
-        raise ModelError(f"{folder / TOKENIZER} must hold a tokenizer: {first_line(fault)}") from fault
+        raise ModelError(f"{folder / TOKENIZER} must hold a tokenizer, got what cannot be read ({first_line(fault)}); {_ANEW}") from fault
     highest = max(backend.get_vocab().values(), default=-1)
     if highest >= len(table):
         raise ModelError(
@@ -159,13 +161,13 @@ def _table(path: Path) -> Float[Tensor, "v d"]:
     try:
         tensors = load_file(path)
     except FAULTS as fault:
-        raise ModelError(f"{path} must hold tensors: {first_line(fault)}") from fault
+        raise ModelError(f"{path} must hold tensors, got what cannot be read ({first_line(fault)}); {_ANEW}") from fault
     name = next((name for name in ("embedding.weight", "embeddings") if name in tensors), None)
     if name is None:
-        raise ModelError(f"{path} must hold embedding.weight or embeddings, got {', '.join(sorted(tensors)) or 'nothing'}")
+        raise ModelError(f"{path} must hold embedding.weight or embeddings, got {', '.join(sorted(tensors)) or 'nothing'}; {_ANEW}")
     table = tensors[name]
     if table.ndim != 2 or not table.numel():
-        raise ModelError(f"{path}: {name} must have one row per token, got shape {tuple(table.shape)}")
+        raise ModelError(f"{path}: {name} must have one row per token, got shape {tuple(table.shape)}; {_ANEW}")
     return table.float() if name == "embedding.weight" else _unfolded(path, table, tensors)
 
 
@@ -178,16 +180,17 @@ def _unfolded(path: Path, table: Tensor, tensors: Mapping[str, Tensor]) -> Float
     if weights is None:
         return table.float()
     if weights.shape != table.shape[:1]:
-        raise ModelError(f"{path}: weights must hold one number per token ({len(table)}), got shape {tuple(weights.shape)}")
+        raise ModelError(f"{path}: weights must hold one number per token ({len(table)}), got shape {tuple(weights.shape)}; {_ANEW}")
     return (table.float() * weights[:, None]).float()
 
 
 def _require_rows(path: Path, mapping: Tensor, rows: int) -> None:
     if mapping.ndim != 1 or not mapping.numel() or mapping.is_floating_point() or mapping.is_complex():
-        raise ModelError(f"{path}: mapping must hold one row number per token, got {mapping.dtype} of shape {tuple(mapping.shape)}")
+        got = f"{mapping.dtype} of shape {tuple(mapping.shape)}"
+        raise ModelError(f"{path}: mapping must hold one row number per token, got {got}; {_ANEW}")
     low, high = (int(bound) for bound in torch.aminmax(mapping.long()))
     if low < 0 or high >= rows:
-        raise ModelError(f"{path}: mapping must hold rows from 0 to {rows - 1}, got {low if low < 0 else high}; get the model anew")
+        raise ModelError(f"{path}: mapping must hold rows from 0 to {rows - 1}, got {low if low < 0 else high}; {_ANEW}")
 
 
 def _unknown_id(backend: Tokenizer) -> int | None:

@@ -12,6 +12,10 @@ from jaxtyping import Int, Int64
 from adiabat.data.ragged import Ragged
 from adiabat.data.records import ExampleSet, text_id
 from adiabat.errors import DataError, several
+from adiabat.excerpts import cut
+
+SHOWN_CHARACTERS = 60
+"""Of a document that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,10 @@ def address(
     addressed = _pack(examples, rows, absent)
     addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]
     if not len(addressed):
-        raise DataError(f"{examples.name}: at least one query must have a positive document in the store {store.path}, got none")
+        raise DataError(
+            f"{examples.name}: at least one query must have a positive document in the store {store.path}, got none; "
+            "name the corpus that they were judged on"
+        )
     return addressed
 
 
@@ -232,13 +239,9 @@ def _absent(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> list[s
     for example in examples.examples:
         for entry in (*example.positives, *example.negatives):
             if rows[position] < 0 and entry not in found:
-                found[entry] = f"{example.where or examples.name}: {_shortened(entry)!r}"
+                found[entry] = f"{example.where or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}"
             position += 1
     return list(found.values())
-
-
-def _shortened(entry: str, limit: int = 60) -> str:
-    return entry if len(entry) <= limit else entry[: limit - 3] + "..."
 
 
 def _pack(examples: ExampleSet, rows: Int[np.ndarray, " documents"], absent: Sequence[str]) -> AddressedSet:

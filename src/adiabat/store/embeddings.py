@@ -1,7 +1,7 @@
 """Stored document vectors: found by document id, read from disk piece by piece, bound to the encoder that made them."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -78,9 +78,10 @@ class Store:
             )
         return cls(folder, Manifest.read(folder))
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # By a name of its own: at the interpreter's end this module's names may be gone before the last store.
         if getattr(self, "_handle", -1) >= 0:
-            os.close(self._handle)
+            close(self._handle)
 
     def __len__(self) -> int:
         return self.manifest.count

@@ -7,6 +7,7 @@
 """
 
 import json
+import math
 import mmap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, Integer
 
 from adiabat.data.ragged import Ragged
-from adiabat.errors import StoreError
+from adiabat.errors import ConfigError, StoreError, several
 from adiabat.store.manifest import disk_full_is_plain, read_json, write_json
 from adiabat.store.search import Hits
 from adiabat.store.words import Analyser, analyser_of
@@ -113,10 +114,11 @@ def build_lexical(
         The index, opened.
 
     Raises:
-        ConfigError: If there is no stemmer of that language.
+        ConfigError: If k1 or b is out of range, or there is no stemmer of that language.
         MissingDependencyError: If stems are asked for, and the extra ``stemming`` is not installed.
         StoreError: If there is no word in all of the corpus, or the disk is full.
     """
+    _require_parameters(k1, b)
     analyse = analyser_of(stemmer)
     with disk_full_is_plain(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,6 +126,14 @@ def build_lexical(
         record = _build(texts, _Spool(folder / SPOOL_FILE, analyse), k1, b, on_progress)
         write_json(folder / LEXICAL_FILE, {"format": FORMAT, "version": VERSION, "corpus": corpus, "stemmer": stemmer, **record})
     return LexicalIndex.open(folder)
+
+
+def _require_parameters(k1: float, b: float) -> None:
+    """By other numbers a document would score below zero, or NaN, and so never be found."""
+    faults = [] if 0 < k1 < math.inf else [f"k1 must be above 0 and finite, got {k1}; take 0.9, as Anserini does"]
+    faults += [] if 0 <= b <= 1 else [f"b must be from 0 to 1, got {b}; take 0.4, as Anserini does"]
+    if faults:
+        raise ConfigError(several(faults))
 
 
 def _build(texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress: LexicalProgress | None) -> dict[str, Any]:
@@ -283,7 +293,7 @@ class LexicalIndex:
             StoreError: If `k` is not positive.
         """
         if k < 1:
-            raise StoreError(f"k must be at least 1, got {k}")
+            raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
         shape = (len(queries), min(k, self.count))
         hits = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
         for place, scores in enumerate(self._tables(queries)):

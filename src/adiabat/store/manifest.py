@@ -305,7 +305,7 @@ def hash_vectors(*paths: Path) -> list[str]:
 
 @contextmanager
 def disk_full_is_plain(where: Path) -> Iterator[None]:
-    """Turn a full disk (or quota) into one clear line.
+    """Turn a full disk (or quota), or a file that grows beyond the limit of the process, into one clear line.
 
     Args:
         where: Directory that was being written.
@@ -314,11 +314,16 @@ def disk_full_is_plain(where: Path) -> Iterator[None]:
         Nothing.
 
     Raises:
-        StoreError: In place of the OSError of a full disk.
+        StoreError: In place of their OSError, which names no file.
     """
     try:
         yield
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise StoreError(
+                f"{where}: a file must be allowed to grow as large as the store needs, got: {error.strerror}; "
+                "raise the limit (ulimit -f), or choose another disk, and run the same command to go on"
+            ) from error
         if error.errno not in DISK_FULL:
             raise
         raise StoreError(

@@ -111,6 +111,38 @@ def exact_table(query: FixedPoint, document: FixedPoint, similarity: Similarity)
     return _scores(products, query.squares[:, None], document.squares[None], one, other, similarity)
 
 
+def row_scores(
+    a: Float64[np.ndarray, "n e"],
+    b: Float64[np.ndarray, "... n e"],
+    similarity: Similarity,
+    *,
+    squares: Float64[np.ndarray, "... n"] | None = None,
+) -> Float64[np.ndarray, "... n"]:
+    """Scores of vector ``i`` of one side and vector ``i`` of the other, in 64 bits throughout.
+
+    Sums run in the same order for every pair: equal vectors give equal scores wherever they stand, and a vector has with itself a cosine of
+    exactly 1 and a distance of exactly 0. `exact_pairs` gives the float32 scores that search goes by.
+
+    Args:
+        a: Finite.
+        b: As many, or several sets of as many.
+        similarity: ``cosine`` (0 where a vector is zero), ``dot``, or ``distance`` (minus the Euclidean distance).
+        squares: Product of the squared lengths of each pair, where they are known already; None computes them.
+
+    Returns:
+        One score per pair, higher is closer.
+    """
+    if similarity == "distance":
+        gap = b - a
+        return np.asarray(-np.sqrt(np.vecdot(gap, gap)))
+    products = np.asarray(np.vecdot(b, a))
+    if similarity == "dot":
+        return products
+    squares = np.vecdot(a, a) * np.vecdot(b, b) if squares is None else squares
+    # One square root of the product, not a product of two: for equal vectors it gives back the square exactly.
+    return np.asarray(products / np.sqrt(np.where(squares == 0, 1.0, squares)))
+
+
 def _scores(
     products: Float64[np.ndarray, "..."],
     query_squares: Float64[np.ndarray, "..."],
@@ -292,18 +324,21 @@ def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: S
         StoreError: If they are of another width, hold NaN or infinity, are absurdly long or short, or `similarity` is unknown.
     """
     if similarity not in SIMILARITIES:
-        raise StoreError(f"similarity must be cosine, distance or dot, got {similarity}")
+        raise StoreError(f"similarity must be cosine, distance or dot, got {similarity}; name one of them")
     if vectors.ndim != 2 or vectors.shape[1] != width:
-        raise StoreError(f"queries must be rows of width {width}, as the store's vectors, got shape {vectors.shape}")
+        raise StoreError(
+            f"queries must be rows of width {width}, as the store's vectors, got shape {vectors.shape}; embed them by the store's model"
+        )
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
-        raise StoreError(f"queries must be finite, got NaN or infinity in {several((f'row {row}' for row in broken), of='queries')}")
+        named = several((f"row {row}" for row in broken), of="queries")
+        raise StoreError(f"queries must be finite, got NaN or infinity in {named}; embed them again, or look whether the model is damaged")
     queries = Queries(vectors.astype(np.float32, copy=False), similarity)
     extreme = np.flatnonzero((queries.lengths != 0) & ~((queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST)))
     if len(extreme):
         raise StoreError(
             f"queries must be of length {SHORTEST:g} to {LONGEST:g}, "
-            f"got another in {several((f'row {row}' for row in extreme), of='queries')}"
+            f"got another in {several((f'row {row}' for row in extreme), of='queries')}; scale them, to unit length at best"
         )
     return queries
 

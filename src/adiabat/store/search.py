@@ -73,7 +73,7 @@ def search(
     """
     checked = checked_queries(queries, store.width, similarity)
     if k < 1:
-        raise StoreError(f"k must be at least 1, got {k}")
+        raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
     exclusions = _Exclusions.of(excluded, len(queries))
     tiles = [
         _Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile)) for tile in _tiles(len(queries), block_rows, store.count)
@@ -117,7 +117,11 @@ def count_at_least(
     """
     checked = checked_queries(queries, store.width, similarity)
     if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
-        raise StoreError(f"thresholds must be one row per query without NaN, got shape {thresholds.shape} for {len(queries)} queries")
+        held = " with NaN" if np.isnan(thresholds).any() else ""
+        raise StoreError(
+            f"thresholds must be one row per query without NaN, got shape {thresholds.shape}{held} for {len(queries)} queries; "
+            "give those of `score_rows`, and plus infinity for none"
+        )
     counts, exclusions = np.zeros(thresholds.shape, dtype=np.int64), _Exclusions.of(excluded, len(queries))
     tiles = [
         partial(_count_block, checked.take(tile), exclusions.take(tile), thresholds[tile], counts[tile])
@@ -148,7 +152,9 @@ def score_rows(
     """
     checked = checked_queries(queries, store.width, similarity)
     if rows.ndim != 2 or len(rows) != len(queries):
-        raise StoreError(f"rows must be one list per query, got shape {rows.shape} for {len(queries)} queries")
+        raise StoreError(
+            f"rows must be one list per query, got shape {rows.shape} for {len(queries)} queries; fill shorter lists up with -1"
+        )
     scores = np.full(rows.shape, -np.inf, dtype=np.float32)
     query, column = np.nonzero(rows != -1)
     for start in range(0, len(query), PAIR_CHUNK):
@@ -171,7 +177,7 @@ def _require_finite(store: Store, sizes: Float32[np.ndarray, " n"], rows: Intege
 def _tiles(queries: int, block_rows: int, count: int) -> list[slice]:
     """Queries that are scored together: one tile for each thread at the least, unless tiles were to get small."""
     if block_rows < 1:
-        raise StoreError(f"block_rows must be at least 1, got {block_rows}")
+        raise StoreError(f"block_rows must be at least 1, got {block_rows}; leave it out for {BLOCK_ROWS:,}")
     shared = max(SMALLEST_TILE, -(-queries // _threads()))
     size = max(1, min(TILE_SCORES // min(block_rows, count), shared))
     return [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)]
@@ -234,7 +240,10 @@ class _Exclusions:
         if excluded is None:
             return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         if len(excluded) != queries:
-            raise StoreError(f"excluded must hold one list of rows per query, got {len(excluded)} lists for {queries} queries")
+            raise StoreError(
+                f"excluded must hold one list of rows per query, got {len(excluded)} lists for {queries} queries; "
+                "give an empty one to a query without any"
+            )
         lists = excluded if isinstance(excluded, Ragged) else Ragged.of(excluded)
         order = np.argsort(lists.values, kind="stable")
         return cls(lists.values[order], np.repeat(np.arange(queries), lists.lengths)[order])

@@ -41,7 +41,7 @@ def words(text: str) -> list[str]:
         text: Anything.
 
     Returns:
-        In order, repeats included; empty where there is no letter or digit.
+        In order, repeats included; empty where there is no letter, digit or underscore.
     """
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())

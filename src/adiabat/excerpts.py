@@ -1,0 +1,37 @@
+"""Beginnings of texts that are too long, or too strange, to be shown whole: in messages, on pages, in tables."""
+
+import re
+
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+# Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
+def printable(text: str) -> str:
+    """The text with every character that a page cannot hold replaced by U+FFFD.
+
+    Args:
+        text: Anything.
+
+    Returns:
+        Text of the same length.
+    """
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def cut(text: str, *, limit: int) -> str:
+    """The beginning of a text, with an ellipsis where something was left out.
+
+    Args:
+        text: Anything; runs of white space become one space.
+        limit: Most characters of the answer, > 1.
+
+    Returns:
+        At most `limit` characters.
+    """
+    # A huge text is not worth normalising whole: no more than the first part can show.
+    flat = " ".join(printable(text[: 8 * limit]).split())
+    if len(flat) <= limit and len(text) <= 8 * limit:
+        return flat
+    return flat[: limit - 1].rstrip() + ELLIPSIS
