@@ -7,7 +7,7 @@ import pytest
 from adiabat.config import checked
 from adiabat.config.named import named_suites, suite_file
 from adiabat.config.reading import read_settings
-from adiabat.config.suite import RetrievalTask, StsTask, SuiteSettings
+from adiabat.config.suite import ClassificationTask, RetrievalTask, StsTask, SuiteSettings
 from adiabat.errors import ConfigError
 
 KINDS = "retrieval, triplets, nli_grid, question_grid, sts, words, pair_classification, bitext, classification, clustering, mteb"
@@ -36,11 +36,66 @@ def test_a_table_of_tasks_becomes_what_its_kind_says() -> None:
         ({"kind": "sts", "data": "x", "where": {"split": 3}}, "tasks.where.split of number 1 must be text (in quotes), got 3"),
         ({"kind": "retrieval", "data": "x", "columns": {"qery": "y"}}, "unknown key tasks.columns.qery; did you mean tasks.columns.query?"),
         ({"kind": "clustering", "data": "x", "restarts": 0}, "tasks.restarts of number 1 must be > 0, got 0"),
+        (
+            {"kind": "triplets", "data": "x", "drop_same_id": False},
+            "tasks.drop_same_id of number 1 must be left out with kind = triplets, whose queries rank what they list, got false; "
+            "leave it out",
+        ),
+        (
+            {"kind": "classification", "data": "x", "test": "y", "test_where": {"n": 1}},
+            "tasks.test_where.n of number 1 must be text (in quotes), got 1",
+        ),
         ({"kind": "sts", "name": "mine", "data": ""}, "tasks.data of number 1 (mine) must be text that is not empty, got ''"),
     ],
 )
 def test_a_fault_of_a_task_is_told_by_its_key_and_number(task: dict[str, Any], phrase: str) -> None:
     assert told({"tasks": [task]}) == phrase
+
+
+LEARNED = {"kind": "classification", "data": "x", "test": "x"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {},
+        {"where": {"lang": "en", "split": "train"}},
+        {"where": {"lang": "en", "split": "train"}, "test_where": {"lang": "en"}},
+        {"where": {"lang": "en"}, "test_where": {"split": "test"}},
+        {"test_where": {"split": "test"}},
+        {"split": "a", "test_split": "a"},
+    ],
+)
+def test_a_classifier_is_not_tried_on_rows_that_it_learned_from(rows: dict[str, Any]) -> None:
+    message = told({"tasks": [{**LEARNED, **rows, "name": "mine"}]})
+    assert message.startswith(
+        "tasks.test_where of number 1 (mine) must keep the rows of test apart from those of data, which are of the same"
+    )
+    assert message.endswith("; give a column of where another value here, or name test_split")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"where": {"lang": "en", "split": "train"}, "test_where": {"lang": "en", "split": "test"}},
+        {"where": {"split": "train"}, "test_where": {"split": "test", "lang": "en"}},
+        {"split": "a", "test_split": "b"},
+        {"test": "y", "where": {"lang": "en"}},
+    ],
+)
+def test_rows_of_one_table_that_are_told_apart_will_do(rows: dict[str, Any]) -> None:
+    (task,) = checked(SuiteSettings, {"tasks": [{**LEARNED, **rows}]}).tasks
+    assert isinstance(task, ClassificationTask)
+    assert dict(task.test_where) == rows.get("test_where", {})
+
+
+@pytest.mark.parametrize("value", ["listed", "store"])
+def test_what_is_compared_is_said_by_the_kind_of_a_task(value: str) -> None:
+    assert told({"measure": {"negatives": value}}) == (
+        f"measure.negatives must be left out of a suite, where tasks.kind decides, got {value}; leave it out, and "
+        'write kind = "triplets" for listed negatives, "retrieval" for the whole corpus'
+    )
+    assert checked(SuiteSettings, {"measure": {"negatives": "auto"}}).measure.negatives == "auto"
 
 
 def test_faults_of_several_tasks_and_models_are_told_at_once() -> None:

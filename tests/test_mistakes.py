@@ -175,7 +175,10 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "evaluating into a store": (evaluate(out="store"), ("--out must be a directory of its own, store is a store",)),
     "tuning into a folder of something else": (tune(out="notes"), ("--out must be a new or empty directory", "notes")),
     "embedding into a folder of something else": (embed(out="notes"), ("notes must be empty or a store, it holds todo.txt",)),
-    "evaluating over another program's result": (evaluate(out="foreign"), ("--out must hold no files of another program", "foreign")),
+    "evaluating over another program's result": (
+        evaluate(out="foreign"),
+        ("--out must hold nothing but an evaluation", "foreign"),
+    ),
     "tuning into a file": (tune(out="a_file"), ("a_file",)),
     "evaluating into a file": (evaluate(out="a_file"), ("a_file is a file",)),
     "embedding into a file": (embed(out="a_file"), ("a_file must be a directory, it is a file",)),

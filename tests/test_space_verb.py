@@ -86,13 +86,13 @@ def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callabl
     before = listing(tmp_path)
     refused = space()
     assert refused.code == 2
-    assert "--out must hold no files of another program" in refused.err
+    assert "--out must hold nothing but an evaluation of the same kind" in refused.err
     assert listing(tmp_path) == before
 
 
 def test_an_evaluation_does_not_write_over_an_analysis(world: Path, tmp_path: Path) -> None:
     api.space(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path, settings=SETTINGS)
-    with pytest.raises(JobError, match="--out must hold no files of another program"):
+    with pytest.raises(JobError, match="--out must hold nothing but an evaluation of the same kind"):
         api.evaluate(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path)
 
 

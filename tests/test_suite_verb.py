@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import tomli_w
 
+from adiabat import api
+from adiabat.locks import sole_writer
+from adiabat.report.suite import read_suite
 from tests.commands import Said, run_in_process
 from tests.suite.world import tables, write_world
 from tests.tiny import save_tiny
@@ -104,3 +107,26 @@ def test_a_directory_of_something_else_is_refused(said, place: Path) -> None:
 def test_help_names_both_ways(said) -> None:
     assert "--suite" in said("evaluate", "--help").out
     assert "--qrels" in said("compare-runs", "--help").out
+
+
+def test_from_python_a_suite_is_named_by_its_file(said, place: Path) -> None:
+    found = api.evaluate_suite(["one", "two"], place / "suite.toml", out=place / "python")
+    assert found.pairings == read_suite(place / "python" / "result.json").pairings
+    assert [model.name for model in found.models] == ["one", "two"]
+
+
+def test_a_comparison_does_not_take_the_place_of_an_evaluation(said, place: Path) -> None:
+    evaluated(said)
+    former = (place / "out" / "result.json").read_bytes()
+    done = said("compare-runs", "out/scores/one", "out/scores/two", "--out", "out")
+    assert done.code == 2
+    assert "--out must be a folder of its own, got that of an evaluation, out" in done.err
+    assert (place / "out" / "result.json").read_bytes() == former
+
+
+def test_two_processes_do_not_write_into_one_folder(said, place: Path) -> None:
+    (place / "taken").mkdir(exist_ok=True)
+    with sole_writer(place / "taken"):
+        done = said("evaluate", "one", "--suite", "suite.toml", "--out", "taken")
+    assert done.code == 2
+    assert "taken must have one writer at a time" in done.err

@@ -1,5 +1,6 @@
 """Scores on disk: what comes back is what went in, and other files are refused in one line."""
 
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat.errors import DataError
+from adiabat.errors import DataError, JobError
 from adiabat.measure.samples import Cells, Sample, TaskScores
-from adiabat.suite.kept import read_record, read_scores, scores_in, write_scores
+from adiabat.suite.kept import folder_names, read_record, read_scores, require_no_others, scores_in, scores_kept, write_scores
 from tests.suite.scored import gridded, ranked
 
 
@@ -118,3 +119,74 @@ def test_files_are_found_sorted_without_those_half_written(tmp_path: Path) -> No
     for name in ("b/run-1/x", "a/y", "a/.z.parquet.77"):
         write_scores(ranked([0.1]), tmp_path / f"{name}.parquet", key="", about={})
     assert [str(path.relative_to(tmp_path)) for path in scores_in(tmp_path)] == ["a/y.parquet", "b/run-1/x.parquet"]
+
+
+def test_folders_have_one_name_in_any_order() -> None:
+    names = ["a/b", "a:b", "plain", "A-B"]
+    found = dict(zip(names, folder_names(names), strict=True))
+    assert found["plain"] == "plain"
+    assert len({name.casefold() for name in found.values()}) == 4
+    assert dict(zip(reversed(names), folder_names(names[::-1]), strict=True)) == found
+    assert len(set(folder_names(["t", "t", "t-2"]))) == 3
+
+
+def test_folders_have_names_that_a_disk_takes(tmp_path: Path) -> None:
+    (long,) = folder_names(["\U0001d4b3" * 300])
+    write_scores(ranked([0.1]), tmp_path / long / f"{long}.parquet", key="", about={})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"about": None},
+        {"key": 3},
+        {"samples": []},
+        {"units": 5},
+        {"samples": [{"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}]},
+    ],
+)
+def test_a_record_that_lacks_something_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2]), path, key="", about={})
+    table = pq.read_table(path)
+    record = {**json.loads(table.schema.metadata[b"adiabat"]), **change}
+    pq.write_table(table.replace_schema_metadata({b"adiabat": json.dumps(record).encode()}), path)
+    with pytest.raises(DataError, match=r"s\.parquet must be a whole file of scores, got: .*; make it anew"):
+        read_scores(path)
+
+
+def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    write_scores(ranked([0.1, float("nan")]), tmp_path / "s.parquet", key="", about={})
+    with pytest.raises(DataError, match="values of nDCG@10 by cosine that are not finite"):
+        read_scores(tmp_path / "s.parquet")
+
+
+def test_scores_of_an_evaluation_are_back_where_its_result_could_not_be_written(tmp_path: Path) -> None:
+    models = {"model": "m", "baseline": ""}
+    with scores_kept([("model", ranked([0.1]))], tmp_path, models=models):
+        (tmp_path / "result.json").write_text("{}")
+
+    def failing() -> None:
+        with scores_kept([("model", ranked([0.2]))], tmp_path, models=models):
+            raise DataError("full")
+
+    with pytest.raises(DataError, match="full"):
+        failing()
+    assert read_scores(tmp_path / "scores" / "model" / "asked.parquet").samples[0].values.tolist() == [0.1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json", "scores"]
+
+
+def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
+    require_no_others(tmp_path)
+    (tmp_path / "scores").mkdir()
+    (tmp_path / "scores" / "exam.csv").write_text("mine")
+    with pytest.raises(JobError, match=r"must hold no scores but those of an evaluation before, got .*exam\.csv"):
+        require_no_others(tmp_path)
+
+
+def test_scores_of_a_suite_that_is_not_finished_are_not_replaced(tmp_path: Path) -> None:
+    write_scores(ranked([0.1]), tmp_path / "scores" / "model" / "asked.parquet", key="", about={})
+    with pytest.raises(JobError, match="must hold no scores but"):
+        require_no_others(tmp_path)
+    (tmp_path / "result.json").write_text("{}")
+    require_no_others(tmp_path)

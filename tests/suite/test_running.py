@@ -2,20 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from adiabat.config import EncoderSection
+from adiabat.data.corpora import read_corpus
 from adiabat.errors import AdiabatError, ConfigError
 from adiabat.measure.suite_results import SuiteResult
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
 from adiabat.report.suite import read_suite, write_suite
 from adiabat.store.build import build_store
-from adiabat.suite.kept import read_scores, scores_in
+from adiabat.store.manifest import StoreDtype
+from adiabat.suite import running
+from adiabat.suite.kept import read_record, read_scores, scores_in
 from adiabat.watch import Watch
 from tests.suite.world import run, suite, tables, tiny, write_world
 
@@ -224,12 +228,58 @@ def test_data_that_changed_are_measured_anew(world: Path, tmp_path: Path) -> Non
     assert run(suite([table]), tmp_path / "out", "one").tasks[0].units == 5
 
 
-def test_a_damaged_file_of_scores_is_named(world: Path, tmp_path: Path) -> None:
-    run(suite(tables(world)[:1]), tmp_path, "one")
+def test_a_damaged_file_of_scores_is_named_and_measured_anew(world: Path, tmp_path: Path) -> None:
+    whole = run(suite(tables(world)[:1]), tmp_path, "one")
     path = tmp_path / "scores" / "one" / "asked.parquet"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(AdiabatError, match=r"asked\.parquet must be a whole file of scores"):
-        run(suite(tables(world)[:1]), tmp_path, "one")
+    told: list[str] = []
+    again = run(suite(tables(world)[:1]), tmp_path, "one", watch=Watch(note=told.append))
+    assert "asked.parquet must be a whole file of scores" in told[0]
+    assert told[0].endswith("measured anew")
+    assert timeless(again) == timeless(whole)
+
+
+def test_a_task_of_another_name_is_the_same_task(world: Path, tmp_path: Path) -> None:
+    table = tables(world)[2]
+    first = run(suite([{**table, "name": "sts en"}]), tmp_path, "one")
+    again = run(suite([{**table, "name": "sts-en"}]), tmp_path, "one")
+    assert [task.name for task in again.tasks] == ["sts-en"]
+    assert again.scores[0].value == first.scores[0].value
+
+
+def test_tasks_and_models_that_nothing_can_be_measured_with_are_refused(world: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least one model must be able to do a task, got bm25"):
+        run(suite(tables(world)[2:4]), tmp_path, "bm25")
+
+
+def test_scores_of_other_versions_are_told(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "versions", lambda device: {"torch": "1.0", "device": device})
+        run(suite(tables(world)[:2]), tmp_path, "one")
+    result = run(suite(tables(world)[:3]), tmp_path, "one")
+    assert result.notes == ("2 of 3 scores were kept from a call with torch 1.0",)
+
+
+def test_runs_that_are_no_longer_listed_are_told(world: Path, tmp_path: Path) -> None:
+    def models(*runs: str) -> dict[str, Any]:
+        return {"models": [{"name": "m", "model": "one", "runs": list(runs)}]}
+
+    run(suite(tables(world)[:1], **models("two", "three")), tmp_path)
+    told: list[str] = []
+    run(suite(tables(world)[:1], **models("two")), tmp_path, watch=Watch(note=told.append))
+    assert any(f"{tmp_path / 'scores' / 'm' / 'run-3'} holds scores of a run that is not listed now" in note for note in told)
+
+
+def test_a_store_of_other_vectors_gives_scores_of_its_own(world: Path, tmp_path: Path) -> None:
+    """Rounded vectors of the same model: what was kept of the exact ones is not theirs."""
+    keys = []
+    for dtype in get_args(StoreDtype):
+        documents = partial(read_corpus, str(world / "corpus.jsonl"))
+        build_store(tiny("one", EncoderSection()), documents, tmp_path / dtype, dtype=dtype, source="corpus", encoder_name="one")
+        table = {**tables(world)[0], "stores": [str(tmp_path / dtype)]}
+        run(suite([table]), tmp_path / "out", "one")
+        keys.append(read_record(tmp_path / "out" / "scores" / "one" / "asked.parquet")["key"])
+    assert keys[0] != keys[1]
 
 
 def test_a_baseline_that_is_no_model_is_refused_before_data_are_read(tmp_path: Path) -> None:

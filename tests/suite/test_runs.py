@@ -21,9 +21,10 @@ from tests.suite.scored import ranked
 VALUES = np.random.default_rng(2).random((2, 30)).tolist()
 
 
-def kept(folder: Path, *tasks: TaskScores, model: str | None = None) -> Path:
+def kept(folder: Path, *tasks: TaskScores, model: str | None = None, **more: object) -> Path:
     for one in tasks:
-        write_scores(one, folder / f"{one.task}.parquet", key="", about={"model": model or folder.name, "source": "models/m"})
+        about = {"model": model or folder.name, "source": "models/m", **more}
+        write_scores(one, folder / f"{one.task}.parquet", key="", about=about)
     return folder
 
 
@@ -48,7 +49,7 @@ def test_a_single_file_will_do(tmp_path: Path) -> None:
 def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
     a = kept(tmp_path / "a", ranked(VALUES[0]))
     for number, values in enumerate(VALUES, start=1):
-        kept(tmp_path / "b" / f"run-{number}", ranked(values), model="b")
+        kept(tmp_path / "b" / f"run-{number}", ranked(values), model="b", run=number)
     result = compared(a, tmp_path / "b")
     assert len(result.models[1].runs) == 2
     assert result.pairings[0].change.after == pytest.approx(np.mean(VALUES))
@@ -57,9 +58,33 @@ def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
 
 def test_scores_of_one_run_beside_those_of_several_are_ambiguous(tmp_path: Path) -> None:
     a = kept(tmp_path / "a", ranked(VALUES[0]))
-    kept(tmp_path / "a" / "run-1", ranked(VALUES[1]), model="a")
-    with pytest.raises(DataError, match="must hold scores of one run or of several, got both; name .*a/run-1"):
-        compared(a, a)
+    kept(tmp_path / "a" / "run-1", ranked(VALUES[1]), model="a", run=1)
+    with pytest.raises(DataError, match="must hold scores of one run or of several, got both; remove those"):
+        compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
+
+
+def test_models_that_are_called_like_runs_are_models(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    for name in ("run-1", "run-2"):
+        kept(tmp_path / "out" / name, ranked(VALUES[1]))
+    with pytest.raises(DataError, match="must hold scores of one model, got 2"):
+        compared(a, tmp_path / "out")
+    assert compared(a, tmp_path / "out" / "run-1").models[1].runs == []
+
+
+def test_scores_of_other_weights_are_not_taken_for_those_of_one_model(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]), state="1")
+    kept(tmp_path / "a", ranked(VALUES[0], task="more"), state="2")
+    with pytest.raises(
+        DataError, match=r"must hold scores of one state of the model, got those of 2 in .*a: asked\.parquet and more\.parquet"
+    ):
+        compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
+
+
+def test_a_model_is_not_compared_with_itself(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    with pytest.raises(ConfigError, match="the two must differ, got .*a twice"):
+        compared(a, tmp_path / "b" / ".." / "a")
 
 
 def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
@@ -159,8 +184,8 @@ def test_queries_without_a_result_count_as_zero_and_what_is_left_out_is_counted(
 
 
 def test_a_run_of_other_queries_is_refused() -> None:
-    with pytest.raises(DataError, match="must hold queries that are judged, got none of 1"):
-        scores_of_run({"x": {"a": 1.0}}, {"q": {"a": 1}}, ["RR"], task="t")
+    with pytest.raises(DataError, match="x.run must hold queries that are judged, got none of the 1 of t"):
+        scores_of_run({"x": {"a": 1.0}}, {"q": {"a": 1}}, ["RR"], task="t", name="x.run")
 
 
 def test_judgements_are_asked_for_where_they_are_needed_and_refused_elsewhere(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
@@ -169,4 +194,4 @@ def test_judgements_are_asked_for_where_they_are_needed_and_refused_elsewhere(tm
         compared(first, second)
     a = kept(tmp_path / "a", ranked(VALUES[0]))
     with pytest.raises(ConfigError, match="--qrels must be left out"):
-        compared(a, a, qrels=qrels)
+        compared(a, kept(tmp_path / "b", ranked(VALUES[1])), qrels=qrels)

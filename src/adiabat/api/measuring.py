@@ -12,17 +12,17 @@ from adiabat.config import EvaluateSettings, SearchSettings
 from adiabat.errors import DataError
 from adiabat.jobs.claims import claimed
 from adiabat.jobs.directory import Job, is_job
-from adiabat.measure.metrics import ranking_measures
+from adiabat.measure.metrics import require_relevant_alone
 from adiabat.measure.results import Hit, Result, TrainingRecord
 from adiabat.measure.samples import TaskScores
 from adiabat.model.towers import DualEncoder
-from adiabat.report.files import read_result, write_result
-from adiabat.report.page import write_page
+from adiabat.report.files import read_result
+from adiabat.report.page import write_evaluation
 from adiabat.store.build import refuse_swapped
 from adiabat.store.embeddings import Store
 from adiabat.store.search import search as search_store
 from adiabat.suite.evaluation import evaluate_datasets, hits_of, read_dataset
-from adiabat.suite.kept import scores_kept
+from adiabat.suite.kept import require_no_others, scores_kept
 from adiabat.tasks.systems import open_baseline_stores
 from adiabat.watch import SILENT, Watch
 
@@ -64,8 +64,8 @@ def evaluate(
         AdiabatError: If anything the user gave is wrong.
     """
     settings = settings or EvaluateSettings()
-    # An unknown measure is refused before anything is read.
-    ranking_measures({}, {}, settings.measure.measures)
+    # A measure that cannot be had is refused before anything is read.
+    require_relevant_alone(settings.measure.measures)
     # So is a damaged record of the job.
     tuning = _training_record(model)
     refuse_swapped(store, model, data, order="MODEL STORE DATA")
@@ -76,6 +76,8 @@ def evaluate(
     target = read(stores[str(store)], str(data), role="target", split=split or settings.data.split)
     datasets = [target, *(read(stores[str(place)], str(what), role="retain", split=None) for place, what in retain)]
     with claimed(None if out is None else Path(out)) as folder:
+        if folder:
+            require_no_others(folder)
         tested = load(model, settings=settings.encoder, device=settings.run.device)
         before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
         title = f"{tested.name} on {datasets[0].examples.name}"
@@ -86,8 +88,7 @@ def evaluate(
             if (folder / "result.json").exists():
                 watch.note(f"the evaluation that stood in {folder} is replaced")
             with scores_kept(kept, folder, models={"model": tested.name, "baseline": before.name if before else ""}):
-                write_result(result, folder / "result.json")
-                write_page(result, folder / "report.html")
+                write_evaluation(result, folder)
     return result
 
 

@@ -5,13 +5,16 @@ from functools import partial
 from pathlib import Path
 
 from adiabat.api.loading import load
-from adiabat.config import EncoderSection
+from adiabat.config import EncoderSection, read_settings
+from adiabat.config.named import suite_file
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
+from adiabat.errors import JobError
 from adiabat.jobs.claims import claimed
-from adiabat.measure.metrics import ranking_measures
+from adiabat.measure.metrics import ranking_measures, require_relevant_alone
 from adiabat.measure.suite_results import SuiteResult
 from adiabat.model.towers import DualEncoder
 from adiabat.report.suite import read_suite, write_suite
+from adiabat.suite.kept import SCORES
 from adiabat.suite.running import evaluate_suite as run_suite
 from adiabat.suite.runs import compare_runs as run_comparison
 from adiabat.suite.subjects import subjects_of
@@ -20,7 +23,7 @@ from adiabat.watch import SILENT, Watch
 
 def evaluate_suite(
     models: Sequence[str],
-    settings: SuiteSettings,
+    settings: SuiteSettings | str | Path,
     *,
     out: str | Path,
     command: str = "adiabat.evaluate_suite(...)",
@@ -33,7 +36,8 @@ def evaluate_suite(
 
     Args:
         models: Names of models, ``bm25`` or ``bm25:LANGUAGE``; those of ``[[models]]`` come before them.
-        settings: Tasks, and what is said of them.
+        settings: Tasks, and what is said of them: a TOML file, or the name of a suite that comes with adiabat, such as ``mteb-eight``; or
+            settings as they are read.
         out: Directory for ``result.json``, the page, tables, scores, and vectors of corpora.
         command: For the report.
         watch: Whom to tell.
@@ -44,9 +48,11 @@ def evaluate_suite(
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    # An unknown measure is refused before anything is read.
+    if not isinstance(settings, SuiteSettings):
+        settings = read_settings(SuiteSettings, suite_file(str(settings)))
+    # A measure that cannot be had is refused before anything is read.
     for measures in [settings.measure.measures, *(getattr(task, "measures", None) or () for task in settings.tasks)]:
-        ranking_measures({}, {}, measures)
+        require_relevant_alone(measures)
     loader = partial(_load, device=settings.run.device)
     subjects = subjects_of(settings.models, models, settings.encoder, loader)
     with claimed(Path(out), reader=read_suite) as folder:
@@ -89,6 +95,8 @@ def compare_runs(
     ranking_measures({}, {}, settings.measure.measures)
     judged = None if qrels is None else Path(qrels)
     with claimed(None if out is None else Path(out), reader=read_suite) as folder:
+        if folder and (folder / SCORES).exists():
+            raise JobError(f"--out must be a folder of its own, got that of an evaluation, {folder}; choose another")
         result = run_comparison(Path(first), Path(second), qrels=judged, settings=settings, command=command)
         if folder:
             write_suite(result, folder)

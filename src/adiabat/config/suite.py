@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.compare import TaskSection
 from adiabat.config.faults import shown
-from adiabat.config.section import Section, Text, Texts
+from adiabat.config.section import PlacedError, Section, Text, Texts
 from adiabat.config.shared import EncoderSection, MeasureSection, RunSection
 
 Towers = Literal["query", "document"]
@@ -30,7 +30,14 @@ class RetrievalTask(TaskSection):
     stores: Texts = ()
     """Directories of stores of the same corpus: one that a model's document tower made is read, and nothing is embedded for that model."""
     drop_same_id: bool | None = None
-    """Whether a document of the query's own id is left out; None takes ``measure.drop_same_id``."""
+    """Whether a document of the query's own id is left out; None takes ``measure.drop_same_id``. Triplets have no such document."""
+
+    @model_validator(mode="after")
+    def _a_corpus_is_ranked(self) -> Self:
+        if self.kind == "triplets" and self.drop_same_id is not None:
+            fault = "must be left out with kind = triplets, whose queries rank what they list"
+            raise PlacedError("drop_same_id", f"{fault}, got {shown(self.drop_same_id)}; leave it out")
+        return self
 
 
 class NliGridTask(NamedTask):
@@ -63,7 +70,7 @@ class FilteredTask(NamedTask):
     split: Text | None = None
     """Of a hub data set that has several."""
     where: Mapping[str, str] = {}
-    """Only rows with these values in these columns, such as ``{ lang = "de", split = "test" }``."""
+    """Only rows of `data` with these values in these columns, such as ``{ lang = "de", split = "test" }``."""
 
 
 class TextsTask(FilteredTask):
@@ -118,12 +125,23 @@ class ClassificationTask(TextsTask):
     kind: Literal["classification"]
     test: Text
     test_split: Text | None = None
+    test_where: Mapping[str, str] = {}
+    """Likewise of `test`: `where` is of `data` alone. Rows of one table are told apart by a column that both give, with other values."""
     text: Text = "text"
     label: Text = "label"
     per_label: PositiveInt | None = None
     """Training texts of each label, drawn at random; None takes all."""
     regularization: PositiveFloat = 1.0
     """C of the regression."""
+
+    @model_validator(mode="after")
+    def _tests_on_other_rows(self) -> Self:
+        told_apart = any(self.test_where.get(column, value) != value for column, value in self.where.items())
+        if (self.data, self.split) == (self.test, self.test_split) and not told_apart:
+            fault = "must keep the rows of test apart from those of data, which are of the same table"
+            advice = "give a column of where another value here, or name test_split"
+            raise PlacedError("test_where", f"{fault}, got {shown(self.test_where)} beside where = {shown(self.where)}; {advice}")
+        return self
 
 
 class ClusteringTask(TextsTask):
@@ -206,6 +224,7 @@ class SuiteSettings(Section):
     encoder: EncoderSection = EncoderSection()
     """Of models that are named on the command line; those of ``[[models]]`` have their own."""
     measure: MeasureSection = MeasureSection()
+    """Common to all tasks. Their kind says what is compared, so `negatives` is left out; `depth` and `drop_same_id` are of retrieval."""
     run: RunSection = RunSection()
     tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
     models: Annotated[tuple[ModelSection, ...], Field(strict=False)] = ()
@@ -215,4 +234,13 @@ class SuiteSettings(Section):
         for key, names in (("tasks", [task.name for task in self.tasks]), ("models", [model.name for model in self.models])):
             if again := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
                 raise ValueError(f"{key} must have names of their own, got {', '.join(map(shown, again))} more than once; rename them")
+        return self
+
+    @model_validator(mode="after")
+    def _kinds_decide(self) -> Self:
+        if self.measure.negatives != "auto":
+            raise ValueError(
+                f"measure.negatives must be left out of a suite, where tasks.kind decides, got {self.measure.negatives}; leave it out, and "
+                'write kind = "triplets" for listed negatives, "retrieval" for the whole corpus'
+            )
         return self

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from adiabat.errors import DataError, JobError
 from adiabat.jobs.directory import is_job
+from adiabat.locks import sole_writer
 from adiabat.report.files import read_result
 from adiabat.store.build import is_store
 
@@ -22,6 +23,7 @@ def claimed(folder: Path | None, *, reader: Callable[[Path], object] = read_resu
         The directory.
 
     Raises:
+        InUseError: If another process writes into it.
         JobError: If it is something else, or holds files of something else.
     """
     if folder is None:
@@ -34,7 +36,8 @@ def claimed(folder: Path | None, *, reader: Callable[[Path], object] = read_resu
     except OSError as fault:
         raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
     try:
-        yield folder
+        with sole_writer(folder):
+            yield folder
     except BaseException:
         for place in missing:
             with suppress(OSError):
@@ -56,4 +59,7 @@ def _require_own(folder: Path, reader: Callable[[Path], object]) -> None:
         try:
             reader(folder / "result.json")
         except DataError as fault:
-            raise JobError(f"--out must hold no files of another program, {folder} does ({fault}); choose another") from fault
+            raise JobError(
+                f"--out must hold nothing but an evaluation of the same kind, {folder} holds something else, or one that is damaged "
+                f"({fault}); choose another, or remove its result.json and report.html if they are of no use"
+            ) from fault

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from adiabat.data.records import Document, text_id
+from adiabat.locks import sole_writer
 from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store, is_store
 from adiabat.store.embeddings import Store
@@ -69,8 +70,11 @@ class Corpora:
         fingerprint = model.fingerprint("document")
         for place in corpus.stores:
             store = Store.open(place)
-            if not store.differences(fingerprint) and self._holds(store, corpus):
+            if store.differences(fingerprint):
+                continue
+            if self._holds(store, corpus):
                 return store
+            self.watch.note(f"{place} does not hold {corpus.name} as it stands, and is not used: its documents are others")
         tower = hashlib.sha256(json.dumps(fingerprint.to_json(), sort_keys=True).encode()).hexdigest()
         place = self._place(corpus) / tower[:DIGITS]
         if is_store(place):
@@ -103,8 +107,10 @@ class Corpora:
         place = self._place(corpus) / (f"bm25-{stemmer}" if stemmer else "bm25")
         if (place / LEXICAL_FILE).exists():
             return LexicalIndex.open(place)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with left_out_was_said():
+        place.mkdir(parents=True, exist_ok=True)
+        with sole_writer(place), left_out_was_said():
+            if (place / LEXICAL_FILE).exists():
+                return LexicalIndex.open(place)
             texts = (document.text for document in corpus.documents())
             return build_lexical(texts, place, corpus=corpus.sha256, stemmer=stemmer)
 

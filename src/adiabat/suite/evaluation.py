@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 
 from adiabat.config import EvaluateSettings, MeasureSection
 from adiabat.data.examples import read_examples
+from adiabat.data.languages import require_every_label
 from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
 from adiabat.measure.samples import TaskScores
@@ -81,6 +82,8 @@ def read_dataset(
     """
     columns = settings.data.columns.given() if role == "target" else {}
     examples = read_examples(path, split=split, columns=columns)
+    if isinstance(examples, LanguageGridSet):
+        require_every_label(examples, source=path)
     found = address(examples, store, missing=settings.data.missing, merge_equal=True) if isinstance(examples, ExampleSet) else examples
     return Dataset(store, found, role, path, split, baseline_stores)
 

@@ -5,24 +5,26 @@ Columns are ``unit``, ``text``, and for each measure its value (``nDCG@10 by cos
 all units stands in the file's metadata under ``adiabat``, as JSON.
 """
 
+import hashlib
 import json
 import os
 import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Float
+from pydantic import BaseModel, ValidationError
 
-from adiabat.errors import DataError
-from adiabat.measure.samples import Cells, Sample, TaskScores
+from adiabat.errors import DataError, JobError
+from adiabat.measure.samples import Cells, Kind, Sample, Statistic, TaskScores
 
 FORMAT = 1
 METADATA = b"adiabat"
@@ -30,24 +32,39 @@ ENDING = ".parquet"
 SCORES = "scores"
 """Folder of a result in which they lie, by model."""
 
+LONGEST_NAME = 150
+"""Bytes of the name of a folder or file."""
+
+SIDES = ("model", "baseline")
+"""Folders of scores of an evaluation of one model."""
+
 
 def folder_names(names: Sequence[str]) -> list[str]:
-    """Names of folders that can be told apart on any disk.
+    """Names of folders that can be told apart on any disk, each the same in whatever order they come.
 
     Args:
-        names: Of models or tasks, each once.
+        names: Of models or tasks; equal ones are numbered.
 
     Returns:
         One for each, in order.
     """
-    plain = [re.sub(r"[^\w.+-]+", "-", name).strip("-.")[:80] or "unnamed" for name in names]
+    plain = [_cut(re.sub(r"[^\w.+-]+", "-", name).strip("-.")) or "unnamed" for name in names]
+    alike = Counter(name.casefold() for name in plain)
+    shown = [
+        short if alike[short.casefold()] == 1 else f"{short}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+        for short, name in zip(plain, names, strict=True)
+    ]
     seen: Counter[str] = Counter()
-    found = []
-    for name in plain:
-        seen[name.casefold()] += 1
-        again = seen[name.casefold()]
-        found.append(name if again == 1 else f"{name}-{again}")
-    return found
+    for place, name in enumerate(shown):
+        seen[name] += 1
+        if seen[name] > 1:
+            shown[place] = f"{name}-{seen[name]}"
+    return shown
+
+
+def _cut(name: str) -> str:
+    """As much as file systems take, with room for an ending; they count bytes."""
+    return name.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
 
 
 def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str, Any]) -> None:
@@ -74,12 +91,16 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, part, compression="zstd")
+        with part.open("wb") as file:
+            pq.write_table(table, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
     except OSError as fault:
         raise DataError(f"{path} must be writable, got {fault.strerror or fault}; free space there or name another folder") from fault
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def read_scores(path: Path) -> TaskScores:
@@ -97,6 +118,8 @@ def read_scores(path: Path) -> TaskScores:
     record = read_record(path)
     try:
         table = pq.read_table(path)
+        if len(table) != record["units"] or not record["samples"]:
+            raise ValueError(f"{len(table):,} rows and {len(record['samples'])} measures, of {record['units']:,} units")
         samples = [_sample(table, one) for one in record["samples"]]
         cells = [_cells(table, one) for one in record["cells"]]
         texts = table["text"].to_pylist() if "text" in table.column_names else ()
@@ -138,7 +161,27 @@ def read_record(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         found = record.get("format") if isinstance(record, dict) else None
         raise DataError(f"{path}: format of scores must be {FORMAT}, got {found}; make it anew with adiabat evaluate")
+    try:
+        _Record.model_validate(record)
+    except ValidationError as fault:
+        raise _damaged(path, fault) from fault
     return record
+
+
+class _Record(BaseModel):
+    """What must stand in a file beside its rows."""
+
+    key: str
+    about: dict[str, Any]
+    task: str
+    kind: Kind
+    unit: str
+    units: int
+    documents: int
+    facts: dict[str, float]
+    notes: list[str]
+    samples: list[dict[str, Any]]
+    cells: list[dict[str, Any]]
 
 
 @contextmanager
@@ -156,17 +199,51 @@ def scores_kept(kept: Sequence[tuple[str, TaskScores]], folder: Path, *, models:
     Raises:
         DataError: If a file cannot be written.
     """
-    part = folder / f".{SCORES}.{os.getpid()}"
+    scores, part, former = (folder / name for name in (SCORES, f".{SCORES}.{os.getpid()}", f".former-{SCORES}.{os.getpid()}"))
     try:
         for side, model in models.items():
-            own = [scores for one, scores in kept if one == side]
-            for scores, name in zip(own, folder_names([one.task for one in own]), strict=True):
-                write_scores(scores, part / side / f"{name}{ENDING}", key="", about={"model": model})
-        yield
-        shutil.rmtree(folder / SCORES, ignore_errors=True)
-        part.rename(folder / SCORES)
+            own = [scored for of, scored in kept if of == side]
+            for one, name in zip(own, folder_names([one.task for one in own]), strict=True):
+                write_scores(one, part / side / f"{name}{ENDING}", key="", about={"model": model})
+        with _in_place_of(scores, part, former):
+            yield
+    except OSError as fault:
+        raise DataError(f"{scores} must be writable, got {fault.strerror or fault}; free space there or name another folder") from fault
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def _in_place_of(folder: Path, part: Path, former: Path) -> Iterator[None]:
+    """Put a folder in the place of another; where what comes next fails, the other one is back."""
+    shutil.rmtree(former, ignore_errors=True)
+    if folder.exists():
+        folder.rename(former)
+    try:
+        part.rename(folder)
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        if former.exists():
+            former.rename(folder)
+        raise
+    shutil.rmtree(former, ignore_errors=True)
+
+
+def require_no_others(folder: Path) -> None:
+    """Refuse a folder in which something else keeps its scores: those of an evaluation would take their place.
+
+    Args:
+        folder: Of a result to come.
+
+    Raises:
+        JobError: If it holds scores of a suite that is not finished, or files of the user.
+    """
+    ended = (folder / "result.json").exists()
+    own = {folder / SCORES / side for side in SIDES} if ended else set()
+    found = next((path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and path.parent not in own), None)
+    if found:
+        raise JobError(f"--out must hold no scores but those of an evaluation before, got {found}; choose another directory")
 
 
 def scores_in(folder: Path) -> Iterator[Path]:
@@ -217,7 +294,7 @@ def _lists(cells: Cells) -> pa.Array:
 def _described(scores: TaskScores) -> dict[str, Any]:
     samples = [
         {"measure": one.measure, "similarity": one.similarity, "statistic": one.statistic, "proportion": one.proportion}
-        | {"lower_is_better": one.lower_is_better}
+        | {"lower_is_better": one.lower_is_better, "bounds": one.bounds, "pseudo_values": one.pseudo_values}
         for one in scores.samples
     ]
     cells = [
@@ -226,12 +303,15 @@ def _described(scores: TaskScores) -> dict[str, Any]:
         | {"errors": None if one.errors is None else one.errors.tolist()}
         for one in scores.cells
     ]
-    plain = {"task": scores.task, "kind": scores.kind, "unit": scores.unit, "documents": scores.documents}
+    plain = {"task": scores.task, "kind": scores.kind, "unit": scores.unit, "units": len(scores.units), "documents": scores.documents}
     return {**plain, "facts": dict(scores.facts), "notes": list(scores.notes), "samples": samples, "cells": cells}
 
 
 def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:
-    bare = Sample(values=np.empty(0), **record)
+    bounds = record.get("bounds")
+    bare = Sample(values=np.empty(0), **{**record, "bounds": None if bounds is None else tuple(bounds)})
+    if bare.statistic not in get_args(Statistic):
+        raise ValueError(f"the statistic {bare.statistic}, which is none of {', '.join(get_args(Statistic))}")
     name = _name_of(bare)
     reference, groups = f"{name}: reference", f"{name}: group"
     return replace(
@@ -243,7 +323,10 @@ def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:
 
 
 def _numbers(table: pa.Table, name: str) -> Float[np.ndarray, " n"]:
-    return np.asarray(table[name].to_numpy(), dtype=np.float64)
+    values = np.asarray(table[name].to_numpy(), dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError(f"values of {name} that are not finite")
+    return values
 
 
 def _cells(table: pa.Table, record: Mapping[str, Any]) -> Cells:

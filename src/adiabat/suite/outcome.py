@@ -1,14 +1,16 @@
 """From scores of every unit to what can be said: levels with intervals, who is better than whom, grids, and the units to look at.
 
 Every model is compared with one other on the main measure of each task: with the baseline, or where there is none with the best of the
-task. All these comparisons are one family, over which Benjamini-Hochberg keeps the share of false findings at 5 %.
+task. All these comparisons are one family, over which Benjamini-Hochberg keeps the share of false findings at 5 %. Where the best was
+chosen on the units that it is then tested on, each p-value first counts for all pairs of models of the task.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Real
 
 from adiabat.errors import DataError, several
 from adiabat.measure.cells import compare_cells
@@ -17,7 +19,8 @@ from adiabat.measure.results import Change
 from adiabat.measure.samples import Cells, Sample, TaskScores
 from adiabat.measure.significance import benjamini_hochberg
 from adiabat.measure.statistics import value_of
-from adiabat.measure.suite_results import Pairing, Score, SuiteGrid, SuiteModel, SuiteTask, UnitRow
+from adiabat.measure.suite_results import Fact, Pairing, Score, SuiteGrid, SuiteModel, SuiteTask, UnitRow, equal_values
+from adiabat.watch import SILENT, Watch
 
 UNITS_SHOWN = 40
 """Of each task: those on which models differ most."""
@@ -59,9 +62,10 @@ class Findings:
     pairings: list[Pairing]
     grids: list[SuiteGrid]
     units: list[UnitRow]
+    facts: list[Fact]
 
 
-def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, resamples: int) -> Findings:
+def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, resamples: int, watch: Watch = SILENT) -> Findings:
     """Compare models on every task that they were measured on.
 
     Args:
@@ -69,6 +73,7 @@ def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, 
         baseline: Name of the model that all others are compared with; None takes the best of each task.
         seed: Of resamples and sign flips.
         resamples: How many, > 0.
+        watch: Told how far it is.
 
     Returns:
         The findings.
@@ -76,39 +81,84 @@ def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, 
     Raises:
         DataError: If models were measured on different units of a task, or by different measures.
     """
-    found = Findings([], [], [], [], [])
-    for task in dict.fromkeys(name for model in models for run in model.runs for name in run):
+    found = Findings([], [], [], [], [], [])
+    tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))
+    for number, task in enumerate(tasks):
+        watch.progress(f"comparing on {task}", number, len(tasks))
         present = [model for model in models if model.on(task)]
         _require_same_units(task, present)
-        found.tasks.append(_described(present[0].on(task)[0], [model.on(task) for model in present]))
+        found.tasks.append(_described(task, present))
+        found.facts.extend(_facts(task, present))
         found.scores.extend(_levels(task, present, seed=seed, resamples=resamples))
         against = _reference(task, present, baseline)
         others = [model for model in present if model is not against]
         found.pairings.extend(_pairings(task, others, against, seed=seed, resamples=resamples))
         found.grids.extend(_grids(task, present, against, seed=seed, resamples=resamples))
         found.units.extend(_units(task, present))
-    return replace(found, pairings=_corrected(found.pairings))
+    watch.progress("comparing", len(tasks), len(tasks))
+    return replace(found, pairings=_corrected(found.pairings, baseline))
 
 
 def _require_same_units(task: str, models: Sequence[Measured]) -> None:
     first = models[0].on(task)[0]
-    faults = []
-    for model in models:
-        for scores in model.on(task):
-            if list(scores.units) != list(first.units):
-                lacking, more = set(first.units) - set(scores.units), set(scores.units) - set(first.units)
-                faults.append(f"{model.about.name} lacks {len(lacking):,} and has {len(more):,} others, of {len(first.units):,}")
-            elif scores.samples[0].measure != first.samples[0].measure:
-                faults.append(f"{model.about.name} is judged by {scores.samples[0].measure}, not by {first.samples[0].measure}")
+    faults = [
+        f"{model.about.name} {fault}"
+        for model in models
+        for scores in model.on(task)
+        if (fault := _unlike(scores, first) or _unlike_runs(scores, model.on(task)[0]))
+    ]
     if faults:
         name = models[0].about.name
-        raise DataError(f"{task} must be measured on the same units for all models as for {name}, got {several(faults)}; measure them anew")
+        raise DataError(
+            f"{task} must be measured alike on the same units for all models as for {name}, got {several(faults)}; measure them anew"
+        )
 
 
-def _described(scores: TaskScores, every: Sequence[Sequence[TaskScores]]) -> SuiteTask:
+def _unlike(scores: TaskScores, first: TaskScores) -> str | None:
+    """Why two cannot be compared unit by unit."""
+    if _stored(scores.units) != _stored(first.units):
+        lacking, more = set(first.units) - set(scores.units), set(scores.units) - set(first.units)
+        return f"lacks {len(lacking):,} and has {len(more):,} others, of {len(first.units):,}"
+    if scores.texts and first.texts and _stored(scores.texts) != _stored(first.texts):
+        return "has other texts under the same ids"
+    main, other = scores.samples[0], first.samples[0]
+    if main.measure != other.measure:
+        return f"is judged by {main.measure}, not by {other.measure}"
+    if main.statistic != other.statistic or not _equal(main.reference, other.reference) or not _equal(main.groups, other.groups):
+        return "has other judgements of the same units"
+    grids = [[(cells.comparison, cells.rows, cells.columns) for cells in one.cells] for one in (scores, first)]
+    if grids[0] != grids[1]:
+        return f"has a grid of other languages: {_languages(scores)}, not {_languages(first)}"
+    return None
+
+
+def _stored(texts: Sequence[str]) -> list[bytes]:
+    """Texts as files keep them: half a character is none there."""
+    return [text.encode("utf-8", "replace") for text in texts]
+
+
+def _unlike_runs(scores: TaskScores, first: TaskScores) -> str | None:
+    """Why two runs of one model cannot be averaged."""
+    if [one.key for one in scores.samples] != [one.key for one in first.samples]:
+        return "has runs with unlike measures"
+    return None
+
+
+def _languages(scores: TaskScores) -> str:
+    return ", ".join(scores.cells[0].rows) if scores.cells else "none"
+
+
+def _equal(one: Real[np.ndarray, " n"] | None, other: Real[np.ndarray, " m"] | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+
+
+def _described(task: str, models: Sequence[Measured]) -> SuiteTask:
+    scores = models[0].on(task)[0]
     main = scores.samples[0]
+    said = {model.about.name: list(dict.fromkeys(note for one in model.on(task) for note in one.notes)) for model in models}
     # A note that every model has is the task's.
-    common = [note for note in scores.notes if all(note in one.notes for runs in every for one in runs)]
+    common = [note for note in scores.notes if all(note in notes for notes in said.values())]
+    own = [f"{name}: {note}" for name, notes in said.items() for note in notes if note not in common]
     return SuiteTask(
         name=scores.task,
         kind=scores.kind,
@@ -119,8 +169,16 @@ def _described(scores: TaskScores, every: Sequence[Sequence[TaskScores]]) -> Sui
         similarity=main.similarity,
         lower_is_better=main.lower_is_better,
         languages=list(scores.cells[0].rows) if scores.cells else [],
-        notes=common,
+        notes=[*common, *own],
     )
+
+
+def _facts(task: str, models: Sequence[Measured]) -> Iterator[Fact]:
+    """Further figures of each model, in the mean over its runs."""
+    for model in models:
+        runs = model.on(task)
+        for name in dict.fromkeys(name for one in runs for name in one.facts):
+            yield Fact(model.about.name, task, name, float(np.mean([one.facts.get(name, 0.0) for one in runs])))
 
 
 def _levels(task: str, models: Sequence[Measured], *, seed: int, resamples: int) -> Iterator[Score]:
@@ -149,7 +207,9 @@ def _reference(task: str, models: Sequence[Measured], baseline: str | None) -> M
     if named := next((model for model in models if model.about.name == baseline), None):
         return named
     sign = -1 if _main(task, models[0])[0].lower_is_better else 1
-    return max(models, key=lambda model: sign * float(np.mean([value_of(sample) for sample in _main(task, model)])))
+    values = [sign * float(np.mean([value_of(sample) for sample in _main(task, model)])) for model in models]
+    # Of equal models the first is meant.
+    return next(model for model, value in zip(models, values, strict=True) if equal_values(value, max(values)))
 
 
 def _pairings(task: str, models: Sequence[Measured], against: Measured, *, seed: int, resamples: int) -> Iterator[Pairing]:
@@ -162,9 +222,13 @@ def _pairings(task: str, models: Sequence[Measured], against: Measured, *, seed:
             yield Pairing(task, model.about.name, against.about.name, change, significant=False)
 
 
-def _corrected(pairings: Sequence[Pairing]) -> list[Pairing]:
-    """Benjamini-Hochberg over all of them."""
-    holds = benjamini_hochberg(np.array([_p(one.change) for one in pairings], dtype=np.float64))
+def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairing]:
+    """Benjamini-Hochberg over all of them; a best model was chosen from the same units, so all pairs of a task count."""
+    others = Counter(one.task for one in pairings)
+    # k models make k (k - 1) / 2 pairs, of which k - 1 are looked at.
+    chosen = [1.0 if one.against == baseline else (others[one.task] + 1) / 2 for one in pairings]
+    values = [min(1.0, weight * _p(one.change)) for weight, one in zip(chosen, pairings, strict=True)]
+    holds = benjamini_hochberg(np.array(values, dtype=np.float64))
     return [replace(one, significant=bool(held) and one.change.verdict != "no evidence") for one, held in zip(pairings, holds, strict=True)]
 
 
@@ -177,7 +241,9 @@ def _grids(task: str, models: Sequence[Measured], against: Measured, *, seed: in
         for place, cells in enumerate(model.on(task)[0].cells):
             if cells.similarity != model.on(task)[0].samples[0].similarity:
                 continue
-            before = None if model is against else _mean_cells(task, against, place)
+            # Exchanging units alone is silent on seeds, so runs of several get values and no verdicts.
+            several_runs = len(model.on(task)) > 1 or len(against.on(task)) > 1
+            before = None if model is against or several_runs else _mean_cells(task, against, place)
             grid = compare_cells(_mean_cells(task, model, place), before, seed=seed, resamples=resamples)
             rows, columns = list(cells.rows), list(cells.columns)
             name = None if before is None else against.about.name
@@ -197,7 +263,7 @@ def _mean_cells(task: str, model: Measured, place: int) -> Cells:
 def _units(task: str, models: Sequence[Measured]) -> Iterator[UnitRow]:
     """Where models differ most; only where a unit has a value of its own."""
     main = _main(task, models[0])[0]
-    if len(models) < 2 or main.statistic != "mean":
+    if len(models) < 2 or main.statistic != "mean" or main.pseudo_values:
         return
     scores = models[0].on(task)[0]
     values = np.stack([_unit_values(task, model) for model in models])

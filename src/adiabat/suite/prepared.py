@@ -34,7 +34,7 @@ from adiabat.data.labelled import (
     read_scored_pairs,
     require_separable,
 )
-from adiabat.data.languages import in_languages
+from adiabat.data.languages import in_languages, require_every_label
 from adiabat.data.question_grid import read_question_grid
 from adiabat.data.records import Document, LanguageGridSet, grid_id
 from adiabat.data.tables import table_name
@@ -156,8 +156,8 @@ def _retrieval(task: RetrievalData, section: RetrievalTask, common: MeasureSecti
     listed = {"negatives": "listed", "depth": MeasureSection().depth} if section.kind == "triplets" else {"negatives": "store"}
     given = {name: value for name, value in own.items() if value is not None}
     measure = common.model_copy(update={**given, **listed})
-    for place in section.stores:
-        Store.open(place)
+    # Other vectors of the same model, such as rounded ones, give other scores.
+    stores = [Store.open(place).manifest.sha256 for place in section.stores]
     corpus = CorpusAtHand(table_name(task.corpus.source), task.corpus_sha256, task.corpus.documents, tuple(map(Path, section.stores)))
 
     def score(subject: Subject, corpora: Corpora, watch: Watch) -> TaskScores:
@@ -172,14 +172,18 @@ def _retrieval(task: RetrievalData, section: RetrievalTask, common: MeasureSecti
 
     settings = section.model_dump(mode="json", exclude={"name", "stores"})
     decisive = measure.model_dump(mode="json", exclude={"resamples"})
-    sha256 = _sha256([task.examples_sha256, task.corpus_sha256, settings, decisive])
+    sha256 = _sha256([task.examples_sha256, task.corpus_sha256, settings, decisive, *stores])
     return Prepared(task.name, section.data, sha256, score, lexical=True)
 
 
 def _nli_grid(section: NliGridTask, _: int) -> Prepared:
     grid = read_examples(section.data)
     if not isinstance(grid, LanguageGridSet):
-        raise DataError(f"{section.data} must hold sentence pairs in several languages (premise, hypothesis, label), got queries")
+        raise DataError(
+            f"{section.data} must hold sentence pairs in several languages (premise, hypothesis, label), got queries; "
+            'name such pairs, or write kind = "retrieval"'
+        )
+    require_every_label(grid, source=section.data)
     wanted = replace(in_languages(grid, section.languages), name=section.name or grid.name)
 
     def documents() -> Iterator[Document]:
@@ -239,7 +243,7 @@ def _bitext(section: BitextTask, _: int) -> Prepared:
 
 def _classification(section: ClassificationTask, seed: int) -> Prepared:
     training = read_labelled_texts(section.data, text=section.text, label=section.label, split=section.split, where=section.where)
-    test = read_labelled_texts(section.test, text=section.text, label=section.label, split=section.test_split)
+    test = read_labelled_texts(section.test, text=section.text, label=section.label, split=section.test_split, where=section.test_where)
     require_separable(training, test)
 
     def score(model: DualEncoder, name: str, watch: Watch) -> TaskScores:
@@ -255,7 +259,7 @@ def _classification(section: ClassificationTask, seed: int) -> Prepared:
             watch=watch,
         )
 
-    return _of_texts(section, training, score, asdict(test), seed)
+    return _of_texts(section, training, score, asdict(test), seed, version("scikit-learn"))
 
 
 def _clustering(section: ClusteringTask, seed: int) -> Prepared:
@@ -267,7 +271,7 @@ def _clustering(section: ClusteringTask, seed: int) -> Prepared:
             model, texts, side=section.side, name=name, restarts=section.restarts, most=section.most, seed=seed, watch=watch
         )
 
-    return _of_texts(section, texts, score, seed)
+    return _of_texts(section, texts, score, seed, version("scikit-learn"))
 
 
 def _mteb(section: MtebTask, _: int) -> Prepared:

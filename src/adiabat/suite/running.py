@@ -1,20 +1,20 @@
 """``adiabat evaluate --suite``: every model on every task, each score kept as soon as it is there, so that the same command goes on."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from adiabat.config.suite import SuiteSettings
-from adiabat.errors import ConfigError
-from adiabat.locks import sole_writer
+from adiabat.errors import ConfigError, DataError
 from adiabat.measure.samples import TaskScores
 from adiabat.measure.suite_results import SuiteModel, SuiteResult
 from adiabat.model.device import device_name, device_of
 from adiabat.provenance import now, versions
 from adiabat.suite.corpora import Corpora
-from adiabat.suite.kept import ENDING, SCORES, folder_names, read_record, read_scores, write_scores
+from adiabat.suite.kept import ENDING, SCORES, folder_names, read_record, read_scores, scores_in, write_scores
 from adiabat.suite.outcome import Measured, findings_of
 from adiabat.suite.prepared import Prepared, prepare
 from adiabat.suite.subjects import Subject
@@ -26,11 +26,17 @@ STORES = "stores"
 
 @dataclass(slots=True)
 class _Clock:
-    """Seconds of scoring, those of earlier calls among them; and how many scores were found made."""
+    """Seconds of scoring, those of earlier calls among them; and how many scores were found made, how many by other versions."""
 
     seconds: float = 0.0
     made: int = 0
     found: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+
+    def notes(self) -> list[str]:
+        """What was not measured as this call would have."""
+        every = self.found + self.made
+        return [f"{count:,} of {every:,} scores were kept from a call with {other}" for other, count in self.others.items()]
 
 
 def evaluate_suite(
@@ -54,25 +60,28 @@ def evaluate_suite(
     names = [runs[0].name for runs in subjects]
     _require_baseline(settings.suite.baseline, names)
     tasks = prepare(settings, watch)
+    if not any(task.lexical or not run.is_lexical for task in tasks for runs in subjects for run in runs):
+        raise ConfigError(
+            f"at least one model must be able to do a task, got {', '.join(names)}; BM25 ranks for retrieval and triplets alone"
+        )
     clock = _Clock()
-    with sole_writer(folder):
-        stores = Path(settings.suite.stores) if settings.suite.stores else folder / STORES
-        corpora = Corpora(stores, watch)
-        scored = _Scoring(tasks, corpora, clock, watch)
-        measured = [scored.model(runs, folder / SCORES / name) for runs, name in zip(subjects, folder_names(names), strict=True)]
+    stores = Path(settings.suite.stores) if settings.suite.stores else folder / STORES
+    used = versions(device_name(device_of(settings.run.device)))
+    scored = _Scoring(tasks, Corpora(stores, watch), clock, used, watch)
+    measured = [scored.model(runs, folder / SCORES / name) for runs, name in zip(subjects, folder_names(names), strict=True)]
     if clock.found:
         watch.note(f"{clock.found:,} of {clock.found + clock.made:,} scores were there already, in {folder / SCORES}")
-    watch.progress("comparing models", 0, 1)
     started = time.monotonic()
-    found = findings_of(measured, baseline=settings.suite.baseline, seed=settings.run.seed, resamples=settings.measure.resamples)
-    watch.progress("comparing models", 1, 1)
+    found = findings_of(
+        measured, baseline=settings.suite.baseline, seed=settings.run.seed, resamples=settings.measure.resamples, watch=watch
+    )
     return SuiteResult(
         title=settings.suite.name,
         command=command,
         created=now(),
         seconds=clock.seconds + time.monotonic() - started,
         seed=settings.run.seed,
-        versions=versions(device_name(device_of(settings.run.device))),
+        versions=used,
         tasks=found.tasks,
         models=[one.about for one in measured],
         scores=found.scores,
@@ -81,6 +90,8 @@ def evaluate_suite(
         resamples=settings.measure.resamples,
         grids=found.grids,
         units=found.units,
+        facts=found.facts,
+        notes=tuple(clock.notes()),
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={task.name: {"sha256": task.sha256, "source": task.source} for task in tasks},
     )
@@ -98,39 +109,59 @@ class _Scoring:
     tasks: Sequence[Prepared]
     corpora: Corpora
     clock: _Clock
+    versions: Mapping[str, str]
     watch: Watch
 
     def model(self, runs: Sequence[Subject], folder: Path) -> Measured:
         places = [folder] if len(runs) == 1 else [folder / f"run-{number}" for number in range(1, len(runs) + 1)]
+        for surplus in sorted({path.parent for path in scores_in(folder)} - set(places)):
+            self.watch.note(f"{surplus} holds scores of a run that is not listed now; compare-runs would count it, so remove it")
         about: SuiteModel | None = None
         scores: list[Mapping[str, TaskScores]] = []
-        for run, place in zip(runs, places, strict=True):
+        for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1):
             about = about or run.about(runs)
-            scores.append(self._run(run, place))
+            scores.append(self._run(run, place, {} if len(runs) == 1 else {"run": number}))
             # Its weights: the next model needs the memory.
             vars(run).pop("towers", None)
         assert about is not None
         return Measured(about, scores)
 
-    def _run(self, subject: Subject, folder: Path) -> dict[str, TaskScores]:
+    def _run(self, subject: Subject, folder: Path, which: Mapping[str, int]) -> dict[str, TaskScores]:
         asked = [task for task in self.tasks if task.lexical or not subject.is_lexical]
         found = {}
         for number, (task, name) in enumerate(zip(asked, folder_names([task.name for task in asked]), strict=True)):
             self.watch.progress(f"{subject.name}: {task.name}", number, len(asked))
-            found[task.name] = self._score(subject, task, folder / f"{name}{ENDING}")
+            found[task.name] = self._score(subject, task, folder / f"{name}{ENDING}", which)
         return found
 
-    def _score(self, subject: Subject, task: Prepared, path: Path) -> TaskScores:
-        key = task.key(subject)
-        if path.exists() and (record := read_record(path))["key"] == key:
-            self.clock.found += 1
-            self.clock.seconds += float(record["about"]["seconds"])
-            return read_scores(path)
+    def _score(self, subject: Subject, task: Prepared, path: Path, which: Mapping[str, int]) -> TaskScores:
+        if (kept := self._kept(task.key(subject), path)) is not None:
+            return replace(kept, task=task.name)
         started = time.monotonic()
         scores = task.score(subject, self.corpora, self.watch)
         seconds = time.monotonic() - started
         self.clock.made += 1
         self.clock.seconds += seconds
-        about: dict[str, Any] = {"model": subject.name, "source": subject.model, "seconds": seconds, "created": now()}
-        write_scores(scores, path, key=key, about=about)
+        about: dict[str, Any] = {"model": subject.name, "source": subject.model, "state": subject.key, **which}
+        about |= {"seconds": seconds, "created": now(), "versions": dict(self.versions)}
+        write_scores(scores, path, key=task.key(subject), about=about)
+        return scores
+
+    def _kept(self, key: str, path: Path) -> TaskScores | None:
+        """Scores of an earlier call; None where there are none that follow from the same."""
+        if not path.exists():
+            return None
+        try:
+            record = read_record(path)
+            if record["key"] != key:
+                return None
+            scores = read_scores(path)
+        except DataError as fault:
+            self.watch.note(f"{fault}: measured anew")
+            return None
+        self.clock.found += 1
+        self.clock.seconds += float(record["about"]["seconds"])
+        then = record["about"].get("versions", {})
+        if unlike := [f"{name} {then[name]}" for name in then if self.versions.get(name) != then[name]]:
+            self.clock.others[", ".join(unlike)] += 1
         return scores

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +12,11 @@ from adiabat.config.suite import CompareRunsSettings
 from adiabat.data.trec import Qrels, Run, read_qrels, read_run
 from adiabat.errors import ConfigError, DataError
 from adiabat.measure.metrics import ranking_measures
-from adiabat.measure.samples import Sample, TaskScores
+from adiabat.measure.samples import Sample, TaskScores, ranking_bounds
 from adiabat.measure.suite_results import SuiteModel, SuiteResult
 from adiabat.provenance import now, versions
 from adiabat.suite.kept import ENDING, read_record, read_scores, scores_in
 from adiabat.suite.outcome import Measured, findings_of
-
-RUN_FOLDER = "run-"
-"""Beginning of the names of folders in which runs of several seeds lie."""
 
 
 def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: CompareRunsSettings, command: str) -> SuiteResult:
@@ -38,6 +36,8 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         ConfigError: If judgements are missing, or given to what needs none.
         DataError: If there is nothing to compare, or the two were not measured alike.
     """
+    if first.resolve() == second.resolve():
+        raise ConfigError(f"the two must differ, got {first} twice; name two models or runs")
     kept = [_is_kept(path) for path in (first, second)]
     if all(kept) and qrels is not None:
         raise ConfigError(f"--qrels must be left out for scores that adiabat kept, got {qrels}; leave it out")
@@ -61,6 +61,7 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         resamples=settings.measure.resamples,
         grids=found.grids,
         units=found.units,
+        facts=found.facts,
         notes=tuple(notes),
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={name: {"source": str(path)} for name, path in zip(("baseline", "model"), (first, second), strict=True)},
@@ -78,20 +79,36 @@ def _kept_by(path: Path) -> Measured:
     files = list(scores_in(path)) if path.is_dir() else [path]
     if not files:
         raise DataError(f"{path} must hold scores, got no file of them in it; name the folder of an evaluation")
-    records = {file: read_record(file) for file in files}
-    folders = {file: file.parent.parent if file.parent.name.startswith(RUN_FOLDER) else file.parent for file in files}
+    records = {file: read_record(file)["about"] for file in files}
+    # Of several runs each has a folder of its own below that of the model.
+    folders = {file: file.parent.parent if "run" in about else file.parent for file, about in records.items()}
     if len(models := sorted(set(folders.values()))) > 1:
         listed = ", ".join(map(str, models[:10]))
         raise DataError(f"{path} must hold scores of one model, got {len(models)}: {listed}; name the folder of one of them")
-    if len({file.parent.name.startswith(RUN_FOLDER) for file in files}) > 1:
-        raise DataError(f"{path} must hold scores of one run or of several, got both; name {models[0]}/{RUN_FOLDER}1, or a file")
+    if len({"run" in about for about in records.values()}) > 1:
+        raise DataError(f"{path} must hold scores of one run or of several, got both; remove those that are not wanted")
+    _require_one_state(path, records)
     runs: defaultdict[Path, dict[str, TaskScores]] = defaultdict(dict)
     for file in files:
         scores = read_scores(file)
         runs[file.parent][scores.task] = scores
-    about = records[files[0]]["about"]
+    about = records[files[0]]
     places = [str(place) for place in runs] if len(runs) > 1 else []
     return Measured(SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=places), list(runs.values()))
+
+
+def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Refuse scores of a run that were made by other weights or settings than its other scores."""
+    states: defaultdict[Path, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for file, about in records.items():
+        states[file.parent][str(about.get("state", ""))].append(file.name)
+    for folder, found in states.items():
+        if len(found) > 1:
+            groups = " and ".join(", ".join(names[:10]) for names in found.values())
+            raise DataError(
+                f"{path} must hold scores of one state of the model, got those of {len(found)} in {folder}: {groups}; "
+                "remove what is older, or measure all tasks anew"
+            )
 
 
 def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: CompareRunsSettings) -> Measured:
@@ -99,10 +116,13 @@ def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: Comp
     if judged is None:
         raise ConfigError(f"--qrels must name the judgements of a run in the format of TREC, got none for {path}; add --qrels FILE")
     task = Path(str(qrels)).stem
-    return Measured(SuiteModel(path.name, str(path)), [{task: scores_of_run(read_run(path), judged, settings.measure.measures, task=task)}])
+    return Measured(
+        SuiteModel(path.name, str(path)),
+        [{task: scores_of_run(read_run(path), judged, settings.measure.measures, task=task, name=str(path))}],
+    )
 
 
-def scores_of_run(run: Run, qrels: Qrels, measures: Sequence[str], *, task: str) -> TaskScores:
+def scores_of_run(run: Run, qrels: Qrels, measures: Sequence[str], *, task: str, name: str = "the run") -> TaskScores:
     """Measure a run against judgements; ties count against the relevant document.
 
     Args:
@@ -110,6 +130,7 @@ def scores_of_run(run: Run, qrels: Qrels, measures: Sequence[str], *, task: str)
         qrels: Grades of documents by query; a query without a document above 0 is left out.
         measures: Names of the ir-measures grammar, the first carries the verdict.
         task: Its name.
+        name: Of the run, for the message.
 
     Returns:
         Values of every query that has a relevant document; 0 where the run has nothing for it.
@@ -120,7 +141,9 @@ def scores_of_run(run: Run, qrels: Qrels, measures: Sequence[str], *, task: str)
     """
     asked = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
     if not set(asked) & set(run):
-        raise DataError(f"{task}: the run must hold queries that are judged, got none of {len(asked):,}; check that they belong together")
+        raise DataError(
+            f"{name} must hold queries that are judged, got none of the {len(asked):,} of {task}; check that they belong together"
+        )
     values = ranking_measures(run, asked, measures)
     counts = {
         "judged queries without a relevant document were left out": len(qrels) - len(asked),
@@ -132,7 +155,7 @@ def scores_of_run(run: Run, qrels: Qrels, measures: Sequence[str], *, task: str)
         kind="retrieval",
         unit="query",
         units=list(asked),
-        samples=[Sample(name, values[name], "run") for name in measures],
+        samples=[Sample(measure, values[measure], "run", bounds=ranking_bounds(measure)) for measure in measures],
         notes=tuple(f"{count:,} {what}" for what, count in counts.items() if count),
     )
 

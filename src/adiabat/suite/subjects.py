@@ -9,9 +9,11 @@ from functools import cached_property
 
 from adiabat.config import EncoderSection
 from adiabat.config.suite import ModelSection
-from adiabat.errors import ConfigError
+from adiabat.errors import AdiabatError, ConfigError
 from adiabat.measure.suite_results import SuiteModel
 from adiabat.model.towers import DualEncoder
+from adiabat.store.words import analyser_of
+from adiabat.tasks.mteb_model import similarity_of
 
 Loader = Callable[[str, EncoderSection], DualEncoder]
 """Loads a model by its name, with overrides."""
@@ -53,8 +55,12 @@ class Subject:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of what its scores follow from: the weights and settings of both towers; of BM25 its words."""
-        parts = [self.model] if self.is_lexical else [self.towers.fingerprint(side).to_json() for side in ("query", "document")]
+        """SHA-256 of what its scores follow from: weights and settings of both towers, what they compare by; of BM25 its words."""
+        parts: list[object] = [self.model]
+        if not self.is_lexical:
+            parts = [self.towers.fingerprint(side).to_json() for side in ("query", "document")]
+            # Said only where it is not the usual one.
+            parts += [similarity for similarity in [similarity_of(self.towers)] if similarity != "cosine"]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def about(self, runs: Sequence["Subject"]) -> SuiteModel:
@@ -69,7 +75,8 @@ class Subject:
         others = [run.model for run in runs] if len(runs) > 1 else []
         if self.is_lexical:
             words = f"cut to {self.stemmer.capitalize()} stems" if self.stemmer else "as they stand"
-            return SuiteModel(self.name, self.model, notes=[f"BM25 ranks by the words in common, {words}; it has no vectors"])
+            about = f"BM25 ranks by the words in common, {words}; it has no vectors, so it does retrieval and triplets alone"
+            return SuiteModel(self.name, self.model, notes=[about])
         query, document = self.towers.query, self.towers.document
         return SuiteModel(
             name=self.name,
@@ -97,7 +104,7 @@ def subjects_of(
         For each model its runs, at least one.
 
     Raises:
-        ConfigError: If there is no model, two have one name, or BM25 is given what it cannot have.
+        ConfigError: If there is no model, two have one name, one has the same run twice, or BM25 is given what it cannot have.
     """
     wanted = [(one.name, (one.model, *one.runs), one.encoder) for one in sections]
     # BM25 encodes nothing, so what is set for all models is not for it.
@@ -117,3 +124,16 @@ def _faults(wanted: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iter
     for name, runs, own in wanted:
         if any(run.partition(":")[0] == LEXICAL for run in runs) and (len(runs) > 1 or own != EncoderSection()):
             yield f"{name}: BM25 must have neither runs nor encoder settings: it draws nothing and encodes nothing; leave them out"
+        for run, count in Counter(runs).items():
+            if count > 1:
+                yield f"models.runs of {name} must differ, got {run} {count} times; name each once: counted twice, it narrows the interval"
+            if run.partition(":")[0] == LEXICAL:
+                yield from _stemmer_faults(run)
+
+
+def _stemmer_faults(run: str) -> Iterator[str]:
+    """What would be told only when the turn of BM25 comes."""
+    try:
+        analyser_of(run.partition(":")[2] or None)
+    except AdiabatError as fault:
+        yield f"{run}: {fault}"
