@@ -64,6 +64,12 @@ def test_documents_of_a_store_with_ids_of_its_own_are_found_by_the_text_it_keeps
         address(examples_of(Example("q0", "ask", ("zero",))), bare)
 
 
+def test_white_space_around_a_text_makes_no_other_document(tmp_path: Path) -> None:
+    store = store_of(tmp_path, {"d0": "zero", "d1": "one", "d2": "one "})
+    found = address(examples_of(Example("q0", "ask", (" zero\n", "one "), ("one  ",))), store)
+    assert (lists(found.positives), lists(found.negatives)) == ([[0, 2]], [[1]])
+
+
 def test_ids_of_a_set_that_holds_no_texts_are_never_taken_for_texts(tmp_path: Path) -> None:
     store = store_of(tmp_path, {"d0": "Paris"})
     judged = ExampleSet("set", (Example("q0", "ask", ("Paris",)),), holds_texts=False)

@@ -227,8 +227,10 @@ def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = F
     if len(unknown) and not ids_alone:
         rows[unknown] = store.rows([text_id(entries[index]) for index in unknown])
         unknown = unknown[rows[unknown] < 0]
-        by_text = store.rows_of_texts([entries[index] for index in unknown])
-        rows[unknown] = [by_text.get(entries[index], -1) for index in unknown]
+        # A corpus has its texts without white space around them.
+        texts = [(entries[index], entries[index].strip()) for index in unknown]
+        by_text = store.rows_of_texts(set(chain.from_iterable(texts)))
+        rows[unknown] = [by_text.get(text, by_text.get(bare, -1)) for text, bare in texts]
     return rows
 
 
