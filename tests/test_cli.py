@@ -14,6 +14,7 @@ import pytest
 
 from adiabat import __version__, api
 from adiabat.cli.measuring import folded
+from adiabat.errors import ConfigError
 from adiabat.measure.results import Hit
 from tests.commands import DOCUMENTS, Run, Said, embed, evaluate, lines, one_thread, run_in_process, search, setting, tune, write_world
 
@@ -263,3 +264,15 @@ def test_no_verb_has_more_than_about_eight_options_and_shared_ones_mean_the_same
 def test_folding_leaves_everything_else_as_it_stands() -> None:
     words = ["evaluate", "m", "--retain", "s", "d", "x", "--", "--retain", "a"]
     assert folded(words) == ["evaluate", "m", "--retain", "s\0d", "x", "--", "--retain", "a"]
+
+
+@pytest.mark.parametrize("words", [["--retain", "store"], ["--retain"], ["--retain=store"], ["--retain", "--out", "x"]])
+def test_a_retention_set_of_one_word_is_told_to_have_two(words: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"--retain must be followed by two words, STORE and DATA, got .*; write both$"):
+        folded(words)
+
+
+def test_evaluate_with_too_few_words_tells_where_to_read_on(run: Run) -> None:
+    said = run("evaluate", "model", "--out", "new")
+    assert said.code == 2
+    assert "evaluate must be given MODEL STORE DATA, or --suite SUITE with models, got model; see adiabat evaluate --help" in said.err

@@ -115,7 +115,7 @@ def full_suite(*, baseline: str | None = None) -> SuiteResult:
     ]
     result = make_suite(values, kinds=kinds, baseline=baseline, models=models)
     first, xnli = result.tasks[0], result.tasks[-1]
-    against = baseline or "large"
+    against = baseline if baseline in values["xnli"] else "large"
     grids = [make_grid(xnli, model, None if model == against else against, rows=["en", "de", "zh"]) for model in ("small", "large")]
     units = [
         UnitRow("first", f"q{number}", f"text of query {number}", {"small": 0.1 * number, "large": 1.0, "lexical": 0.0})

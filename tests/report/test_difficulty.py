@@ -39,13 +39,19 @@ def test_a_row_per_difficulty_with_and_without_a_baseline() -> None:
     assert difficulty_rows(CHANGES)[1] == (
         "2",
         "0.2000",
-        "[0.1800, 0.2200]",
+        "[0.1800,\xa00.2200]",
         "0.2100",
         "+3.0 % [+0.5,\xa0+5.5]".replace(" %", "\xa0%"),
         "▲\xa0better",
     )
-    assert difficulty_rows([change(1, compared=False)]) == [("1", "0.4000", "[0.3800, 0.4200]")]
+    assert difficulty_rows([change(1, compared=False)]) == [("1", "0.4000", "[0.3800,\xa00.4200]")]
     assert len(difficulty_rows(CHANGES)) == 21
+
+
+def test_of_a_single_query_there_is_no_interval() -> None:
+    single = [replace(change(number, compared=False), after_interval=None) for number in (1, 2)]
+    assert difficulty_rows(single) == [("1", "0.4000", "–"), ("2", "0.2000", "–")]
+    assert error_curves({"one": single}).count("<path") < error_curves({"one": CHANGES[:2]}).count("<path")
 
 
 def test_curves_name_their_models_and_say_which_end_is_hard() -> None:

@@ -41,15 +41,26 @@ def svg_texts(svg: str) -> list[str]:
 
 # --- Sentences ---
 
+SCALE = " (0.5: the towers lie together, 1: apart)"
+
 
 @pytest.mark.parametrize(
     ("separation", "sentence"),
     [
-        ((0.9, None), "A straight line tells queries from their positives: AUC 0.9000 [0.8900, 0.9100]."),
-        ((0.505, None), "A straight line cannot tell queries from their positives: AUC 0.5050 [0.4950, 0.5150]."),
-        ((0.9, 0.99), "tells queries from their positives: AUC 0.9000 [0.8900, 0.9100], before 0.9900; the towers came together."),
-        ((0.9, 0.8), "AUC 0.9000 [0.8900, 0.9100], before 0.8000; the towers moved apart."),
-        ((0.9, 0.905), "before 0.9050; no evidence that the towers came together or moved apart."),
+        (
+            (0.9, None),
+            f"A straight line tells queries from their positives: AUC 0.9000 [0.8900, 0.9100]{SCALE}.",
+        ),
+        (
+            (0.505, None),
+            f"A straight line cannot tell queries from their positives: AUC 0.5050 [0.4950, 0.5150]{SCALE}.",
+        ),
+        (
+            (0.9, 0.99),
+            f"tells queries from their positives: AUC 0.9000 [0.8900, 0.9100], before 0.9900{SCALE}; the towers came together.",
+        ),
+        ((0.9, 0.8), f"AUC 0.9000 [0.8900, 0.9100], before 0.8000{SCALE}; the towers moved apart."),
+        ((0.9, 0.905), "1: apart); no evidence that the towers came together or moved apart."),
     ],
 )
 def test_the_head_line_says_no_more_than_the_intervals(separation: tuple[float, float | None], sentence: str) -> None:
@@ -58,7 +69,7 @@ def test_the_head_line_says_no_more_than_the_intervals(separation: tuple[float, 
 
 def test_what_was_looked_at_and_left_out_is_told() -> None:
     said = plain(" ".join(words.reservations(BOTH)))
-    assert "in the ratio 0.9500, before 0.7000 (median); 1 is no gap." in said
+    assert "in the ratio 0.9500, before 0.7000 (median; 1: other queries are as near as their positives)." in said
     assert "Looked at: 2,000 of 10,000 queries, each with one positive, and 2,000 of 50,000 documents, drawn at random" in said
     assert "2,000 queries have 1,500 different positives; those that share one are drawn together." in said
     assert "a note" in said
@@ -90,6 +101,14 @@ def test_what_a_histogram_does_not_show_is_counted() -> None:
     assert words.outside(BOTH.distribution("nearest")) == ""
 
 
+@pytest.mark.parametrize(
+    ("below", "share"), [(996, "> 99 %"), (99_600, "> 99 %"), (1, "20 %"), (4, "50 %"), (12, "75 %"), (396, "99 %"), (0, None)]
+)
+def test_a_share_is_never_told_with_an_exponent(below: int, share: str | None) -> None:
+    found = Distribution("ratio", [0.0, 0.5, 1.0], make_histogram(3, 1, below=below), None)
+    assert plain(words.outside(found)) == ("" if share is None else f"Not drawn: after {share} farther out.")
+
+
 # --- Tables ---
 
 
@@ -107,7 +126,16 @@ def test_tables_show_before_and_after_or_the_value_alone() -> None:
     assert re.search(r"AUC +0.9000 +\[0.8900, 0.9100\]", printed(ALONE))
     assert "| tower separation, AUC | 0.9900 | 0.9000 | −0.0900 [−0.1000, −0.0800] |" in plain(markdown_table(BOTH))
     assert markdown_table(ALONE).splitlines()[:2] == ["| number | value | 95 % |", "| --- | ---: | ---: |"]
-    assert {line.count(" | ") for line in markdown_table(BOTH).splitlines()} == {3}
+    assert {line.count(" | ") for line in markdown_table(BOTH).splitlines() if line.startswith("|")} == {3}
+
+
+@pytest.mark.parametrize("shown", [printed, markdown_table])
+def test_numbers_without_formulas_stand_over_their_scales(shown) -> None:
+    said = " ".join(plain(shown(BOTH)).split())
+    assert f"AUC 0.9000 [0.8900, 0.9100], before 0.9900{SCALE}" in said
+    assert "in the ratio 0.9500, before 0.7000 (median; 1: other queries are as near as their positives)." in said
+    numbers = [replace(one, after=None) if one.name == words.RATIO else one for one in BOTH.numbers]
+    assert "in the ratio" not in shown(replace(BOTH, numbers=numbers))
 
 
 def test_the_csv_holds_every_value_unrounded() -> None:
@@ -118,6 +146,12 @@ def test_the_csv_holds_every_value_unrounded() -> None:
         assert (row["name"], row["of"], row["formula"]) == (one.name, one.of, one.formula)
         assert (row["after"], row["difference"]) == tuple("" if value is None else repr(value) for value in (one.after, one.difference))
         assert row["before_low"] == ("" if one.before_interval is None else repr(one.before_interval[0]))
+
+
+def test_no_name_becomes_a_formula_in_a_spreadsheet() -> None:
+    hostile = replace(BOTH, numbers=[replace(BOTH.numbers[0], name="=1+1", source="@x")])
+    (row,) = csv.DictReader(io.StringIO(csv_table(hostile)))
+    assert (row["name"], row["source"]) == ("'=1+1", "'@x")
 
 
 # --- Pictures ---

@@ -11,12 +11,12 @@ from functools import cache
 import pytest
 
 from adiabat.errors import DataError
-from adiabat.measure.suite_results import SuiteModel, SuiteResult, UnitRow
+from adiabat.measure.suite_results import Fact, SuiteModel, SuiteResult, UnitRow
 from adiabat.report.files import write_record
 from adiabat.report.suite import read_suite, write_suite
 from adiabat.report.suite_overview import overview_of
 from adiabat.report.suite_page import render_suite, script
-from tests.report.sample_suites import full_suite, make_suite
+from tests.report.sample_suites import full_suite, make_score, make_suite
 from tests.report.test_page import NASTY, Page
 
 
@@ -101,6 +101,14 @@ def drop_small(plain) -> None:
             lambda plain: plain["pairings"][0]["change"].update(difference=None),
             "task first: a comparison must have a difference, got none of small",
         ),
+        (
+            lambda plain: plain.update(facts=[{"model": "small", "task": "other", "name": "words", "value": 1.0}]),
+            "task other must be one of the suite",
+        ),
+        (
+            lambda plain: plain.update(facts=[{"model": "other", "task": "first", "name": "words", "value": 1.0}]),
+            "model other must be one of the suite",
+        ),
         (drop_small, "task similar: a model that is compared must have a value, got none of small"),
         (lambda plain: plain["grids"][0]["grid"]["after"].pop(), "after of the entailment-neutral grid must have 3 rows of 3"),
         (lambda plain: plain["grids"][0]["grid"]["verdicts"][1].pop(), "verdicts of the entailment-neutral grid must have 3 rows of 3"),
@@ -110,6 +118,13 @@ def test_a_file_whose_parts_do_not_fit_is_refused_with_the_reason(tmp_path, chan
     with pytest.raises(DataError, match=re.escape(said)) as caught:
         read_suite(changed(tmp_path, change))
     assert str(tmp_path / "result.json") in str(caught.value)
+
+
+def test_facts_come_back_and_a_record_that_has_none_is_read(tmp_path) -> None:
+    known = replace(full_suite(), facts=[Fact("small", "first", "unknown words", 3.0)])
+    write_record(known.to_json(), tmp_path / "result.json")
+    assert read_suite(tmp_path / "result.json") == known
+    assert read_suite(changed(tmp_path, lambda plain: plain.pop("facts"))) == full_suite()
 
 
 def test_a_number_too_large_for_a_float_is_refused(tmp_path) -> None:
@@ -252,6 +267,96 @@ def test_a_note_on_several_tasks_stands_once() -> None:
     result = full_suite()
     tasks = [replace(task, notes=["a common note"]) for task in result.tasks]
     assert Shown(html_of(replace(result, tasks=tasks))).text.count("all tasks: a common note") == 1
+
+
+def heads_of(html: str, words: str) -> list[str]:
+    """Heads of columns, as they stand in the page, that hold certain words."""
+    return [head for head in re.findall(r"<th [^>]*>.*?</th>", html, flags=re.DOTALL) if words in head]
+
+
+def test_columns_of_measures_that_should_be_low_say_so_and_begin_with_the_lowest() -> None:
+    values = {"x": {"a": 0.3, "b": 0.2}, "y": {"a": 0.25, "b": 0.2}}
+    html = html_of(make_suite(values, kinds={"x": "triplets", "y": "triplets"}))
+    (mean,) = heads_of(html, "PND, 2 tasks")
+    assert 'data-first="ascending"' in mean
+    assert "lower is better" in mean
+    assert all('data-first="ascending"' in head for head in heads_of(html, "effect"))
+    (high,) = heads_of(html_of(make_suite(values)), "nDCG@10, 2 tasks")
+    assert 'data-first="descending"' in high
+    assert "lower is better" not in high
+
+
+def test_each_of_all_measures_tells_its_direction() -> None:
+    result = make_suite({"x": {"a": 0.3, "b": 0.2}}, kinds={"x": "triplets"})
+    low = [make_score(result.tasks[0], model, 0.4, measure="PND at 1") for model in "ab"]
+    (head,) = heads_of(html_of(replace(result, scores=[*result.scores, *low])), "value [95")
+    assert 'data-first="ascending"' in head
+    html = html_of(replace(result, scores=[*result.scores, *(replace(one, measure="RR", lower_is_better=False) for one in low)]))
+    (head,) = heads_of(html, "value [95")
+    assert 'data-first="descending"' in head
+    assert html.count('<td class="tight">PND<span class="sub">lower is better</span></td>') == 2
+    assert html.count('<td class="tight">RR</td>') == 2
+
+
+def test_facts_of_single_models_stand_among_all_measures() -> None:
+    result = make_suite({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6}})
+    assert "All measures" not in html_of(result)
+    facts = [Fact("a", "x", "pairs with an unknown word", 25.0), Fact("b", "x", "share of unknown words", 0.125)]
+    shown = Shown(html_of(replace(result, facts=facts)))
+    assert shown.text.count("All measures") == 1
+    assert "a pairs with an unknown word – 25" in shown.text
+    assert "b share of unknown words – 0.125" in shown.text
+
+
+def test_notes_beyond_a_few_are_folded_away() -> None:
+    result = make_suite({"x": {"a": 0.6, "b": 0.5}})
+
+    def page_of(count: int) -> str:
+        return html_of(replace(result, tasks=[replace(result.tasks[0], notes=[f"note {number}" for number in range(count)])]))
+
+    assert "more</summary>" not in page_of(5)
+    folded = page_of(8)
+    before, after = folded.split("<summary>and 3 more</summary>")
+    assert ("note 4" in before, "note 5" in before, "note 5" in after, "note 7" in after) == (True, False, True, True)
+    assert folded.count("<details") == folded.count("</details>")
+
+
+def test_grids_without_verdicts_say_why() -> None:
+    result = full_suite()
+    (small, large) = result.grids
+    untold = [replace(small, against=None, grid=large.grid), large]
+    assert "bear no verdict" not in full_html()
+    text = Shown(html_of(replace(result, grids=untold))).text
+    assert "Cells of small bear no verdict: where values are means over several runs" in text
+
+
+def test_the_page_says_what_p_is_of_for_models_of_several_runs_and_cells_of_grids() -> None:
+    text = " ".join(Shown(full_html()).text.split())
+    assert "or one of the two has runs of several seeds, from the tails of the bootstrap" in text
+    assert "in the cells of a language grid more often" in text
+    assert "resamples 10,000" in text
+    assert "sign flips 10,000" not in text
+
+
+def test_equal_models_are_all_in_bold() -> None:
+    shown = Shown(html_of(make_suite({"x": {"a": 0.3, "b": 0.1 + 0.2, "c": 0.1}})))
+    assert len(shown.with_class("best")) == 2
+    assert "best b and a 0.300" in shown.text
+
+
+def test_units_that_differ_in_their_last_digit_have_no_best() -> None:
+    units = [UnitRow("x", "q", "", {"a": 0.3, "b": 0.1 + 0.2}), UnitRow("x", "r", "", {"a": 0.3, "b": 0.4})]
+    shown = Shown(html_of(make_suite({"x": {"a": 0.6, "b": 0.5}}, units=units)))
+    assert [one["data-value"] for one in shown.with_class("most")] == ["0.4"]
+
+
+def test_no_name_turns_the_words_after_it() -> None:
+    evil = "a\u202eevil"
+    html = html_of(make_suite({"x": {evil: 0.6, "b": 0.5}, "y": {evil: 0.5, "b": 0.6}}, baseline=evil))
+    for part in re.findall(r"<(\w+)([^>]*)>([^<]*\u202e[^<]*)", html):
+        # Elsewhere it ends with its element, which has a direction of its own.
+        assert 'dir="auto"' in part[1] or part[0] in ("title", "th", "td", "pre", "dd", "figure", "text"), part
+    assert "compared with a\ufffdevil on the same units" in html
 
 
 def test_a_suite_of_one_model_compares_nothing() -> None:

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from adiabat.measure.suite_results import SuiteModel
+from adiabat.measure.suite_results import Fact, SuiteModel
 from adiabat.report.suite_exports import CSV_COLUMNS, suite_csv, suite_latex, suite_markdown
 from adiabat.report.suite_overview import overview_of
+from adiabat.report.suite_page import render_suite
 from adiabat.report.suite_table import suite_table
 from tests.report.sample_suites import full_suite, make_suite
 
@@ -75,6 +76,15 @@ def test_no_name_becomes_a_formula_in_a_spreadsheet(name: str) -> None:
     assert (row["task"], row["model"]) == (f"'{name}", f"'{name}")
 
 
+def test_csv_ends_with_the_facts_of_single_models() -> None:
+    result = replace(full_suite(), facts=[Fact("small", "first", "unknown words", 25.0)])
+    row = rows_of(result)[-1]
+    known = {"task": "first", "kind": "retrieval", "model": "small", "measure": "unknown words", "main": "no", "value": "25.0"}
+    about = {"unit": "query", "units": "300", "runs": "3"}
+    assert {name: value for name, value in row.items() if value} == known | about
+    assert len(rows_of(result)) == len(result.scores) + 1
+
+
 def test_numbers_below_zero_stay_numbers_in_csv() -> None:
     row = rows_of(full_suite())[0]
     assert row["difference"].startswith("-0.0")
@@ -93,10 +103,10 @@ def test_a_hostile_name_stays_in_its_cell_of_csv() -> None:
 
 def test_markdown_marks_the_best_and_those_that_are_not_measurably_worse() -> None:
     text = suite_markdown(overview_of(full_suite())).replace("\xa0", " ")
-    assert r"| lexical | 0.600 ≈<br>\[0.580, 0.620\] | 0.300<br>\[0.280, 0.320\] | – | – | 2.5 |" in text
+    assert r"| lexical | 0.600 ≈<br>\[0.580, 0.620\] | 0.300 ▼<br>\[0.280, 0.320\] | – | – | – |" in text
     assert "**0.610**<br>" in text
     assert "≈ not measurably worse than the best" in text
-    assert "– | – | 2.5" in text
+    assert "▼ measurably worse than the best" in text
 
 
 def test_markdown_beside_a_baseline_bears_the_marks_of_verdicts() -> None:
@@ -104,6 +114,34 @@ def test_markdown_beside_a_baseline_bears_the_marks_of_verdicts() -> None:
     assert "**0.610** ▲<br>" in text
     assert "0.400 ○<br>" in text
     assert "0.300 ▼<br>" in text
+
+
+def test_tables_with_two_references_name_one_over_each_column() -> None:
+    seen = overview_of(full_suite(baseline="lexical"))
+    text = suite_markdown(seen).replace("\xa0", " ")
+    assert "| first<br>nDCG@10, cosine<br>beside lexical | second<br>" in text
+    assert "| similar<br>Spearman, cosine<br>beside the best, large |" in text
+    assert r"0.700 ▼<br>\[0.680, 0.720\] | 0.250 ▼<br>" in text
+    assert "\nModels are compared with lexical where it did the task, else with the best of the task (similar and xnli), on" in text
+    latex = suite_latex(seen)
+    assert " & beside lexical & beside lexical & beside the best, large & beside the best, large &  \\\\\n" in latex
+    assert r"% in columns beside the best: $\approx$ not measurably worse, $\downarrow$ measurably worse" in latex
+    assert "\n% Models are compared with lexical where it did the task" in latex
+    assert "beside" not in suite_latex(overview_of(full_suite())).split("tabular")[1]
+
+
+@pytest.mark.parametrize("export", [suite_markdown, suite_latex])
+def test_tables_tell_what_is_noted_of_models_and_tasks(export) -> None:
+    result = full_suite()
+    tasks = [replace(result.tasks[0], notes=["small: 3 of 25 words are unknown"]), *result.tasks[1:]]
+    text = export(overview_of(replace(result, tasks=tasks)))
+    assert "first: small: 3 of 25 words are unknown\n" in text
+    assert "large: cut to 128 tokens\n" in text
+
+
+@pytest.mark.parametrize("export", [suite_csv, suite_markdown, suite_latex])
+def test_no_name_turns_the_words_after_it(export) -> None:
+    assert "\u202e" not in export(overview_of(make_suite({"t\u202ex": {"a\u202ey": 0.6, "b": 0.5}})))
 
 
 def test_a_hostile_name_breaks_no_row_of_markdown() -> None:
@@ -123,7 +161,7 @@ def test_latex_is_a_plain_tabular_with_marks_explained_in_comments() -> None:
     body = [line for line in text.splitlines() if not line.startswith("%")]
     assert body[0] == r"\begin{tabular}{lrrrrr}"
     assert body[-1] == r"\end{tabular}"
-    assert r"lexical & 0.600~$\approx$ {[}0.580,~0.620{]} & 0.300 {[}0.280,~0.320{]} & -- & -- & 2.5 \\" in body
+    assert r"lexical & 0.600~$\approx$ {[}0.580,~0.620{]} & 0.300~$\downarrow$ {[}0.280,~0.320{]} & -- & -- & -- \\" in body
     assert r"\textbf{0.610} {[}0.590,~0.630{]}" in text
     assert r"\multicolumn{2}{c}{retrieval}" in text
     assert r"% $\approx$ not measurably worse than the best" in text
@@ -139,11 +177,29 @@ def test_every_row_of_latex_has_the_same_cells_whatever_the_names() -> None:
     assert body.count(r"\end{tabular}") == 1
     for row in rows:
         known = re.sub(
-            r"\\[&%$#_{}]|\\text\w+(\{\})?|\\multicolumn\{\d+\}\{c\}|\$(-|\\approx|\\uparrow|\\downarrow|\\circ)\$|\{[\[\]*]\}|\\\\$",
+            r"\\[&%$#_{}]|\\text[a-z]+(\{\})?|\\multicolumn\{\d+\}\{c\}|\$(-|\\approx|\\uparrow|\\downarrow|\\circ)\$|\{[\[\]*]\}|\\\\$",
             "",
             row,
         )
         assert not set("%$#_\\^") & set(known), known
+
+
+@pytest.mark.parametrize(
+    ("name", "set_as"),
+    [
+        ("a--b", "a-{}-b"),
+        ("a---b", "a-{}-{}-b"),
+        ("e5-small", "e5-small"),
+        ("-", "-"),
+        (",,x", ",{},x"),
+        ("'q'", r"\textquotesingle{}q\textquotesingle{}"),
+        ("?`x``", r"?\textasciigrave{}x\textasciigrave{}\textasciigrave{}"),
+        ('"', r"\textquotesingle\textquotesingle{}"),
+        ("\x00", "?"),
+    ],
+)
+def test_letters_that_latex_would_join_stay_apart(name: str, set_as: str) -> None:
+    assert f"\n{set_as} & " in suite_latex(overview_of(make_suite({"x": {name: 0.6}})))
 
 
 def test_a_row_of_latex_never_begins_with_what_the_line_end_before_it_would_take() -> None:
@@ -172,7 +228,21 @@ def test_the_terminal_says_who_is_compared_with_whom() -> None:
     assert re.search(r"large +4 +3 +2 +4 +1.2", alone)
     beside = printed(full_suite(baseline="small"))
     assert re.search(r"small +0.550 \[0.530, 0.570\] +– +baseline", beside)
-    assert re.search(r"lexical +2 +0 +1 +0 +1 +2.5", beside)
+    assert re.search(r"lexical +2 +0 +1 +0 +1 +–", beside)
+    assert "– where a model lacks" in " ".join(beside.split())
+
+
+def test_the_terminal_names_the_reference_of_each_task_where_there_are_two() -> None:
+    said = printed(full_suite(baseline="lexical"))
+    assert max(map(len, said.splitlines())) <= 80
+    assert re.search(r"first +nDCG@10 +beside lexical", said)
+    assert re.search(r"similar +Spearman +beside the best, large", said)
+    assert re.search(r"large +4 +3 +1 +1 +0 +2 +1.2", said)
+    assert re.search(r"lexical +2 +0 +– +– +– +– +–", said)
+    flat = " ".join(said.split())
+    assert "Models are compared with lexical where it did the task" in flat
+    assert "Better, no evidence and worse: beside lexical; not worse: than the best, on the other 2 tasks." in flat
+    assert "beside" not in printed(full_suite(baseline="small"))
 
 
 def test_of_many_models_on_many_tasks_the_terminal_shows_the_best_and_the_even() -> None:
@@ -194,3 +264,15 @@ def test_a_suite_of_one_model_has_tables_too() -> None:
     assert "**" not in suite_markdown(seen)
     assert r"\textbf" not in suite_latex(seen)
     assert suite_csv(overview_of(replace(result, scores=[]))).count("\n") == 1
+
+
+def test_a_suite_of_a_single_unit_has_values_without_intervals() -> None:
+    result = make_suite({"x": {"a": 0.6, "b": 0.5}})
+    pairings = [replace(one, change=replace(one.change, difference_interval=None)) for one in result.pairings]
+    alone = replace(result, scores=[replace(score, interval=None) for score in result.scores], pairings=pairings)
+    seen = overview_of(alone)
+    assert [(row["value"], row["low"], row["high"]) for row in rows_of(alone)] == [("0.6", "", ""), ("0.5", "", "")]
+    assert "| a | **0.600** | 1.0 |" in suite_markdown(seen)
+    assert r"a & \textbf{0.600} & 1.0 \\" in suite_latex(seen)
+    assert re.search(r"b +0.500 +−0.100 ", printed(alone))
+    assert "0.600" in render_suite(seen)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.measure.suite_results import SuiteResult
+from adiabat.measure.suite_results import SuiteResult, equal_values
 from adiabat.report.suite_overview import Overview, by_kind, finding, kind_means, mark_of, overview_of, tallies
 from tests.report.sample_suites import full_suite, make_pairing, make_suite, make_task
 
@@ -24,6 +24,34 @@ def test_equal_values_share_the_mean_of_their_ranks() -> None:
         ("first", "c"): 1.5,
     }
     assert seen.best == {"first": {"b", "c"}, "second": {"a"}}
+
+
+LAST_DIGIT = {"x": {f"m{number}": value for number, value in enumerate((0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3 - 1e-16))}}
+
+
+def test_values_that_differ_in_their_last_digit_share_their_ranks_and_are_all_best() -> None:
+    assert len(set(LAST_DIGIT["x"].values())) == 3
+    seen = seen_of(LAST_DIGIT)
+    assert set(seen.ranks.values()) == {3}
+    assert seen.best["x"] == set(LAST_DIGIT["x"])
+    assert [mark_of(seen, "x", model).best for model in LAST_DIGIT["x"]] == [True] * 5
+    assert not seen.clear("x")
+
+
+def test_of_equal_models_the_one_that_others_are_compared_with_leads() -> None:
+    seen = seen_of(LAST_DIGIT)
+    assert seen.against["x"] == "m1"
+    assert seen.leaders("x") == ["m1", "m0", "m2", "m3", "m4"]
+    assert seen_of({"x": {"a": 0.6, "b": 0.5}}, baseline="b").leaders("x") == ["a"]
+    assert seen_of({"x": {"a": 0.6}}).leaders("x") == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "equal"),
+    [(0.3, 0.1 + 0.2, True), (0.3, 0.3 + 1e-11, False), (0.0, 1e-17, True), (1e6, 1e6 + 1e-7, True), (0.5, 0.4, False), (-0.2, 0.2, False)],
+)
+def test_only_rounding_makes_no_difference(first, second, equal) -> None:
+    assert equal_values(first, second) is equal_values(second, first) is equal
 
 
 def test_ranks_are_those_of_sorting_by_hand() -> None:
@@ -83,7 +111,8 @@ def test_a_best_model_is_clear_where_all_others_are_measurably_worse(values, cle
     marks = [mark_of(seen, "x", model) for model in "abc"]
     assert [mark.best for mark in marks] == [value == 0.6 for value in values.values()]
     assert [mark.best or mark.even for mark in marks] == even
-    assert {mark.found for mark in marks} == {None}
+    # Whoever is measurably worse is marked too, so that no mark says nothing.
+    assert [mark.found for mark in marks] == [None if known else "worse" for known in even]
 
 
 def test_beside_a_baseline_nothing_is_said_of_who_is_even_with_the_best() -> None:
@@ -102,8 +131,35 @@ def test_findings_count_only_tasks_that_the_baseline_did() -> None:
     seen = seen_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "c": 0.5}}, baseline="b")
     found = {tally.name: tally.found for tally in tallies(seen)}
     assert found == {"a": {"better": 1, "no evidence": 0, "worse": 0}, "b": None, "c": {"better": 0, "no evidence": 0, "worse": 0}}
-    assert mark_of(seen, "y", "c").found is None
+    assert mark_of(seen, "y", "c").found == "worse"
     assert seen.even("y", "c") is False
+
+
+TWO_REFERENCES = {"x": {"a": 0.6, "b": 0.5, "c": 0.4}, "y": {"a": 0.6, "c": 0.59}, "z": {"a": 0.3, "c": 0.5}, "alone": {"a": 0.5}}
+
+
+def test_the_baseline_is_the_reference_where_it_did_the_task_else_the_best() -> None:
+    seen = seen_of(TWO_REFERENCES, baseline="b")
+    assert (seen.against, seen.beside_best(), seen.mixed()) == ({"x": "b", "y": "a", "z": "c"}, ["y", "z"], True)
+    marks = [[mark_of(seen, task, model) for model in "ac"] for task in "xyz"]
+    assert [[(mark.best, mark.even, mark.found) for mark in both] for both in marks] == [
+        [(True, False, "better"), (False, False, "worse")],
+        [(True, False, None), (False, True, None)],
+        [(False, False, "worse"), (True, False, None)],
+    ]
+    assert [tally.even for tally in tallies(seen)] == [1, None, 2]
+    assert seen_of(TWO_REFERENCES).beside_best() == ["x", "y", "z"]
+    assert not seen_of(TWO_REFERENCES).mixed()
+    assert not seen_of(TWO_REFERENCES, baseline="a").mixed()
+    assert not seen_of({"x": {"a": 0.6, "c": 0.5}, "y": {"b": 0.5}}, baseline="b").mixed()
+
+
+def test_only_a_model_that_did_what_several_did_has_a_mean_rank() -> None:
+    assert [tally.rank for tally in tallies(seen_of(TWO_REFERENCES))] == [pytest.approx(4 / 3), None, pytest.approx(2)]
+    # Each lacks another task, so no two means would be over the same ones.
+    turns = {"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.5, "c": 0.6}}
+    assert [tally.rank for tally in tallies(seen_of(turns))] == [None] * 3
+    assert [tally.rank for tally in tallies(seen_of({"x": {"a": 0.6}}))] == [None]
 
 
 def test_tasks_stand_beside_others_of_their_kind_in_the_order_of_the_suite() -> None:

@@ -103,6 +103,20 @@ def test_the_model_that_others_are_compared_with_has_values_alone() -> None:
     assert entries[0]["models"][1]["counts"] is None
 
 
+def test_models_whose_cells_have_no_verdicts_are_named() -> None:
+    """Where a model has several runs there are values, perhaps differences, and no verdict."""
+    told = make_grid(RETRIEVAL, "b", "a", rows=["en", "de"])
+    values = replace(told, model="c", against=None, grid=make_grid(RETRIEVAL, "c", None, rows=["en", "de"]).grid)
+    differences = replace(told, model="d", grid=replace(told.grid, verdicts=None, improved=None, worsened=None))
+    reference = replace(values, model="a")
+    (entry,) = grids_of([reference, told, values, differences], against="a")
+    assert entry["untold"] == ["c", "d"]
+    assert [model["changes"] is None for model in entry["models"]] == [True, False, True, False]
+    assert [model["counts"] is None for model in entry["models"]] == [True, False, True, True]
+    assert not any(cell.marked for row in entry["models"][3]["changes"] for cell in row)
+    assert grids_of([reference])[0]["untold"] == []
+
+
 def test_a_large_grid_has_all_its_cells() -> None:
     (entry,) = grids_of([make_grid(RETRIEVAL, "a", "b", rows=FIFTEEN)])
     model = entry["models"][0]

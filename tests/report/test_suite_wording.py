@@ -7,7 +7,7 @@ import pytest
 from adiabat.measure.suite_results import SuiteModel
 from adiabat.report import suite_wording as words
 from adiabat.report.suite_overview import overview_of
-from tests.report.sample_suites import full_suite, make_score, make_suite
+from tests.report.sample_suites import full_suite, make_suite
 
 
 def seen_of(values, **options):
@@ -19,81 +19,6 @@ def plain(text: str) -> str:
 
 
 ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
-
-
-@pytest.mark.parametrize(
-    ("seen", "sentence"),
-    [
-        (
-            seen_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}, "z": {"a": 0.5, "b": 0.6}}),
-            "a is best on 2 of 3 tasks (1 clearly), b on 1 (1 clearly); on 1 task the best cannot be told from others.",
-        ),
-        (
-            seen_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.5}}),
-            "a is best on 2 of 2 tasks (all clearly); on every task the best is measurably above all others.",
-        ),
-        (
-            seen_of({f"t{place}": {"a": 0.6, letter: 0.601} for place, letter in enumerate("bcdefg")}),
-            "b is best on 1 of 6 tasks (none clearly), c on 1 (none clearly), d on 1 (none clearly), e on 1 (none clearly) and 2 more; "
-            "on 6 tasks the best cannot be told from others.",
-        ),
-        (
-            seen_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, baseline="b"),
-            "Beside b: a is better on 1 of 2 tasks, worse on 0, no evidence on 1.",
-        ),
-        (
-            seen_of({"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.6, "c": 0.5}}, baseline="a"),
-            "Beside a: b is better on 0 of 1 task, worse on 1, no evidence on 0; c is better on 0 of 1 task, worse on 1, no evidence on 0.",
-        ),
-        (
-            seen_of(ONE),
-            "a is best on x, nDCG@10 0.600 [0.580, 0.620]; worse: b (−0.100 [−0.120, −0.080]); "
-            "no evidence either way: c (−0.010 [−0.030, +0.010]).",
-        ),
-        (
-            seen_of(ONE, baseline="b"),
-            "b is the baseline on x, nDCG@10 0.500 [0.480, 0.520]; better: a (+0.100 [+0.080, +0.120]) and c (+0.090 [+0.070, +0.110]).",
-        ),
-        (
-            seen_of({"x": {"a": 0.6}, "y": {"a": 0.5}}),
-            "x nDCG@10 0.600 [0.580, 0.620]; y nDCG@10 0.500 [0.480, 0.520]. No task was done by two models, "
-            "so this says nothing about differences.",
-        ),
-        (seen_of({}), "Nothing was measured."),
-    ],
-)
-def test_the_head_line_says_no_more_than_the_comparisons(seen, sentence: str) -> None:
-    assert plain(words.headline(seen)) == sentence
-
-
-def test_a_model_that_shares_no_task_with_the_baseline_is_told_so() -> None:
-    seen = seen_of({"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}}, baseline="a")
-    assert "c has no task in common with it" in plain(words.headline(seen))
-
-
-def test_braces_in_a_name_are_no_placeholders() -> None:
-    seen = seen_of({"x": {"{a}": 0.6, "b": 0.5}, "y": {"{a}": 0.5, "b": 0.6}})
-    assert words.headline(seen).startswith("{a} is best on 1 of 2")
-
-
-def test_names_that_run_right_to_left_are_set_apart_in_a_sentence() -> None:
-    assert words.headline(seen_of({"x": {"نموذج": 0.6, "b": 0.5}, "y": {"b": 0.5}})).startswith("\u2068نموذج\u2069 is best")
-
-
-@pytest.mark.parametrize(
-    ("values", "baseline", "tone"),
-    [
-        ({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.5}}, None, "good"),
-        ({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, None, "plain"),
-        ({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, "b", "good"),
-        ({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.5, "b": 0.6}}, "b", "plain"),
-        ({"x": {"a": 0.4, "b": 0.5}, "y": {"a": 0.5, "b": 0.5}}, "b", "bad"),
-        ({"x": {"a": 0.6, "b": 0.5, "c": 0.4}}, "b", "plain"),
-        ({"x": {"a": 0.6}}, None, "plain"),
-    ],
-)
-def test_only_one_answer_for_all_tasks_is_good_or_bad_news(values, baseline, tone) -> None:
-    assert words.tone(seen_of(values, baseline=baseline)) == tone
 
 
 def test_reservations_name_what_the_head_line_leaves_out() -> None:
@@ -114,9 +39,41 @@ def test_reservations_that_have_no_cause_are_left_out() -> None:
     assert "Benjamini" not in " ".join(words.reservations(seen_of({"x": {"a": 0.6}})))
 
 
-def test_tasks_that_the_baseline_did_not_do_are_named() -> None:
-    said = " ".join(words.reservations(seen_of({"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}}, baseline="a")))
-    assert "a did not do y: there the others are compared with the best." in said
+MIXED = {"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "sentence", "columns"),
+    [
+        (
+            seen_of(MIXED, baseline="a"),
+            "Models are compared with a where it did the task, else with the best of the task (y), on the same units.",
+            ["beside a", "beside the best, b", "not compared"],
+        ),
+        (seen_of(MIXED), "Every model is compared with the best of the task on the same units.", ["", "", ""]),
+        (seen_of(ONE, baseline="b"), "Every model is compared with b on the same units.", [""]),
+        (
+            seen_of({**ONE, "y": {"d": 0.5}}, baseline="d"),
+            "d did no task beside others: every model is compared with the best of the task on the same units.",
+            ["", ""],
+        ),
+        (seen_of({"x": {"a": 0.6}}), "No two models did the same task, so there is nothing to compare.", [""]),
+    ],
+)
+def test_whom_models_are_compared_with_is_said_once_and_over_each_column_where_it_differs(seen, sentence: str, columns) -> None:
+    assert words.references(seen) == sentence
+    assert [words.beside(seen, task.name) for task in seen.result.tasks] == columns
+
+
+def test_of_many_tasks_that_the_baseline_did_not_do_a_few_are_named() -> None:
+    seen = seen_of({"x": {"a": 0.6, "b": 0.5}, **{f"t{place}": {"b": 0.6, "c": 0.5} for place in range(6)}}, baseline="a")
+    assert "else with the best of the task (t0, t1, t2, t3 and 2 more), on the same units." in words.references(seen)
+
+
+def test_a_dash_in_place_of_a_mean_rank_is_explained() -> None:
+    said = "A mean rank is over all tasks that several models did; – where a model lacks one of them."
+    assert said in " ".join(words.reservations(seen_of(MIXED)))
+    assert words.about_ranks(seen_of(ONE)) == words.about_ranks(seen_of({"x": {"a": 0.6}})) == ""
 
 
 def test_where_every_model_has_runs_no_others_are_spoken_of() -> None:
@@ -140,9 +97,14 @@ def test_what_a_task_is_made_of_is_told_in_a_line() -> None:
 
 
 def test_the_key_explains_the_marks_that_are_there() -> None:
-    assert words.key(seen_of(ONE)) == ["bold: the best value of a task", "≈ not measurably worse than the best"]
+    bold, even, worse = words.key(seen_of(ONE))
+    assert (bold, even) == ("bold: the best value of a task", "≈ not measurably worse than the best")
+    assert worse == "▼ measurably worse than the best"
     assert words.key(seen_of(ONE, baseline="b"))[1:] == ["▲ better, ▼ worse, ○ no evidence beside b"]
-    assert len(words.key(seen_of({**ONE, "y": {"a": 0.5, "c": 0.4}}, baseline="b"))) == 3
+    assert words.key(seen_of({**ONE, "y": {"a": 0.5, "c": 0.4}}, baseline="b"))[1:] == [
+        "in columns beside b: ▲ better, ▼ worse, ○ no evidence",
+        "in columns beside the best: ≈ not measurably worse, ▼ measurably worse",
+    ]
     assert words.key(seen_of({"x": {"a": 0.6}})) == []
 
 
@@ -150,8 +112,3 @@ def test_who_is_best_on_a_task_is_told_in_few_words() -> None:
     seen = seen_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.6}, "z": {"a": 0.5}})
     said = [plain(words.said_of_best(seen, task)) for task in seen.result.tasks]
     assert said == ["best a 0.600 [0.580, 0.620], clearly", "best a and b 0.600 [0.580, 0.620]", "a 0.500 [0.480, 0.520]"]
-
-
-def test_small_values_keep_a_digit_that_is_not_zero() -> None:
-    score = replace(make_score(make_suite({"x": {"a": 1.0}}).tasks[0], "a", 0.0004), interval=(-0.0002, 0.001))
-    assert plain(words.level(score)) == "0.0004 [−0.0002, 0.001]"

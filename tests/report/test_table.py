@@ -3,6 +3,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from adiabat.report.page import render_page
 from adiabat.report.table import result_table
 from tests.report.sample_results import make_dataset, make_grid, make_result, make_tuning
 
@@ -53,3 +54,12 @@ def test_square_brackets_in_names_are_no_styling():
     result = make_result(make_dataset("[red]cs[/red] [/]", "target", 0.5, 0.6))
     assert "[red]cs[/red] [/]" in printed(replace(result, title="[bold]"))
     assert "[bold]" in printed(replace(result, title="[bold]"))
+
+
+def test_a_single_unit_has_a_value_without_an_interval():
+    dataset = make_dataset("cs", "target", None, 0.5)
+    alone = make_result(replace(dataset, changes=[replace(dataset.changes[0], after_interval=None)]))
+    row = next(line for line in printed(alone).splitlines() if "0.5000" in line)
+    assert row.split() == ["target:", "cs", "nDCG@10", "0.5000", "–"]
+    assert "nDCG@10 0.500. There is no baseline" in printed(alone)
+    assert "0.5000" in render_page(alone)

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -34,6 +35,16 @@ def test_what_rounds_to_zero_bears_no_sign():
     assert [wording.signed(value, decimals=1) for value in (-0.06, 1234.56)] == ["−0.1", "+1,234.6"]
 
 
+@pytest.mark.parametrize("mark", "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+def test_a_name_is_rid_of_marks_that_turn_what_follows(mark):
+    assert wording.cut_name(f"a{mark} b", limit=9) == "a\ufffd b"
+
+
+def test_names_that_run_right_to_left_stay_as_they_are():
+    assert wording.cut_name("نموذج\u200f 1", limit=20) == "نموذج\u200f 1"
+    assert wording.cut_name("x" * 30, limit=20) == wording.cut("x" * 30, limit=20)
+
+
 def test_percentages_have_one_decimal():
     assert wording.improvement(make_change(0.5, 0.541, half_width=0.0155)) == "+8.2\xa0% [+5.1,\xa0+11.3]"
 
@@ -62,6 +73,12 @@ def test_there_is_only_a_dash_without_a_baseline():
     } == {"–"}
 
 
+def test_a_value_of_a_single_unit_has_no_interval():
+    change = make_change(None, 0.5)
+    assert wording.value_interval(change) == "[0.4900,\xa00.5100]"
+    assert wording.value_interval(replace(change, after_interval=None)) == ""
+
+
 def test_small_p_values_are_not_printed_as_zero():
     assert wording.p_value(make_change(0.5, 0.6)) == "<\xa00.001"
 
@@ -83,20 +100,6 @@ def test_counts_agree_with_their_noun(count, text):
     assert wording.counted(count, "query") == text
 
 
-@pytest.mark.parametrize("length", [1, 9, 10, 11, 81, 100_000])
-def test_cut_texts_keep_the_limit_and_end_in_an_ellipsis(length):
-    text = wording.cut("x" * length, limit=10)
-    assert text == ("x" * length if length <= 10 else "x" * 9 + "…")
-
-
-def test_a_text_of_blanks_beyond_the_looked_at_part_is_still_marked_as_cut():
-    assert wording.cut("a" + " " * 200 + "b", limit=10) == "a…"
-
-
 def test_middle_cuts_keep_both_ends():
     assert wording.cut_middle("encoder.layer.11.weight", limit=11) == "encod…eight"
     assert wording.cut_middle("short", limit=11) == "short"
-
-
-def test_characters_that_no_page_can_hold_are_replaced():
-    assert wording.printable("a\x00b\ud800c\ufffed\n\te\x85") == "a�b�c�d\n\te�"

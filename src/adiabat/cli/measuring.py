@@ -31,7 +31,11 @@ def evaluate(
     ] = None,
     suite: Annotated[
         str | None,
-        typer.Option("--suite", metavar="SUITE", help="Measure on the tasks of this TOML file, or of a suite that comes with adiabat."),
+        typer.Option(
+            "--suite",
+            metavar="SUITE",
+            help="Measure on the tasks of this TOML file, or of `mteb-eight`, which comes with adiabat (extra mteb).",
+        ),
     ] = None,
     split: Annotated[str | None, typer.Option("--split", help="Of the target data set.", show_default=False)] = None,
     baseline: Annotated[
@@ -61,15 +65,17 @@ def evaluate(
         _evaluate_suite(named, suite, out, baseline, assignments, seed=seed, device=device, as_json=as_json)
         return
     if len(named) != 3:
-        raise ConfigError(f"evaluate must be given MODEL STORE DATA, or --suite SUITE with models, got {' '.join(named) or 'neither'}")
+        got = " ".join(named) or "neither"
+        raise ConfigError(f"evaluate must be given MODEL STORE DATA, or --suite SUITE with models, got {got}; see adiabat evaluate --help")
+    model, store, data = named
     settings = settings_of(EvaluateSettings, config, assignments, seed=seed, device=device)
     from adiabat import api
 
     with watching() as watch:
         result = api.evaluate(
-            named[0],
-            named[1],
-            named[2],
+            model,
+            store,
+            data,
             baseline=baseline,
             baseline_stores=baseline_store or (),
             retain=_pairs(retain or ()),
@@ -125,7 +131,10 @@ def compare_runs(
     qrels: Annotated[
         Path | None, typer.Option("--qrels", metavar="FILE", help="Judgements for runs in the format of TREC.", show_default=False)
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Directory for result.json, page and tables.", show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Directory for result.json, page and tables; left out, the table is printed alone.", show_default=False),
+    ] = None,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
@@ -160,7 +169,8 @@ def folded(arguments: Sequence[str]) -> list[str]:
         if word == "--retain" or word.startswith("--retain="):
             pair = [word.removeprefix("--retain=")] if "=" in word else rest[:2]
             if len(pair) < 2 or any(one.startswith("--") for one in pair):
-                raise ConfigError(f"--retain must be followed by two words, STORE and DATA, got {' '.join(pair) or 'nothing'}")
+                got = " ".join(pair) or "nothing"
+                raise ConfigError(f"--retain must be followed by two words, STORE and DATA, got {got}; write both")
             word, rest = "\0".join(pair), rest[2:]
             words.append("--retain")
         words.append(word)

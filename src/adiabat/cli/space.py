@@ -14,7 +14,7 @@ def space(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Under test.")],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of its document tower.")],
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Queries with positives in the store.")],
-    out: Annotated[Path, typer.Option("--out", help="Directory for result.json, report.html and tables.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory for result.json, report.html, table.csv and table.md.")],
     split: Annotated[str | None, typer.Option("--split", help="Short for --set data.split=NAME.", show_default=False)] = None,
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="MODEL", help="Compare with this model.", show_default=False)

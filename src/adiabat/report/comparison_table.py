@@ -7,7 +7,7 @@ from rich.text import Text
 from adiabat.measure.comparison import Comparison, Standing
 from adiabat.report import comparison_wording as words
 from adiabat.report.table import NAME_LENGTH, empty_table
-from adiabat.report.wording import cut, integer
+from adiabat.report.wording import cut_name, integer
 
 _STYLES = {"worse": "bold red", "no evidence": "dim", "better": "bold blue"}
 
@@ -27,7 +27,7 @@ def comparison_tables(found: Comparison) -> Group:
 
 
 def _ranking(found: Comparison) -> Table:
-    table = empty_table(cut(found.title, limit=200), "candidate", caption=words.headline(found))
+    table = empty_table(cut_name(found.title, limit=200), "candidate", caption=words.headline(found))
     for column in (f"{found.measure} [95 %]", "to the first [95 %]"):
         table.add_column(Text(column), justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -51,4 +51,4 @@ def _costs(found: Comparison) -> Table:
 
 
 def _name(one: Standing) -> Text:
-    return Text(cut(one.name, limit=NAME_LENGTH))
+    return Text(cut_name(one.name, limit=NAME_LENGTH))

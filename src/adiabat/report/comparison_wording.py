@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from adiabat.measure.comparison import Comparison, Contrast, Level, Speed, Standing, Start
-from adiabat.report.headline import NAME_LENGTH, Tone
-from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS, counted, cut, decimals_for, interval, signed
+from adiabat.report.headline import Tone, named
+from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS, counted, decimals_for, interval, signed
 
 MOST_NAMED = 4
 """Candidates that a sentence names."""
@@ -25,9 +25,7 @@ def headline(found: Comparison) -> str:
     even = [one.name for one in others if one.name not in worse]
     seeds = f"mean of {counted(len(found.seeds), 'seed')}" if len(found.seeds) > 1 else "one seed"
     on = f"on {counted(len(found.tasks), 'task')}"
-    head = (
-        f"{cut(first.name, limit=NAME_LENGTH)} is {'best' if not even else 'ahead'}: {found.measure} {level(first.overall)}, {seeds} {on}"
-    )
+    head = f"{named(first.name)} is {'best' if not even else 'ahead'}: {found.measure} {level(first.overall)}, {seeds} {on}"
     parts = [head]
     if worse:
         parts.append(f"measurably above {'all others' if not even and worse[1:] else _listed(worse)}")
@@ -86,12 +84,12 @@ def _about_runs(found: Comparison) -> str:
 
 def _about_tasks(found: Comparison) -> str:
     if len(found.tasks) == 1:
-        return f"All of this is about one task, {cut(found.tasks[0].name, limit=NAME_LENGTH)}; another may rank otherwise."
+        return f"All of this is about one task, {named(found.tasks[0].name)}; another may rank otherwise."
     return f"All of this is about these {len(found.tasks)} tasks, which count equally; others may rank otherwise."
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = [cut(name, limit=NAME_LENGTH) for name in names[:MOST_NAMED]]
+    shown = [*map(named, names[:MOST_NAMED])]
     if len(names) > MOST_NAMED:
         return f"{', '.join(shown)} and {len(names) - MOST_NAMED} more"
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
@@ -193,7 +191,7 @@ def start_name(start: Start) -> str:
     Returns:
         For instance ``minilm, untrained``.
     """
-    return f"{cut(start.candidate or start.model, limit=NAME_LENGTH)}, untrained"
+    return f"{named(start.candidate or start.model)}, untrained"
 
 
 def rate(speed: Speed | None) -> str:

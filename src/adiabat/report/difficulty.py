@@ -8,7 +8,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from adiabat.measure.results import Change
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
-from adiabat.report.wording import cut, improvement, score, signed, verdict
+from adiabat.report.wording import DASH, cut, improvement, score, signed, value_interval, verdict
 
 _STYLES = ((GOOD, "o"), (BAD, "s"), (ACCENT, "D"), (INK, "^"))
 """Colour and marker of each model, in order; markers tell them apart without colour."""
@@ -35,7 +35,8 @@ def error_curves(models: Mapping[str, Sequence[Change]], *, name: str = "difficu
         figure, axes = _frame("PND, % of queries in error", max(map(len, models.values())))
         for (label, changes), style in zip(models.items(), _STYLES, strict=False):
             values = [100 * change.after for change in changes]
-            ends = [(100 * change.after_interval[0], 100 * change.after_interval[1]) for change in changes]
+            bounds = [change.after_interval for change in changes]
+            ends = [None if own is None else (100 * own[0], 100 * own[1]) for own in bounds]
             _draw(axes, values, ends, style, label=label)
         axes.set_ylim(bottom=0)
         return _finished(figure, axes, name)
@@ -79,8 +80,7 @@ def difficulty_rows(changes: Sequence[Change]) -> list[tuple[str, ...]]:
     """
     rows: list[tuple[str, ...]] = []
     for difficulty, change in enumerate(changes, 1):
-        low, high = change.after_interval
-        row: tuple[str, ...] = (str(difficulty), score(change.after), f"[{score(low)}, {score(high)}]")
+        row: tuple[str, ...] = (str(difficulty), score(change.after), value_interval(change) or DASH)
         if change.before is not None:
             row += (score(change.before), improvement(change), verdict(change))
         rows.append(row)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from adiabat.measure.results import Change, DatasetResult, Result, TrainingRecord
-from adiabat.report.wording import NO_BREAK, counted, cut, improvement, integer, number, signed
+from adiabat.report.wording import NO_BREAK, counted, cut_name, improvement, integer, number, signed
 
 NAME_LENGTH = 60
 """Characters of a data set's name that a sentence shows."""
@@ -141,8 +141,11 @@ def kept(record: TrainingRecord) -> str:
 
 def _level(dataset: DatasetResult) -> str:
     change = dataset.main_change()
+    level = f"{_name(dataset)}: {change.measure} {number(change.after, digits=3)}"
+    if change.after_interval is None:
+        return level
     low, high = (number(bound, digits=3) for bound in change.after_interval)
-    return f"{_name(dataset)}: {change.measure} {number(change.after, digits=3)} [{low},{NO_BREAK}{high}]"
+    return f"{level} [{low},{NO_BREAK}{high}]"
 
 
 def _target_clause(dataset: DatasetResult) -> str:
@@ -225,9 +228,10 @@ def named(name: str) -> str:
         name: Of a data set, a task, a model.
 
     Returns:
-        Its beginning, set apart by isolating marks where it runs right to left, so that the sentence around it keeps its order.
+        Its beginning, rid of marks that turn what follows, and set apart by isolating marks where it runs right to left, so that the
+        sentence around it keeps its order.
     """
-    shown = cut(name, limit=NAME_LENGTH)
+    shown = cut_name(name, limit=NAME_LENGTH)
     if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in shown):
         return f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
     return shown

@@ -94,14 +94,13 @@ def _row(dataset: DatasetResult) -> dict[str, Any]:
 
 
 def _change(change: Change) -> dict[str, str]:
-    low, high = change.after_interval
     return {
         "measure": change.measure,
         "similarity": change.similarity,
         "direction": "lower is better" if change.lower_is_better else "higher is better",
         "before": wording.DASH if change.before is None else wording.score(change.before),
         "after": wording.score(change.after),
-        "after_interval": f"[{wording.score(low)},{wording.NO_BREAK}{wording.score(high)}]",
+        "after_interval": wording.value_interval(change),
         "improvement": wording.improvement(change, with_interval=False) if change.improvement is not None else wording.DASH,
         "improvement_interval": wording.improvement_interval(change),
         "difference": wording.difference(change, with_interval=False),

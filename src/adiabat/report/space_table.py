@@ -1,15 +1,13 @@
 """The numbers of an analysis of spaces as tables: for the terminal, as CSV and as Markdown."""
 
-import csv
-import io
-
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from adiabat.measure.space_results import Interval, SpaceNumber, SpaceResult
+from adiabat.measure.space_results import SpaceNumber, SpaceResult
 from adiabat.report import space_wording as words
-from adiabat.report.wording import DASH, cut
+from adiabat.report.spreadsheet import csv_of
+from adiabat.report.wording import DASH, cut_name
 
 COLUMNS = (
     *("name", "of", "after", "after_low", "after_high", "before", "before_low", "before_high"),
@@ -24,11 +22,11 @@ def space_table(result: SpaceResult) -> Table:
         result: An analysis.
 
     Returns:
-        What to print; the caption is the head line of the report.
+        What to print; the caption is the head line of the report, and what the ratio says.
     """
     table = Table(
-        title=Text(cut(result.title, limit=200)),
-        caption=Text(words.headline(result)),
+        title=Text(cut_name(result.title, limit=200)),
+        caption=Text("\n".join(words.scales(result))),
         caption_justify="left",
         title_justify="left",
         box=SIMPLE_HEAD,
@@ -66,17 +64,16 @@ def csv_table(result: SpaceResult) -> str:
     Returns:
         CSV with a line of names; empty where there is no value.
     """
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for one in result.numbers:
-        values = ((one.after, one.after_interval), (one.before, one.before_interval), (one.difference, one.difference_interval))
-        cells = [cell for value, ends in values for cell in (value, *_ends(ends))]
-        writer.writerow([one.name, one.of, *cells, one.formula, one.source])
-    return file.getvalue()
+    return csv_of(COLUMNS, map(_row, result.numbers))
 
 
-def _ends(ends: Interval | None) -> tuple[float | None, float | None]:
+def _row(one: SpaceNumber) -> list[str | float | None]:
+    values = ((one.after, one.after_interval), (one.before, one.before_interval), (one.difference, one.difference_interval))
+    cells = [cell for value, ends in values for cell in (value, *_ends(ends))]
+    return [one.name, one.of, *cells, one.formula, one.source]
+
+
+def _ends(ends: tuple[float, float] | None) -> tuple[float | None, float | None]:
     return ends or (None, None)
 
 
@@ -87,10 +84,11 @@ def markdown_table(result: SpaceResult) -> str:
         result: An analysis.
 
     Returns:
-        A table of GitHub's Markdown.
+        A table of GitHub's Markdown, and under it the sentences that the terminal shows.
     """
     heads = ["number", *_heads(result)]
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)]]
     lines += [[_name(one), *_cells(one, result)] for one in result.numbers]
     # A bar would end a cell.
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+    table = "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+    return "\n".join([table, *(f"{sentence}\n" for sentence in words.scales(result))])

@@ -1,6 +1,7 @@
 """Sentences and numbers of an analysis of spaces, as people read them."""
 
-from adiabat.measure.space_results import Distribution, Histogram, Interval, SpaceNumber, SpaceResult, Whose
+from adiabat.measure.space_results import Distribution, Histogram, SpaceNumber, SpaceResult, Whose
+from adiabat.report.comparison_wording import share
 from adiabat.report.wording import DASH, NO_BREAK, counted, decimals_for, integer, interval, score, signed
 
 SEPARATION, RATIO = "tower separation, AUC", "ratio, median"
@@ -26,10 +27,10 @@ def headline(result: SpaceResult) -> str:
     assert found.after is not None
     assert found.after_interval is not None
     told = "tells" if found.after_interval[0] > 0.5 else "cannot tell"
-    level = f"A straight line {told} queries from their positives: AUC {score(found.after)} {bounds(found.after_interval)}"
-    if found.before is None or found.difference is None:
-        return f"{level}."
-    return f"{level}, before {score(found.before)}; {_separation_change(found)}."
+    before = "" if found.before is None else f", before {score(found.before)}"
+    level = f"AUC {score(found.after)} {bounds(found.after_interval)}{before} (0.5: the towers lie together, 1: apart)"
+    change = f"; {_separation_change(found)}" if found.difference is not None else ""
+    return f"A straight line {told} queries from their positives: {level}{change}."
 
 
 def _separation_change(found: SpaceNumber) -> str:
@@ -62,15 +63,28 @@ def reservations(result: SpaceResult) -> list[str]:
     ]
 
 
+def scales(result: SpaceResult) -> list[str]:
+    """What the numbers that bear a scale of their own say, for a table without formulas.
+
+    Args:
+        result: An analysis.
+
+    Returns:
+        The head line, and a sentence on the ratio where there is one.
+    """
+    return [headline(result), *_ratio_sentence(result)]
+
+
 def _ratio_sentence(result: SpaceResult) -> list[str]:
     found = result.number(RATIO)
     if found.after is None:
         return []
     before = "" if found.before is None else f", before {score(found.before)}"
-    return [f"A query is to another query as to the other's positive in the ratio {score(found.after)}{before} (median); 1 is no gap."]
+    level = f"{score(found.after)}{before} (median; 1: other queries are as near as their positives)"
+    return [f"A query is as similar to another query as to the other's positive in the ratio {level}."]
 
 
-def bounds(ends: Interval | None) -> str:
+def bounds(ends: tuple[float, float] | None) -> str:
     """An interval of values that bear no sign of their own.
 
     Args:
@@ -147,6 +161,6 @@ def outside(found: Distribution) -> str:
 def _outside(one: Histogram) -> str:
     beyond = one.below + one.above
     every = one.total + one.left_out
-    parts = [f"{100 * beyond / every:.2g}{NO_BREAK}% farther out"] if beyond else []
-    parts += [f"{100 * one.left_out / every:.2g}{NO_BREAK}% with a denominator too near 0"] if one.left_out else []
+    parts = [f"{share(beyond / every)} farther out"] if beyond else []
+    parts += [f"{share(one.left_out / every)} with a denominator too near 0"] if one.left_out else []
     return ", ".join(parts)

@@ -54,9 +54,9 @@ def _unnamed(result: SuiteResult) -> Iterator[str]:
     for what, names in (("task", tasks), ("model", models)):
         yield from (f"{what} {name} must be there once, got {count}" for name, count in Counter(names).items() if count > 1)
     compared: list[Pairing | SuiteGrid] = [*result.pairings, *result.grids]
-    used = [one.task for one in result.scores] + [one.task for one in compared] + [one.task for one in result.units]
+    used = [one.task for one in (*result.scores, *compared, *result.units, *result.facts)]
     yield from (f"task {name} must be one of the suite, got {', '.join(tasks)}" for name in dict.fromkeys(used) if name not in tasks)
-    named = [one.model for one in result.scores] + [one.model for one in compared] + [name for unit in result.units for name in unit.values]
+    named = [one.model for one in (*result.scores, *compared, *result.facts)] + [name for unit in result.units for name in unit.values]
     named += [name for name in [result.baseline, *(one.against for one in compared)] if name is not None]
     yield from (f"model {name} must be one of the suite, got {', '.join(models)}" for name in dict.fromkeys(named) if name not in models)
 

@@ -1,15 +1,17 @@
 """A suite as tables for other programs and for papers: long as CSV, models by tasks as Markdown and LaTeX."""
 
-import csv
-import io
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adiabat.measure.suite_results import Pairing, Score, SuiteTask
+from adiabat.measure.suite_results import Fact, Pairing, Score, SuiteTask
+from adiabat.report import figures
 from adiabat.report import suite_wording as words
+from adiabat.report.spreadsheet import csv_of
+from adiabat.report.suite_headline import headline
 from adiabat.report.suite_overview import Mark, Overview, by_kind, finding, mark_of, tallies
-from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS, cut
+from adiabat.report.templates import gathered
+from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS, cut, cut_name
 
 NAME_LENGTH = 200
 """Characters of a name that a table holds."""
@@ -20,21 +22,22 @@ CSV_COLUMNS = (
     *("effect", "gained", "lost", "detectable"),
 )
 
-# What a spreadsheet takes for the start of a formula.
-_FORMULA = re.compile(r"^[=+\-@\t\r\n|%]")
-
 _LATEX = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
     # At the start of a row these would be read as an option of the line end before it.
     **{"[": "{[}", "]": "{]}", "*": "{*}"},
-    **{MINUS: "$-$", NO_BREAK: "~", DASH: "--", words.EVEN: r"$\approx$", "|": r"\textbar{}", '"': r"\textquotedbl{}"},
+    **{MINUS: "$-$", NO_BREAK: "~", DASH: "--", words.EVEN: r"$\approx$", "|": r"\textbar{}", "\N{REPLACEMENT CHARACTER}": "?"},
+    # Straight quotes as they are; the double one of the usual fonts is a curved one, and that of \textquotedbl takes a package.
+    **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\textquotesingle\textquotesingle{}"},
     **dict(zip(VERDICT_MARKS.values(), (r"$\uparrow$", r"$\downarrow$", r"$\circ$"), strict=True)),
 }
+# Two of one of them would be set as a dash, or as a quote.
+_JOINED = "-,"
 
 
 def suite_csv(seen: Overview) -> str:
-    """One line for each measure of each model on each task.
+    """One line for each measure of each model on each task, then one for each fact: a measure without interval and direction.
 
     Args:
         seen: The result of a suite.
@@ -43,23 +46,27 @@ def suite_csv(seen: Overview) -> str:
         CSV with a head line; numbers unrounded, nothing where there is nothing to say, and texts that a spreadsheet would compute
         behind an apostrophe.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
     tasks = {task.name: task for task in seen.result.tasks}
-    for score in seen.result.scores:
-        row = _long_row(seen, tasks[score.task], score)
-        writer.writerow([_plain(row.get(column, "")) for column in CSV_COLUMNS])
-    return text.getvalue()
+    rows = [_long_row(seen, tasks[score.task], score) for score in seen.result.scores]
+    rows += [_about(seen, tasks[fact.task], fact.model) | _figure(fact) for fact in seen.result.facts]
+    return csv_of(CSV_COLUMNS, ([row.get(column) for column in CSV_COLUMNS] for row in rows))
+
+
+def _about(seen: Overview, task: SuiteTask, model: str) -> dict[str, Any]:
+    runs = next(words.runs_of(one) for one in seen.result.models if one.name == model)
+    return {"task": task.name, "kind": task.kind, "model": model, "unit": task.unit, "units": task.units, "runs": runs}
+
+
+def _figure(fact: Fact) -> dict[str, Any]:
+    return {"measure": fact.name, "main": False, "value": fact.value}
 
 
 def _long_row(seen: Overview, task: SuiteTask, score: Score) -> dict[str, Any]:
     main = seen.scores.get((score.task, score.model)) is score
-    row: dict[str, Any] = {
-        **{"task": task.name, "kind": task.kind, "model": score.model, "measure": score.measure, "similarity": score.similarity},
-        **{"main": main, "value": score.value, "low": score.interval[0], "high": score.interval[1]},
-        **{"lower_is_better": score.lower_is_better, "unit": task.unit, "units": task.units},
-        "runs": next(words.runs_of(model) for model in seen.result.models if model.name == score.model),
+    low, high = score.interval or (None, None)
+    row = _about(seen, task, score.model) | {
+        **{"measure": score.measure, "similarity": score.similarity, "main": main, "lower_is_better": score.lower_is_better},
+        **{"value": score.value, "low": low, "high": high},
     }
     if not main:
         return row
@@ -79,18 +86,6 @@ def _compared(pairing: Pairing) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> str:
-    """A cell of CSV: names are text whatever they begin with, numbers have all their digits."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, str):
-        shown = cut(value, limit=1000)
-        return f"'{shown}" if _FORMULA.match(shown) else shown
-    return repr(value)
-
-
 def suite_markdown(seen: Overview) -> str:
     """Models by tasks, for a note or an issue.
 
@@ -98,20 +93,16 @@ def suite_markdown(seen: Overview) -> str:
         seen: The result of a suite.
 
     Returns:
-        Markdown: the head line, the table, and what its marks mean.
+        Markdown: the head line, the table, what its marks mean, and what is noted of models and tasks.
     """
     tasks = _ordered(seen)
-    heads = [
-        "model",
-        *(f"{_markdown(cut(task.name, limit=NAME_LENGTH))}<br>{_markdown(_measure(seen, task))}" for task in tasks),
-        "mean rank",
-    ]
-    lines = [_markdown(cut(seen.result.title, limit=NAME_LENGTH)), "", _markdown(words.headline(seen)), ""]
+    heads = ["model", *("<br>".join(map(_markdown, _head(seen, task))) for task in tasks), "mean rank"]
+    lines = [_markdown(cut(seen.result.title, limit=NAME_LENGTH)), "", _markdown(headline(seen)), ""]
     lines += [_row(heads), _row(["---", *["---:"] * (len(heads) - 1)])]
     for name, cells, rank in _rows(seen, tasks, bold=lambda text: f"**{text}**", escape=_markdown, separator="<br>"):
         lines.append(_row([name, *cells, rank]))
-    lines += ["", f"{_markdown('; '.join([*words.key(seen), '95 % intervals in brackets']))}."]
-    lines += ["", *(f"- {_markdown(cut(sentence, limit=1000))}" for sentence in words.reservations(seen))]
+    lines += ["", _markdown(words.references(seen)), "", f"{_markdown('; '.join([*words.key(seen), '95 % intervals in brackets']))}."]
+    lines += ["", *(f"- {_markdown(cut(sentence, limit=1000))}" for sentence in [*words.reservations(seen), *_notes(seen)])]
     return "\n".join(lines) + "\n"
 
 
@@ -122,10 +113,11 @@ def suite_latex(seen: Overview) -> str:
         seen: The result of a suite.
 
     Returns:
-        LaTeX; comments before the table say what its marks mean.
+        LaTeX of 2020 or later; comments before the table say what its marks mean, and what is noted of models and tasks.
     """
     tasks = _ordered(seen)
-    comments = [seen.result.title, words.headline(seen), *words.key(seen), "95 % intervals in brackets", *words.reservations(seen)]
+    comments = [seen.result.title, headline(seen), words.references(seen), *words.key(seen), "95 % intervals in brackets"]
+    comments += [*words.reservations(seen), *_notes(seen)]
     groups = [rf"\multicolumn{{{len(group)}}}{{c}}{{{_latex(words.KINDS[kind])}}}" for kind, group in by_kind(seen.result.tasks)]
     lines = [
         *(f"% {_latex(cut(comment, limit=1000))}" for comment in comments),
@@ -133,19 +125,31 @@ def suite_latex(seen: Overview) -> str:
         r"\hline",
     ]
     lines.append(" & ".join(["", *groups, ""]) + r" \\")
-    lines.append(" & ".join(["model", *(_latex(cut(task.name, limit=NAME_LENGTH)) for task in tasks), "mean rank"]) + r" \\")
-    lines += [" & ".join(["", *(_latex(_measure(seen, task)) for task in tasks), ""]) + r" \\", r"\hline"]
+    names, *below = zip(*(_head(seen, task) for task in tasks), strict=True) if tasks else [()]
+    lines.append(" & ".join(["model", *map(_latex, names), "mean rank"]) + r" \\")
+    lines += [*(" & ".join(["", *map(_latex, row), ""]) + r" \\" for row in below), r"\hline"]
     for name, cells, rank in _rows(seen, tasks, bold=lambda text: rf"\textbf{{{text}}}", escape=_latex, separator=" "):
         lines.append(" & ".join([name, *cells, rank]) + r" \\")
     return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
+
+
+def _notes(seen: Overview) -> list[str]:
+    """What is noted of models and of tasks, each once behind their names."""
+    result = seen.result
+    notes = gathered([(model.name, model.notes) for model in result.models], every="all models")
+    notes += gathered([(task.name, task.notes) for task in result.tasks], every="all tasks")
+    return [f"{cut_name(names, limit=NAME_LENGTH)}: {note}" for names, note in notes]
 
 
 def _ordered(seen: Overview) -> list[SuiteTask]:
     return [task for _, group in by_kind(seen.result.tasks) for task in group]
 
 
-def _measure(seen: Overview, task: SuiteTask) -> str:
-    return cut(f"{words.measure(seen, task)}{', lower is better' * task.lower_is_better}", limit=NAME_LENGTH)
+def _head(seen: Overview, task: SuiteTask) -> list[str]:
+    """Lines over a column: name, measure, and in a suite that has two kinds of comparisons whom it compares with."""
+    measure = f"{words.measure(seen, task)}{', lower is better' * task.lower_is_better}"
+    beside = words.beside(seen, task.name)
+    return [cut_name(line, limit=NAME_LENGTH) for line in (task.name, measure, *([beside] if beside else []))]
 
 
 def _rows(
@@ -162,14 +166,14 @@ def _rows(
                 continue
             number, bounds, sign = _cell(score, mark := mark_of(seen, task.name, tally.name))
             shown = bold(escape(number)) if mark.best else escape(number)
-            cells.append(f"{shown}{escape(sign)}{separator}{escape(bounds)}")
-        rows.append((escape(cut(tally.name, limit=NAME_LENGTH)), cells, escape(words.rank(tally))))
+            cells.append(separator.join(filter(None, [f"{shown}{escape(sign)}", escape(bounds)])))
+        rows.append((escape(cut_name(tally.name, limit=NAME_LENGTH)), cells, escape(words.rank(tally))))
     return rows
 
 
 def _cell(score: Score, mark: Mark) -> tuple[str, str, str]:
     sign = words.sign_of(mark)
-    return words.value(score.value), words.bounds(score), f"{NO_BREAK}{sign}" if sign else ""
+    return figures.value(score.value), figures.bounds(score), f"{NO_BREAK}{sign}" if sign else ""
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -184,4 +188,5 @@ def _markdown(text: str) -> str:
 
 def _latex(text: str) -> str:
     """Text of one line that LaTeX sets as it is."""
-    return "".join(_LATEX.get(letter, letter) for letter in text)
+    neighbours = zip(text, [*text[1:], ""], strict=False)
+    return "".join(_LATEX.get(one, one) + "{}" * (one == other and one in _JOINED) for one, other in neighbours)

@@ -12,11 +12,12 @@ from adiabat.report import heat, wording
 Comparison = tuple[str, str]
 
 
-def grids_of(grids: Sequence[SuiteGrid]) -> list[dict[str, Any]]:
+def grids_of(grids: Sequence[SuiteGrid], *, against: str | None = None) -> list[dict[str, Any]]:
     """The maps of one task, for its page.
 
     Args:
         grids: Of all models.
+        against: Name of the model that the others of the task are compared with; None where there is none.
 
     Returns:
         One entry for each comparison and similarity, in the order in which they come; maps of one entry share their colours.
@@ -24,10 +25,10 @@ def grids_of(grids: Sequence[SuiteGrid]) -> list[dict[str, Any]]:
     by_comparison: dict[Comparison, list[SuiteGrid]] = {}
     for grid in grids:
         by_comparison.setdefault((grid.grid.comparison, grid.grid.similarity), []).append(grid)
-    return [_entry(comparison, every) for comparison, every in by_comparison.items()]
+    return [_entry(comparison, every, against) for comparison, every in by_comparison.items()]
 
 
-def _entry(comparison: Comparison, grids: Sequence[SuiteGrid]) -> dict[str, Any]:
+def _entry(comparison: Comparison, grids: Sequence[SuiteGrid], against: str | None) -> dict[str, Any]:
     values = [np.array(grid.grid.after, dtype=np.float64) for grid in grids]
     changes = [_changes(grid) for grid in grids]
     known = [change for change in changes if change is not None]
@@ -40,6 +41,8 @@ def _entry(comparison: Comparison, grids: Sequence[SuiteGrid]) -> dict[str, Any]
         "direction": "lower is better" if grids[0].lower_is_better else "higher is better",
         "range": f"{100 * among_values.min():.1f} to {100 * among_values.max():.1f}",
         "reach": f"{max(100 * float(np.abs(among_changes).max()), heat.LEAST_REACH):.1f}",
+        # Where the mean over several runs is on either side, cells have no verdicts, and perhaps no differences.
+        "untold": [] if against is None else [grid.model for grid in grids if grid.model != against and grid.grid.verdicts is None],
         "models": [
             {
                 "name": grid.model,
@@ -68,7 +71,7 @@ def _marked(grid: SuiteGrid) -> Any:
     """Where the verdict of a cell is more than no evidence."""
     if grid.grid.verdicts is None:
         return np.zeros((len(grid.rows), len(grid.columns)), dtype=np.bool_)
-    return np.array(grid.grid.verdicts) != "no evidence"
+    return np.isin(grid.grid.verdicts, ("better", "worse"))
 
 
 def _counts(grid: SuiteGrid) -> dict[str, str] | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adiabat.measure.results import Verdict
 from adiabat.measure.samples import Kind
-from adiabat.measure.suite_results import Pairing, Score, SuiteResult, SuiteTask
+from adiabat.measure.suite_results import Pairing, Score, SuiteResult, SuiteTask, equal_values
 
 Place = tuple[str, str]
 """Name of a task and name of a model."""
@@ -20,7 +20,8 @@ class Overview:
         scores: Main measure of each task.
         pairings: With the model that the others of the task are compared with.
         against: Task to the name of that model; tasks that one model alone did are not in it.
-        best: Task to the models with the best value, more than one where they are equal; none where one model alone did it.
+        best: Task to the models with the best value, more than one where they are equal but for rounding; none where one model alone did
+            it.
         ranks: 1 for the best of a task; equal values share the mean of their ranks; likewise none for a model on its own.
     """
 
@@ -42,6 +43,18 @@ class Overview:
         """
         return [self.scores[task, model.name] for model in self.result.models if (task, model.name) in self.scores]
 
+    def leaders(self, task: str) -> list[str]:
+        """Models with the best value of a task, as a sentence lists them.
+
+        Args:
+            task: Its name.
+
+        Returns:
+            The one that the others are compared with first, where it is among them; then in the order of the models.
+        """
+        best = [score.model for score in self.on(task) if score.model in self.best.get(task, ())]
+        return sorted(best, key=lambda model: model != self.against.get(task))
+
     def contests(self, model: str) -> list[str]:
         """Tasks that a model did beside others.
 
@@ -52,6 +65,22 @@ class Overview:
             Their names, in the order of the suite.
         """
         return [task.name for task in self.result.tasks if (task.name, model) in self.ranks]
+
+    def beside_best(self) -> list[str]:
+        """Tasks whose models are compared with the best of them: all where there is no baseline, else those that it did not do.
+
+        Returns:
+            Their names, in the order of the suite.
+        """
+        return [task.name for task in self.result.tasks if self.against.get(task.name, self.result.baseline) != self.result.baseline]
+
+    def mixed(self) -> bool:
+        """Whether models are compared with the baseline on some tasks and with the best on others.
+
+        Returns:
+            False where one kind of comparison is all there is.
+        """
+        return self.result.baseline in self.against.values() and bool(self.beside_best())
 
     def clear(self, task: str) -> bool:
         """Whether one model is measurably above every other on a task.
@@ -108,8 +137,8 @@ def overview_of(result: SuiteResult) -> Overview:
 
 def _rank(score: Score, among: Sequence[Score]) -> float:
     sign = -1 if score.lower_is_better else 1
-    above = sum(sign * other.value > sign * score.value for other in among)
-    equal = sum(other.value == score.value for other in among)
+    equal = sum(equal_values(other.value, score.value) for other in among)
+    above = sum(sign * other.value > sign * score.value and not equal_values(other.value, score.value) for other in among)
     return 1 + above + (equal - 1) / 2
 
 
@@ -134,7 +163,7 @@ class Mark:
     Attributes:
         best: The best value of the task.
         even: Another that is not measurably worse than the best; False too where the task's models are compared with the baseline.
-        found: Beside the baseline; None where there is none.
+        found: What the comparison with the baseline says; of one with the best, whether the value is worse. None where there is neither.
     """
 
     best: bool
@@ -156,8 +185,9 @@ def mark_of(seen: Overview, task: str, model: str) -> Mark:
     best = model in seen.best.get(task, ())
     pairing = seen.pairings.get((task, model))
     beside_baseline = pairing is not None and pairing.against == seen.result.baseline
-    found = finding(pairing) if pairing is not None and beside_baseline else None
-    return Mark(best, even=not best and not beside_baseline and seen.even(task, model) is True, found=found)
+    found = None if pairing is None else finding(pairing)
+    even = not best and not beside_baseline and seen.even(task, model) is True
+    return Mark(best, even=even, found=found if beside_baseline or (found == "worse" and not best) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +199,10 @@ class Tally:
         tasks: How many it did, those on its own among them.
         best: On how many it has the best value.
         clear: On how many of those it is measurably above every other.
-        even: On how many it is best or not measurably worse; None where it was compared with a baseline instead.
+        even: Of the tasks whose models are compared with the best, on how many it is that or not measurably worse; None where it did
+            none of them because there is a baseline.
         found: Verdicts against the baseline, counted; None for the baseline itself, and where there is none.
-        rank: Mean rank; None where it was never measured beside others.
+        rank: Mean rank; None for a model that did not do every task that several models did.
     """
 
     name: str
@@ -197,6 +228,7 @@ def tallies(seen: Overview) -> list[Tally]:
 
 def _tally(seen: Overview, model: str) -> Tally:
     contests = seen.contests(model)
+    beside_best = [task for task in seen.beside_best() if task in contests]
     best = [task for task in contests if model in seen.best[task]]
     baseline = seen.result.baseline
     return Tally(
@@ -204,9 +236,9 @@ def _tally(seen: Overview, model: str) -> Tally:
         tasks=sum(name == model for _, name in seen.scores),
         best=len(best),
         clear=sum(seen.clear(task) for task in best),
-        even=None if baseline is not None else sum(bool(seen.even(task, model)) for task in contests),
+        even=None if baseline is not None and not beside_best else sum(bool(seen.even(task, model)) for task in beside_best),
         found=None if baseline is None or model == baseline else counted_findings(seen, model),
-        rank=sum(seen.ranks[task, model] for task in contests) / len(contests) if contests else None,
+        rank=sum(seen.ranks[task, model] for task in contests) / len(contests) if len(contests) == len(seen.best) > 0 else None,
     )
 
 

@@ -8,10 +8,10 @@ from matplotlib.ticker import FuncFormatter
 
 from adiabat.measure.results import Verdict
 from adiabat.measure.suite_results import Pairing
+from adiabat.report import wording
 from adiabat.report.rows import clear_rows, difference_tick, draw_interval
 from adiabat.report.suite_overview import finding
 from adiabat.report.svg import BAD, GOOD, MUTED, drawing, inline_svg
-from adiabat.report.wording import cut
 
 _COLOURS: Mapping[Verdict, str] = {"better": GOOD, "worse": BAD, "no evidence": MUTED}
 
@@ -41,9 +41,10 @@ def forest(pairings: Sequence[Pairing], *, name: str) -> str | None:
         for row, pairing in enumerate(rows):
             _draw(axes, row, pairing)
         axes.axvline(0, color=MUTED, linewidth=1, zorder=1)
-        axes.set_yticks(range(len(rows)), [cut(pairing.model, limit=_NAME_LENGTH) for pairing in rows])
+        axes.set_yticks(range(len(rows)), [wording.cut_name(pairing.model, limit=_NAME_LENGTH) for pairing in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_xlabel(f"{cut(change.measure, limit=40)} minus that of {cut(rows[0].against, limit=_NAME_LENGTH)} (right is better)")
+        measure, against = wording.cut_name(change.measure, limit=40), wording.cut_name(rows[0].against, limit=_NAME_LENGTH)
+        axes.set_xlabel(f"{measure} minus that of {against} (right is better)")
         axes.xaxis.set_major_formatter(FuncFormatter(difference_tick))
         clear_rows(axes)
         if change.lower_is_better:

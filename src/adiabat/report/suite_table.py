@@ -6,13 +6,18 @@ from rich.text import Text
 
 from adiabat.measure.results import Verdict
 from adiabat.measure.suite_results import Score, SuiteResult, SuiteTask
+from adiabat.report import figures
 from adiabat.report import suite_wording as words
+from adiabat.report.suite_headline import headline
 from adiabat.report.suite_overview import Overview, Tally, finding, mark_of, overview_of, tallies
 from adiabat.report.table import NAME_LENGTH, empty_table
-from adiabat.report.wording import DASH, cut
+from adiabat.report.wording import DASH, counted, cut_name
 
 MOST_ROWS = 80
 """Rows up to which every model is shown on every task; of more, only the best and those not measurably worse."""
+
+BESIDE_LENGTH = 28
+"""Characters of what a task's models are compared with: as many as a difference with its interval may take."""
 
 _STYLES: dict[Verdict, str] = {"worse": "bold red", "no evidence": "dim", "better": "bold blue"}
 
@@ -33,13 +38,14 @@ def suite_table(result: SuiteResult) -> Group:
 
 
 def _by_task(seen: Overview) -> Table:
-    table = empty_table(cut(seen.result.title, limit=200), "task, model")
+    table = empty_table(cut_name(seen.result.title, limit=200), "task, model")
     for column in ("value [95 %]", "difference [95 %]"):
         table.add_column(Text(column), justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     short = len(seen.scores) > MOST_ROWS
     for task in seen.result.tasks:
-        table.add_row(Text(cut(task.name, limit=NAME_LENGTH), style="bold"), Text(_head(task), style="dim"))
+        beside = cut_name(words.beside(seen, task.name), limit=BESIDE_LENGTH)
+        table.add_row(Text(cut_name(task.name, limit=NAME_LENGTH), style="bold"), Text(_head(task), style="dim"), Text(beside, style="dim"))
         scores = [score for score in seen.on(task.name) if not short or _near_the_top(seen, score)]
         for score in scores:
             table.add_row(*_row(seen, score))
@@ -52,7 +58,7 @@ def _by_task(seen: Overview) -> Table:
 def _head(task: SuiteTask) -> str:
     """What the figures are of."""
     lower = ", lower is better" * task.lower_is_better
-    return cut(f"{task.measure}{lower}", limit=NAME_LENGTH)
+    return cut_name(f"{task.measure}{lower}", limit=NAME_LENGTH)
 
 
 def _near_the_top(seen: Overview, score: Score) -> bool:
@@ -62,10 +68,10 @@ def _near_the_top(seen: Overview, score: Score) -> bool:
 def _row(seen: Overview, score: Score) -> list[Text]:
     mark = mark_of(seen, score.task, score.model)
     style = "bold" if mark.best else ""
-    row = [Text(f"  {cut(score.model, limit=NAME_LENGTH)}", style=style), Text(words.level(score), style=style)]
+    row = [Text(f"  {cut_name(score.model, limit=NAME_LENGTH)}", style=style), Text(figures.level(score), style=style)]
     pairing = seen.pairings.get((score.task, score.model))
     if pairing is not None:
-        return [*row, Text(words.difference(pairing.change)), Text(words.verdict(pairing), style=_STYLES[finding(pairing)])]
+        return [*row, Text(figures.difference(pairing.change)), Text(words.verdict(pairing), style=_STYLES[finding(pairing)])]
     if seen.against.get(score.task) != score.model:
         return row
     lead = "baseline" if score.model == seen.result.baseline else "clearly best" if seen.clear(score.task) else "best"
@@ -73,17 +79,32 @@ def _row(seen: Overview, score: Score) -> list[Text]:
 
 
 def _over_tasks(seen: Overview) -> Table:
-    table = empty_table("", "model", caption=words.headline(seen))
-    compared = seen.result.baseline is not None
-    for column in ("tasks", "best", *(("better", "no evidence", "worse") if compared else ("clearly", "not worse")), "mean rank"):
+    table = empty_table("", "model", caption=" ".join(filter(None, [headline(seen), _two_references(seen), words.about_ranks(seen)])))
+    every = tallies(seen)
+    for column in _counts(seen, every[0]) if every else ():
         table.add_column(Text(column), justify="right", no_wrap=True)
-    for tally in tallies(seen):
-        table.add_row(Text(cut(tally.name, limit=NAME_LENGTH)), *_counts(tally, compared=compared), words.rank(tally))
+    for tally in every:
+        table.add_row(Text(cut_name(tally.name, limit=NAME_LENGTH)), *_counts(seen, tally).values())
     return table
 
 
-def _counts(tally: Tally, *, compared: bool) -> list[str]:
-    counts = [str(tally.tasks), str(tally.best)]
-    if not compared:
-        return [*counts, str(tally.clear), str(tally.even)]
-    return [*counts, *(DASH if tally.found is None else str(tally.found[verdict]) for verdict in ("better", "no evidence", "worse"))]
+def _two_references(seen: Overview) -> str:
+    """What stands beside what, where there are two kinds of comparisons."""
+    if not seen.mixed():
+        return ""
+    baseline, others = cut_name(seen.result.baseline or "", limit=NAME_LENGTH), counted(len(seen.beside_best()), "task")
+    told = f"Better, no evidence and worse: beside {baseline}; not worse: than the best, on the other {others}."
+    return f"{words.references(seen)} {told}"
+
+
+def _counts(seen: Overview, tally: Tally) -> dict[str, str]:
+    """Head of a column to what stands in it."""
+    counts = {"tasks": str(tally.tasks), "best": str(tally.best)}
+    if seen.result.baseline is None:
+        counts["clearly"] = str(tally.clear)
+    else:
+        found = tally.found or {}
+        counts |= {verdict: str(found.get(verdict, DASH)) for verdict in ("better", "no evidence", "worse")}
+    if seen.result.baseline is None or seen.beside_best():
+        counts["not worse"] = DASH if tally.even is None else str(tally.even)
+    return counts | {"mean rank": words.rank(tally)}

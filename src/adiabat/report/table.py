@@ -48,8 +48,7 @@ def _plain_table(result: Result) -> Table:
     table = _table(result, ["data set", "measure"], ["value", "95 % interval"])
     for dataset in result.datasets:
         change = dataset.main_change()
-        low, high = change.after_interval
-        table.add_row(*_heads(dataset, change), wording.score(change.after), f"[{wording.score(low)}, {wording.score(high)}]")
+        table.add_row(*_heads(dataset, change), wording.score(change.after), wording.value_interval(change) or wording.DASH)
     return table
 
 
@@ -104,7 +103,7 @@ def empty_table(title: str, first: str, *, caption: str = "", narrowest: bool = 
 
 def _heads(dataset: DatasetResult, change: Change) -> tuple[Text, Text]:
     role = "target" if dataset.role == "target" else "retain"
-    return Text(f"{role}: {wording.cut(dataset.name, limit=NAME_LENGTH)}"), Text(change.measure)
+    return Text(f"{role}: {wording.cut_name(dataset.name, limit=NAME_LENGTH)}"), Text(change.measure)
 
 
 def _badge(change: Change) -> Text:

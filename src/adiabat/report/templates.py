@@ -88,15 +88,21 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
         prefix: Before every key.
 
     Returns:
-        Sorted by key.
+        Sorted by key; a list of tables, such as the tasks of a suite, has a row for each of them, in their order.
     """
     rows: list[tuple[str, str]] = []
-    for key, value in settings.items():
+    for key, value in sorted(settings.items()):
         if isinstance(value, Mapping) and value:
             rows += flat(value, f"{prefix}{key}.")
+        elif isinstance(value, Sequence) and value and all(isinstance(one, Mapping) for one in value):
+            rows += [(f"{prefix}{key}[{place}]", _text(one)) for place, one in enumerate(value)]
         else:
-            rows.append((f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)))
-    return sorted(rows)
+            rows.append((f"{prefix}{key}", _text(value)))
+    return rows
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, every: str) -> list[tuple[str, str]]:

@@ -4,10 +4,12 @@ import math
 import re
 from collections.abc import Sequence
 
+from adiabat.excerpts import ELLIPSIS
+from adiabat.excerpts import cut as cut
+from adiabat.excerpts import printable as printable
 from adiabat.measure.results import Change, Verdict
 
 MINUS = "\N{MINUS SIGN}"
-ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 DASH = "\N{EN DASH}"
 
@@ -18,37 +20,21 @@ VERDICT_MARKS: dict[Verdict, str] = {
 }
 """A shape beside each verdict, so that colour never carries it alone."""
 
-# Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+# Marks that turn the direction of all that follows up to an end of theirs, which may never come.
+_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
-def printable(text: str) -> str:
-    """The text with every character that a page cannot hold replaced by U+FFFD.
+def cut_name(text: str, *, limit: int) -> str:
+    """The beginning of a name that stands among other words, whose order it must not change.
 
     Args:
         text: Anything.
-
-    Returns:
-        Text of the same length.
-    """
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def cut(text: str, *, limit: int) -> str:
-    """The beginning of a text, with an ellipsis where something was left out.
-
-    Args:
-        text: Anything; runs of white space become one space.
         limit: Most characters of the answer, > 1.
 
     Returns:
-        At most `limit` characters.
+        As `cut`, with U+FFFD in place of marks that override, embed or isolate a direction.
     """
-    # A huge text is not worth normalising whole: no more than the first part can show.
-    flat = " ".join(printable(text[: 8 * limit]).split())
-    if len(flat) <= limit and len(text) <= 8 * limit:
-        return flat
-    return flat[: limit - 1].rstrip() + ELLIPSIS
+    return _TURNING.sub("\N{REPLACEMENT CHARACTER}", cut(text, limit=limit))
 
 
 def cut_middle(text: str, *, limit: int) -> str:
@@ -158,6 +144,21 @@ def interval(bounds: tuple[float, float], *, decimals: int) -> str:
         For instance ``[+5.1, +11.0]``, not broken over lines.
     """
     return f"[{signed(bounds[0], decimals=decimals)},{NO_BREAK}{signed(bounds[1], decimals=decimals)}]"
+
+
+def value_interval(change: Change) -> str:
+    """The interval of the value after.
+
+    Args:
+        change: Any.
+
+    Returns:
+        For instance ``[0.5901, 0.6331]``; nothing where there is none, for a single unit has none.
+    """
+    if change.after_interval is None:
+        return ""
+    low, high = map(score, change.after_interval)
+    return f"[{low},{NO_BREAK}{high}]"
 
 
 def improvement(change: Change, *, with_interval: bool = True) -> str:

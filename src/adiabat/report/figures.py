@@ -1,0 +1,75 @@
+"""Values of a suite as its page and tables show them: rounded alike, with their intervals."""
+
+from adiabat.measure.results import Change
+from adiabat.measure.suite_results import Score
+from adiabat.report.wording import DASH, MINUS, NO_BREAK, decimals_for, integer, interval, signed
+
+
+def level(score: Score, *, decimals: int = 3) -> str:
+    """A value with its interval.
+
+    Args:
+        score: Of a model.
+        decimals: Digits after the point, at the least.
+
+    Returns:
+        For instance ``0.612 [0.590, 0.633]``; the value alone where it has none.
+    """
+    return " ".join(filter(None, [value(score.value, decimals=decimals), bounds(score, decimals=decimals)]))
+
+
+def value(number: float, *, decimals: int = 3) -> str:
+    """A value of any measure.
+
+    Args:
+        number: Finite.
+        decimals: Digits after the point; more where those would all be zero.
+
+    Returns:
+        For instance ``0.612``.
+    """
+    return f"{number:.{decimals_for([number], least=decimals, most=6)}f}".replace("-", MINUS)
+
+
+def figure(number: float) -> str:
+    """A figure that is no measure: a count, or a share.
+
+    Args:
+        number: Finite.
+
+    Returns:
+        For instance ``1,204``, or ``0.125``.
+    """
+    return integer(int(number)) if number.is_integer() else value(number)
+
+
+def bounds(score: Score, *, decimals: int = 3) -> str:
+    """The interval of a value.
+
+    Args:
+        score: Of a model.
+        decimals: Digits after the point, at the least.
+
+    Returns:
+        For instance ``[0.590, 0.633]``, not broken over lines; nothing where there is none.
+    """
+    if score.interval is None:
+        return ""
+    low, high = (value(bound, decimals=decimals) for bound in score.interval)
+    return f"[{low},{NO_BREAK}{high}]"
+
+
+def difference(change: Change) -> str:
+    """A difference with its interval, with as many digits as keep an end of it from looking like zero.
+
+    Args:
+        change: One that has a baseline.
+
+    Returns:
+        For instance ``−0.010 [−0.021, −0.002]``.
+    """
+    if change.difference is None:
+        return DASH
+    shown = decimals_for([change.difference, *(change.difference_interval or ())], least=3, most=6)
+    ends = [interval(change.difference_interval, decimals=shown)] if change.difference_interval else []
+    return " ".join([signed(change.difference, decimals=shown), *ends])
