@@ -198,3 +198,13 @@ def test_different_numbers_of_trials_and_no_flips_are_refused():
         compare_cells(one, replace(one, total=8), seed=0)
     with pytest.raises(ValueError, match="resamples must be above 0, got 0"):
         compare_cells(one, one, seed=0, resamples=0)
+
+
+def test_each_p_value_counts_for_as_many_comparisons_as_the_choice_was_among() -> None:
+    generator = np.random.default_rng(4)
+    base = generator.random((2, 2, 40)).astype(np.float32)
+    shifts = np.array([[0.01, 0.035], [0.04, 0.08]])[..., None]
+    moved = base + (shifts + generator.normal(0, 0.1, base.shape)).astype(np.float32)
+    one, other = (Cells("P@1", "cosine", ("de", "en"), ("de", "en"), values, False) for values in (moved, base))
+    found = [compare_cells(one, other, seed=0, resamples=2000, choice=choice).improved for choice in (1.0, 50.0)]
+    assert found == [3, 2]

@@ -188,6 +188,18 @@ def test_a_run_of_other_queries_is_refused() -> None:
         scores_of_run({"x": {"a": 1.0}}, {"q": {"a": 1}}, ["RR"], task="t", name="x.run")
 
 
+def test_a_run_is_compared_with_kept_scores_of_the_task_that_it_is_named_for(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
+    run, _, qrels = judged
+    own = compared(run, judged[1], qrels=qrels)
+    units = scores_of_run(read_run(run), read_qrels(qrels), ["nDCG@10"], task="t").units
+    kept(tmp_path / "a", ranked([0.5] * len(units), task="cacm/test", units=units))
+    with pytest.raises(DataError, match=r"named by measure\.task"):
+        compared(tmp_path / "a", run, qrels=qrels)
+    found = compared(tmp_path / "a", run, qrels=qrels, task="cacm/test", measures=["nDCG@10"])
+    assert [task.name for task in found.tasks] == ["cacm/test"]
+    assert found.pairings[0].change.after == own.pairings[0].change.before
+
+
 def test_judgements_are_asked_for_where_they_are_needed_and_refused_elsewhere(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
     first, second, qrels = judged
     with pytest.raises(ConfigError, match="--qrels must name the judgements"):

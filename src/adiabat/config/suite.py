@@ -204,6 +204,8 @@ class RunsMeasureSection(Section):
 
     measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
     """Of runs in the format of TREC, which hold no measures; names of the ir-measures grammar, the first carries the verdict."""
+    task: Text | None = None
+    """What such a run was measured on, to be found beside kept scores; None takes the name of the judgements' file."""
     units: Literal["same", "common"] = "same"
     """What to do where one of the two lacks queries of the other: stop and count them, or compare on those that both have."""
     resamples: Annotated[int, Field(ge=100)] = 10_000

@@ -27,7 +27,7 @@ DISCOVERY_RATE = 0.05
 """Of the correction over the cells of a comparison."""
 
 
-def compare_cells(after: Cells, before: Cells | None, *, seed: int, resamples: int = RESAMPLES) -> GridComparison:
+def compare_cells(after: Cells, before: Cells | None, *, seed: int, resamples: int = RESAMPLES, choice: float = 1.0) -> GridComparison:
     """Tables of one comparison, and which cells changed.
 
     Args:
@@ -35,6 +35,7 @@ def compare_cells(after: Cells, before: Cells | None, *, seed: int, resamples: i
         before: Of the model that it is compared with, over the same units; None gives the values alone.
         seed: Of the sign flips.
         resamples: Sign flips at the least, > 0; as many as so many cells need: see `flips_for`.
+        choice: For how many comparisons each p-value counts, >= 1: more than one where `before` was chosen for what it scored.
 
     Returns:
         The tables; counts by the z-test only where the cells count errors.
@@ -52,7 +53,7 @@ def compare_cells(after: Cells, before: Cells | None, *, seed: int, resamples: i
     _check_fit(after, before, resamples)
     was = cell_values(before)
     better = now < was if after.lower_is_better else now > was
-    verdicts = np.where(_changed(after, before, seed, resamples), np.where(better, "better", "worse"), "no evidence")
+    verdicts = np.where(_changed(after, before, choice, seed, resamples), np.where(better, "better", "worse"), "no evidence")
     rows = zip(was.tolist(), now.tolist(), strict=True)
     improved_z, worsened_z = _counts_by_z(after, before)
     return replace(
@@ -116,11 +117,12 @@ def flips_notes(cells: int, *, wanted: int) -> list[str]:
     ]
 
 
-def _changed(after: Cells, before: Cells, seed: int, resamples: int) -> Bool[np.ndarray, "a b"]:
+def _changed(after: Cells, before: Cells, choice: float, seed: int, resamples: int) -> Bool[np.ndarray, "a b"]:
     """Cells whose change holds against all the others'."""
     shape = after.values.shape
     differences = (after.values.astype(np.float64) - before.values).reshape(-1, shape[-1]).T
-    p_values = sign_flip_p_values(differences, seed=seed, flips=flips_for(differences.shape[1], wanted=resamples))
+    flips = flips_for(math.ceil(differences.shape[1] * choice), wanted=resamples)
+    p_values = np.minimum(1.0, choice * sign_flip_p_values(differences, seed=seed, flips=flips))
     return benjamini_hochberg(p_values, rate=DISCOVERY_RATE).reshape(shape[:2])
 
 

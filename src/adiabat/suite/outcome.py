@@ -93,7 +93,8 @@ def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, 
         against = _reference(task, present, baseline)
         others = [model for model in present if model is not against]
         found.pairings.extend(_pairings(task, others, against, seed=seed, resamples=resamples))
-        found.grids.extend(_grids(task, present, against, seed=seed, resamples=resamples))
+        choice = _choice(against.about.name, len(present), baseline)
+        found.grids.extend(_grids(task, present, against, choice=choice, seed=seed, resamples=resamples))
         found.units.extend(_units(task, present))
     watch.progress("comparing", len(tasks), len(tasks))
     return replace(found, pairings=_corrected(found.pairings, baseline))
@@ -225,8 +226,7 @@ def _pairings(task: str, models: Sequence[Measured], against: Measured, *, seed:
 def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairing]:
     """Benjamini-Hochberg over all of them; a best model was chosen from the same units, so all pairs of a task count."""
     others = Counter(one.task for one in pairings)
-    # k models make k (k - 1) / 2 pairs, of which k - 1 are looked at.
-    chosen = [1.0 if one.against == baseline else (others[one.task] + 1) / 2 for one in pairings]
+    chosen = [_choice(one.against, others[one.task] + 1, baseline) for one in pairings]
     values = [min(1.0, weight * _p(one.change)) for weight, one in zip(chosen, pairings, strict=True)]
     holds = benjamini_hochberg(np.array(values, dtype=np.float64))
     return [replace(one, significant=bool(held) and one.change.verdict != "no evidence") for one, held in zip(pairings, holds, strict=True)]
@@ -236,7 +236,12 @@ def _p(change: Change) -> float:
     return 1.0 if change.p is None else change.p
 
 
-def _grids(task: str, models: Sequence[Measured], against: Measured, *, seed: int, resamples: int) -> Iterator[SuiteGrid]:
+def _choice(against: str, models: int, baseline: str | None) -> float:
+    """For how many comparisons a p-value counts: k models make k (k - 1) / 2 pairs, of which the k - 1 with the best are looked at."""
+    return 1.0 if against == baseline else models / 2
+
+
+def _grids(task: str, models: Sequence[Measured], against: Measured, *, choice: float, seed: int, resamples: int) -> Iterator[SuiteGrid]:
     for model in models:
         for place, cells in enumerate(model.on(task)[0].cells):
             if cells.similarity != model.on(task)[0].samples[0].similarity:
@@ -244,7 +249,7 @@ def _grids(task: str, models: Sequence[Measured], against: Measured, *, seed: in
             # Exchanging units alone is silent on seeds, so runs of several get values and no verdicts.
             several_runs = len(model.on(task)) > 1 or len(against.on(task)) > 1
             before = None if model is against or several_runs else _mean_cells(task, against, place)
-            grid = compare_cells(_mean_cells(task, model, place), before, seed=seed, resamples=resamples)
+            grid = compare_cells(_mean_cells(task, model, place), before, seed=seed, resamples=resamples, choice=choice)
             rows, columns = list(cells.rows), list(cells.columns)
             name = None if before is None else against.about.name
             yield SuiteGrid(task, model.about.name, name, rows, columns, cells.lower_is_better, grid)

@@ -115,7 +115,7 @@ def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: Comp
     """A run in the format of TREC, measured."""
     if judged is None:
         raise ConfigError(f"--qrels must name the judgements of a run in the format of TREC, got none for {path}; add --qrels FILE")
-    task = Path(str(qrels)).stem
+    task = settings.measure.task or Path(str(qrels)).stem
     return Measured(
         SuiteModel(path.name, str(path)),
         [{task: scores_of_run(read_run(path), judged, settings.measure.measures, task=task, name=str(path))}],
@@ -165,7 +165,7 @@ def _alone(sides: Sequence[Measured], paths: Sequence[Path]) -> list[str]:
     tasks = [{name for run in side.runs for name in run} for side in sides]
     if not tasks[0] & tasks[1]:
         got = " and ".join(f"{', '.join(sorted(names))} in {path}" for names, path in zip(tasks, paths, strict=True))
-        raise DataError(f"both must be measured on at least one task in common, got {got}")
+        raise DataError(f"both must be measured on at least one task in common, got {got}; the task of a TREC run is named by measure.task")
     own = [(names - tasks[1 - place], paths[place]) for place, names in enumerate(tasks)]
     return [f"only in {path}, and so not compared: {', '.join(sorted(names))}" for names, path in own if names]
 
