@@ -131,6 +131,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "tune.dropout": (True, {}),
     "measure.measures": (("RR", "P@3"), {}),
     "measure.negatives": ("store", {}),
+    "measure.task": ("cacm/test", {}),
     "measure.depth": (1000, {}),
     "measure.drop_same_id": (False, {}),
     "measure.resamples": (500, {}),

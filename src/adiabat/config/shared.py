@@ -153,17 +153,11 @@ class StoreSection(Section):
     """``auto`` encodes in bfloat16 where the device has it and the vectors stay at cosine >= 0.9999."""
 
 
-class MeasureSection(Section):
-    """``[measure]``: what is measured, and how surely."""
+class RankingMeasureSection(Section):
+    """What is measured on rankings, and how surely."""
 
-    needs: ClassVar[Mapping[str, Need]] = {
-        "depth": Need("negatives", ("auto", "store")),
-        "drop_same_id": Need("negatives", ("auto", "store")),
-    }
     measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
     """Beside PND; names of the ir-measures grammar. Where the whole store is ranked, the first carries the verdict."""
-    negatives: Literal["auto", "listed", "store"] = "auto"
-    """Compare positives with listed negatives, with the rest of the store, or (auto) with listed ones where half the queries list some."""
     depth: PositiveInt = 100
     """Documents retrieved per query where the whole store is ranked, more for a measure of a larger cutoff; measures see no further."""
     drop_same_id: bool = True
@@ -176,6 +170,17 @@ class MeasureSection(Section):
         if len(set(self.measures)) < len(self.measures):
             raise ValueError(f"measure.measures must name each measure once, got {', '.join(self.measures)}")
         return self
+
+
+class MeasureSection(RankingMeasureSection):
+    """``[measure]``: the same, and what positives are compared with."""
+
+    needs: ClassVar[Mapping[str, Need]] = {
+        "depth": Need("negatives", ("auto", "store")),
+        "drop_same_id": Need("negatives", ("auto", "store")),
+    }
+    negatives: Literal["auto", "listed", "store"] = "auto"
+    """Compare positives with listed negatives, with the rest of the store, or (auto) with listed ones where half the queries list some."""
 
 
 class EmbedSettings(Section):

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from adiabat.config.compare import TaskSection
 from adiabat.config.faults import shown
 from adiabat.config.section import PlacedError, Section, Text, Texts
-from adiabat.config.shared import EncoderSection, MeasureSection, RunSection
+from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 
 Towers = Literal["query", "document"]
 
@@ -225,8 +225,8 @@ class SuiteSettings(Section):
     suite: SuiteSection = SuiteSection()
     encoder: EncoderSection = EncoderSection()
     """Of models that are named on the command line; those of ``[[models]]`` have their own."""
-    measure: MeasureSection = MeasureSection()
-    """Common to all tasks. Their kind says what is compared, so `negatives` is left out; `depth` and `drop_same_id` are of retrieval."""
+    measure: RankingMeasureSection = RankingMeasureSection()
+    """Common to all tasks, whose kind says what is compared; `depth` and `drop_same_id` are of retrieval."""
     run: RunSection = RunSection()
     tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
     models: Annotated[tuple[ModelSection, ...], Field(strict=False)] = ()
@@ -236,13 +236,4 @@ class SuiteSettings(Section):
         for key, names in (("tasks", [task.name for task in self.tasks]), ("models", [model.name for model in self.models])):
             if again := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
                 raise ValueError(f"{key} must have names of their own, got {', '.join(map(shown, again))} more than once; rename them")
-        return self
-
-    @model_validator(mode="after")
-    def _kinds_decide(self) -> Self:
-        if self.measure.negatives != "auto":
-            raise ValueError(
-                f"measure.negatives must be left out of a suite, where tasks.kind decides, got {self.measure.negatives}; leave it out, and "
-                'write kind = "triplets" for listed negatives, "retrieval" for the whole corpus'
-            )
         return self

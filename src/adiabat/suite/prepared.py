@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.config import MeasureSection
+from adiabat.config import MeasureSection, RankingMeasureSection
 from adiabat.config.suite import (
     BitextTask,
     ClassificationTask,
@@ -151,11 +151,11 @@ def _digest(data: Any, section: Any, *further: object) -> str:
     return _sha256([asdict(data), section.model_dump(mode="json", exclude={"name"}), *further])
 
 
-def _retrieval(task: RetrievalData, section: RetrievalTask, common: MeasureSection) -> Prepared:
+def _retrieval(task: RetrievalData, section: RetrievalTask, common: RankingMeasureSection) -> Prepared:
     own = {"measures": section.measures, "drop_same_id": section.drop_same_id}
     listed = {"negatives": "listed", "depth": MeasureSection().depth} if section.kind == "triplets" else {"negatives": "store"}
     given = {name: value for name, value in own.items() if value is not None}
-    measure = common.model_copy(update={**given, **listed})
+    measure = MeasureSection().model_copy(update={**common.model_dump(), **given, **listed})
     # Other vectors of the same model, such as rounded ones, give other scores.
     stores = [Store.open(place).manifest.sha256 for place in section.stores]
     corpus = CorpusAtHand(table_name(task.corpus.source), task.corpus_sha256, task.corpus.documents, tuple(map(Path, section.stores)))
