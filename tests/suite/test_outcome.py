@@ -166,6 +166,14 @@ def test_what_is_not_measured_alike_is_not_compared(changed: dict[str, Any], mes
         found(model("a", one), model("b", replace(one, **changed)))
 
 
+def test_a_grid_by_another_similarity_too_is_compared_by_the_one_that_both_have() -> None:
+    cells = np.random.default_rng(3).random((2, 2, 40))
+    one, other = gridded(cells), gridded(cells * 0.5)
+    other = replace(other, cells=[*other.cells, replace(other.cells[0], similarity="distance")])
+    grids = found(model("a", one), model("b", other)).grids
+    assert [(grid.model, grid.grid.similarity) for grid in grids] == [("a", "cosine"), ("b", "cosine")]
+
+
 def test_runs_with_unlike_measures_are_not_averaged() -> None:
     one = ranked([0.1, 0.2])
     more = replace(one, samples=[*one.samples, Sample("RR", np.array([0.1, 0.2]), "cosine")])

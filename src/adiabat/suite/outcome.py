@@ -127,8 +127,7 @@ def _unlike(scores: TaskScores, first: TaskScores) -> str | None:
         return f"is judged by {main.measure}, not by {other.measure}"
     if main.statistic != other.statistic or not _equal(main.reference, other.reference) or not _equal(main.groups, other.groups):
         return "has other judgements of the same units"
-    grids = [[(cells.comparison, cells.rows, cells.columns) for cells in one.cells] for one in (scores, first)]
-    if grids[0] != grids[1]:
+    if _grids_of(scores) != _grids_of(first):
         return f"has a grid of other languages: {_languages(scores)}, not {_languages(first)}"
     return None
 
@@ -143,6 +142,11 @@ def _unlike_runs(scores: TaskScores, first: TaskScores) -> str | None:
     if [one.key for one in scores.samples] != [one.key for one in first.samples]:
         return "has runs with unlike measures"
     return None
+
+
+def _grids_of(scores: TaskScores) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+    """What is compared in which languages, by the similarity that carries the verdict: vectors of unit length have no other."""
+    return [(one.comparison, one.rows, one.columns) for one in scores.cells if one.similarity == scores.samples[0].similarity]
 
 
 def _languages(scores: TaskScores) -> str:
