@@ -141,6 +141,7 @@ def test_a_note_that_all_models_have_is_the_tasks() -> None:
     one, other = ranked([0.1, 0.2]), ranked([0.3, 0.2])
     notes = [type(one)(s.task, s.kind, s.unit, s.units, s.samples, notes=("common", own)) for s, own in ((one, "a"), (other, "b"))]
     assert found(model("a", notes[0]), model("b", notes[1])).tasks[0].notes == ["common", "a: a", "b: b"]
+    assert found(model("a", notes[0]), model("b", one), model("c", notes[0])).tasks[0].notes == ["a, c: common", "a, c: a"]
 
 
 def test_figures_of_single_models_are_told_in_the_mean_over_runs() -> None:

@@ -163,7 +163,8 @@ def _described(task: str, models: Sequence[Measured]) -> SuiteTask:
     said = {model.about.name: list(dict.fromkeys(note for one in model.on(task) for note in one.notes)) for model in models}
     # A note that every model has is the task's.
     common = [note for note in scores.notes if all(note in notes for notes in said.values())]
-    own = [f"{name}: {note}" for name, notes in said.items() for note in notes if note not in common]
+    others = dict.fromkeys(note for notes in said.values() for note in notes if note not in common)
+    own = [f"{', '.join(name for name, notes in said.items() if note in notes)}: {note}" for note in others]
     return SuiteTask(
         name=scores.task,
         kind=scores.kind,
