@@ -5,7 +5,7 @@ import pytest
 
 from adiabat.errors import DataError
 from adiabat.files import write_text
-from adiabat.report.files import read_result, write_result
+from adiabat.report.files import read_result, write_record
 from tests.report.sample_results import full_result, make_dataset, make_example, make_result
 
 
@@ -13,7 +13,7 @@ from tests.report.sample_results import full_result, make_dataset, make_example,
 def written(tmp_path):
     """A file of a whole result, and its content as plain data."""
     path = tmp_path / "result.json"
-    write_result(full_result(), path)
+    write_record(full_result().to_json(), path)
     return path, json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -31,12 +31,12 @@ def test_a_file_of_before_settings_and_inputs_were_kept_is_read(written):
 
 def test_texts_of_any_script_come_back_equal(tmp_path):
     result = make_result(examples=[make_example('ما هي 中文 🙂 <script> \u2028 "quoted" \\')])
-    write_result(result, tmp_path / "result.json")
+    write_record(result.to_json(), tmp_path / "result.json")
     assert read_result(tmp_path / "result.json") == result
 
 
 def test_half_a_character_is_stored_as_a_replacement(tmp_path):
-    write_result(make_result(examples=[make_example("cut \ud83d here")]), tmp_path / "result.json")
+    write_record(make_result(examples=[make_example("cut \ud83d here")]).to_json(), tmp_path / "result.json")
     assert read_result(tmp_path / "result.json").examples[0].query == "cut \ufffd here"
 
 
@@ -44,7 +44,7 @@ def test_the_same_result_gives_the_same_bytes_in_sorted_order(tmp_path):
     result = full_result()
     shuffled = replace(result, versions=dict(reversed(result.versions.items())))
     for name, one in (("a", result), ("b", shuffled)):
-        write_result(one, tmp_path / name)
+        write_record(one.to_json(), tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert list(json.loads((tmp_path / "a").read_text())) == sorted(result.to_json())
 
@@ -54,7 +54,7 @@ def test_numbers_that_are_not_finite_are_refused_with_their_place(tmp_path, valu
     result = make_result(make_dataset("cs", "target", 0.5, 0.6))
     bad = replace(result.datasets[0], changes=[replace(result.datasets[0].changes[0], z=value)])
     with pytest.raises(DataError, match=r"result\.datasets\[0\]\.changes\[0\]\.z must be finite"):
-        write_result(replace(result, datasets=[bad]), tmp_path / "result.json")
+        write_record(replace(result, datasets=[bad]).to_json(), tmp_path / "result.json")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from adiabat.files import write_together
 from adiabat.measure.comparison import Comparison, Contrast, Level, Standing, Start
 from adiabat.report import comparison_plots as plots
 from adiabat.report import comparison_wording as words
 from adiabat.report import wording
-from adiabat.report.files import record_text
+from adiabat.report.files import write_record
 from adiabat.report.templates import given, picture, template
 
 
@@ -22,8 +21,7 @@ def write_comparison(found: Comparison, folder: Path) -> None:
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    record, page = folder / "result.json", folder / "report.html"
-    write_together({record: record_text(found.to_json(), record), page: render_comparison(found)})
+    write_record(found.to_json(), folder / "result.json", beside={"report.html": lambda: render_comparison(found)})
 
 
 def render_comparison(found: Comparison) -> str:

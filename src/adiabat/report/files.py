@@ -2,64 +2,37 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.errors import DataError, several
-from adiabat.files import write_text
+from adiabat.files import write_together
 from adiabat.measure.results import RESULT_FORMAT, Result
 from adiabat.report.wording import printable
 
 Record = TypeVar("Record")
 
 
-def write_result(result: Result, path: Path) -> None:
-    """Write a result as JSON, keys sorted, so that equal results are equal files.
+def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, Callable[[], str]] | None = None) -> None:
+    """Write a record as JSON, keys sorted, so that equal records are equal files, and with it what was made from it: all or none.
 
     Characters that are no text (lone surrogates, controls) are stored as U+FFFD.
 
     Args:
-        result: The result.
-        path: Where to; an existing file is replaced only once the new one is complete.
-
-    Raises:
-        DataError: If a number is not finite, or the file cannot be written.
-    """
-    write_record(result.to_json(), path)
-
-
-def write_record(plain: Mapping[str, Any], path: Path) -> None:
-    """Write plain data as `write_result` writes a result.
-
-    Args:
         plain: Nested, of what JSON has.
-        path: Where to; an existing file is replaced only once the new one is complete.
+        path: Where to; existing files are replaced only once all new ones are complete.
+        beside: Name of a file in the same folder, such as a page, to what renders its text; called only once the record is sound.
 
     Raises:
-        DataError: If a number is not finite, or the file cannot be written.
-    """
-    write_text(record_text(plain, path), path)
-
-
-def record_text(plain: Mapping[str, Any], path: Path) -> str:
-    """What `write_record` writes.
-
-    Args:
-        plain: Nested, of what JSON has.
-        path: Where it will stand, for the message.
-
-    Returns:
-        The text of the file.
-
-    Raises:
-        DataError: If a number is not finite.
+        DataError: If a number is not finite, or a file cannot be written.
     """
     if faults := not_finite(plain):
         raise DataError(f"{path}: {several(faults)}; leave out what could not be measured")
-    return json.dumps(_clean(plain), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    record = json.dumps(_clean(plain), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    write_together({path: record, **{path.parent / name: render() for name, render in (beside or {}).items()}})
 
 
 def not_finite(plain: Any) -> list[str]:
@@ -75,7 +48,7 @@ def not_finite(plain: Any) -> list[str]:
 
 
 def read_result(path: Path) -> Result:
-    """Read what `write_result` wrote.
+    """Read a result that `write_record` wrote.
 
     Args:
         path: A ``result.json``.

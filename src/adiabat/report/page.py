@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adiabat.files import write_together
 from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TrainingRecord
 from adiabat.report import headline as sentences
 from adiabat.report import plots, wording
-from adiabat.report.files import record_text
+from adiabat.report.files import write_record
 from adiabat.report.templates import gathered, given, picture, template
 
 EXAMPLES_SHOWN = 10
@@ -76,8 +75,7 @@ def write_evaluation(result: Result, folder: Path) -> None:
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    record, page = folder / "result.json", folder / "report.html"
-    write_together({record: record_text(result.to_json(), record), page: render_page(result)})
+    write_record(result.to_json(), folder / "result.json", beside={"report.html": lambda: render_page(result)})
 
 
 def _row(dataset: DatasetResult) -> dict[str, Any]:

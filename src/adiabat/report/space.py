@@ -1,15 +1,15 @@
 """The page of an analysis of spaces, made from its record alone, and its files; see `templates` for what a page may hold."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adiabat.errors import DataError, several
-from adiabat.files import write_together
 from adiabat.measure.space_results import SPACE_FORMAT, SpaceNumber, SpaceResult
 from adiabat.report import space_plots as plots
 from adiabat.report import space_wording as words
 from adiabat.report import wording
-from adiabat.report.files import not_finite, read_record, record_text
+from adiabat.report.files import not_finite, read_record, write_record
 from adiabat.report.space_table import csv_table, markdown_table
 from adiabat.report.templates import given, picture, template
 
@@ -24,9 +24,12 @@ def write_space(result: SpaceResult, folder: Path) -> None:
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    record = folder / "result.json"
-    texts = {"report.html": render_space(result), "table.csv": csv_table(result), "table.md": markdown_table(result)}
-    write_together({record: record_text(result.to_json(), record), **{folder / name: text for name, text in texts.items()}})
+    texts = {
+        "report.html": partial(render_space, result),
+        "table.csv": partial(csv_table, result),
+        "table.md": partial(markdown_table, result),
+    }
+    write_record(result.to_json(), folder / "result.json", beside={name: partial(render, result) for name, render in texts.items()})
 
 
 def read_space(path: Path) -> SpaceResult:

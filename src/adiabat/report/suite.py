@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from adiabat.errors import DataError, several
-from adiabat.files import write_together
 from adiabat.measure.suite_results import SUITE_FORMAT, Pairing, SuiteGrid, SuiteResult
-from adiabat.report.files import not_finite, read_record, record_text
+from adiabat.report.files import not_finite, read_record, write_record
 from adiabat.report.suite_exports import suite_csv, suite_latex, suite_markdown
 from adiabat.report.suite_overview import overview_of
 from adiabat.report.suite_page import render_suite
@@ -23,11 +23,9 @@ def write_suite(result: SuiteResult, folder: Path) -> None:
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    record = folder / "result.json"
     seen = overview_of(result)
-    tables = {"table.csv": suite_csv(seen), "table.md": suite_markdown(seen), "table.tex": suite_latex(seen)}
-    texts = {"report.html": render_suite(seen), **tables}
-    write_together({record: record_text(result.to_json(), record), **{folder / name: text for name, text in texts.items()}})
+    texts = {"report.html": render_suite, "table.csv": suite_csv, "table.md": suite_markdown, "table.tex": suite_latex}
+    write_record(result.to_json(), folder / "result.json", beside={name: partial(render, seen) for name, render in texts.items()})
 
 
 def read_suite(path: Path) -> SuiteResult:

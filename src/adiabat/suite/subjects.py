@@ -22,6 +22,23 @@ LEXICAL = "bm25"
 """Name of a model that is none: words in common. ``bm25:LANGUAGE`` cuts words to their stems."""
 
 
+def is_lexical(model: str) -> bool:
+    """Whether a model's name means BM25.
+
+    Args:
+        model: As on the command line.
+
+    Returns:
+        True for `LEXICAL`, alone or with a language.
+    """
+    return model.partition(":")[0] == LEXICAL
+
+
+def _stemmer(model: str) -> str | None:
+    """The language that follows the name of BM25."""
+    return model.partition(":")[2] or None
+
+
 @dataclass(frozen=True)
 class Subject:
     """One run of a model.
@@ -41,12 +58,12 @@ class Subject:
     @property
     def is_lexical(self) -> bool:
         """Whether it is BM25, which has no vectors."""
-        return self.model == LEXICAL or self.model.startswith(f"{LEXICAL}:")
+        return is_lexical(self.model)
 
     @property
     def stemmer(self) -> str | None:
         """Of BM25: the language whose words are cut to their stems; None leaves them whole."""
-        return self.model.partition(":")[2] or None
+        return _stemmer(self.model)
 
     @cached_property
     def towers(self) -> DualEncoder:
@@ -108,7 +125,7 @@ def subjects_of(
     """
     wanted = [(one.name, (one.model, *one.runs), one.encoder) for one in sections]
     # BM25 encodes nothing, so what is set for all models is not for it.
-    wanted += [(name, (name,), EncoderSection() if name.partition(":")[0] == LEXICAL else encoder) for name in dict.fromkeys(names)]
+    wanted += [(name, (name,), EncoderSection() if is_lexical(name) else encoder) for name in dict.fromkeys(names)]
     faults = list(_faults(wanted))
     if faults:
         raise ConfigError("; ".join(faults))
@@ -122,18 +139,18 @@ def _faults(wanted: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iter
         if count > 1:
             yield f"models must have names of their own, got {name} {count} times; give them names under [[models]]"
     for name, runs, own in wanted:
-        if any(run.partition(":")[0] == LEXICAL for run in runs) and (len(runs) > 1 or own != EncoderSection()):
+        if any(map(is_lexical, runs)) and (len(runs) > 1 or own != EncoderSection()):
             yield f"{name}: BM25 must have neither runs nor encoder settings: it draws nothing and encodes nothing; leave them out"
         for run, count in Counter(runs).items():
             if count > 1:
                 yield f"models.runs of {name} must differ, got {run} {count} times; name each once: counted twice, it narrows the interval"
-            if run.partition(":")[0] == LEXICAL:
+            if is_lexical(run):
                 yield from _stemmer_faults(run)
 
 
 def _stemmer_faults(run: str) -> Iterator[str]:
     """What would be told only when the turn of BM25 comes."""
     try:
-        analyser_of(run.partition(":")[2] or None)
+        analyser_of(_stemmer(run))
     except AdiabatError as fault:
         yield f"{run}: {fault}"
