@@ -24,11 +24,7 @@ def write_space(result: SpaceResult, folder: Path) -> None:
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    texts = {
-        "report.html": partial(render_space, result),
-        "table.csv": partial(csv_table, result),
-        "table.md": partial(markdown_table, result),
-    }
+    texts = {"report.html": render_space, "table.csv": csv_table, "table.md": markdown_table}
     write_record(result.to_json(), folder / "result.json", beside={name: partial(render, result) for name, render in texts.items()})
 
 
