@@ -27,14 +27,14 @@ from adiabat.data.records import ExampleSet
 from adiabat.demo.data import DEMO_CORPUS, DEMO_TRAIN
 from adiabat.demo.model import demo_model_folder
 from adiabat.model.freezing import freeze
-from adiabat.store.embeddings import Store
 from adiabat.train.limits import Limits
 from adiabat.train.log import JobLog
 from adiabat.train.loop import Loop
 from adiabat.train.optimizers import make_optimizer
 from adiabat.train.passes import side_passes
 from adiabat.train.schedules import Schedule
-from adiabat.tune.adiabatic import objective_of, tunable_tower
+from adiabat.tune.adiabatic import tunable_tower
+from adiabat.tune.ground import Ground
 
 BATCH_SIZE, MARGIN, RATE = 14, 0.1, 5e-8
 
@@ -107,11 +107,11 @@ def our_side(triplets: list[tuple[str, str, str]], folder: Path, steps: int) -> 
     rows = [json.dumps({"query": query, "pos": [positive], "neg": [negative]}) for query, positive, negative in triplets]
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     model = api.load("demo")
-    store: Store = api.embed(model, path, folder / "store")
+    api.embed(model, path, folder / "store")
     settings = checked(TuneSettings, {"tune": {"learning_rate": RATE, "margin": MARGIN, "batch_size": BATCH_SIZE}})
     tower = tunable_tower(model.query, dropout=False)
     freeze(tower.backbone, settings.tune.freeze)
-    objective = objective_of(tower, store, str(path), settings)
+    objective = Ground(lambda: model, folder / "store", str(path)).objective(tower, settings)
 
     def measure() -> float:
         trainable = [weights for weights in tower.parameters() if weights.requires_grad]

@@ -23,7 +23,8 @@ from adiabat.report.files import read_result
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.tune import adiabatic
-from adiabat.tune.adiabatic import objective_of, schedule_of, tunable_tower, tune
+from adiabat.tune.adiabatic import schedule_of, tunable_tower, tune
+from adiabat.tune.ground import Ground
 from adiabat.tune.objective import StoredDocuments
 from adiabat.tune.splits import MINED_NEGATIVES
 from tests.tiny import tiny_dual, tiny_encoder
@@ -42,6 +43,11 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- What a job does ---
+
+
+def ground_of(problem: Problem, data: Path | None = None) -> Ground:
+    """What runs on a problem share."""
+    return Ground(problem.fresh, problem.store, str(data or problem.data))
 
 
 def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path) -> None:
@@ -249,8 +255,8 @@ def test_listed_validation_negatives_are_replaced_where_training_takes_its_own_f
 ) -> None:
     (tmp_path / "dev.jsonl").write_text('{"query": "own", "pos": ["d1"], "neg": ["d2", "d7"]}\n{"query": "bare", "pos": ["d3"]}\n')
     settings = settings_of(tune={"negatives": source}, data={"validation": str(tmp_path / "dev.jsonl")})
-    tower, store = tunable_tower(problem.fresh().query, dropout=False), Store.open(problem.store)
-    validation = objective_of(tower, store, str(problem.data), settings).validation
+    tower = tunable_tower(problem.fresh().query, dropout=False)
+    validation = ground_of(problem).objective(tower, settings).validation
     assert validation.negatives.lengths.tolist() == [MINED_NEGATIVES] * 2
     assert validation.notes[0].startswith("the negatives that 1 of 2 validation queries list are replaced by the store's 10 hardest")
 
@@ -261,7 +267,7 @@ def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(
     data.write_text("".join(json.dumps({"query": row["query"], "pos": row["pos"]}) + "\n" for row in rows))
     settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 5}, data={"validation": str(data)})
     tower = tunable_tower(problem.fresh().query, dropout=False)
-    objective = objective_of(tower, Store.open(problem.store), str(data), settings)
+    objective = ground_of(problem, data).objective(tower, settings)
     train = objective.train
     batches = [np.arange(start, start + 5) for start in range(0, len(train), 5)]
     with torch.no_grad():
@@ -276,7 +282,7 @@ def test_a_batch_of_one_is_validated_on_mined_negatives_where_none_are_listed(pr
     (tmp_path / "dev.jsonl").write_text('{"query": "bare", "pos": ["d3"]}\n')
     settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 1}, data={"validation": str(tmp_path / "dev.jsonl")})
     tower = tunable_tower(problem.fresh().query, dropout=False)
-    assert objective_of(tower, Store.open(problem.store), str(problem.data), settings).validate().loss > 0.01
+    assert ground_of(problem).objective(tower, settings).validate().loss > 0.01
 
 
 def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:
@@ -296,7 +302,7 @@ def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:
 def test_the_objective_alone_is_that_of_a_job(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "job", settings_of(run={"log_every": 1}))
     tower = tunable_tower(problem.fresh().query, dropout=False)
-    objective = objective_of(tower, Store.open(problem.store), str(problem.data), settings_of())
+    objective = ground_of(problem).objective(tower, settings_of())
     first = log_of(tmp_path / "job")[:2]
     validation = objective.validate()
     assert (first[0]["validation_loss"], first[0]["validation_errors"]) == (validation.loss, validation.errors)

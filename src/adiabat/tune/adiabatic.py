@@ -1,9 +1,7 @@
 """Adiabatic tuning: a query tower learns, slowly, against document vectors that never change (missions A1 to A4, A14)."""
 
-import hashlib
-import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,8 @@ from adiabat.model.building import trainable_copy
 from adiabat.model.device import device_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import FreezeReport, check_patterns, freeze
-from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.embeddings import Store
 from adiabat.train.limits import Limits, Outcome, Position
 from adiabat.train.log import JobLog
 from adiabat.train.loop import Loop
@@ -31,10 +27,11 @@ from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
 from adiabat.train.passes import side_passes
 from adiabat.train.schedules import Schedule, scaled_learning_rate
 from adiabat.tune.beforehand import inputs_of, require_ready
-from adiabat.tune.negatives import negative_chooser, short_lists_note, similarity_of
+from adiabat.tune.ground import Ground
+from adiabat.tune.negatives import short_lists_note
 from adiabat.tune.objective import StoredDocuments, pairs_of
 from adiabat.tune.resuming import RULES, WORDS
-from adiabat.tune.splits import examples_digest, read_data, trained_too, with_negatives
+from adiabat.tune.splits import examples_digest, trained_too
 from adiabat.watch import SILENT, Watch
 
 
@@ -70,25 +67,85 @@ def tune(
         AdiabatError: If anything the user gave is wrong; an output directory that was not there before is then not made.
     """
     settings = settings or TuneSettings()
-    _check(settings)
+    check_settings(settings)
     inputs = inputs_of(model_name, store_path, data_path)
     if note := require_ready(inputs, out, settings=settings, resume=resume):
         watch.note(note)
-    store = Store.open(store_path)
-    train, validation = read_data(data_path, settings.data, store)
-    model = load_model()
-    store.require_encoder(model.fingerprint("document"))
-    tower = tunable_tower(model.query, dropout=settings.tune.dropout).to(device_of(settings.run.device))
-    frozen = freeze(tower.backbone, settings.tune.freeze)
-    objective = _objective(tower, store, train, validation, settings)
-    loop = _loop(objective, settings, Job(out), watch)
-    job = open_job(out, _description(model, inputs, objective, settings), resume=resume, rules=RULES)
-    _say_what_is_tuned(watch, objective, frozen, settings)
-    with sole_writer(job.folder), side_passes(tower, precision=settings.run.precision) as objective.passes:
-        outcome = loop.run(resume=resume)
-        result = _result(objective, model, outcome, job, settings, model_name=model_name, command=command)
-        finish_job(job, replace(model, query=tower, name=str(out)), result)
-    return result
+    ground = Ground(load_model, store_path, data_path)
+    # Its faults come before the model, which takes long to load.
+    ground.examples(settings.data)
+    run = TuningRun.begin(ground, inputs, out, settings=settings, resume=resume, watch=watch)
+    with sole_writer(run.job.folder), side_passes(run.tower, precision=settings.run.precision) as run.objective.passes:
+        return run.end(run.loop.run(resume=resume), command=command)
+
+
+@dataclass(frozen=True, slots=True)
+class TuningRun:
+    """One job with its loop: begun, but no step taken yet.
+
+    Attributes:
+        ground: What it shares with others.
+        settings: Of the run.
+        job: Its directory.
+        objective: What it minimises; holds the tower.
+        loop: Takes the steps.
+    """
+
+    ground: Ground
+    settings: TuneSettings
+    job: Job
+    objective: StoredDocuments
+    loop: Loop
+
+    @classmethod
+    def begin(
+        cls, ground: Ground, inputs: Mapping[str, str], out: Path, *, settings: TuneSettings, resume: bool, watch: Watch
+    ) -> "TuningRun":
+        """Claim the directory and say what will be tuned.
+
+        Args:
+            ground: Model, store and data.
+            inputs: See `inputs_of`.
+            out: The job directory.
+            settings: Of the run.
+            resume: Whether the job may stand there already.
+            watch: Whom to tell.
+
+        Returns:
+            The run.
+
+        Raises:
+            AdiabatError: If anything the user gave is wrong; a directory that was not there before is then not made.
+        """
+        tower = tunable_tower(ground.model.query, dropout=settings.tune.dropout).to(device_of(settings.run.device))
+        frozen = freeze(tower.backbone, settings.tune.freeze)
+        objective = ground.objective(tower, settings)
+        loop = _loop(objective, settings, Job(out), watch)
+        job = open_job(out, _description(ground, inputs, objective, settings), resume=resume, rules=RULES)
+        _say_what_is_tuned(watch, objective, frozen, settings)
+        return cls(ground, settings, job, objective, loop)
+
+    @property
+    def tower(self) -> Encoder:
+        """That is tuned."""
+        return self.objective.encoder
+
+    def end(self, outcome: Outcome, *, command: str) -> Result:
+        """Write the model, the result and its page.
+
+        Args:
+            outcome: Of the loop.
+            command: The command line, for the report.
+
+        Returns:
+            The result.
+
+        Raises:
+            JobError: If the disk is full or not writable.
+        """
+        result = _result(self, outcome, command=command)
+        finish_job(self.job, replace(self.ground.model, query=self.tower, name=str(self.job.folder)), result)
+        return result
 
 
 def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:
@@ -104,66 +161,25 @@ def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:
     return trainable_copy(tower).train(dropout)
 
 
-def objective_of(tower: Encoder, store: Store, data_path: str, settings: TuneSettings) -> StoredDocuments:
-    """What tuning minimises, for those who bring a loop of their own.
+def check_settings(settings: TuneSettings) -> None:
+    """Refuse what can be seen to be wrong without data or model.
 
     Args:
-        tower: To be tuned.
-        store: Its documents.
-        data_path: Examples, as for `tune`.
-        settings: Data, loss, negatives, seed and precision.
-
-    Returns:
-        The objective.
+        settings: Of a run.
 
     Raises:
-        DataError: If a file is faulty, a document is missing, or there are too few queries or documents.
+        ConfigError: If the device, a pattern of what is frozen, or the schedule is wrong.
     """
-    train, validation = read_data(data_path, settings.data, store)
-    return _objective(tower, store, train, validation, settings)
-
-
-def _objective(tower: Encoder, store: Store, train: AddressedSet, validation: AddressedSet, settings: TuneSettings) -> StoredDocuments:
-    # What is trained on the store's own negatives is validated on them: those listed with an example may all be easy.
-    mine_all = settings.tune.negatives != "examples"
-    # The softmax does without listed negatives; were its validation loss to go by mined ones, it would not be the loss that is trained.
-    # Only a batch of one query, which has no other's positive to be told apart from, needs them.
-    section = settings.tune
-    lists_suffice = section.loss == "in_batch_softmax" and section.negatives == "examples" and section.batch_size > 1
-    own = validation.negatives if lists_suffice else None
-    validation = with_negatives(validation, store, tower, similarity=similarity_of(settings.tune), mine_all=mine_all)
-    return StoredDocuments(
-        encoder=tower,
-        store=store,
-        train=train,
-        tokens=TokenTable.of(tower, train.queries, side="query"),
-        validation=validation,
-        validation_tokens=TokenTable.of(tower, validation.queries, side="query"),
-        settings=settings.tune,
-        choose=negative_chooser(settings.tune, train, store, seed=settings.run.seed),
-        seed=settings.run.seed,
-        precision=settings.run.precision,
-        loss_negatives=own,
-    )
-
-
-def _check(settings: TuneSettings) -> None:
-    """Raise ConfigError for what can be seen to be wrong without data or model."""
     device_of(settings.run.device)
     check_patterns(settings.tune.freeze)
     schedule_of(settings)
 
 
-def _description(model: DualEncoder, inputs: dict[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
+def _description(ground: Ground, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    found = (_digest_of(model), objective.store.manifest.sha256, examples_digest(objective.train, objective.validation))
+    found = (ground.digest, ground.store.manifest.sha256, examples_digest(objective.train, objective.validation))
     digests = {key.removeprefix("job."): digest for key, digest in zip(WORDS, found, strict=True)}
     return {"job": {**inputs, **digests}, **settings.model_dump()}
-
-
-def _digest_of(model: DualEncoder) -> str:
-    """Of all that decides the query vectors where tuning starts: weights, tokenizer, prompt, pooling and limit."""
-    return hashlib.sha256(json.dumps(model.fingerprint("query").to_json(), sort_keys=True).encode()).hexdigest()
 
 
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
@@ -251,34 +267,33 @@ def schedule_of(settings: TuneSettings) -> Schedule:
     )
 
 
-def _result(
-    objective: StoredDocuments, model: DualEncoder, outcome: Outcome, job: Job, settings: TuneSettings, *, model_name: str, command: str
-) -> Result:
-    tuned = {name: weights for name, weights in objective.encoder.used_parameters().items() if weights.requires_grad}
-    before: dict[str, Tensor] = dict(model.query.used_parameters())
+def _result(run: TuningRun, outcome: Outcome, *, command: str) -> Result:
+    objective, description = run.objective, read_description(run.job)["job"]
+    tuned = {name: weights for name, weights in run.tower.used_parameters().items() if weights.requires_grad}
+    before: dict[str, Tensor] = dict(run.ground.model.query.used_parameters())
     record = record_of(
-        job,
+        run.job,
         outcome,
-        settings=settings.model_dump(mode="json", exclude_none=True),
+        settings=run.settings.model_dump(mode="json", exclude_none=True),
         kind="tuning",
         unit="pairs",
         trained_on=_trained_on(objective.train, objective.validation),
-        parameters=sum(weights.numel() for weights in objective.encoder.parameters()),
+        parameters=sum(weights.numel() for weights in run.tower.parameters()),
         trainable=sum(weights.numel() for weights in tuned.values()),
         validated=pairs_of(objective.validation),
         layers=layer_changes(
             {name: before[name].detach() for name in tuned}, {name: weights.detach().cpu() for name, weights in tuned.items()}
         ),
-        notes=_notes(objective, settings),
+        notes=_notes(objective, run.settings),
     )
     return result_of(
-        job,
+        run.job,
         record,
-        title=f"Tuning the query tower of {model_name} on {objective.train.name}",
+        title=f"Tuning the query tower of {description['model']} on {objective.train.name}",
         command=command,
-        seed=settings.run.seed,
-        inputs=read_description(job)["job"],
-        device=objective.encoder.device,
+        seed=run.settings.run.seed,
+        inputs=description,
+        device=run.tower.device,
     )
 
 

@@ -1,0 +1,120 @@
+"""Make the data of the study in LOG.md: arXiv and MS MARCO parted into training, validation and test, and samples of SQuAD and XNLI.
+
+    adiabat data arxiv-negatives SHARED_DATA_DIR/arxiv/arxiv60k.jsonl.gz --out ARXIV
+    python scripts/make_study_data.py SHARED_DATA_DIR ARXIV OUT
+
+Every choice follows from a hash of ids. Training examples of arXiv keep two of their 21 negatives, the random one (difficulty 21) first,
+then the nearest (1); those to measure on keep seven, from the nearest to the random one. MS MARCO has no negatives: `adiabat mine` finds
+some.
+"""
+
+import argparse
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+TRAIN, VALIDATION, TEST = 3_000, 300, 300
+TRAINED_DIFFICULTIES, MEASURED_DIFFICULTIES = (21, 1), (1, 2, 3, 5, 8, 13, 21)
+FIELDS = {
+    "cs": ("cs",),
+    "math": ("math", "math-ph"),
+    "physics": ("physics", "astro-ph", "hep-th", "hep-ph", "quant-ph"),
+    "q-bio": ("q-bio",),
+}
+MSMARCO_TRAIN, MSMARCO_VALIDATION, MSMARCO_TEST = 4_000, 400, 1_500
+SQUAD_QUESTIONS, XNLI_PER_LABEL = 1_500, 150
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Write every file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shared", type=Path)
+    parser.add_argument("arxiv", type=Path)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args()
+    make_arxiv(given.shared, given.arxiv, given.out / "arxiv")
+    make_msmarco(given.shared / "beir" / "msmarco_dev6980", given.out / "msmarco")
+    make_squad(given.shared / "beir" / "squad_dev", given.out / "squad")
+    make_xnli(given.shared / "multilingual" / "xnli_dev15.jsonl.gz", given.out)
+
+
+def make_arxiv(shared: Path, made: Path, out: Path) -> None:
+    """Training and validation of computer science, tests of every field, and the papers that they name."""
+    primary = {row["id"]: row["primary"] for row in rows_of(shared / "arxiv" / "arxiv60k.jsonl.gz")}
+    fields: dict[str, list[Row]] = {name: [] for name in FIELDS}
+    for row in rows_of(made / "test.jsonl.gz"):
+        for name, prefixes in FIELDS.items():
+            if primary[row["query_id"]].split(".")[0] in prefixes:
+                fields[name].append(row)
+    fields = {name: sorted(rows, key=lambda row: hashed(row["query_id"])) for name, rows in fields.items()}
+    cs = [cut(row, TRAINED_DIFFICULTIES) for row in fields["cs"][TEST : TEST + VALIDATION + TRAIN]]
+    files = {"train": cs[VALIDATION:], "validation": cs[:VALIDATION]}
+    files |= {f"test-{name}": [cut(row, MEASURED_DIFFICULTIES) for row in rows[:TEST]] for name, rows in fields.items()}
+    for name, rows in files.items():
+        write(out / f"{name}.jsonl", rows)
+    named = {doc_id for rows in files.values() for row in rows for doc_id in (*row["pos"], *row["neg"])}
+    write(out / "corpus.jsonl", (row for row in rows_of(made / "corpus.jsonl.gz") if row["_id"] in named))
+
+
+def cut(row: Row, difficulties: Iterable[int]) -> Row:
+    """An example with some of its negatives, each once."""
+    return {**row, "neg": list(dict.fromkeys(row["neg"][difficulty - 1] for difficulty in difficulties))}
+
+
+def make_msmarco(beir: Path, out: Path) -> None:
+    """Queries parted by the hash of their id."""
+    texts = {row["_id"]: row["text"] for row in rows_of(beir / "queries.jsonl")}
+    lines = (next(beir.glob("qrels/*.tsv"))).read_text(encoding="utf-8").splitlines()[1:]
+    judged = [line.split("\t") for line in lines]
+    examples = [{"query_id": query, "query": texts[query], "pos": [document]} for query, document, _ in judged]
+    examples.sort(key=lambda row: hashed(row["query_id"]))
+    ends = {"test": MSMARCO_TEST, "validation": MSMARCO_VALIDATION, "train": MSMARCO_TRAIN}
+    start = 0
+    for name, count in ends.items():
+        write(out / f"{name}.jsonl", examples[start : start + count])
+        start += count
+
+
+def make_squad(beir: Path, out: Path) -> None:
+    """A sample of the questions."""
+    texts = {row["_id"]: row["text"] for row in rows_of(beir / "queries.jsonl")}
+    lines = (next(beir.glob("qrels/*.tsv"))).read_text(encoding="utf-8").splitlines()[1:]
+    judged = sorted((line.split("\t") for line in lines), key=lambda parts: hashed(parts[0]))
+    write(out / "test.jsonl", ({"query_id": one, "query": texts[one], "pos": [other]} for one, other, _ in judged[:SQUAD_QUESTIONS]))
+
+
+def make_xnli(path: Path, out: Path) -> None:
+    """As many pairs of each label, in all languages."""
+    rows = sorted(rows_of(path), key=lambda row: hashed(str(row["i"])))
+    chosen = [
+        row for label in ("entailment", "neutral", "contradiction") for row in [r for r in rows if r["label"] == label][:XNLI_PER_LABEL]
+    ]
+    write(out / "xnli.jsonl", sorted(chosen, key=lambda row: int(row["i"])))
+
+
+def hashed(key: str) -> str:
+    """A number that has nothing to do with the order of ids."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def rows_of(path: Path) -> Iterator[Row]:
+    """Rows of a file of JSON lines, packed or not."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
+        yield from map(json.loads, lines)
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """Write JSON lines, and say how many."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    path.write_text("".join(lines), encoding="utf-8")
+    print(f"{path}: {len(lines):,}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What tuning runs from one model, against one store, on one data set have in common: read, found and tokenised once."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+from adiabat.config import TuneDataSection, TuneSettings
+from adiabat.data.ragged import Ragged
+from adiabat.model.encoder import Encoder
+from adiabat.model.tokens import TokenTable
+from adiabat.model.towers import DualEncoder
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.embeddings import Store
+from adiabat.store.scoring import Similarity
+from adiabat.tune.negatives import negative_chooser, similarity_of
+from adiabat.tune.objective import StoredDocuments
+from adiabat.tune.splits import read_data, with_negatives
+
+Validated = tuple[AddressedSet, TokenTable]
+
+
+class Ground:
+    """Model, store, examples and tokens; a run takes what its settings ask for, and what another run has asked for is there already."""
+
+    def __init__(self, load_model: Callable[[], DualEncoder], store_path: Path, data_path: str) -> None:
+        """Nothing is read yet.
+
+        Args:
+            load_model: Gives the model; called when the first objective is made, so that faults of data and store come first.
+            store_path: Document vectors of this model.
+            data_path: Examples: (query, positives, negatives).
+        """
+        self._load_model = load_model
+        self._store_path = store_path
+        self._data_path = data_path
+        self._examples: dict[TuneDataSection, tuple[AddressedSet, AddressedSet]] = {}
+        self._tokens: dict[TuneDataSection, TokenTable] = {}
+        self._validated: dict[tuple[TuneDataSection, Similarity, bool], Validated] = {}
+
+    @cached_property
+    def store(self) -> Store:
+        """Of the documents."""
+        return Store.open(self._store_path)
+
+    @cached_property
+    def model(self) -> DualEncoder:
+        """Where every run starts; its document tower made the store."""
+        model = self._load_model()
+        self.store.require_encoder(model.fingerprint("document"))
+        return model
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that decides the query vectors where tuning starts: weights, tokenizer, prompt, pooling and limit."""
+        return hashlib.sha256(json.dumps(self.model.fingerprint("query").to_json(), sort_keys=True).encode()).hexdigest()
+
+    def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
+        """What is trained on, and what is validated on as it was read.
+
+        Args:
+            section: Which part of the data.
+
+        Returns:
+            Training and validation examples; validation may lack negatives.
+
+        Raises:
+            DataError: If a file is faulty, a document is missing, or there are too few queries.
+        """
+        if section not in self._examples:
+            self._examples[section] = read_data(self._data_path, section, self.store)
+        return self._examples[section]
+
+    def objective(self, tower: Encoder, settings: TuneSettings) -> StoredDocuments:
+        """What a run minimises.
+
+        Args:
+            tower: To be tuned, still as it starts: the store's hardest negatives for validation are those of this tower.
+            settings: Data, loss, negatives, seed and precision.
+
+        Returns:
+            The objective.
+
+        Raises:
+            DataError: If data are faulty, or there are too few queries or documents.
+        """
+        train, read = self.examples(settings.data)
+        validation, validation_tokens = self._validation(tower, settings)
+        return StoredDocuments(
+            encoder=tower,
+            store=self.store,
+            train=train,
+            tokens=self._trained_tokens(tower, settings.data),
+            validation=validation,
+            validation_tokens=validation_tokens,
+            settings=settings.tune,
+            choose=negative_chooser(settings.tune, train, self.store, seed=settings.run.seed),
+            seed=settings.run.seed,
+            precision=settings.run.precision,
+            loss_negatives=_own_negatives(read, settings),
+        )
+
+    def _trained_tokens(self, tower: Encoder, section: TuneDataSection) -> TokenTable:
+        if section not in self._tokens:
+            self._tokens[section] = TokenTable.of(tower, self.examples(section)[0].queries, side="query")
+        return self._tokens[section]
+
+    def _validation(self, tower: Encoder, settings: TuneSettings) -> Validated:
+        # What is trained on the store's own negatives is validated on them: those listed with an example may all be easy.
+        mine_all = settings.tune.negatives != "examples"
+        similarity = similarity_of(settings.tune)
+        key = (settings.data, similarity, mine_all)
+        if key not in self._validated:
+            validation = with_negatives(self.examples(settings.data)[1], self.store, tower, similarity=similarity, mine_all=mine_all)
+            self._validated[key] = validation, TokenTable.of(tower, validation.queries, side="query")
+        return self._validated[key]
+
+
+def _own_negatives(validation: AddressedSet, settings: TuneSettings) -> Ragged | None:
+    """Of the validation loss, where it takes others than are mined for the errors.
+
+    The softmax does without listed negatives; were its validation loss to go by mined ones, it would not be the loss that is trained. Only
+    a batch of one query, which has no other's positive to be told apart from, needs them.
+    """
+    section = settings.tune
+    lists_suffice = section.loss == "in_batch_softmax" and section.negatives == "examples" and section.batch_size > 1
+    return validation.negatives if lists_suffice else None
