@@ -4,8 +4,8 @@
     python scripts/make_study_data.py SHARED_DATA_DIR ARXIV OUT
 
 Every choice follows from a hash of ids. Training examples of arXiv keep two of their 21 negatives, the random one (difficulty 21) first,
-then the nearest (1); those to measure on keep seven, from the nearest to the random one. MS MARCO has no negatives: `adiabat mine` finds
-some.
+then the nearest (1); those to measure on keep seven, from the nearest to the random one. MS MARCO has no negatives: they
+come from the store.
 """
 
 import argparse

@@ -23,7 +23,7 @@ BELOW_TRAINING = {"config", "data", "errors", "excerpts", "locks", "measure", "m
 BELOW_THE_DOOR = {
     *BELOW_TRAINING,
     *("api", "compare", "contrastive", "demo", "files", "inspection", "jobs", "makers", "mining", "plan", "report"),
-    *("suite", "tasks", "train", "tune"),
+    *("drift", "study", "suite", "tasks", "train", "tune"),
 }
 THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
 # What is said of numbers is arithmetic on arrays.
@@ -46,22 +46,27 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure.results": {"errors"},
     "measure.metrics": {"errors"},
     "measure.space_results": {"errors"},
+    "measure.study_results": {"errors", "measure.results", "measure.samples"},
+    "measure.drift": {"errors", "measure.study_results"},
     **{module: {"errors", "measure.metrics", "measure.results", *STATISTICS} for module in STATISTICS},
     "measure.samples": {"errors"},
     "tasks": {*BELOW_TRAINING, "report.wording", "tasks"},
     "suite": {*BELOW_TRAINING, "suite", "tasks"},
     "report": {
         *("errors", "excerpts", "files", "report"),
-        *("measure.comparison", "measure.results", "measure.samples", "measure.space_results", "measure.suite_results"),
+        *("measure.comparison", "measure.results", "measure.samples", "measure.space_results"),
+        *("measure.study_results", "measure.suite_results"),
     },
     "jobs": {"errors", "files", "jobs", "locks", "measure.results", "model", "report", "provenance", "store", "train.limits", "train.log"},
-    "tune": {*BELOW_TRAINING, "jobs", "report", "train", "tune"},
+    "tune": {*BELOW_TRAINING, "drift", "jobs", "report", "train", "tune"},
     "plan": {"errors", "plan"},
     "contrastive": {*BELOW_TRAINING, "contrastive", "jobs", "plan", "report", "train"},
     "makers": {"config", "data", "errors", "files", "locks", "makers", "provenance", "watch"},
     "mining": {*BELOW_TRAINING, "files", "mining", "report.wording"},
     "inspection": {"config", "data", "errors", "inspection", "model", "report.wording", "watch"},
     "compare": {*BELOW_TRAINING, "compare", "contrastive", "files", "jobs", "report", "tasks", "train"},
+    "drift": {*BELOW_TRAINING, "drift", "tasks"},
+    "study": {*BELOW_TRAINING, "drift", "files", "jobs", "report", "study", "suite", "tasks", "train", "tune"},
     "demo": BELOW_THE_DOOR,
     "api": BELOW_THE_DOOR,
     "__init__": BELOW_THE_DOOR,
@@ -78,20 +83,26 @@ WITHOUT_TORCH = (
     "config",
     "console",
     "data",
+    "drift.probes",
     "errors",
     "excerpts",
     "files",
     "inspection",
     "makers",
+    "measure.drift",
     "measure.metrics",
     "measure.results",
     *STATISTICS,
-    *("measure.space", "measure.space_results", "measure.suite_results"),
+    *("measure.space", "measure.space_results", "measure.study_results", "measure.suite_results"),
     "report",
 )
 SLOW_PACKAGES = {"sentence_transformers", "torch", "transformers"}
 # Arithmetic on arrays and nothing else.
-NUMPY_ONLY = {"measure.metrics": {"ir_measures", "jaxtyping", "numpy"}, **{name: {"jaxtyping", "numpy", "scipy"} for name in STATISTICS}}
+NUMPY_ONLY = {
+    "measure.drift": {"jaxtyping", "numpy"},
+    "measure.metrics": {"ir_measures", "jaxtyping", "numpy"},
+    **{name: {"jaxtyping", "numpy", "scipy"} for name in STATISTICS},
+}
 
 NAMES_THAT_SAY_NOTHING = {"base", "common", "helper", "helpers", "misc", "util", "utils"}
 # Put together here, so that this file does not trip over itself.

@@ -64,3 +64,14 @@ def test_a_suite_runs(run: Run) -> None:
 
 def test_every_file_of_settings_is_run_here() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.toml")) == ["02_train.toml", "03_mixture.toml", "04_compare.toml", "05_suite.toml"]
+
+
+def test_a_study_runs(run: Run) -> None:
+    texts = [f"{KINDS[number % 5]} {number * number}" for number in range(12)]
+    rows("train.jsonl", [{"query": f"where is {text}", "pos": [f"d{n}"], "neg": [f"d{(n + 5) % 12}"]} for n, text in enumerate(texts)])
+    rows("other.jsonl", [{"query": f"which {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts)])
+    assert run("embed", "model", "corpus.jsonl", "--out", "store", "--device", "cpu").code == 0
+    short = ("--set", "tune.batches_per_epoch=2", "--set", "tune.max_epochs=1", "--set", "tune.batch_size=4", "--set", "study.seeds=[0]")
+    few = ("--set", "measure.resamples=100", "--set", "data.validation_fraction=0.3", "--set", "tune.keep=last")
+    said = run("study", str(EXAMPLES / "06_study.toml"), "--out", "out", "--set", "job.model=model", "--device", "cpu", *short, *few)
+    assert (said.code, said.out) == (0, "out/report.html\n"), said.err

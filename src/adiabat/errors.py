@@ -31,6 +31,10 @@ class JobError(AdiabatError, RuntimeError):
     """A job directory is taken, damaged, or cannot be resumed."""
 
 
+class DivergedError(JobError):
+    """A loss, or a gradient, is no finite number: this run cannot go on, others beside it can."""
+
+
 class InUseError(AdiabatError, RuntimeError):
     """Another process is writing into the same directory."""
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from adiabat.jobs import finish
 from adiabat.train.limits import Validation
-from adiabat.tune import adiabatic
+from adiabat.tune import adiabatic, ground
 from adiabat.tune.objective import StoredDocuments
 from tests.tune.problem import Problem, killable_settings, problem_model
 
@@ -45,7 +45,7 @@ class Killed(StoredDocuments):
 
 def run(folder: Path, moment: str) -> None:
     """A job with a checkpoint at each step."""
-    vars(adiabatic)["StoredDocuments"] = Killed
+    vars(ground)["StoredDocuments"] = Killed
     Killed.moment = moment
     if moment == "model":
         vars(finish)["save"] = lambda model, folder: die()

@@ -35,6 +35,23 @@ def store(tmp_path: Path) -> Store:
     return store_of(tmp_path, random_vectors(6))
 
 
+def test_difficulty_says_which_of_the_listed_negatives_comes_first() -> None:
+    examples = addressed([[0], [1]], [[5, 6, 7], [8, 9, 4]])
+    assert lists(listed_negatives(examples, np.array([1, 0]), section(difficulty=2))) == [[9], [6]]
+    assert lists(listed_negatives(examples, np.array([0]), section(difficulty=3, negatives_per_query=2))) == [[7, 7]]
+    # A validation list may be shorter, even empty.
+    assert lists(listed_negatives(addressed([[0]], [[5, 6]]), np.array([0]), section(difficulty=9))) == [[6]]
+    assert lists(listed_negatives(addressed([[0]], [[]]), np.array([0]), section(difficulty=9, loss="in_batch_softmax"))) == [[]]
+
+
+def test_queries_that_list_too_few_for_the_difficulty_are_refused(store: Store) -> None:
+    examples = addressed([[0], [1]], [[5, 6, 7], [8]], name="papers")
+    with pytest.raises(DataError, match=r"papers: every query must list at least tune.difficulty = 2 negatives, 1 of 2 do not; lower it"):
+        negative_chooser(section(difficulty=2), examples, store, seed=0)
+    told = "2 of 2 queries list fewer than tune.negatives_per_query = 3 negatives from tune.difficulty = 2 on: theirs are repeated"
+    assert short_lists_note(examples, section(difficulty=2, negatives_per_query=3)) == told
+
+
 def test_listed_negatives_are_the_first_of_the_list(store: Store) -> None:
     examples = addressed([[0], [1]], [[5, 3, 2], [4, 2, 3]])
     assert chosen(examples, store, negatives_per_query=2) == [[5, 3], [4, 2]]

@@ -23,6 +23,7 @@ from adiabat.config.shared import (
     StoreSection,
 )
 from adiabat.config.space import SpaceSection, SpaceSettings
+from adiabat.config.study import StudySettings
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
 from adiabat.config.train import (
     BatchesSection,
@@ -36,7 +37,7 @@ from adiabat.config.train import (
     TrainSection,
     TrainSettings,
 )
-from adiabat.config.tune import TuneDataSection, TuneSection, TuneSettings
+from adiabat.config.tune import GuardSection, TuneDataSection, TuneSection, TuneSettings
 
 __all__ = [
     "ArxivSettings",
@@ -53,6 +54,7 @@ __all__ = [
     "EncoderSection",
     "EvaluateSettings",
     "Exhausted",
+    "GuardSection",
     "HeldOutSection",
     "HotpotqaSettings",
     "InspectSettings",
@@ -77,6 +79,7 @@ __all__ = [
     "SquadSettings",
     "StepsRunSection",
     "StoreSection",
+    "StudySettings",
     "SuiteSettings",
     "TowersSection",
     "TrainDataSection",

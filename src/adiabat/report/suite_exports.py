@@ -1,39 +1,23 @@
 """A suite as tables for other programs and for papers: long as CSV, models by tasks as Markdown and LaTeX."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from adiabat.measure.suite_results import Fact, Pairing, Score, SuiteTask
 from adiabat.report import figures
 from adiabat.report import suite_wording as words
+from adiabat.report.markup import NAME_LENGTH, latex, markdown, markdown_row
 from adiabat.report.spreadsheet import csv_of
 from adiabat.report.suite_headline import headline
 from adiabat.report.suite_overview import Mark, Overview, by_kind, finding, mark_of, tallies
 from adiabat.report.templates import gathered
-from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS, cut, cut_name
-
-NAME_LENGTH = 200
-"""Characters of a name that a table holds."""
+from adiabat.report.wording import DASH, NO_BREAK, cut, cut_name
 
 CSV_COLUMNS = (
     *("task", "kind", "model", "measure", "similarity", "main", "value", "low", "high", "lower_is_better", "unit", "units", "runs"),
     *("best", "not_worse", "against", "difference", "difference_low", "difference_high", "p", "test", "significant", "verdict"),
     *("effect", "gained", "lost", "detectable"),
 )
-
-_LATEX = {
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
-    # At the start of a row these would be read as an option of the line end before it.
-    **{"[": "{[}", "]": "{]}", "*": "{*}"},
-    **{MINUS: "$-$", NO_BREAK: "~", DASH: "--", words.EVEN: r"$\approx$", "|": r"\textbar{}", "\N{REPLACEMENT CHARACTER}": "?"},
-    # Straight quotes as they are; the double one of the usual fonts is a curved one, and that of \textquotedbl takes a package.
-    **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\textquotesingle\textquotesingle{}"},
-    **dict(zip(VERDICT_MARKS.values(), (r"$\uparrow$", r"$\downarrow$", r"$\circ$"), strict=True)),
-}
-# Two of one of them would be set as a dash, or as a quote.
-_JOINED = "-,"
 
 
 def suite_csv(seen: Overview) -> str:
@@ -96,13 +80,13 @@ def suite_markdown(seen: Overview) -> str:
         Markdown: the head line, the table, what its marks mean, and what is noted of models and tasks.
     """
     tasks = _ordered(seen)
-    heads = ["model", *("<br>".join(map(_markdown, _head(seen, task))) for task in tasks), "mean rank"]
-    lines = [_markdown(cut(seen.result.title, limit=NAME_LENGTH)), "", _markdown(headline(seen)), ""]
-    lines += [_row(heads), _row(["---", *["---:"] * (len(heads) - 1)])]
-    for name, cells, rank in _rows(seen, tasks, bold=lambda text: f"**{text}**", escape=_markdown, separator="<br>"):
-        lines.append(_row([name, *cells, rank]))
-    lines += ["", _markdown(words.references(seen)), "", f"{_markdown('; '.join([*words.key(seen), '95 % intervals in brackets']))}."]
-    lines += ["", *(f"- {_markdown(cut(sentence, limit=1000))}" for sentence in [*words.reservations(seen), *_notes(seen)])]
+    heads = ["model", *("<br>".join(map(markdown, _head(seen, task))) for task in tasks), "mean rank"]
+    lines = [markdown(cut(seen.result.title, limit=NAME_LENGTH)), "", markdown(headline(seen)), ""]
+    lines += [markdown_row(heads), markdown_row(["---", *["---:"] * (len(heads) - 1)])]
+    for name, cells, rank in _rows(seen, tasks, bold=lambda text: f"**{text}**", escape=markdown, separator="<br>"):
+        lines.append(markdown_row([name, *cells, rank]))
+    lines += ["", markdown(words.references(seen)), "", f"{markdown('; '.join([*words.key(seen), '95 % intervals in brackets']))}."]
+    lines += ["", *(f"- {markdown(cut(sentence, limit=1000))}" for sentence in [*words.reservations(seen), *_notes(seen)])]
     return "\n".join(lines) + "\n"
 
 
@@ -118,17 +102,17 @@ def suite_latex(seen: Overview) -> str:
     tasks = _ordered(seen)
     comments = [seen.result.title, headline(seen), words.references(seen), *words.key(seen), "95 % intervals in brackets"]
     comments += [*words.reservations(seen), *_notes(seen)]
-    groups = [rf"\multicolumn{{{len(group)}}}{{c}}{{{_latex(words.KINDS[kind])}}}" for kind, group in by_kind(seen.result.tasks)]
+    groups = [rf"\multicolumn{{{len(group)}}}{{c}}{{{latex(words.KINDS[kind])}}}" for kind, group in by_kind(seen.result.tasks)]
     lines = [
-        *(f"% {_latex(cut(comment, limit=1000))}" for comment in comments),
+        *(f"% {latex(cut(comment, limit=1000))}" for comment in comments),
         rf"\begin{{tabular}}{{l{'r' * (len(tasks) + 1)}}}",
         r"\hline",
     ]
     lines.append(" & ".join(["", *groups, ""]) + r" \\")
     names, *below = zip(*(_head(seen, task) for task in tasks), strict=True) if tasks else [()]
-    lines.append(" & ".join(["model", *map(_latex, names), "mean rank"]) + r" \\")
-    lines += [*(" & ".join(["", *map(_latex, row), ""]) + r" \\" for row in below), r"\hline"]
-    for name, cells, rank in _rows(seen, tasks, bold=lambda text: rf"\textbf{{{text}}}", escape=_latex, separator=" "):
+    lines.append(" & ".join(["model", *map(latex, names), "mean rank"]) + r" \\")
+    lines += [*(" & ".join(["", *map(latex, row), ""]) + r" \\" for row in below), r"\hline"]
+    for name, cells, rank in _rows(seen, tasks, bold=lambda text: rf"\textbf{{{text}}}", escape=latex, separator=" "):
         lines.append(" & ".join([name, *cells, rank]) + r" \\")
     return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
@@ -174,19 +158,3 @@ def _rows(
 def _cell(score: Score, mark: Mark) -> tuple[str, str, str]:
     sign = words.sign_of(mark)
     return figures.value(score.value), figures.bounds(score), f"{NO_BREAK}{sign}" if sign else ""
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _markdown(text: str) -> str:
-    """Text of one line that Markdown shows as it is."""
-    flat = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_{}\[\]#|~!$])", r"\\\1", flat)
-
-
-def _latex(text: str) -> str:
-    """Text of one line that LaTeX sets as it is."""
-    neighbours = zip(text, [*text[1:], ""], strict=False)
-    return "".join(_LATEX.get(one, one) + "{}" * (one == other and one in _JOINED) for one, other in neighbours)

@@ -25,7 +25,7 @@ STORES = "stores"
 
 
 @dataclass(slots=True)
-class _Clock:
+class Clock:
     """Seconds of scoring, those of earlier calls among them; and how many scores were found made, how many by other versions."""
 
     seconds: float = 0.0
@@ -34,7 +34,11 @@ class _Clock:
     others: Counter[str] = field(default_factory=Counter)
 
     def notes(self) -> list[str]:
-        """What was not measured as this call would have."""
+        """What was not measured as this call would have.
+
+        Returns:
+            Sentences.
+        """
         every = self.found + self.made
         return [f"{count:,} of {every:,} scores were kept from a call with {other}" for other, count in self.others.items()]
 
@@ -64,10 +68,10 @@ def evaluate_suite(
         raise ConfigError(
             f"at least one model must be able to do a task, got {', '.join(names)}; BM25 ranks for retrieval and triplets alone"
         )
-    clock = _Clock()
+    clock = Clock()
     stores = Path(settings.suite.stores) if settings.suite.stores else folder / STORES
     used = versions(device_name(device_of(settings.run.device)))
-    scored = _Scoring(tasks, Corpora(stores, watch), clock, used, watch)
+    scored = Scoring(tasks, Corpora(stores, watch), clock, used, watch)
     measured = [scored.model(runs, folder / SCORES / name) for runs, name in zip(subjects, folder_names(names), strict=True)]
     if clock.found:
         watch.note(f"{clock.found:,} of {clock.found + clock.made:,} scores were there already, in {folder / SCORES}")
@@ -103,16 +107,36 @@ def _require_baseline(baseline: str | None, names: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scoring:
-    """Scoring of one model after the other."""
+class Scoring:
+    """Scoring of one model after the other.
+
+    Attributes:
+        tasks: To be done.
+        corpora: Where vectors of documents are kept.
+        clock: Counts what was made and what was there.
+        versions: Of packages and the device, to keep with scores.
+        watch: Told how far it is.
+    """
 
     tasks: Sequence[Prepared]
     corpora: Corpora
-    clock: _Clock
+    clock: Clock
     versions: Mapping[str, str]
     watch: Watch
 
     def model(self, runs: Sequence[Subject], folder: Path) -> Measured:
+        """Score every run of a model.
+
+        Args:
+            runs: At least one.
+            folder: Where their scores are kept.
+
+        Returns:
+            The model, and the scores of each run.
+
+        Raises:
+            AdiabatError: If the model cannot do a task.
+        """
         places = [folder] if len(runs) == 1 else [folder / f"run-{number}" for number in range(1, len(runs) + 1)]
         for surplus in sorted({path.parent for path in scores_in(folder)} - set(places)):
             self.watch.note(f"{surplus} holds scores of a run that is not listed now; compare-runs would count it, so remove it")
@@ -120,18 +144,31 @@ class _Scoring:
         scores: list[Mapping[str, TaskScores]] = []
         for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1):
             about = about or run.about(runs)
-            scores.append(self._run(run, place, {} if len(runs) == 1 else {"run": number}))
+            scores.append(self.run(run, place, {} if len(runs) == 1 else {"run": number}))
             # Its weights: the next model needs the memory.
             vars(run).pop("towers", None)
         assert about is not None
         return Measured(about, scores)
 
-    def _run(self, subject: Subject, folder: Path, which: Mapping[str, int]) -> dict[str, TaskScores]:
+    def run(self, subject: Subject, folder: Path, which: Mapping[str, int] | None = None) -> dict[str, TaskScores]:
+        """Score one run of a model on every task that it can do; what was scored before is read.
+
+        Args:
+            subject: Who is measured.
+            folder: Where its scores are kept.
+            which: Number of the run, to keep with the scores; None keeps none.
+
+        Returns:
+            Scores by task.
+
+        Raises:
+            AdiabatError: If the model cannot do a task.
+        """
         asked = [task for task in self.tasks if task.lexical or not subject.is_lexical]
         found = {}
         for number, (task, name) in enumerate(zip(asked, folder_names([task.name for task in asked]), strict=True)):
             self.watch.progress(f"{subject.name}: {task.name}", number, len(asked))
-            found[task.name] = self._score(subject, task, folder / f"{name}{ENDING}", which)
+            found[task.name] = self._score(subject, task, folder / f"{name}{ENDING}", which or {})
         return found
 
     def _score(self, subject: Subject, task: Prepared, path: Path, which: Mapping[str, int]) -> TaskScores:

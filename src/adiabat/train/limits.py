@@ -17,12 +17,14 @@ class Validation:
         errors: (positive, negative) pairs in the wrong order, or queries whose first document is wrong; ties are errors.
         pairs: How many pairs, or queries, were looked at.
         measures: Further figures, for the log.
+        outside: Why these weights must not be the result, such as a drift that is too large; None where they may.
     """
 
     loss: float
     errors: int
     pairs: int
     measures: Mapping[str, float] = field(default_factory=dict)
+    outside: str | None = None
 
     def improves_on(self, best: "Validation", *, keep: Keep) -> bool:
         """Whether an epoch's weights take the place of the best so far.
@@ -32,8 +34,10 @@ class Validation:
             keep: What decides: loss **and** errors below the best (mission A3), the loss alone, or nothing.
 
         Returns:
-            True where they do.
+            True where they do; never of weights that are `outside`.
         """
+        if self.outside is not None:
+            return False
         if keep == "last":
             return True
         return self.loss < best.loss and (keep == "loss" or self.errors < best.errors)
@@ -53,6 +57,8 @@ class Limits:
         log_every: Steps per row of the log.
         checkpoint_seconds: Least time between checkpoints inside an epoch.
         keep_checkpoints: How many are kept.
+        outside: What follows an epoch whose weights must not be the result (`Validation.outside`): the run stops, or goes back to the best
+            weights so far, and on at half the rate; None where there is no such judgement.
     """
 
     steps_per_epoch: int
@@ -64,6 +70,7 @@ class Limits:
     log_every: int = 50
     checkpoint_seconds: float = 60.0
     keep_checkpoints: int = 2
+    outside: Literal["stop", "back"] | None = None
 
 
 @dataclass
@@ -79,6 +86,8 @@ class Position:
         logged_step: Step of the last log row.
         loss_sum: Of the steps since then.
         seconds: Spent so far, over all resumed parts.
+        rate_factor: On the learning rate: a half for each time the run went back.
+        outside: Why the last epoch's weights must not be the result; None where they may.
     """
 
     step: int = 0
@@ -89,6 +98,8 @@ class Position:
     logged_step: int = 0
     loss_sum: float = 0.0
     seconds: float = 0.0
+    rate_factor: float = 1.0
+    outside: str | None = None
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "Position":

@@ -1,72 +1,34 @@
 """The one training loop: every job of adiabat that updates weights goes through it.
 
 Read `Loop.run` first. An objective says what a step's loss is and how a validation goes; the loop knows steps, epochs, stopping, logging,
-checkpoints and resuming, and nothing of queries or documents.
+checkpoints and resuming, and nothing of queries or documents. The parts of `Loop.run` are there for whoever steps several loops together
+(`adiabat.train.lanes`).
 """
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn, optim
 
 from adiabat.data.batching import step_seed
-from adiabat.errors import JobError, several
+from adiabat.errors import DivergedError, JobError, several
 from adiabat.model.device import device_name
 from adiabat.train.checkpoint import Snapshot, optimizer_snapshot, read_latest, restore_optimizer, restore_weights, write_checkpoint
 from adiabat.train.distributed import ALONE, Processes
 from adiabat.train.interrupt import Interruption, InterruptionError
 from adiabat.train.limits import Limits, Outcome, Position, Validation
 from adiabat.train.log import JobLog
+from adiabat.train.objective import Objective
 from adiabat.train.schedules import Schedule
 
 WEIGHTS, BEST = "weights/", "best/"
 
 LOWER_RATE = "lower the learning rate and start anew"
-
-
-@runtime_checkable
-class Objective(Protocol):
-    """What a run minimises.
-
-    A step must follow from the weights, its number and torch's random numbers (which the loop seeds anew for each step) alone, so that a
-    resumed run repeats it.
-    """
-
-    @property
-    def module(self) -> nn.Module:
-        """Holds the parameters; those that require gradients are trained."""
-
-    def loss(self, step: int) -> Tensor:
-        """The loss of one step.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            A scalar to differentiate.
-        """
-
-    def validate(self) -> Validation:
-        """Loss and errors on data that is not trained on.
-
-        Returns:
-            Both, and the number of pairs.
-        """
-
-    def batch_ids(self, step: int) -> list[str]:
-        """What a step learns from, for the message when it fails.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            Ids of its queries.
-        """
 
 
 @dataclass
@@ -124,38 +86,78 @@ class Loop:
 
         Raises:
             InterruptionError: After Ctrl-C or SIGTERM, with a checkpoint written.
-            JobError: If a checkpoint cannot be written, none of those there is whole, or a loss is no finite number.
+            DivergedError: If a loss, or the gradient's norm where it is limited, is no finite number.
+            JobError: If a checkpoint cannot be written, or none of those there is whole.
         """
-        self._clock = self._saved_at = time.monotonic()
         try:
-            if not (resume and self._restore()):
-                self._begin()
-            self._require_together()
+            self.start(resume=resume)
             reason = self._steps()
         finally:
             self.log.close()
+        return self.end(reason)
+
+    def start(self, *, resume: bool) -> None:
+        """All that comes before the first step: take up a checkpoint, or validate what the first epoch has to beat.
+
+        Args:
+            resume: Go on from the newest whole checkpoint where there is one.
+
+        Raises:
+            DivergedError: If the validation loss is no finite number.
+            JobError: If there are checkpoints and none is whole, or processes begin at different steps.
+        """
+        self._clock = self._saved_at = time.monotonic()
+        if not (resume and self._restore()):
+            self._begin()
+        self._require_together()
+
+    def _steps(self) -> str:
+        """Take steps until there is a reason to stop, and give it."""
+        with stepping(self.device) as interruption:
+            while (reason := self.reason_to_stop()) is None:
+                self.step()
+                self.rest(stopping=self.processes.any(interruption.requested))
+        return reason
+
+    def rest(self, *, stopping: bool) -> None:
+        """What comes between two steps: an epoch's end where one is reached, and a checkpoint there or where one is due.
+
+        Args:
+            stopping: Whether the run was asked to stop, so that a checkpoint is due.
+
+        Raises:
+            InterruptionError: If it was, once that is written.
+            DivergedError: If the validation loss is no finite number.
+            JobError: If a checkpoint cannot be written.
+        """
+        if self._at_an_end():
+            self._end_epoch()
+            self._save()
+        elif stopping or self._save_is_due():
+            self._save()
+        if stopping:
+            raise InterruptionError(f"stopped at step {self.position.step}; run the same command with --resume to go on")
+
+    def end(self, reason: str) -> Outcome:
+        """Leave the best epoch's weights in the module.
+
+        Args:
+            reason: Why the run stopped, from `reason_to_stop`.
+
+        Returns:
+            Where the run stands and why it stopped.
+        """
         restore_weights(self.objective.module, self._best, prefix=BEST)
         return Outcome(self.position, reason)
 
-    def _steps(self) -> str:
-        """Take steps until there is a reason to stop, and give it; torch's random state is afterwards as it was before."""
-        device = self._loss_sum.device
-        with Interruption() as interruption, torch.random.fork_rng([device] if device.type == "cuda" else []):
-            while (reason := self._reason_to_stop()) is None:
-                self.step()
-                stopping = self.processes.any(interruption.requested)
-                if self._at_an_end():
-                    self._end_epoch()
-                    self._save()
-                elif stopping or self._save_is_due():
-                    self._save()
-                if stopping:
-                    raise InterruptionError(f"stopped at step {self.position.step}; run the same command with --resume to go on")
-        return reason
+    @property
+    def device(self) -> torch.device:
+        """Where the trained weights are."""
+        return self._loss_sum.device
 
     def _require_together(self) -> None:
         """Refuse processes that begin at different steps, as those do that see different disks, and let all begin with the same weights."""
-        steps = set(self.processes.gather_numbers(torch.tensor([self.position.step], device=self._loss_sum.device)).tolist())
+        steps = set(self.processes.gather_numbers(torch.tensor([self.position.step], device=self.device)).tolist())
         if len(steps) > 1:
             raise JobError(f"every process must begin at one step, got {sorted(steps)}; put the job on a disk that all of them share")
         self.processes.broadcast(self._trained.values())
@@ -180,16 +182,35 @@ class Loop:
         """One optimiser step.
 
         Raises:
-            JobError: If the loss, or the gradient's norm where it is limited, is no finite number; no weight has moved for it then.
+            DivergedError: If the loss, or the gradient's norm where it is limited, is no finite number; no weight has moved for it then.
         """
-        position = self.position
+        self.finish(self.forward())
+
+    def forward(self) -> Tensor:
+        """The first half of a step: the loss, carried back to whatever it was computed from.
+
+        Returns:
+            The loss.
+        """
+        step = self.position.step
         # Texts of different processes draw different dropout.
-        torch.manual_seed((step_seed(self.seed, position.step) + self.processes.rank) % 2**64)
-        rate = self.learning_rate * self.schedule.factor(position.step)
+        torch.manual_seed((step_seed(self.seed, step) + self.processes.rank) % 2**64)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        loss = self.objective.loss(position.step)
+            group["lr"] = self._rate()
+        loss = self.objective.loss(step)
         loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    def finish(self, loss: Tensor) -> None:
+        """The second half of a step, once every weight has its gradient: judge it, and move the weights.
+
+        Args:
+            loss: As `forward` gave it; it may have been brought to the CPU.
+
+        Raises:
+            DivergedError: If the loss, or the gradient's norm where it is limited, is no finite number; no weight has moved for it then.
+        """
+        position, rate = self.position, self._rate()
         self.processes.average_gradients(self._trained.values())
         loss = self.processes.mean(loss)
         self._require_sound(loss)
@@ -200,6 +221,9 @@ class Loop:
         if position.step % self.limits.log_every == 0 or self._at_an_end():
             self._log_step(rate)
         self.watch(position)
+
+    def _rate(self) -> float:
+        return self.learning_rate * self.position.rate_factor * self.schedule.factor(self.position.step)
 
     def _log_step(self, rate: float) -> None:
         position = self.position
@@ -218,20 +242,35 @@ class Loop:
             self._keep_as_best(validation)
         else:
             position.idle += 1
+        if validation.outside is not None:
+            self._leave(validation.outside)
         self._log_epoch(validation)
         self.watch(position)
 
     def _keep_as_best(self, validation: Validation) -> None:
         position = self.position
         position.best, position.best_epoch, position.idle = validation, position.epoch, 0
-        if self.limits.keep != "last":
+        if self.limits.keep != "last" or self.limits.outside is not None:
             self._best = {BEST + name: weights.detach().clone() for name, weights in self._trained.items()}
+
+    def _leave(self, why: str) -> None:
+        """Go back from weights that must not be the result, or end there."""
+        position = self.position
+        if self.limits.outside != "back":
+            position.outside = why
+            return
+        restore_weights(self.objective.module, self._best, prefix=BEST)
+        # What it knows of gradients, it knows of other weights.
+        self.optimizer.state.clear()
+        position.rate_factor /= 2
+        self.note(f"{why}: back to the weights of epoch {position.best_epoch}, and on at {position.rate_factor:g} of the learning rate")
 
     def _validation(self) -> Validation:
         validation = self.objective.validate()
         if not math.isfinite(validation.loss):
-            advice = f"{LOWER_RATE}; checkpoints of before stand in {self.folder}" if self.position.step else "look at the model's weights"
-            raise JobError(f"the validation loss must be a finite number, got {validation.loss} at step {self.position.step}; {advice}")
+            step = self.position.step
+            advice = f"{LOWER_RATE}; checkpoints of before stand in {self.folder}" if step else "look at the model's weights"
+            raise DivergedError(f"the validation loss must be a finite number, got {validation.loss} at step {step}; {advice}")
         return validation
 
     def _require_sound(self, loss: Tensor) -> None:
@@ -246,7 +285,7 @@ class Loop:
         # One more than usual is kept: these weights may be what went wrong.
         self._save(spare=1)
         ids = several(self.objective.batch_ids(step), of="queries", shown=5)
-        raise JobError(
+        raise DivergedError(
             f"the {name} must be a finite number, got {found} at step {step} ({ids}); {LOWER_RATE}, or look at these texts; "
             f"the weights of before stand in {self.folder}"
         )
@@ -261,8 +300,15 @@ class Loop:
         values |= {f"validation_{name}": value for name, value in validation.measures.items()}
         self.log.row(step=self.position.step, epoch=self.position.epoch, values=values, seconds=self._elapsed())
 
-    def _reason_to_stop(self) -> str | None:
+    def reason_to_stop(self) -> str | None:
+        """Whether the run is over.
+
+        Returns:
+            Why it ends here; None where it goes on.
+        """
         position, limits = self.position, self.limits
+        if position.outside is not None:
+            return f"{position.outside}; the weights of epoch {position.best_epoch} are kept"
         if limits.idle_epochs is not None and position.idle >= limits.idle_epochs:
             return f"{position.idle} epochs in a row without both validation loss and errors falling"
         if limits.max_epochs is not None and position.epoch >= limits.max_epochs:
@@ -278,7 +324,7 @@ class Loop:
 
     def _surroundings(self) -> str:
         count = self.processes.count
-        return device_name(self._loss_sum.device) + (f", {count} processes" if count > 1 else "")
+        return device_name(self.device) + (f", {count} processes" if count > 1 else "")
 
     def _save(self, *, spare: int = 0) -> None:
         position = self.position
@@ -309,8 +355,21 @@ class Loop:
             self.note(f"the run so far was on {before}, it goes on with {now}: the last digits will differ from a run that never stopped")
         restore_weights(self.objective.module, snapshot.tensors, prefix=WEIGHTS)
         restore_optimizer(self.optimizer, snapshot)
-        device = self._loss_sum.device
-        self._best = {name: tensor.to(device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}
+        self._best = {name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}
         self._loss_sum.fill_(self.position.loss_sum)
         self.log.truncate(step=self.position.step)
         return True
+
+
+@contextmanager
+def stepping(device: torch.device) -> Iterator[Interruption]:
+    """What holds while steps are taken: signals are noted, and torch's random state is afterwards as it was before.
+
+    Args:
+        device: Where the run is.
+
+    Yields:
+        Whether a signal came.
+    """
+    with Interruption() as interruption, torch.random.fork_rng([device] if device.type == "cuda" else []):
+        yield interruption

@@ -12,6 +12,7 @@ from adiabat.jobs.directory import Job, open_job, read_description
 from adiabat.jobs.finish import finish_job
 from adiabat.jobs.record import record_of, result_of
 from adiabat.locks import sole_writer
+from adiabat.measure.drift import MEASURES
 from adiabat.measure.layers import layer_changes
 from adiabat.measure.results import Result
 from adiabat.model.building import trainable_copy
@@ -75,8 +76,7 @@ def tune(
     # Its faults come before the model, which takes long to load.
     ground.examples(settings.data)
     run = TuningRun.begin(ground, inputs, out, settings=settings, resume=resume, watch=watch)
-    with sole_writer(run.job.folder), side_passes(run.tower, precision=settings.run.precision) as run.objective.passes:
-        return run.end(run.loop.run(resume=resume), command=command)
+    return run.carry_out(resume=resume, command=command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,23 @@ class TuningRun:
     def tower(self) -> Encoder:
         """That is tuned."""
         return self.objective.encoder
+
+    def carry_out(self, *, resume: bool, command: str) -> Result:
+        """Take all steps, and end.
+
+        Args:
+            resume: Go on from the newest whole checkpoint where there is one.
+            command: The command line, for the report.
+
+        Returns:
+            The result.
+
+        Raises:
+            InterruptionError: After Ctrl-C or SIGTERM, with a checkpoint written.
+            JobError: If the run cannot go on, or the disk is full or not writable.
+        """
+        with sole_writer(self.job.folder), side_passes(self.tower, precision=self.settings.run.precision) as self.objective.passes:
+            return self.end(self.loop.run(resume=resume), command=command)
 
     def end(self, outcome: Outcome, *, command: str) -> Result:
         """Write the model, the result and its page.
@@ -203,12 +220,20 @@ def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...
 def _decay_note(section: TuneSection) -> str | None:
     """Said of a decay that someone chose: below half an ulp of every weight it is rounded away (see `make_optimizer`)."""
     chosen = section.weight_decay not in (0, TuneSection().weight_decay)
-    if section.optimizer != "adamw" or not chosen or _rate(section) * section.weight_decay >= ROUNDED_AWAY:
+    if section.optimizer != "adamw" or not chosen or learning_rate_of(section) * section.weight_decay >= ROUNDED_AWAY:
         return None
-    return f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning rate {_rate(section):g} in float32"
+    return f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning rate {learning_rate_of(section):g} in float32"
 
 
-def _rate(section: TuneSection) -> float:
+def learning_rate_of(section: TuneSection) -> float:
+    """The peak rate that a run takes.
+
+    Args:
+        section: Its rate, batch size, and how the one follows the other.
+
+    Returns:
+        The rate.
+    """
     return scaled_learning_rate(
         section.learning_rate, batch_size=section.batch_size, reference_batch_size=section.reference_batch_size, rule=section.batch_scaling
     )
@@ -217,7 +242,7 @@ def _rate(section: TuneSection) -> float:
 def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
     """The loop of a job, with nothing written yet."""
     section, run = settings.tune, settings.run
-    rate = _rate(section)
+    rate = learning_rate_of(section)
     trainable = [weights for weights in objective.encoder.parameters() if weights.requires_grad]
     return Loop(
         objective=objective,
@@ -227,7 +252,9 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
         limits=Limits(
             section.batches_per_epoch,
             section.max_epochs,
-            section.idle_epochs,
+            section.idle_epochs if section.keep == "both" else None,
+            keep=section.keep,
+            outside=settings.guard.then if settings.guard.use else None,
             log_every=run.log_every,
             checkpoint_seconds=run.checkpoint_seconds,
             keep_checkpoints=run.keep_checkpoints,
@@ -244,7 +271,8 @@ def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
     """Label, steps done in this epoch and steps of an epoch, for a progress display."""
     done = position.step - position.epoch * section.batches_per_epoch
     best = f"best {position.best_epoch}: {position.best.errors:,} errors" if position.best else "validating"
-    return f"epoch {position.epoch + 1} ({best}; idle {position.idle}/{section.idle_epochs})", done, section.batches_per_epoch
+    idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep == "both" else ""
+    return f"epoch {position.epoch + 1} ({best}{idle})", done, section.batches_per_epoch
 
 
 def schedule_of(settings: TuneSettings) -> Schedule:
@@ -285,6 +313,7 @@ def _result(run: TuningRun, outcome: Outcome, *, command: str) -> Result:
             {name: before[name].detach() for name in tuned}, {name: weights.detach().cpu() for name, weights in tuned.items()}
         ),
         notes=_notes(objective, run.settings),
+        measures=MEASURES if run.settings.guard.use else (),
     )
     return result_of(
         run.job,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from adiabat.config import TuneDataSection, TuneSettings
+from adiabat.config import GuardSection, TuneDataSection, TuneSettings
 from adiabat.data.ragged import Ragged
 from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable
@@ -14,6 +14,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
+from adiabat.tune.guard import Guard
 from adiabat.tune.negatives import negative_chooser, similarity_of
 from adiabat.tune.objective import StoredDocuments
 from adiabat.tune.splits import read_data, with_negatives
@@ -38,6 +39,7 @@ class Ground:
         self._examples: dict[TuneDataSection, tuple[AddressedSet, AddressedSet]] = {}
         self._tokens: dict[TuneDataSection, TokenTable] = {}
         self._validated: dict[tuple[TuneDataSection, Similarity, bool], Validated] = {}
+        self._guards: dict[GuardSection, Guard] = {}
 
     @cached_property
     def store(self) -> Store:
@@ -99,7 +101,13 @@ class Ground:
             seed=settings.run.seed,
             precision=settings.run.precision,
             loss_negatives=_own_negatives(read, settings),
+            guard=self._guard(settings.guard) if settings.guard.use else None,
         )
+
+    def _guard(self, section: GuardSection) -> Guard:
+        if section not in self._guards:
+            self._guards[section] = Guard.of(section, self.model, self.store)
+        return self._guards[section]
 
     def _trained_tokens(self, tower: Encoder, section: TuneDataSection) -> TokenTable:
         if section not in self._tokens:

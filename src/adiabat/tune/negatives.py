@@ -10,7 +10,7 @@ from torch import Tensor
 from adiabat.config import TuneSection
 from adiabat.data.batching import step_generator
 from adiabat.data.ragged import Ragged
-from adiabat.errors import ConfigError, DataError, JobError
+from adiabat.errors import ConfigError, DataError, DivergedError
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
@@ -38,7 +38,7 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
     """
     wanted = settings.negatives_per_query
     if settings.negatives == "examples":
-        _require_listed(examples, needed=settings.loss == "triplet")
+        _require_listed(examples, settings)
         _require_contrast(examples, settings)
         return lambda picked, step, query: listed_negatives(examples, picked, settings)
     most = int(examples.known.lengths.max()) + wanted
@@ -65,9 +65,15 @@ def similarity_of(settings: TuneSection) -> Similarity:
     return "distance" if settings.loss == "triplet" and settings.distance == "euclidean" else "cosine"
 
 
-def _require_listed(examples: AddressedSet, *, needed: bool) -> None:
+def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
+    short = int((examples.negatives.lengths < settings.difficulty).sum())
+    if settings.difficulty > 1 and short:
+        raise DataError(
+            f"{examples.name}: every query must list at least tune.difficulty = {settings.difficulty} negatives, "
+            f"{short} of {len(examples)} do not; lower it"
+        )
     bare = int((examples.negatives.lengths == 0).sum())
-    if needed and bare:
+    if settings.loss == "triplet" and bare:
         raise DataError(
             f"{examples.name}: every query must list a negative for tune.negatives = 'examples', {bare} of {len(examples)} do not; "
             "set tune.negatives = hardest or random"
@@ -92,17 +98,19 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
     Returns:
         A sentence; None where there are no such queries, or the negatives are not the listed ones.
     """
-    wanted, lengths = settings.negatives_per_query, examples.negatives.lengths
+    wanted, lengths = settings.negatives_per_query + settings.difficulty - 1, examples.negatives.lengths
     short = int((lengths < wanted).sum())
     # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
     if settings.negatives != "examples" or not short or not lengths.any():
         return None
     then = "theirs are repeated" if settings.loss == "triplet" else "they bring what they list"
-    return f"{short:,} of {len(examples):,} queries list fewer than tune.negatives_per_query = {wanted} negatives: {then}"
+    start = f" from tune.difficulty = {settings.difficulty} on" if settings.difficulty > 1 else ""
+    sought = f"tune.negatives_per_query = {settings.negatives_per_query} negatives{start}"
+    return f"{short:,} of {len(examples):,} queries list fewer than {sought}: {then}"
 
 
 def listed_negatives(examples: AddressedSet, picked: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
-    """The first negatives that examples list.
+    """The negatives that examples list, from `TuneSection.difficulty` on; of a list that is shorter, its last.
 
     Under the triplet loss a list that is shorter than wanted is gone through again, so that every query weighs the same. Under the softmax,
     whose negatives serve every query of the batch, a repeated one would count double, and none is repeated.
@@ -110,12 +118,12 @@ def listed_negatives(examples: AddressedSet, picked: Int[np.ndarray, " b"], sett
     Args:
         examples: For the triplet loss each must list at least one.
         picked: Which examples.
-        settings: `TuneSection.loss` and `TuneSection.negatives_per_query`.
+        settings: `TuneSection.loss`, `TuneSection.difficulty` and `TuneSection.negatives_per_query`.
 
     Returns:
         Rows of each query's negatives; under the triplet loss equally many.
     """
-    lists = [examples.negatives[int(row)] for row in picked]
+    lists = [rows[min(settings.difficulty, len(rows)) - 1 :] for rows in (examples.negatives[int(row)] for row in picked)]
     if settings.loss == "triplet":
         return Ragged.of(np.resize(rows, settings.negatives_per_query) for rows in lists)
     return Ragged.of(rows[: settings.negatives_per_query] for rows in lists)
@@ -137,7 +145,7 @@ def _draw(known: Int[np.ndarray, " p"], count: int, wanted: int, generator: np.r
 def _hardest(known: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e"], similarity: Similarity) -> Ragged:
     """The nearest documents in the whole store that are not known to answer the query."""
     if not bool(torch.isfinite(query).all()):
-        raise JobError(
+        raise DivergedError(
             "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity; lower the learning rate"
         )
     embeddings = query.detach().float().cpu().numpy()

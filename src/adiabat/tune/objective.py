@@ -1,6 +1,7 @@
 """What adiabatic tuning minimises: a query tower's loss against document vectors that are read, never computed (mission A1)."""
 
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from adiabat.train.limits import Validation
 from adiabat.train.losses import Distance, in_batch_softmax, triplet_errors, triplet_margin
 from adiabat.train.pairs import Pairs
 from adiabat.train.passes import Passes
+from adiabat.tune.guard import Guard, Look
 from adiabat.tune.negatives import Chooser, gather_ragged, listed_negatives
 
 VALIDATION_TOKENS = 4_096
@@ -26,6 +28,22 @@ VALIDATION_TOKENS = 4_096
 VALIDATION_PAIRS = 4_096
 """Pairs compared at a time: bounds the document vectors in memory, as the next does the pairs listed."""
 VALIDATION_QUERIES = 256
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Embeds batches of queries, differentiably: `Passes` of a tower, or the lane of one that steps together with others."""
+
+    def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
+        """Embed some texts of a table.
+
+        Args:
+            table: Tokenised by the tower.
+            picked: Which texts.
+
+        Returns:
+            Their embeddings.
+        """
 
 
 @dataclass
@@ -44,6 +62,7 @@ class StoredDocuments:
         seed: Of the order.
         precision: Of the training pass; validation always runs in float32.
         loss_negatives: Of the validation queries, where the validation loss takes others than the errors do; None takes the same.
+        guard: Looks at drift in each validation; None does not.
     """
 
     encoder: Encoder
@@ -57,9 +76,10 @@ class StoredDocuments:
     seed: int
     precision: Precision = "fp32"
     loss_negatives: Ragged | None = None
+    guard: Guard | None = None
 
     def __post_init__(self) -> None:
-        self.passes = Passes(self.encoder, precision=self.precision)
+        self.passes: Embedder = Passes(self.encoder, precision=self.precision)
         self._stream = ShuffledStream(len(self.train), seed=self.seed)
 
     @property
@@ -118,10 +138,17 @@ class StoredDocuments:
         self.encoder.eval()
         try:
             queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
+            drifted = self.guard.look(self.encoder) if self.guard else Look()
         finally:
             for module in training:
                 module.training = True
-        return Validation(loss=self._validation_loss(queries), errors=self._validation_errors(queries), pairs=pairs_of(self.validation))
+        return Validation(
+            loss=self._validation_loss(queries),
+            errors=self._validation_errors(queries),
+            pairs=pairs_of(self.validation),
+            measures=drifted.measures,
+            outside=drifted.outside,
+        )
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
         """Mean over batches of the training size, in file order, so that in-batch negatives are as many as in training.

@@ -1,0 +1,286 @@
+"""Settings of ``adiabat study``: a tuning run, what varies of it, and the tasks that every run is measured on (missions A4, A11, A12)."""
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
+
+from adiabat.config.compare import laid_over
+from adiabat.config.faults import shown
+from adiabat.config.reading import _idle, _phrases, keys_of
+from adiabat.config.section import Amount, Section, Text, Texts
+from adiabat.config.shared import EncoderSection, RankingMeasureSection, StepsRunSection
+from adiabat.config.suite import AnyTask
+from adiabat.config.tune import GuardSection, TuneDataSection, TuneSection, TuneSettings
+
+VARIED = ("tune", "data")
+"""Tables of a run that a grid or a variant may set: the others decide the stored documents, or change no number."""
+
+COMMON = ("encoder", "data", "tune", "guard", "run")
+"""Tables of a tuning run that stand outside of grid and variants."""
+
+
+class StudySection(Section):
+    """``[study]``: where the study goes, how often and how each combination is run."""
+
+    out: Text | None = None
+    """Directory of the study. Required."""
+    name: Text = "study"
+    """For the head of the page."""
+    seeds: Annotated[tuple[Amount, ...], Field(strict=False, min_length=1)] = (0,)
+    """One run of each combination with each of them; with one, nothing tells how much differs from run to run."""
+    sample: PositiveInt | None = None
+    """So many combinations, drawn at random; None runs all of them."""
+    targets: Texts = ()
+    """Names of the tasks that tuning is for; the others must not get worse. None named takes the first task."""
+    stores: Text | None = None
+    """Directory where vectors of the tasks' corpora are kept, for other studies too; None keeps them in the directory of the study."""
+    keep_models: bool = False
+    """Whether tuned models stay after they were measured. Checkpoints do not in any case."""
+    lanes: PositiveInt | None = None
+    """Runs that differ only in rate, decay or margin are stepped together, at most so many at a time; None takes 32 on a GPU, and 1 on a
+    CPU, where one run fills the cores."""
+    engine: Literal["process", "ray"] = "process"
+    """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the study."""
+
+    @field_validator("seeds")
+    @classmethod
+    def _each_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"study.seeds must name each seed once, got {', '.join(map(str, seeds))}")
+        return seeds
+
+
+class StudyJobSection(Section):
+    """``[job]`` of a study: what all runs start from. All three are required."""
+
+    model: Text | None = None
+    store: Text | None = None
+    """Document vectors of the model."""
+    data: Text | None = None
+    """What is tuned on."""
+
+
+class ProbesSection(Section):
+    """``[probes]``: unlabelled texts of other languages and fields, to see how far a tuned tower's answers drift (mission A12)."""
+
+    data: Text = "default"
+    """A file of texts, or ``default``: those that come with adiabat."""
+    store: Text | None = None
+    """Where they are looked for; None takes that of the study."""
+    depth: Annotated[int, Field(ge=2)] = 100
+    """Documents whose order is compared."""
+    use: bool = True
+    """Whether drift is measured at all."""
+
+
+class RangeValues(Section):
+    """Values between two ends, in place of a list: ``{ low = 1e-8, high = 1e-5, count = 8 }``."""
+
+    low: PositiveFloat
+    high: PositiveFloat
+    count: Annotated[int, Field(ge=2)] = 8
+    """Of evenly spaced values, both ends among them."""
+    scale: Literal["log", "linear"] = "log"
+
+    @model_validator(mode="after")
+    def _ascends(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got {self.low:g} and {self.high:g}; exchange them")
+        return self
+
+    def values(self) -> tuple[float, ...]:
+        """All of them.
+
+        Returns:
+            Ascending; rounded to three significant digits, so that a name can say which.
+        """
+        shares = [step / (self.count - 1) for step in range(self.count)]
+        if self.scale == "linear":
+            return tuple(float(f"{self.low + share * (self.high - self.low):.3g}") for share in shares)
+        low, high = math.log(self.low), math.log(self.high)
+        return tuple(float(f"{math.exp(low + share * (high - low)):.3g}") for share in shares)
+
+
+class VariantSection(Section):
+    """One of ``[[variants]]``: a name, and tables that are laid over the common ones."""
+
+    model_config = ConfigDict(extra="allow")
+    name: Text
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """Nested tables that are laid over the common ones."""
+        return dict(self.model_extra or {})
+
+
+class StudySettings(Section):
+    """Everything that ``adiabat study`` may be told."""
+
+    study: StudySection = StudySection()
+    job: StudyJobSection = StudyJobSection()
+    encoder: EncoderSection = EncoderSection()
+    data: TuneDataSection = TuneDataSection()
+    tune: TuneSection = TuneSection()
+    guard: GuardSection = GuardSection()
+    run: StepsRunSection = StepsRunSection()
+    """Its seed is that of draws and statistics; runs have theirs from `StudySection.seeds`."""
+    grid: Mapping[str, Any] = {}
+    """Every combination of these values is run: ``[grid.tune]`` with ``learning_rate = [1e-8, 1e-7]``, or a `RangeValues`."""
+    variants: Annotated[tuple[VariantSection, ...], Field(strict=False)] = ()
+    """Each is run with every combination; for settings that go together, such as an optimizer and its rate."""
+    tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
+    measure: RankingMeasureSection = RankingMeasureSection()
+    probes: ProbesSection = ProbesSection()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _everything_at_once(cls, table: Any, handler: Any) -> Self:
+        """Check what each run becomes, whatever else is wrong."""
+        found: list[Any] = []
+        try:
+            settings: Self = handler(table)
+        except ValidationError as fault:
+            found = fault.errors()
+        told = {phrase for one in found for phrase in _phrases(one, cls)}
+        wrong = [phrase for phrase in _faults(table) if phrase not in told]
+        if not found and not wrong:
+            return settings
+        lines: list[Any] = [{name: one[name] for name in ("type", "loc", "input", "ctx") if name in one} for one in found]
+        lines += [{"type": "value_error", "loc": (), "input": None, "ctx": {"error": ValueError(phrase)}} for phrase in wrong]
+        raise ValidationError.from_exception_data(cls.__name__, lines)
+
+    def values(self) -> dict[str, tuple[Any, ...]]:
+        """What the grid varies.
+
+        Returns:
+            Dotted key to its values.
+        """
+        return {key: _values(value) for key, value in grid_leaves(self.grid)}
+
+    def common(self) -> dict[str, Any]:
+        """What all runs share.
+
+        Returns:
+            Nested tables, of what was said alone.
+        """
+        return {name: getattr(self, name).model_dump(exclude_unset=True) for name in COMMON}
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables out of dotted keys.
+
+    Args:
+        values: Dotted key to value.
+
+    Returns:
+        Nested tables.
+    """
+    table: dict[str, Any] = {}
+    for key, value in values.items():
+        *path, last = key.split(".")
+        inner = table
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return table
+
+
+def grid_leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What a grid says of each setting.
+
+    Args:
+        table: Nested.
+        prefix: Put before each key.
+
+    Yields:
+        Dotted key, and a list of values or the table of a `RangeValues`.
+    """
+    for name, value in table.items():
+        if isinstance(value, Mapping) and not {"low", "high"} & value.keys():
+            yield from grid_leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Mapping):
+        return RangeValues.model_validate(value).values()
+    return tuple(tuple(one) if isinstance(one, list) else one for one in value)
+
+
+def _faults(table: Any) -> Iterator[str]:
+    """What is wrong with grid and variants of a table that may be faulty otherwise."""
+    if not isinstance(table, Mapping):
+        return
+    grid, variants = table.get("grid", {}), table.get("variants", ())
+    if not isinstance(grid, Mapping) or not isinstance(variants, list | tuple):
+        return
+    leaves = dict(grid_leaves(grid))
+    wrong = {key: phrase for key, value in leaves.items() if (phrase := _fault_of_values(key, value))}
+    yield from wrong.values()
+    overlays = [{name: value for name, value in one.items() if name != "name"} for one in variants if isinstance(one, Mapping)]
+    for key in dict.fromkeys(key for own in overlays for key, _ in grid_leaves(own)):
+        if phrase := _fault_of_key("variants.", key):
+            yield phrase
+        elif key in leaves:
+            yield f"{key} must be set by grid or by variants, got both; leave one out"
+    names = [str(one.get("name")) for one in variants if isinstance(one, Mapping)]
+    if again := sorted({name for name in names if names.count(name) > 1}):
+        yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
+    common = {name: table[name] for name in COMMON if isinstance(table.get(name), Mapping)}
+    for key, _ in grid_leaves(common):
+        if key in leaves:
+            yield f"{key} has no effect where grid.{key} varies it; leave it out"
+    if not wrong:
+        yield from _faults_of_runs(common, leaves, overlays or [{}])
+
+
+def _fault_of_values(key: str, value: Any) -> str | None:
+    if phrase := _fault_of_key("grid.", key):
+        return phrase
+    if isinstance(value, Mapping):
+        try:
+            RangeValues.model_validate(value)
+        except ValidationError as fault:
+            told = "; ".join(dict.fromkeys(phrase for one in fault.errors() for phrase in _phrases(one, _Placeless)))
+            return f"grid.{key}: {told}"
+        return None
+    if not isinstance(value, list | tuple) or not value:
+        return f"grid.{key} must be a list of values, or a table with low and high, got {shown(value)}"
+    again = [one for place, one in enumerate(value) if one in list(value)[:place]]
+    return f"grid.{key} must name each value once, got {shown(again[0])} more than once" if again else None
+
+
+class _Placeless(RangeValues):
+    """A `RangeValues` with a default for every key, which phrases of faults look at."""
+
+    low: PositiveFloat = 1e-8
+    high: PositiveFloat = 1e-5
+
+
+def _fault_of_key(place: str, key: str) -> str | None:
+    known = [one for one in keys_of(TuneSettings) if one.partition(".")[0] in VARIED]
+    if key in known:
+        return None
+    near = difflib.get_close_matches(key, known, n=1)
+    advice = f"did you mean {place}{near[0]}?" if near else f"what may vary are keys of {' and '.join(VARIED)}"
+    return f"{place}{key} must be a setting of tuning that may vary from run to run; {advice}"
+
+
+def _faults_of_runs(common: Mapping[str, Any], leaves: Mapping[str, Any], overlays: list[dict[str, Any]]) -> Iterator[str]:
+    """Every value of the grid once, with the first of each other setting, over each variant: that finds any value that is out of range."""
+    values = {key: _values(value) for key, value in leaves.items()}
+    first = {key: some[0] for key, some in values.items()}
+    combinations = [first, *({**first, key: one} for key, some in values.items() for one in some[1:])]
+    told = set()
+    for own in overlays:
+        for combination in combinations:
+            run = laid_over(laid_over(common, own), nested(combination))
+            try:
+                TuneSettings.model_validate(run)
+            except ValidationError as fault:
+                told |= {*(phrase for one in fault.errors() for phrase in _phrases(one, TuneSettings)), *_idle(TuneSettings, run)}
+    yield from sorted(told)

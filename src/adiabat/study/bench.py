@@ -1,0 +1,121 @@
+"""The bench that every tuned tower of a study is put on: the same tasks, the same probes, the same untuned tower to be compared with."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from adiabat.config import EncoderSection, StudySettings
+from adiabat.drift.probes import ProbeSet
+from adiabat.drift.reading import read_tower
+from adiabat.measure.cells import compare_cells
+from adiabat.measure.drift import Reading, drift_of
+from adiabat.measure.paired import paired_changes
+from adiabat.measure.samples import TaskScores
+from adiabat.measure.study_results import Drift, TaskOutcome
+from adiabat.model.towers import DualEncoder
+from adiabat.store.embeddings import Store
+from adiabat.suite.kept import SCORES, folder_names
+from adiabat.suite.running import Scoring
+from adiabat.suite.subjects import Subject
+from adiabat.watch import Watch
+
+START = "untuned"
+"""Folder of the scores of the tower that every run starts from."""
+
+READINGS = "readings"
+"""Folder of what towers found for the probes."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Tasks and probes.
+
+    Attributes:
+        folder: Of the study.
+        settings: Of the study.
+        model: That every run starts from.
+        scoring: Scores a model on every task.
+        probes: Looked for in `store`; None measures no drift.
+        store: Of the probes.
+        watch: Told how far it is.
+    """
+
+    folder: Path
+    settings: StudySettings
+    model: DualEncoder
+    scoring: Scoring
+    probes: ProbeSet | None
+    store: Store
+    watch: Watch
+
+    @cached_property
+    def start(self) -> dict[str, TaskScores]:
+        """Scores of the untuned tower, by task."""
+        return self._scores(self.model, START)
+
+    @cached_property
+    def start_reading(self) -> Reading | None:
+        """What the untuned tower finds for the probes."""
+        return None if self.probes is None else self._read(self.model, self.probes, START, None)
+
+    def outcomes(self, model: DualEncoder, name: str) -> list[TaskOutcome]:
+        """Measure a tuned tower on every task.
+
+        Args:
+            model: The tuned pair.
+            name: Of the run.
+
+        Returns:
+            What each task says of it.
+        """
+        scores = self._scores(model, name)
+        drawing = {"seed": self.settings.run.seed, "resamples": self.settings.measure.resamples}
+        found = []
+        for number, (task, after) in enumerate(scores.items()):
+            self.watch.progress(f"{name}: comparing {task}", number, len(scores))
+            found.append(_outcome(after, self.start[task], **drawing))
+        return found
+
+    def drift(self, model: DualEncoder, name: str) -> Drift | None:
+        """How far its answers on the probes are from those of the untuned tower.
+
+        Args:
+            model: The tuned pair.
+            name: Of the run.
+
+        Returns:
+            None where there are no probes.
+        """
+        if self.probes is None or self.start_reading is None:
+            return None
+        reading = self._read(model, self.probes, name, self.start_reading)
+        return drift_of(self.start_reading, reading, groups=self.probes.groups)
+
+    def _scores(self, model: DualEncoder, name: str) -> dict[str, TaskScores]:
+        subject = Subject(name, name, EncoderSection(), lambda *_: model)
+        return self.scoring.run(subject, self.folder / SCORES / folder_names([name])[0])
+
+    def _read(self, model: DualEncoder, probes: ProbeSet, name: str, start: Reading | None) -> Reading:
+        reading = read_tower(model, probes, self.store, depth=self.settings.probes.depth, start=start, watch=self.watch)
+        folder = self.folder / READINGS
+        folder.mkdir(parents=True, exist_ok=True)
+        # For those who look closer; nothing is read from it here.
+        np.savez(folder / f"{folder_names([name])[0]}.npz", vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
+        return reading
+
+
+def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int) -> TaskOutcome:
+    pairs = zip(after.cells, before.cells, strict=True)
+    grids = [compare_cells(now, was, seed=seed, resamples=resamples) for now, was in pairs]
+    return TaskOutcome(
+        task=after.task,
+        kind=after.kind,
+        unit=after.unit,
+        units=len(after.units),
+        changes=paired_changes(after.samples, before.samples, seed=seed, resamples=resamples),
+        languages=list(after.cells[0].rows) if after.cells else [],
+        grids=grids,
+        notes=list(after.notes),
+    )

@@ -1,0 +1,78 @@
+"""Where the runs of a study are made: one group after another in this process, or spread over a Ray cluster."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adiabat.errors import MissingDependencyError
+from adiabat.measure.study_results import StudyRun
+from adiabat.model.device import device_of
+from adiabat.study.spec import Planned, groups_of
+from adiabat.study.worker import Worker
+
+GPU_LANES = 32
+"""Runs stepped together on a GPU where nobody says how many."""
+
+
+def carry_out(worker: Worker, runs: Sequence[Planned], *, add: Callable[[StudyRun], None]) -> None:
+    """Make runs.
+
+    Args:
+        worker: Makes them in this process, or is copied to others.
+        runs: To be made.
+        add: Takes each row as soon as it is there.
+
+    Raises:
+        AdiabatError: If what the user gave is wrong, or the disk is full; rows that were added stay.
+        MissingDependencyError: If Ray is asked for and not installed.
+    """
+    section = worker.settings.study
+    on_gpu = device_of(worker.settings.run.device).type == "cuda"
+    groups = groups_of(list(runs), lanes=section.lanes or (GPU_LANES if on_gpu else 1))
+    if groups:
+        # Before any run: what is wrong with a task and the model must not come to light after the first of them.
+        worker.measure_start()
+    (_over_ray if section.engine == "ray" else _here)(worker, groups, add)
+
+
+def _here(worker: Worker, groups: Sequence[Sequence[Planned]], add: Callable[[StudyRun], None]) -> None:
+    done, every = 0, sum(map(len, groups))
+    for group in groups:
+        for row in worker.make(group):
+            add(row)
+            done += 1
+            worker.watch.note(f"{row.name}: run {done:,} of {every:,}, {row.status} after {row.steps:,} steps")
+
+
+def _over_ray(worker: Worker, groups: Sequence[Sequence[Planned]], add: Callable[[StudyRun], None]) -> None:
+    ray = _ray()
+    begun_here = not ray.is_initialized()
+    if begun_here:
+        ray.init(log_to_driver=False)
+    try:
+        remote = ray.remote(_made).options(num_gpus=1 if device_of(worker.settings.run.device).type == "cuda" else 0)
+        parts = (worker.settings, worker.folder, worker.tasks, worker.load, worker.command)
+        waiting = [remote.remote(parts, list(group)) for group in groups]
+        while waiting:
+            ready, waiting = ray.wait(waiting)
+            for row in ray.get(ready[0]):
+                add(row)
+                worker.watch.note(f"{row.name}: {row.status} after {row.steps:,} steps")
+    finally:
+        if begun_here:
+            ray.shutdown()
+
+
+def _made(parts: Any, group: list[Planned]) -> list[StudyRun]:
+    """Of one group, in a process of Ray's."""
+    from adiabat.watch import SILENT
+
+    settings, folder, tasks, load, command = parts
+    return list(Worker(settings, folder, tasks, load, command, SILENT).make(group))
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as fault:
+        raise MissingDependencyError("ray", extra="ray", purpose="study.engine = ray") from fault
+    return ray

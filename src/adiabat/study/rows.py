@@ -1,0 +1,121 @@
+"""``runs.parquet``: a row for each run that was tuned and measured, for anyone's tools; its last column has all that is known of it."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
+
+from adiabat.errors import DataError, JobError
+from adiabat.measure.study_results import StudyRun, TaskOutcome
+
+RECORD = "record"
+"""Column that holds the whole run as JSON; the others are there to look at."""
+
+
+class Rows:
+    """The runs of a study that are done, in a file that always holds whole ones."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there.
+
+        Args:
+            path: Of the file; perhaps missing.
+
+        Raises:
+            JobError: If it is damaged.
+        """
+        self.path = path
+        self._runs = {run.name: run for run in read_rows(path)} if path.exists() else {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._runs
+
+    def __getitem__(self, name: str) -> StudyRun:
+        return self._runs[name]
+
+    def add(self, run: StudyRun) -> None:
+        """Put a run on the disk; it is there whole, or not at all.
+
+        Args:
+            run: Measured, or failed; takes the place of a former one of its name.
+
+        Raises:
+            DataError: If the disk is full or not writable.
+        """
+        runs = {**self._runs, run.name: run}
+        _write(list(runs.values()), self.path)
+        self._runs = runs
+
+
+def read_rows(path: Path) -> list[StudyRun]:
+    """Read what `Rows.add` wrote.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The runs, in the order they were added.
+
+    Raises:
+        JobError: If it is damaged.
+    """
+    adapter = TypeAdapter(StudyRun)
+    try:
+        records = pq.read_table(path, columns=[RECORD])[RECORD].to_pylist()
+        return [adapter.validate_json(record) for record in records]
+    except (OSError, pa.ArrowException, KeyError, ValidationError) as fault:
+        raise JobError(
+            f"{path} must be the rows of a study, got: {str(fault).splitlines()[0]}; remove it, and what is measured is made again"
+        ) from fault
+
+
+def _write(runs: Sequence[StudyRun], path: Path) -> None:
+    table = pa.Table.from_pylist(_filled([_row(run) for run in runs]))
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with part.open("wb") as file:
+            pq.write_table(table, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as fault:
+        raise DataError(f"{path} must be writable, got {fault.strerror or fault}; free space there or name another folder") from fault
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _filled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every row with the columns of all, so that a first run that failed does not decide them."""
+    columns = dict.fromkeys(column for row in rows for column in row if column != RECORD)
+    return [{**{column: row.get(column) for column in columns}, RECORD: row[RECORD]} for row in rows]
+
+
+def _row(run: StudyRun) -> dict[str, Any]:
+    scalars = {"run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status, "reason": run.reason}
+    # Values of one setting may be of several kinds, which a column is not.
+    varied = {key: json.dumps(value) if isinstance(value, list) else value for key, value in run.varied.items()}
+    numbers = {"learning_rate": run.learning_rate, "batch_size": run.batch_size, "steps": run.steps, "epochs": run.epochs}
+    numbers |= {"best_epoch": run.best_epoch, "seconds": run.seconds}
+    found = {name: value for task in run.tasks for name, value in _columns(task)}
+    drifted = {} if run.drift is None else {f"drift: {name}": value for name, value in run.drift.means.items()}
+    return {**scalars, **varied, **numbers, **found, **drifted, RECORD: json.dumps(asdict(run), ensure_ascii=False, allow_nan=False)}
+
+
+def _columns(task: TaskOutcome) -> Iterator[tuple[str, Any]]:
+    main = task.main
+    name = f"{task.task}: {main.measure}"
+    yield from ((name, main.after), (f"{name}, before", main.before), (f"{name}, improvement %", main.improvement))
+    low, high = main.improvement_interval or (None, None)
+    yield from ((f"{name}, low %", low), (f"{name}, high %", high), (f"{name}, p", main.p), (f"{name}, verdict", main.verdict))
+    for grid in task.grids:
+        where = f"{task.task}: {grid.comparison} by {grid.similarity}"
+        yield from ((f"{where}, improved", grid.improved), (f"{where}, worsened", grid.worsened))
+        yield from ((f"{where}, improved by z", grid.improved_z), (f"{where}, worsened by z", grid.worsened_z))

@@ -1,0 +1,199 @@
+"""A study from its settings to its report: checked, tuned, measured; what was cut short goes on where it was (missions A11, A12)."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from adiabat.config import StudySettings, TuneDataSection, TuneSettings, keys_of
+from adiabat.config.study import COMMON
+from adiabat.config.suite import SuiteSettings
+from adiabat.drift.probes import ProbeSet
+from adiabat.errors import ConfigError, JobError, several
+from adiabat.files import write_text
+from adiabat.jobs.directory import Job, Rules, open_job, read_description, require_free, require_same, without_none
+from adiabat.locks import sole_writer
+from adiabat.measure.study_results import StudyResult, StudyRun
+from adiabat.model.device import device_name, device_of
+from adiabat.provenance import now, versions
+from adiabat.report.study import write_study
+from adiabat.store.build import refuse_swapped
+from adiabat.study.engines import carry_out
+from adiabat.study.rows import Rows
+from adiabat.study.spec import Planned, plan_runs
+from adiabat.study.worker import Loader, Worker
+from adiabat.suite.prepared import Prepared, prepare
+from adiabat.train.inputs import require_inputs
+from adiabat.tune.adiabatic import check_settings
+from adiabat.tune.splits import examples_digest
+from adiabat.watch import SILENT, Watch
+
+FREE_RUN = ("device", "checkpoint_seconds", "keep_checkpoints", "log_every", "tensorboard")
+"""Settings of ``[run]`` that change no number of a run."""
+
+
+def study(load: Loader, settings: StudySettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> StudyResult:
+    """Tune with every combination of a grid, measure each tuned tower on the same tasks and probes, and report what changed.
+
+    The directory holds ``config.toml`` (as resolved), ``runs.parquet`` (a row for each run that is done), ``runs/NAME`` (a job each),
+    ``scores`` (of every unit), ``readings`` (of the probes), ``stores`` (vectors of the tasks' corpora), ``result.json``, the page, tables
+    and figures.
+
+    Args:
+        load: Gives a model by its name; called once settings, tasks and data have been found sound.
+        settings: `StudySection.out`, `StudyJobSection` and at least one task must be given.
+        resume: Go on with a study that was cut short. What is done is not done again; grid, variants and seeds may have grown.
+        command: The command line, for the reports.
+        watch: Whom to tell.
+
+    Returns:
+        What was found, as written to ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong; what can be seen before the first run is seen before it.
+    """
+    runs = _checked(settings)
+    folder = Path(str(settings.study.out))
+    going_on = is_study(folder)
+    if going_on and not resume:
+        raise JobError(f"--out {folder} holds a study already; go on with it by --resume, or choose another directory")
+    if not going_on:
+        require_free(folder, resume=False)
+        if resume:
+            watch.note(f"{folder} holds no study yet, so there is nothing to go on with: beginning")
+    tasks = prepare(_suite(settings), watch)
+    targets = _targets(settings, tasks)
+    worker = Worker(settings, folder, tasks, load, command, watch)
+    digests = _digests(worker, runs)
+    worker.require_freezable(runs)
+    _claim(folder, _description(settings, tasks, worker.probes, digests), going_on=going_on)
+    with sole_writer(folder):
+        rows = Rows(folder / "runs.parquet")
+        carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
+        found = _result(worker, [rows[run.name] for run in runs], targets, command)
+        write_study(found, folder)
+    return found
+
+
+def is_study(folder: Path) -> bool:
+    """Whether a directory holds a study.
+
+    Args:
+        folder: Any path.
+
+    Returns:
+        True where its ``config.toml`` describes one.
+    """
+    job = Job(folder)
+    return job.config.is_file() and "study" in read_description(job)
+
+
+def _checked(settings: StudySettings) -> list[Planned]:
+    """The runs, once whatever can be seen without data or model is sound."""
+    named = {"study.out": settings.study.out, **{f"job.{name}": getattr(settings.job, name) for name in ("model", "store", "data")}}
+    faults = [f"{name} must be given, got none" for name, value in named.items() if value is None]
+    if not settings.tasks:
+        faults.append("tasks must be given, got none; list under [[tasks]] what tuned towers are measured on")
+    if faults:
+        raise ConfigError(several(faults))
+    refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order="MODEL STORE DATA")
+    require_inputs([str(settings.job.data)], stores=[str(settings.job.store)])
+    runs = plan_runs(settings)
+    for run in runs:
+        check_settings(run.settings)
+    return runs
+
+
+def _suite(settings: StudySettings) -> SuiteSettings:
+    """The tasks as those of a suite."""
+    return SuiteSettings(tasks=settings.tasks, measure=settings.measure)
+
+
+def _targets(settings: StudySettings, tasks: Sequence[Prepared]) -> list[str]:
+    names = [task.name for task in tasks]
+    if unknown := [name for name in settings.study.targets if name not in names]:
+        raise ConfigError(f"study.targets must be names of tasks, got {', '.join(unknown)}; the tasks are {', '.join(names)}")
+    return list(settings.study.targets) or names[:1]
+
+
+def _digests(worker: Worker, runs: Sequence[Planned]) -> dict[str, Any]:
+    """SHA-256 of what runs begin with; every file of examples is read here, before the model, so that its faults come first."""
+    sections = dict.fromkeys(run.settings.data for run in runs)
+    examples = {_key_of(section): examples_digest(*worker.ground.examples(section)) for section in sections}
+    store = worker.ground.store.manifest.sha256
+    return {"query_tower": worker.ground.digest, "store_vectors": store, "examples": examples}
+
+
+def _key_of(section: TuneDataSection) -> str:
+    return hashlib.sha256(section.model_dump_json().encode()).hexdigest()[:12]
+
+
+def _description(settings: StudySettings, tasks: Sequence[Prepared], probes: ProbeSet | None, digests: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that decides what runs give. It has no table ``[job]``: the directory is no job, and has some inside."""
+    common = settings.model_dump(include=set(COMMON))
+    return without_none(
+        {
+            "study": {"name": settings.study.name, "model": settings.job.model, "store": settings.job.store, "data": settings.job.data},
+            "start": digests,
+            "common": common,
+            "variants": {one.name: one.own for one in settings.variants},
+            "grid": {key: list(value) for key, value in settings.values().items()},
+            "tasks": {task.name: {"sha256": task.sha256} for task in tasks},
+            "measure": settings.measure.model_dump(),
+            "probes": {} if probes is None else {"sha256": probes.sha256, "depth": settings.probes.depth},
+        }
+    )
+
+
+def _claim(folder: Path, description: Mapping[str, Any], *, going_on: bool) -> None:
+    if not going_on:
+        open_job(folder, description, resume=False)
+        return
+    before = read_description(Job(folder))
+    require_same(Job(folder), description, rules=Rules(free=frozenset(_free(before, description))))
+    grown = {**description, "variants": {**before.get("variants", {}), **description["variants"]}}
+    with sole_writer(folder):
+        write_text(tomli_w.dumps(grown), Job(folder).config)
+
+
+def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """What may differ: rows are known by what they vary, so other values are other rows."""
+    yield from ("study.name", "study.model", "study.store", "study.data")
+    yield from (f"common.run.{name}" for name in FREE_RUN)
+    for one in (before, wanted):
+        yield from (f"grid.{key}" for key in one.get("grid", {}))
+    # A variant is known by its name, and must stay what it was; so must examples that both read.
+    for name in before.get("variants", {}).keys() ^ wanted["variants"].keys():
+        yield from (f"variants.{name}.{key}" for key in keys_of(TuneSettings))
+    for key in before["start"].get("examples", {}).keys() ^ wanted["start"]["examples"].keys():
+        yield f"start.examples.{key}"
+
+
+def _result(worker: Worker, runs: Sequence[StudyRun], targets: Sequence[str], command: str) -> StudyResult:
+    settings, store = worker.settings, worker.ground.store
+    names = [task.name for task in worker.tasks]
+    probes = worker.probes
+    inputs: dict[str, dict[str, str | None]] = {
+        name: {"source": task.source, "sha256": task.sha256} for name, task in zip(names, worker.tasks, strict=True)
+    }
+    inputs |= {"tuned on": {"data": settings.job.data, "store": settings.job.store, "store_sha256": store.manifest.sha256}}
+    if probes is not None:
+        inputs |= {"probes": {"source": probes.name, "sha256": probes.sha256}}
+    return StudyResult(
+        title=f"{settings.study.name}: tuning the query tower of {settings.job.model}",
+        command=command,
+        created=now(),
+        seconds=sum(run.seconds for run in runs) + worker.clock.seconds,
+        seed=settings.run.seed,
+        versions=versions(device_name(device_of(settings.run.device))),
+        model=str(settings.job.model),
+        targets=list(targets),
+        tasks=names,
+        varied=list(settings.values()),
+        runs=list(runs),
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        inputs=inputs,
+        notes=[*worker.clock.notes(), *([] if probes is None else probes.notes)],
+    )

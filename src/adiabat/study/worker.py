@@ -1,0 +1,246 @@
+"""Who makes the runs of a study: tunes, measures, and gives a row for each; what was cut short goes on where it was."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from adiabat.config import EncoderSection, StudySettings
+from adiabat.drift.probes import ProbeSet, read_probes
+from adiabat.errors import ConfigError, DivergedError, JobError, ModelError, several
+from adiabat.jobs.directory import Job, is_job
+from adiabat.locks import sole_writer
+from adiabat.measure.results import TrainingRecord
+from adiabat.measure.study_results import StudyRun
+from adiabat.model.device import device_name, device_of
+from adiabat.model.freezing import frozen_parameters
+from adiabat.model.towers import DualEncoder
+from adiabat.provenance import versions
+from adiabat.report.files import read_result
+from adiabat.store.embeddings import Store
+from adiabat.study.bench import Bench
+from adiabat.study.spec import Planned
+from adiabat.suite.corpora import Corpora
+from adiabat.suite.kept import folder_names
+from adiabat.suite.prepared import Prepared
+from adiabat.suite.running import STORES, Clock, Scoring
+from adiabat.train.lanes import SharedPass, run_lanes
+from adiabat.train.stacked import StackedTowers
+from adiabat.tune.adiabatic import TuningRun, learning_rate_of
+from adiabat.tune.beforehand import inputs_of
+from adiabat.tune.ground import Ground
+from adiabat.watch import Watch
+
+Loader = Callable[[str, EncoderSection], DualEncoder]
+"""Loads a model by its name, with overrides."""
+
+RUNS = "runs"
+"""Folder of a study in which its jobs lie."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Makes runs, one group after the other; what they share is read and computed once.
+
+    Attributes:
+        settings: Of the study.
+        folder: Of the study.
+        tasks: Read and found sound.
+        load: Gives a model by its name.
+        command: For the reports of the jobs.
+        watch: Whom to tell.
+    """
+
+    settings: StudySettings
+    folder: Path
+    tasks: Sequence[Prepared]
+    load: Loader
+    command: str
+    watch: Watch
+
+    @cached_property
+    def inputs(self) -> dict[str, str]:
+        """Model, store and data, by the names that a job has for them."""
+        job = self.settings.job
+        return inputs_of(str(job.model), str(job.store), str(job.data))
+
+    @cached_property
+    def ground(self) -> Ground:
+        """What tuning runs share."""
+
+        def load() -> DualEncoder:
+            return self.load(self.inputs["model"], self.settings.encoder)
+
+        return Ground(load, Path(self.inputs["store"]), self.inputs["data"])
+
+    @cached_property
+    def probes(self) -> ProbeSet | None:
+        """Texts to measure drift on."""
+        section = self.settings.probes
+        return read_probes(section.data) if section.use else None
+
+    @cached_property
+    def clock(self) -> Clock:
+        """Of the scoring."""
+        return Clock()
+
+    @cached_property
+    def bench(self) -> Bench:
+        """What every tuned tower is measured on."""
+        settings = self.settings
+        place = device_of(settings.run.device)
+        corpora = Corpora(Path(settings.study.stores) if settings.study.stores else self.folder / STORES, self.watch)
+        scoring = Scoring(self.tasks, corpora, self.clock, versions(device_name(place)), self.watch)
+        store = self.ground.store if settings.probes.store is None else Store.open(settings.probes.store)
+        return Bench(self.folder, settings, self.ground.model.to(place), scoring, self.probes, store, self.watch)
+
+    def measure_start(self) -> None:
+        """Measure the untuned tower, which takes the model and every task once: whatever is wrong with them is told before any run.
+
+        Raises:
+            AdiabatError: If a task cannot be measured.
+        """
+        _ = self.bench.start, self.bench.start_reading
+
+    def require_freezable(self, runs: Sequence[Planned]) -> None:
+        """Refuse names of what is frozen that the model does not have.
+
+        Args:
+            runs: To be made.
+
+        Raises:
+            ConfigError: Naming the faults of every run.
+        """
+        faults = []
+        for patterns in dict.fromkeys(run.settings.tune.freeze for run in runs):
+            try:
+                frozen_parameters(self.ground.model.query.backbone, patterns)
+            except (ConfigError, ModelError) as fault:
+                faults.append(str(fault))
+        if faults:
+            raise ConfigError(several(faults))
+
+    def make(self, group: Sequence[Planned]) -> Iterator[StudyRun]:
+        """Tune a group of runs, together where they are several, and measure each.
+
+        Args:
+            group: Runs that can be stepped together.
+
+        Yields:
+            The row of each, as soon as it is measured; one that diverged is ``failed``.
+
+        Raises:
+            AdiabatError: If what the user gave is wrong, or the disk is full.
+            InterruptionError: After Ctrl-C, with checkpoints written.
+        """
+        waiting = [run for run in group if not _is_done(self._job(run))]
+        failed = self._tune(waiting) if waiting else {}
+        for run in group:
+            yield self._failed(run, failed[run.name]) if run.name in failed else self._measured(run)
+            self._tidy(self._job(run))
+
+    def _job(self, run: Planned) -> Job:
+        return Job(self.folder / RUNS / folder_names([run.name])[0])
+
+    def _tune(self, runs: Sequence[Planned]) -> dict[str, DivergedError]:
+        """Tune, and give those that diverged."""
+        begun = [self._begun(run) for run in runs]
+        resume = any(self._has_steps(run) for run in runs)
+        if len(runs) > 1:
+            return self._tune_together(runs, begun, resume=resume)
+        try:
+            begun[0].carry_out(resume=resume, command=self.command)
+        except DivergedError as fault:
+            return {runs[0].name: fault}
+        return {}
+
+    def _tune_together(self, runs: Sequence[Planned], begun: Sequence[TuningRun], *, resume: bool) -> dict[str, DivergedError]:
+        towers = StackedTowers([one.tower for one in begun], precision=self.settings.run.precision)
+        shared = SharedPass(towers)
+        for place, one in enumerate(begun):
+            one.objective.passes = shared.lane(place)
+        failed: dict[str, DivergedError] = {}
+        with ExitStack() as stack:
+            for one in begun:
+                stack.enter_context(sole_writer(one.job.folder))
+            for run, one, outcome in zip(runs, begun, run_lanes([one.loop for one in begun], shared, resume=resume), strict=True):
+                if isinstance(outcome, DivergedError):
+                    failed[run.name] = outcome
+                else:
+                    one.end(outcome, command=self.command)
+        return failed
+
+    def _begun(self, run: Planned) -> TuningRun:
+        folder = self._job(run).folder
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        watch = Watch(note=self._note_once, progress=lambda label, done, total: self.watch.progress(f"{run.name}: {label}", done, total))
+        return TuningRun.begin(self.ground, self.inputs, folder, settings=run.settings, resume=is_job(folder), watch=watch)
+
+    def _note_once(self, sentence: str) -> None:
+        """What all runs have to say is said once."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self.watch.note(sentence)
+
+    @cached_property
+    def _said(self) -> set[str]:
+        return set()
+
+    def _has_steps(self, run: Planned) -> bool:
+        return self._job(run).checkpoints.is_dir()
+
+    def _measured(self, run: Planned) -> StudyRun:
+        job = self._job(run)
+        record = _record_of(job)
+        place = device_of(self.settings.run.device)
+        model = self.load(str(job.folder), EncoderSection()).to(place)
+        return replace(
+            self._row(run, "done", record.stop_reason),
+            seconds=record.seconds,
+            steps=record.steps,
+            epochs=record.epochs,
+            best_epoch=record.best_epoch,
+            validation_loss=record.validation_loss,
+            validation_errors=record.validation_errors,
+            validation_pairs=record.validation_pairs,
+            trainable=record.trainable,
+            tasks=self.bench.outcomes(model, run.name),
+            layers=record.layers,
+            drift=self.bench.drift(model, run.name),
+        )
+
+    def _failed(self, run: Planned, fault: DivergedError) -> StudyRun:
+        self.watch.note(f"{run.name} failed: {fault}")
+        return self._row(run, "failed", str(fault))
+
+    def _row(self, run: Planned, status: str, reason: str) -> StudyRun:
+        return StudyRun(
+            name=run.name,
+            variant=run.variant,
+            varied=run.varied,
+            seed=run.seed,
+            learning_rate=learning_rate_of(run.settings.tune),
+            batch_size=run.settings.tune.batch_size,
+            status="done" if status == "done" else "failed",
+            reason=reason,
+            device=device_name(device_of(self.settings.run.device)),
+        )
+
+    def _tidy(self, job: Job) -> None:
+        """Remove what a run needs no more once it is measured."""
+        shutil.rmtree(job.checkpoints, ignore_errors=True)
+        if not self.settings.study.keep_models:
+            shutil.rmtree(job.model, ignore_errors=True)
+
+
+def _is_done(job: Job) -> bool:
+    return job.model.is_dir() and job.result.is_file()
+
+
+def _record_of(job: Job) -> TrainingRecord:
+    result = read_result(job.result)
+    if result.training is None:
+        raise JobError(f"{job.result} must be the result of a tuning run, got another; remove {job.folder}, and it is made again")
+    return result.training

@@ -1,0 +1,260 @@
+"""A study on disk, and its page."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from adiabat.errors import DataError
+from adiabat.measure.study_results import StudyResult
+from adiabat.report import study
+from adiabat.report.study import read_study, render_study, write_study
+from adiabat.report.suite_page import script
+from tests.report.sample_studies import (
+    MARGIN,
+    RATE,
+    RATES,
+    full_study,
+    make_change,
+    make_failed,
+    make_grid,
+    make_run,
+    make_study,
+    make_task,
+    simple_study,
+)
+from tests.report.test_page import NASTY
+from tests.report.test_suite import Shown
+
+TEXTS = ["report.html", "result.json", "table.csv", "table.md", "table.tex"]
+ARABIC = "مجموعة"
+
+
+@cache
+def full_html() -> str:
+    """Drawn once for all tests that only read it."""
+    return render_study(full_study())
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+# --- Files ---
+
+
+def test_a_study_comes_back_equal_with_tables_and_figures_beside_it_and_equal_ones_are_equal_files(tmp_path) -> None:
+    kept: dict[str, bytes] = {}
+    for _ in range(2):
+        write_study(simple_study(), tmp_path)
+        content = {name: (tmp_path / name).read_bytes() for name in names_in(tmp_path)}
+        assert content == (kept or content)
+        kept = content
+    figures = [f"figures/{kind}-learning-rate.{form}" for kind in ("improvement", "validation") for form in ("png", "svg")]
+    assert list(kept) == [*figures, *TEXTS]
+    assert read_study(tmp_path / "result.json") == simple_study()
+    assert kept["report.html"].decode() == render_study(simple_study())
+
+
+def test_a_study_without_figures_has_no_folder_of_them(tmp_path) -> None:
+    write_study(make_study([make_failed({RATE: 1e-8})]), tmp_path)
+    assert names_in(tmp_path) == TEXTS
+
+
+def test_a_number_that_is_none_is_refused_and_nothing_is_written(tmp_path) -> None:
+    result = simple_study()
+    task = replace(result.runs[0].tasks[0], changes=[replace(make_change(1.0), after=float("nan"))])
+    bad = replace(result, runs=[replace(result.runs[0], tasks=[task]), *result.runs[1:]])
+    with pytest.raises(DataError, match=r"result.runs\[0\].tasks\[0\].changes\[0\].after must be finite, got nan; leave out what"):
+        write_study(bad, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_page_cannot_be_made_nothing_is_written(tmp_path, monkeypatch) -> None:
+    def broken(_: object) -> str:
+        raise RuntimeError("no page")
+
+    monkeypatch.setattr(study, "render_page", broken)
+    with pytest.raises(RuntimeError, match="no page"):
+        write_study(simple_study(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_figure_that_cannot_be_written_leaves_the_record_and_no_half_of_itself(tmp_path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "improvement-learning-rate.png").mkdir()
+    with pytest.raises(DataError, match=r"improvement-learning-rate.png must be writable, got .*; free space there or name another folder"):
+        write_study(simple_study(), tmp_path)
+    assert names_in(tmp_path) == ["figures/improvement-learning-rate.svg", *TEXTS]
+
+
+def test_a_file_in_the_place_of_the_figures_is_named(tmp_path) -> None:
+    (tmp_path / "figures").write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match=r"figures must be a directory, got .*; remove what is in its place or name another folder"):
+        write_study(simple_study(), tmp_path)
+
+
+@cache
+def small_record() -> str:
+    return json.dumps(full_study(rates=RATES[:2], seeds=(0,)).to_json())
+
+
+def changed(tmp_path: Path, change) -> Path:
+    """A file of a study with its plain data changed."""
+    path = tmp_path / "result.json"
+    plain = json.loads(small_record())
+    change(plain)
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda plain: plain.update(format=99), "format must be 1, got 99"),
+        (lambda plain: plain.pop("tasks"), "tasks: Field required"),
+        (lambda plain: plain["runs"][0].update(status="lost"), "runs.0.status: Input should be"),
+        (lambda plain: plain["tasks"].append("arxiv"), "task arxiv must be there once, got 2"),
+        (lambda plain: plain["runs"].append(plain["runs"][0]), "seed=0 must be there once, got 2"),
+        (lambda plain: plain["targets"].append("other"), "task other must be one of the study, got arxiv, msmarco, title, xnli"),
+        (lambda plain: plain["runs"][0]["tasks"][0].update(task="other"), "task other must be one of the study"),
+        (
+            lambda plain: plain["runs"][0]["varied"].clear(),
+            "a setting that the study varies must have a value, got none of tune.learning_rate",
+        ),
+        (lambda plain: plain["runs"][0]["tasks"][0]["changes"].clear(), "task msmarco: there must be a change, got none"),
+        (lambda plain: plain["runs"][0]["tasks"].append(plain["runs"][0]["tasks"][0]), "task msmarco: a task must be there once"),
+        (lambda plain: plain["runs"][0]["tasks"][3]["grids"][0]["after"].pop(), "before of the entailment-neutral grid must have 14 rows"),
+        (
+            lambda plain: plain["runs"][0]["tasks"][3]["grids"][0]["after"][3].pop(),
+            "after of the entailment-neutral grid must have 15 rows of the",
+        ),
+        (lambda plain: plain["runs"][0]["layers"][0].pop("relative"), "runs.0.layers.0.relative: Field required"),
+    ],
+)
+def test_a_file_whose_parts_do_not_fit_is_refused_with_the_reason(tmp_path, change, said) -> None:
+    with pytest.raises(DataError, match=re.escape(said)) as caught:
+        read_study(changed(tmp_path, change))
+    assert str(tmp_path / "result.json") in str(caught.value)
+
+
+def test_a_number_too_large_for_a_float_is_refused(tmp_path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(small_record().replace('"seconds": 3600.0', '"seconds": 1e999'), encoding="utf-8")
+    with pytest.raises(DataError, match="result.seconds must be finite, got inf"):
+        read_study(path)
+
+
+# --- The page ---
+
+
+def test_a_full_study_has_every_part() -> None:
+    shown = Shown(full_html())
+    parts = {
+        "verdict",
+        "settings-table",
+        "all-measures",
+        "against-0",
+        "layers",
+        "drift",
+        "runs",
+        "how-to-read",
+        "made",
+        "settings",
+        "versions",
+    }
+    assert parts <= set(shown.ids())
+    assert len(shown.ids()) == len(set(shown.ids()))
+    assert "5e-8 is the largest at which no run made another task measurably worse" in shown.text
+    assert "learning rate (4)" in shown.text
+    assert "12, of 4 settings and 3 seeds" in shown.text
+    assert "failed: the loss is not finite" in shown.text
+    assert "a to b: the lowest and the highest of several runs" in shown.text
+    assert "Names are shown without encoder.layer." in shown.text
+    assert len(shown.tags("svg")) == 4
+
+
+@pytest.mark.parametrize(
+    ("result", "absent"),
+    [
+        (make_study([]), {"settings-table", "against-0", "layers", "drift", "runs", "figures"}),
+        (make_study([make_failed({RATE: 1e-8})]), {"against-0", "layers", "drift"}),
+        (make_study([make_run({RATE: 1e-8}, [make_task("msmarco", 2.0)])]), {"against-0", "drift"}),
+        (simple_study(), {"drift", "figures"}),
+    ],
+    ids=["nothing", "all failed", "one run", "no grid and no drift"],
+)
+def test_parts_without_data_are_left_out(result: StudyResult, absent) -> None:
+    shown = Shown(render_study(result))
+    assert not absent & set(shown.ids())
+    assert "verdict" in shown.ids()
+
+
+def test_the_page_loads_nothing_and_allows_its_own_script_alone() -> None:
+    shown = Shown(full_html())
+    (policy,) = [tag["content"] for tag in shown.tags("meta") if tag.get("http-equiv") == "Content-Security-Policy"]
+    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    assert len(shown.tags("script")) == 1
+    assert re.findall(r'(?:src|href)="(?!#|data:,)', full_html()) == []
+
+
+def test_the_setting_that_gains_most_without_harm_is_shaded() -> None:
+    rows = re.findall(r'<tr class="best"><td[^>]*>([^<]*)', full_html())
+    assert rows == ["5e-8"]
+    assert 'class="best"' not in render_study(simple_study({1e-8: (1.0, -3.0), 2e-8: (1.0, -4.0)}))
+
+
+def test_every_text_of_the_user_is_escaped() -> None:
+    def nasty(rate: float):
+        task = replace(make_task(NASTY, 2.0, grids=[make_grid(3, 1, comparison=NASTY)]), notes=[NASTY])
+        layers = [replace(layer, name=NASTY) for layer in make_run({RATE: rate}).layers[:1]]
+        return make_run({RATE: rate, NASTY: NASTY}, [task], variant=NASTY, layers=layers, device=NASTY, reason=NASTY)
+
+    runs = [*map(nasty, RATES[:2]), make_failed({RATE: 5e-8, NASTY: NASTY}, reason=NASTY, variant=NASTY)]
+    parts = {"title": NASTY, "command": NASTY, "model": NASTY, "notes": [NASTY], "settings": {NASTY: NASTY}, "versions": {NASTY: NASTY}}
+    shown = Shown(render_study(make_study(runs, varied=(RATE, NASTY), tasks=(NASTY,), targets=(NASTY,), **parts)))
+    assert len(shown.tags("script")) == 1
+    assert shown.tags("img") == []
+    assert "{{ 7 * 7 }}" in shown.text
+
+
+def test_names_that_run_right_to_left_stand_by_themselves() -> None:
+    result = make_study([make_run({RATE: rate}, [make_task(ARABIC, 2.0)]) for rate in RATES], tasks=(ARABIC,), targets=(ARABIC,))
+    html = render_study(result)
+    assert f'<span dir="auto" title="{ARABIC}">{ARABIC}</span>' in html
+    assert f"\N{FIRST STRONG ISOLATE}{ARABIC}\N{POP DIRECTIONAL ISOLATE}" in html
+
+
+def test_two_settings_are_drawn_one_after_the_other() -> None:
+    runs = [make_run({RATE: rate, MARGIN: margin}, [make_task("msmarco", 2.0)]) for rate in RATES[:2] for margin in (0.1, 0.2)]
+    shown = Shown(render_study(make_study(runs, varied=(RATE, MARGIN), tasks=("msmarco",))))
+    assert {"against-0", "against-1"} <= set(shown.ids())
+    assert "Each of the 2 combinations of the other settings is drawn by itself." in shown.text
+    assert "Against margin" in shown.text
+
+
+def test_settings_that_are_no_numbers_have_a_table_and_no_figures() -> None:
+    runs = [make_run({"tune.optimizer": name}, [make_task("msmarco", 2.0)]) for name in ("adamw", "sgd")]
+    shown = Shown(render_study(make_study(runs, varied=("tune.optimizer",), tasks=("msmarco",))))
+    assert "No setting that is a number varies, so nothing is drawn." in shown.text
+    assert "optimizer (2)" in shown.text
+
+
+def test_a_table_row_has_a_cell_under_each_head() -> None:
+    for table in re.findall(r'<table class="sortable">.*?</table>', full_html(), flags=re.DOTALL):
+        heads = re.findall(r'<th scope="col"', table)
+        rows = re.findall(r"<tr[^>]*>(?:<td.*?</td>)+</tr>", table, flags=re.DOTALL)
+        assert rows
+        assert {len(re.findall(r"<td", row)) for row in rows} == {len(heads)}
+
+
+def test_characters_that_no_page_can_hold_are_replaced() -> None:
+    shown = render_study(make_study([make_run({RATE: 1e-8}, [make_task("a\x00\ud800b", 2.0)])], tasks=("a\x00\ud800b",), title="t\x07"))
+    shown.encode("utf-8")
+    assert not re.search(r"[\x00\x07]", shown)

@@ -1,0 +1,74 @@
+"""Which runs a study consists of, what they are called, and which are stepped together."""
+
+from typing import Any
+
+import pytest
+
+from adiabat.config import StudySettings, checked
+from adiabat.errors import ConfigError
+from adiabat.study.spec import groups_of, plan_runs
+
+
+def study_of(**tables: Any) -> StudySettings:
+    """Settings, checked."""
+    return checked(StudySettings, tables)
+
+
+GRID = {"tune": {"learning_rate": [1e-8, 5e-8], "batch_size": [7, 14]}}
+
+
+def test_every_combination_is_run_seed_by_seed() -> None:
+    runs = plan_runs(study_of(grid=GRID, study={"seeds": [0, 3]}))
+    assert [run.name for run in runs[:4]] == [
+        "learning_rate=1e-08, batch_size=7, seed=0",
+        "learning_rate=1e-08, batch_size=14, seed=0",
+        "learning_rate=5e-08, batch_size=7, seed=0",
+        "learning_rate=5e-08, batch_size=14, seed=0",
+    ]
+    assert [run.seed for run in runs] == [0] * 4 + [3] * 4
+    assert [(run.settings.tune.learning_rate, run.settings.tune.batch_size) for run in runs[:3]] == [(1e-8, 7), (1e-8, 14), (5e-8, 7)]
+
+
+def test_without_grid_or_variants_there_is_one_run_for_each_seed() -> None:
+    assert [run.name for run in plan_runs(study_of(study={"seeds": [0, 1]}))] == ["seed=0", "seed=1"]
+
+
+def test_variants_are_laid_over_the_common_settings_and_the_grid_over_them() -> None:
+    variants = [{"name": "sgd", "tune": {"optimizer": "sgd", "weight_decay": 0.0}}, {"name": "adamw"}]
+    runs = plan_runs(study_of(tune={"margin": 0.2}, variants=variants, grid={"tune": {"learning_rate": [1e-3]}}))
+    found = [(run.variant, run.settings.tune.optimizer, run.settings.tune.margin, run.settings.tune.learning_rate) for run in runs]
+    assert found == [("sgd", "sgd", 0.2, 1e-3), ("adamw", "adamw", 0.2, 1e-3)]
+    assert runs[0].name == "sgd, learning_rate=0.001, seed=0"
+
+
+def test_lists_are_named_by_what_they_hold() -> None:
+    runs = plan_runs(study_of(grid={"tune": {"freeze": [[], ["embeddings", "blocks[0]"]]}}))
+    assert [run.name for run in runs] == ["freeze=none, seed=0", "freeze=embeddings+blocks[0], seed=0"]
+    assert [run.varied["tune.freeze"] for run in runs] == [[], ["embeddings", "blocks[0]"]]
+
+
+def test_a_sample_is_drawn_by_the_seed_and_keeps_the_order_of_the_grid() -> None:
+    every = [run.name for run in plan_runs(study_of(grid=GRID))]
+    drawn = [run.name for run in plan_runs(study_of(grid=GRID, study={"sample": 2}))]
+    assert len(drawn) == 2
+    assert drawn == [name for name in every if name in drawn]
+    assert drawn == [run.name for run in plan_runs(study_of(grid=GRID, study={"sample": 2}))]
+    assert [run.name for run in plan_runs(study_of(grid=GRID, study={"sample": 9}))] == every
+
+
+def test_a_combination_that_makes_no_run_is_named() -> None:
+    # Each value is sound beside the first of the others, so that only the whole grid shows it.
+    grid = {"tune": {"max_epochs": [10, 1], "warmup_steps": [0, 5000]}}
+    with pytest.raises(ConfigError, match="max_epochs=1, warmup_steps=5000, seed=0: tune.warmup_steps must be at most"):
+        plan_runs(study_of(grid=grid))
+
+
+def test_runs_that_differ_in_rate_decay_or_margin_alone_are_stepped_together() -> None:
+    grid = {"tune": {"learning_rate": [1e-8, 5e-8], "margin": [0.1, 0.2], "batch_size": [7, 14]}}
+    runs = plan_runs(study_of(grid=grid, study={"seeds": [0, 1]}))
+    groups = groups_of(runs, lanes=32)
+    assert [len(group) for group in groups] == [4] * 4
+    assert [{(run.settings.tune.batch_size, run.seed) for run in group} for group in groups] == [{(7, 0)}, {(14, 0)}, {(7, 1)}, {(14, 1)}]
+    assert [len(group) for group in groups_of(runs, lanes=3)] == [3, 1] * 4
+    assert [run for group in groups_of(runs, lanes=1) for run in group] != []
+    assert all(len(group) == 1 for group in groups_of(runs, lanes=1))

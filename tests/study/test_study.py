@@ -1,0 +1,252 @@
+"""Whole studies: what they leave, what they share, and how they go on."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.config import StudySettings
+from adiabat.errors import ConfigError, DataError, JobError
+from adiabat.jobs.directory import Job, is_job
+from adiabat.measure.study_results import StudyResult
+from adiabat.model.encoder import Encoder
+from adiabat.report import page
+from adiabat.report.files import read_result
+from adiabat.report.study import read_study
+from adiabat.study import study as study_module
+from adiabat.study import worker as worker_module
+from adiabat.study.rows import read_rows
+from adiabat.study.study import is_study
+from adiabat.train.interrupt import InterruptionError
+from adiabat.tune.adiabatic import TuningRun
+from tests.study.world import DOCUMENTS, LANGUAGES, PAIRS, run, settings_of, write_world
+
+NAMES = ["learning_rate=0.0001, seed=0", "learning_rate=0.003, seed=0"]
+FOLDERS = ["learning_rate-0.0001-seed-0", "learning_rate-0.003-seed-0"]
+
+Done = tuple[Path, StudyResult, list[str]]
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of jobs have tests of their own."""
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of studies too, but for the one of `done`."""
+    monkeypatch.setattr(study_module, "write_study", lambda result, folder: None)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """A study of two rates."""
+    folder = tmp_path_factory.mktemp("done")
+    write_world(folder)
+    notes: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "render_page", lambda result: "page")
+        return folder, run(settings_of(folder), notes=notes), notes
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    """What a study reads."""
+    write_world(tmp_path)
+    return tmp_path
+
+
+def test_a_study_leaves_its_page_tables_and_figures(done: Done) -> None:
+    left = {path.name for path in (done[0] / "out").iterdir()}
+    assert {"report.html", "result.json", "table.csv", "table.md", "table.tex", "figures", "runs.parquet", "config.toml"} <= left
+    assert read_study(done[0] / "out" / "result.json") == done[1]
+
+
+def test_every_run_is_a_job_of_its_own_and_leaves_a_row(done: Done) -> None:
+    folder, result, _ = done
+    assert [one.name for one in result.runs] == NAMES
+    assert read_rows(folder / "out" / "runs.parquet") == result.runs
+    for name, rate in zip(FOLDERS, (1e-4, 3e-3), strict=True):
+        job = Job(folder / "out" / "runs" / name)
+        assert is_job(job.folder)
+        assert tomllib.loads(job.config.read_text())["tune"]["learning_rate"] == rate
+        assert not job.checkpoints.exists()
+        assert not job.model.exists()
+
+
+def test_a_row_has_what_the_run_did_and_what_every_task_says_of_it(done: Done) -> None:
+    folder, result, _ = done
+    for one, name in zip(result.runs, FOLDERS, strict=True):
+        training = read_result(folder / "out" / "runs" / name / "result.json").training
+        assert training is not None
+        assert (one.status, one.steps, one.epochs, one.reason) == ("done", 8, 2, training.stop_reason)
+        assert (one.validation_errors, one.layers) == (training.validation_errors, training.layers)
+        assert [task.task for task in one.tasks] == ["test", "grid"]
+        assert one.tasks[0].main.measure == "nDCG@10"
+        assert one.tasks[0].main.before == result.runs[0].tasks[0].main.before
+        assert (one.tasks[1].languages, len(one.tasks[1].grids[0].after)) == (["de", "en"], 2)
+        assert one.drift is not None
+        assert one.drift.probes == 25
+    slow, fast = (one.drift for one in result.runs)
+    assert slow is not None
+    assert fast is not None
+    assert slow.means["turn"] < fast.means["turn"]
+
+
+def test_what_runs_share_is_made_once(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    real = Encoder.encode
+
+    def encode(self: Encoder, texts: Any, *, side: str, **named: Any) -> Any:
+        encoded.extend(text for text in texts if side == "document")
+        return real(self, texts, side=side, **named)
+
+    monkeypatch.setattr(Encoder, "encode", encode)
+    run(settings_of(world))
+    # The documents of the corpus and of the grid, for the untuned document tower; never again for a tuned query tower.
+    assert len(encoded) == DOCUMENTS + len(LANGUAGES) * PAIRS
+
+
+def test_a_study_of_one_run_is_that_job_and_its_evaluation(world: Path) -> None:
+    result = run(settings_of(world, grid={"tune": {"learning_rate": [3e-3]}}))
+    both = run(settings_of(world, study={"out": str(world / "both")}))
+    assert [replace(result.runs[0], seconds=0.0)] == [replace(both.runs[1], seconds=0.0)]
+
+
+def test_a_study_that_was_cut_short_goes_on_where_it_was(world: Path, done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = TuningRun.carry_out, []
+
+    def carry_out(self: TuningRun, **named: Any) -> Any:
+        calls.append(self.settings.tune.learning_rate)
+        if len(calls) == 2:
+            raise InterruptionError("stopped")
+        return real(self, **named)
+
+    monkeypatch.setattr(TuningRun, "carry_out", carry_out)
+    with pytest.raises(InterruptionError):
+        run(settings_of(world))
+    assert [one.name for one in read_rows(world / "out" / "runs.parquet")] == NAMES[:1]
+    with pytest.raises(JobError, match="holds a study already; go on with it by --resume"):
+        run(settings_of(world))
+    found = run(settings_of(world), resume=True)
+    assert calls == [1e-4, 3e-3, 3e-3]
+    assert [replace(one, seconds=0.0) for one in found.runs] == [replace(one, seconds=0.0) for one in done[1].runs]
+
+
+def test_a_run_that_was_tuned_and_not_measured_is_not_tuned_again(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(world, grid={"tune": {"learning_rate": [3e-3]}})
+    with monkeypatch.context() as patch:
+        patch.setattr(worker_module.Worker, "_measured", _stop)
+        with pytest.raises(InterruptionError):
+            run(settings)
+    monkeypatch.setattr(TuningRun, "carry_out", _stop)
+    assert run(settings, resume=True).runs[0].status == "done"
+
+
+def _stop(*_: Any, **__: Any) -> Any:
+    raise InterruptionError("stopped")
+
+
+def test_values_and_seeds_may_be_added_later(world: Path) -> None:
+    first = run(settings_of(world))
+    grown = settings_of(world, grid={"tune": {"learning_rate": [1e-4, 1e-3, 3e-3]}}, study={"seeds": [0, 1]})
+    second = run(grown, resume=True)
+    assert len(second.runs) == 6
+    assert [one for one in second.runs if one.name in NAMES] == first.runs
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"tune": {"margin": 0.2}}, "common.tune.margin was 0.3, is 0.2"),
+        ({"probes": {"depth": 5}}, "probes.depth was 10, is 5"),
+        ({"measure": {"resamples": 200}}, "measure.resamples was 100, is 200"),
+    ],
+)
+def test_another_study_is_not_gone_on_with(done: Done, tables: dict[str, Any], told: str) -> None:
+    with pytest.raises(JobError, match=told):
+        run(settings_of(done[0], **tables), resume=True)
+
+
+def test_a_run_that_diverges_is_kept_with_its_reason_and_the_others_go_on(world: Path) -> None:
+    notes: list[str] = []
+    found = run(settings_of(world, grid={"tune": {"learning_rate": [1e30, 3e-3]}}), notes=notes)
+    assert [one.status for one in found.runs] == ["failed", "done"]
+    assert "must be a finite number" in found.runs[0].reason
+    assert found.runs[0].tasks == []
+    assert any("failed: the " in note for note in notes)
+    assert [one.status for one in run(settings_of(world, grid={"tune": {"learning_rate": [1e30, 3e-3]}}), resume=True).runs] == [
+        "failed",
+        "done",
+    ]
+
+
+def test_without_probes_there_is_no_drift(world: Path) -> None:
+    found = run(settings_of(world, probes={"use": False}, grid={"tune": {"learning_rate": [3e-3]}}))
+    assert found.runs[0].drift is None
+
+
+def test_models_stay_where_they_are_to_be_kept(world: Path) -> None:
+    run(settings_of(world, study={"keep_models": True}, grid={"tune": {"learning_rate": [3e-3]}}))
+    assert Job(world / "out" / "runs" / FOLDERS[1]).model.is_dir()
+
+
+def test_readings_of_the_probes_are_kept(done: Done) -> None:
+    for name in ("untuned", *FOLDERS):
+        kept = np.load(done[0] / "out" / "readings" / f"{name}.npz")
+        assert kept["rows"].shape == kept["scores"].shape == (25, 10)
+
+
+def test_targets_are_names_of_tasks_and_the_first_where_none_is_named(done: Done, world: Path) -> None:
+    assert done[1].targets == ["test"]
+    with pytest.raises(ConfigError, match="study.targets must be names of tasks, got tset; the tasks are test, grid"):
+        run(settings_of(world, study={"targets": ["tset"]}))
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"tasks": []}, "tasks must be given, got none"),
+        ({"job": {"store": None}}, "job.store must be given, got none"),
+        ({"study": {"out": None}}, "study.out must be given, got none"),
+    ],
+)
+def test_what_can_be_seen_without_data_is_told_first(
+    world: Path, tables: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_module, "prepare", _stop)
+    with pytest.raises(ConfigError, match=told):
+        run(settings_of(world, **tables))
+    assert not (world / "out").exists()
+
+
+def test_what_is_frozen_by_a_wrong_name_is_told_before_anything_is_written(world: Path) -> None:
+    grid = {"tune": {"freeze": [["embeddings"], ["embedings"], ["blocks[7]"]]}}
+    with pytest.raises(ConfigError, match=r'"embedings".*"blocks\[7\]"'):
+        run(settings_of(world, grid=grid))
+    assert not (world / "out").exists()
+
+
+def test_faulty_data_are_told_before_the_model_is_loaded_and_leave_nothing(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world / "triplets.jsonl").write_text('{"query": "a", "pos": ["nowhere"]}\n', encoding="utf-8")
+    monkeypatch.setattr("tests.study.world.load", _stop)
+    with pytest.raises(DataError, match="nowhere"):
+        run(settings_of(world))
+    assert not (world / "out").exists()
+
+
+def test_a_directory_of_something_else_is_not_taken(world: Path) -> None:
+    (world / "out").mkdir()
+    (world / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(JobError, match="must be a new or empty directory"):
+        run(settings_of(world))
+    assert not is_study(world / "out")
+
+
+def test_settings_that_change_no_number_may_differ(done: Done) -> None:
+    settings: StudySettings = settings_of(done[0], run={"log_every": 1}, study={"name": "another"})
+    assert run(settings, resume=True).title.startswith("another: ")

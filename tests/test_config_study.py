@@ -1,0 +1,75 @@
+"""Settings of a study: what may vary, and every mistake of a grid told at once, before anything is read."""
+
+from typing import Any
+
+import pytest
+
+from adiabat.config import StudySettings, checked
+from adiabat.config.study import RangeValues, nested
+from adiabat.errors import ConfigError
+
+
+def study_of(**tables: Any) -> StudySettings:
+    """Settings, checked."""
+    return checked(StudySettings, tables)
+
+
+def fault(**tables: Any) -> str:
+    """What is said of wrong ones."""
+    with pytest.raises(ConfigError) as caught:
+        study_of(**tables)
+    return str(caught.value)
+
+
+def test_a_range_is_evenly_spaced_in_the_logarithm_with_both_ends() -> None:
+    assert RangeValues(low=1e-8, high=1e-5, count=4).values() == (1e-8, 1e-7, 1e-6, 1e-5)
+    assert RangeValues(low=0.1, high=0.3, count=3, scale="linear").values() == (0.1, 0.2, 0.3)
+
+
+def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value() -> None:
+    grid = {"tune": {"learning_rate": {"low": 1e-8, "high": 1e-6, "count": 3}, "freeze": [["embeddings"], []]}}
+    assert study_of(grid=grid).values() == {"tune.learning_rate": (1e-8, 1e-7, 1e-6), "tune.freeze": (("embeddings",), ())}
+
+
+def test_dotted_keys_become_tables() -> None:
+    assert nested({"tune.margin": 0.1, "tune.loss": "triplet", "data.split": "dev"}) == {
+        "tune": {"margin": 0.1, "loss": "triplet"},
+        "data": {"split": "dev"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"grid": {"tune": {"learning_rat": [1.0]}}}, "did you mean grid.tune.learning_rate?"),
+        ({"grid": {"encoder": {"max_tokens": [8]}}}, "grid.encoder.max_tokens must be a setting of tuning that may vary from run to run"),
+        ({"grid": {"tune": {"margin": 0.1}}}, "grid.tune.margin must be a list of values, or a table with low and high, got 0.1"),
+        ({"grid": {"tune": {"margin": []}}}, "grid.tune.margin must be a list of values"),
+        ({"grid": {"tune": {"margin": [0.1, 0.2, 0.1]}}}, "grid.tune.margin must name each value once, got 0.1 more than once"),
+        ({"grid": {"tune": {"margin": [-1.0, 0.1]}}}, "tune.margin must be"),
+        (
+            {"grid": {"tune": {"margin": {"low": 0.3, "high": 0.1}}}},
+            "grid.tune.margin: low must be below high, got 0.3 and 0.1; exchange them",
+        ),
+        ({"grid": {"tune": {"margin": {"low": 0.3, "high": 0.5, "steps": 2}}}}, "grid.tune.margin: unknown key steps"),
+        ({"grid": {"tune": {"margin": [0.1]}}, "tune": {"margin": 0.2}}, "tune.margin has no effect where grid.tune.margin varies it"),
+        ({"grid": {"tune": {"loss": ["triplet", "in_batch_softmax"], "margin": [0.3, 0.2]}}}, "tune.margin has no effect with tune.loss"),
+        ({"variants": [{"name": "a", "tune": {"margn": 0.1}}]}, "variants.tune.margn must be a setting of tuning"),
+        ({"variants": [{"name": "a"}, {"name": "a"}]}, "variants must have names of their own, got 'a' more than once"),
+        (
+            {"variants": [{"name": "a", "tune": {"margin": 0.1}}], "grid": {"tune": {"margin": [0.2]}}},
+            "tune.margin must be set by grid or by variants, got both",
+        ),
+        ({"variants": [{"name": "a", "tune": {"margin": -0.1}}]}, "tune.margin must be"),
+        ({"study": {"seeds": [1, 1]}}, "study.seeds must name each seed once"),
+        ({"study": {"engine": "dask"}}, "study.engine must be"),
+    ],
+)
+def test_what_is_wrong_is_told(tables: dict[str, Any], told: str) -> None:
+    assert told in fault(**tables)
+
+
+def test_faults_of_grid_and_tables_come_together() -> None:
+    said = fault(grid={"tune": {"margn": [1.0]}}, tune={"batch_size": 0})
+    assert "grid.tune.margn" in said
+    assert "tune.batch_size" in said
