@@ -56,6 +56,8 @@ def settings_of(folder: Path, **tables: Any) -> StudySettings:
     }
     for name, table in tables.items():
         usual[name] = {**usual.get(name, {}), **table} if isinstance(table, dict) else table
+    # What the grid varies cannot be said beside it.
+    usual["tune"] = {key: value for key, value in usual["tune"].items() if key not in usual["grid"].get("tune", {})}
     return checked(StudySettings, usual)
 
 

@@ -1,13 +1,16 @@
 """Where the runs of a study are made: one group after another in this process, or spread over a Ray cluster."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from adiabat.config import StudySettings
 from adiabat.errors import MissingDependencyError
 from adiabat.measure.study_results import StudyRun
 from adiabat.model.device import device_of
 from adiabat.study.spec import Planned, groups_of
-from adiabat.study.worker import Worker
+from adiabat.study.worker import Loader, Worker
+from adiabat.watch import SILENT
 
 GPU_LANES = 32
 """Runs stepped together on a GPU where nobody says how many."""
@@ -49,12 +52,14 @@ def _over_ray(worker: Worker, groups: Sequence[Sequence[Planned]], add: Callable
     if begun_here:
         ray.init(log_to_driver=False)
     try:
-        remote = ray.remote(_made).options(num_gpus=1 if device_of(worker.settings.run.device).type == "cuda" else 0)
-        parts = (worker.settings, worker.folder, worker.tasks, worker.load, worker.command)
-        waiting = [remote.remote(parts, list(group)) for group in groups]
-        while waiting:
-            ready, waiting = ray.wait(waiting)
-            for row in ray.get(ready[0]):
+        kind = "GPU" if device_of(worker.settings.run.device).type == "cuda" else "CPU"
+        count = min(len(groups), int(ray.cluster_resources().get(kind, 1)))
+        # What is read has no place in a message: each process reads it from the disk that all of them share.
+        parts = (worker.settings, worker.folder.resolve(), worker.load, worker.command)
+        remote = ray.remote(_Apart).options(num_cpus=1, num_gpus=int(kind == "GPU"))
+        pool = ray.util.ActorPool([remote.remote(*parts) for _ in range(count)])
+        for rows in pool.map_unordered(lambda one, group: one.make.remote(group), [list(group) for group in groups]):
+            for row in rows:
                 add(row)
                 worker.watch.note(f"{row.name}: {row.status} after {row.steps:,} steps")
     finally:
@@ -62,12 +67,14 @@ def _over_ray(worker: Worker, groups: Sequence[Sequence[Planned]], add: Callable
             ray.shutdown()
 
 
-def _made(parts: Any, group: list[Planned]) -> list[StudyRun]:
-    """Of one group, in a process of Ray's."""
-    from adiabat.watch import SILENT
+class _Apart:
+    """A worker in a process of Ray's, which makes one group after another."""
 
-    settings, folder, tasks, load, command = parts
-    return list(Worker(settings, folder, tasks, load, command, SILENT).make(group))
+    def __init__(self, settings: StudySettings, folder: Path, load: Loader, command: str) -> None:
+        self._worker = Worker(settings, folder, load, command, SILENT)
+
+    def make(self, group: list[Planned]) -> list[StudyRun]:
+        return list(self._worker.make(group))
 
 
 def _ray() -> Any:

@@ -9,7 +9,6 @@ import tomli_w
 
 from adiabat.config import StudySettings, TuneDataSection, TuneSettings, keys_of
 from adiabat.config.study import COMMON
-from adiabat.config.suite import SuiteSettings
 from adiabat.drift.probes import ProbeSet
 from adiabat.errors import ConfigError, JobError, several
 from adiabat.files import write_text
@@ -24,7 +23,7 @@ from adiabat.study.engines import carry_out
 from adiabat.study.rows import Rows
 from adiabat.study.spec import Planned, plan_runs
 from adiabat.study.worker import Loader, Worker
-from adiabat.suite.prepared import Prepared, prepare
+from adiabat.suite.prepared import Prepared
 from adiabat.train.inputs import require_inputs
 from adiabat.tune.adiabatic import check_settings
 from adiabat.tune.splits import examples_digest
@@ -63,12 +62,11 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
         require_free(folder, resume=False)
         if resume:
             watch.note(f"{folder} holds no study yet, so there is nothing to go on with: beginning")
-    tasks = prepare(_suite(settings), watch)
-    targets = _targets(settings, tasks)
-    worker = Worker(settings, folder, tasks, load, command, watch)
+    worker = Worker(settings, folder, load, command, watch)
+    targets = _targets(settings, worker.tasks)
     digests = _digests(worker, runs)
     worker.require_freezable(runs)
-    _claim(folder, _description(settings, tasks, worker.probes, digests), going_on=going_on)
+    _claim(folder, _description(settings, worker.tasks, worker.probes, digests), going_on=going_on)
     with sole_writer(folder):
         rows = Rows(folder / "runs.parquet")
         carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
@@ -104,11 +102,6 @@ def _checked(settings: StudySettings) -> list[Planned]:
     for run in runs:
         check_settings(run.settings)
     return runs
-
-
-def _suite(settings: StudySettings) -> SuiteSettings:
-    """The tasks as those of a suite."""
-    return SuiteSettings(tasks=settings.tasks, measure=settings.measure)
 
 
 def _targets(settings: StudySettings, tasks: Sequence[Prepared]) -> list[str]:

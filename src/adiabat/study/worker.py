@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from adiabat.config import EncoderSection, StudySettings
+from adiabat.config import EncoderSection, StudySettings, SuiteSettings
 from adiabat.drift.probes import ProbeSet, read_probes
 from adiabat.errors import ConfigError, DivergedError, JobError, ModelError, several
 from adiabat.jobs.directory import Job, is_job
@@ -24,7 +24,7 @@ from adiabat.study.bench import Bench
 from adiabat.study.spec import Planned
 from adiabat.suite.corpora import Corpora
 from adiabat.suite.kept import folder_names
-from adiabat.suite.prepared import Prepared
+from adiabat.suite.prepared import Prepared, prepare
 from adiabat.suite.running import STORES, Clock, Scoring
 from adiabat.train.lanes import SharedPass, run_lanes
 from adiabat.train.stacked import StackedTowers
@@ -47,7 +47,6 @@ class Worker:
     Attributes:
         settings: Of the study.
         folder: Of the study.
-        tasks: Read and found sound.
         load: Gives a model by its name.
         command: For the reports of the jobs.
         watch: Whom to tell.
@@ -55,10 +54,14 @@ class Worker:
 
     settings: StudySettings
     folder: Path
-    tasks: Sequence[Prepared]
     load: Loader
     command: str
     watch: Watch
+
+    @cached_property
+    def tasks(self) -> list[Prepared]:
+        """What tuned towers are measured on, read and found sound."""
+        return prepare(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch)
 
     @cached_property
     def inputs(self) -> dict[str, str]:

@@ -1,0 +1,81 @@
+"""Where runs are made changes none of them: one after another, in lanes of one step, or spread over a Ray cluster."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.errors import MissingDependencyError
+from adiabat.measure.study_results import StudyResult
+from adiabat.report import page
+from adiabat.study import engines
+from adiabat.study import study as study_module
+from adiabat.train.stacked import StackedTowers
+from tests.study.world import run, settings_of, write_world
+
+GRID = {"tune": {"learning_rate": [1e-3, 3e-3], "margin": [0.2, 0.3]}}
+
+
+@pytest.fixture(autouse=True)
+def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    monkeypatch.setattr(study_module, "write_study", lambda result, folder: None)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    """What a study reads."""
+    write_world(tmp_path)
+    return tmp_path
+
+
+def with_engine(world: Path, name: str, **tables: Any) -> StudyResult:
+    """A study of four runs in a directory of its own."""
+    return run(settings_of(world, study={"out": str(world / name), **tables.pop("study", {})}, grid=GRID, **tables))
+
+
+def numbers(result: StudyResult) -> list[tuple[Any, ...]]:
+    """What runs found, without times."""
+    return [(one.name, one.status, one.steps, one.validation_errors, [asdict(task.main) for task in one.tasks]) for one in result.runs]
+
+
+def test_lanes_of_one_step_give_what_separate_runs_give(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacked: list[int] = []
+    real = StackedTowers.__init__
+
+    def made(self: StackedTowers, towers: Any, **named: Any) -> None:
+        stacked.append(len(towers))
+        real(self, towers, **named)
+
+    monkeypatch.setattr(StackedTowers, "__init__", made)
+    apart, together = (with_engine(world, f"lanes{lanes}", study={"lanes": lanes}) for lanes in (1, 4))
+    assert stacked == [4]
+    for one, other in zip(apart.runs, together.runs, strict=True):
+        assert (one.name, one.steps, one.validation_errors) == (other.name, other.steps, other.validation_errors)
+        assert [loss for _, loss in one.validation_loss] == pytest.approx([loss for _, loss in other.validation_loss], rel=1e-4)
+        assert one.drift is not None
+        assert other.drift is not None
+        assert one.drift.means["turn"] == pytest.approx(other.drift.means["turn"], rel=1e-3)
+
+
+def test_a_lane_that_diverges_is_kept_as_failed_and_the_others_go_on(world: Path) -> None:
+    grid = {"tune": {"learning_rate": [1e30, 3e-3]}}
+    found = run(settings_of(world, study={"lanes": 2}, grid=grid))
+    assert [one.status for one in found.runs] == ["failed", "done"]
+    assert "must be" in found.runs[0].reason
+
+
+def test_ray_gives_the_same_rows(world: Path) -> None:
+    pytest.importorskip("ray")
+    grid = {"tune": {"learning_rate": [1e-3, 3e-3]}}
+    here, there = (run(settings_of(world, study={"out": str(world / one), "engine": one}, grid=grid)) for one in ("process", "ray"))
+    assert numbers(here) == numbers(there)
+
+
+def test_a_missing_ray_is_told_with_the_line_that_installs_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(
+        MissingDependencyError, match=r"study.engine = ray needs the package ray; install it with: pip install 'adiabat\[ray\]'"
+    ):
+        engines._ray()
