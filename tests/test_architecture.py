@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{module: {"errors", "measure.metrics", "measure.results", *STATISTICS} for module in STATISTICS},
     "measure.samples": {"errors"},
     "tasks": {*BELOW_TRAINING, "report.wording", "tasks"},
-    "suite": {*BELOW_TRAINING, "suite", "tasks"},
+    "suite": {*BELOW_TRAINING, "files", "suite", "tasks"},
     "report": {
         *("errors", "excerpts", "files", "report"),
         *("measure.comparison", "measure.results", "measure.samples", "measure.space_results"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adiabat.compare.compare import compare, is_comparison
-from adiabat.compare.rows import Rows
+from adiabat.compare.rows import rows_at
 from adiabat.config import read_settings
 from adiabat.config.compare import COMPARISONS, CompareSettings
 from adiabat.errors import ConfigError, DataError, JobError, ModelError
@@ -60,7 +60,7 @@ def test_models_are_removed_where_they_are_not_to_be_kept(backbones: Done) -> No
 
 def test_scores_are_means_over_queries_tasks_and_seeds_of_what_the_rows_hold(data: Done) -> None:
     folder, found = data
-    rows = Rows(folder / "out" / "runs.jsonl")
+    rows = rows_at(folder / "out" / "runs.jsonl")
     for standing in found.standings:
         of_runs = [fmean(fmean(task.values) for task in rows[standing.name, seed].tasks.values()) for seed in (0, 1)]
         assert standing.runs == pytest.approx(of_runs)
@@ -284,13 +284,13 @@ def test_a_run_that_fails_is_named_and_what_was_finished_is_kept(here: Path) -> 
     settings = settings_of("data", here, compare={"seeds": [0]}, train={"learning_rate": 1e30, "max_grad_norm": 0.0})
     with pytest.raises(JobError, match="near, seed 0: the .* must be a finite number"):
         run(settings)
-    assert ("", None) in Rows(here / "out" / "runs.jsonl")
+    assert ("", None) in rows_at(here / "out" / "runs.jsonl")
 
 
 def test_runs_on_other_queries_are_not_ranked_together(here: Path) -> None:
     settings = settings_of("data", here, compare={"seeds": [0]})
     run(settings)
-    rows = Rows(here / "out" / "runs.jsonl")
+    rows = rows_at(here / "out" / "runs.jsonl")
     shorter = replace(rows["far", 0].tasks["asked"], values=[0.5])
     rows.add(replace(rows["far", 0], tasks={**rows["far", 0].tasks, "asked": shorter}))
     with pytest.raises(DataError, match="task asked: every run must be measured on the same queries, got 9 and 1; start anew"):

@@ -8,7 +8,7 @@ import pytest
 
 from adiabat.compare import runs
 from adiabat.compare.compare import compare
-from adiabat.compare.rows import Rows
+from adiabat.compare.rows import rows_at
 from adiabat.compare.speed import encoding_speeds
 from adiabat.config.compare import CompareSettings
 from adiabat.contrastive import training
@@ -180,7 +180,7 @@ def test_data_that_changed_under_its_name_is_refused_by_the_next_run(here: Path)
     (here / "near.jsonl").write_text("".join(rows[:-1]), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"near, seed 1: digests.examples must be .*the inputs have changed since"):
         run(brief(here, compare={"seeds": [0, 1]}), resume=True)
-    assert ("near", 1) not in Rows(here / "out" / "runs.jsonl")
+    assert ("near", 1) not in rows_at(here / "out" / "runs.jsonl")
 
 
 def test_beginning_with_resume_is_said(here: Path) -> None:

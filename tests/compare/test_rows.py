@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.compare.rows import Row, Rows, TaskRow
+from adiabat.compare.rows import Row, TaskRow, digests_of, rows_at
 from adiabat.compare.speed import encoding_speeds, step_seconds
 from adiabat.config import EncoderSection
 from adiabat.errors import JobError
@@ -20,39 +20,39 @@ def row(candidate: str = "a", seed: int | None = 0, value: float = 0.1 + 0.2) ->
 
 
 def test_rows_come_back_as_they_were_to_the_last_bit(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "runs.jsonl")
+    rows = rows_at(tmp_path / "runs.jsonl")
     for one in (row(), row(seed=None), row("b")):
         rows.add(one)
-    again = Rows(tmp_path / "runs.jsonl")
+    again = rows_at(tmp_path / "runs.jsonl")
     assert [again[key] for key in (("a", 0), ("a", None), ("b", 0))] == [row(), row(seed=None), row("b")]
     assert ("b", 1) not in again
-    assert again.digests("b") == {"model": "00ff"}
-    assert again.digests("c") == {}
+    assert digests_of(again, "b") == {"model": "00ff"}
+    assert digests_of(again, "c") == {}
 
 
 def test_a_start_tells_nothing_of_what_runs_began_with(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "runs.jsonl")
+    rows = rows_at(tmp_path / "runs.jsonl")
     rows.add(row(seed=None))
-    assert rows.digests("a") == {}
+    assert digests_of(rows, "a") == {}
 
 
 def test_a_row_that_is_none_is_named_with_its_line(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "runs.jsonl")
+    rows = rows_at(tmp_path / "runs.jsonl")
     rows.add(row())
     text = rows.path.read_text(encoding="utf-8")
     rows.path.write_text(text + text[: len(text) // 2], encoding="utf-8")
     with pytest.raises(
         JobError, match=r"runs.jsonl:2 must be a row of a finished run, got: .*; remove the line, and the run is made again"
     ):
-        Rows(rows.path)
+        rows_at(rows.path)
 
 
 def test_nothing_is_kept_of_a_row_that_cannot_be_written(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "gone" / "runs.jsonl")
+    rows = rows_at(tmp_path / "gone" / "runs.jsonl")
     with pytest.raises(ValueError, match="must be writable"):
         rows.add(row())
     assert ("a", 0) not in rows
-    rows = Rows(tmp_path / "runs.jsonl")
+    rows = rows_at(tmp_path / "runs.jsonl")
     with pytest.raises(ValueError, match="JSON compliant"):
         rows.add(row(value=float("nan")))
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ import pytest
 from adiabat.errors import DataError, JobError
 from adiabat.measure.results import Change, GridComparison, LayerChange
 from adiabat.measure.study_results import Drift, StudyRun, TaskOutcome
-from adiabat.study.rows import Rows, read_rows
+from adiabat.study.rows import read_rows, rows_at
 
 CHANGE = Change(
     "PND", "cosine", True, 0.2, (0.1, 0.3), before=0.25, improvement=20.0, difference=-0.05, difference_interval=(-0.07, -0.03),
@@ -31,10 +31,10 @@ DONE = replace(
 
 
 def test_rows_come_back_equal_and_in_order(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "runs.parquet")
+    rows = rows_at(tmp_path / "runs.parquet")
     rows.add(FAILED)
     rows.add(DONE)
-    again = Rows(tmp_path / "runs.parquet")
+    again = rows_at(tmp_path / "runs.parquet")
     assert "rate=2" in again
     assert "rate=3" not in again
     assert again["rate=2"] == DONE
@@ -42,7 +42,7 @@ def test_rows_come_back_equal_and_in_order(tmp_path: Path) -> None:
 
 
 def test_columns_are_there_to_look_at_even_where_the_first_run_failed(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "runs.parquet")
+    rows = rows_at(tmp_path / "runs.parquet")
     rows.add(FAILED)
     rows.add(DONE)
     table = pq.read_table(tmp_path / "runs.parquet").to_pydict()
@@ -55,7 +55,7 @@ def test_columns_are_there_to_look_at_even_where_the_first_run_failed(tmp_path: 
 
 
 def test_a_run_that_is_made_again_takes_its_own_place(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "runs.parquet")
+    rows = rows_at(tmp_path / "runs.parquet")
     rows.add(FAILED)
     rows.add(DONE)
     rows.add(replace(FAILED, status="done", reason="the limit was reached"))
@@ -67,11 +67,11 @@ def test_a_run_that_is_made_again_takes_its_own_place(tmp_path: Path) -> None:
 def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "runs.parquet").write_bytes(content)
     with pytest.raises(JobError, match="runs.parquet must be the rows of a study"):
-        Rows(tmp_path / "runs.parquet")
+        rows_at(tmp_path / "runs.parquet")
 
 
 def test_a_folder_that_cannot_be_written_keeps_the_rows_that_were_there(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "gone" / "runs.parquet")
+    rows = rows_at(tmp_path / "gone" / "runs.parquet")
     with pytest.raises(DataError, match="must be writable"):
         rows.add(DONE)
     assert "rate=2" not in rows

@@ -7,15 +7,14 @@ from typing import Any
 import tomli_w
 
 from adiabat.compare.outcome import outcome_of
-from adiabat.compare.rows import Rows
+from adiabat.compare.rows import rows_at
 from adiabat.compare.runs import Grid
 from adiabat.compare.spec import Candidate, candidates_of
 from adiabat.config import TrainSettings, keys_of
 from adiabat.config.compare import CompareSettings
 from adiabat.contrastive.building import Loader
-from adiabat.errors import JobError
 from adiabat.files import write_text
-from adiabat.jobs.directory import Job, Rules, open_job, read_description, require_free, require_same, without_none
+from adiabat.jobs.directory import Job, Rules, open_job, read_description, require_begun, require_same, without_none
 from adiabat.locks import sole_writer
 from adiabat.measure.comparison import Comparison
 from adiabat.report.comparison import write_comparison
@@ -50,17 +49,13 @@ def compare(load: Loader, settings: CompareSettings, *, resume: bool = False, co
     candidates = candidates_of(settings)
     folder = Path(str(settings.compare.out))
     going_on = is_comparison(folder)
-    if going_on and not resume:
-        raise JobError(f"--out {folder} holds a comparison already; go on with it by --resume, or choose another directory")
-    if not going_on:
-        require_free(folder, resume=False)
-        if resume:
-            watch.note(f"{folder} holds no comparison yet, so there is nothing to go on with: beginning")
+    if note := require_begun(folder, "comparison", begun=going_on, resume=resume):
+        watch.note(note)
     tasks = read_tasks(settings.tasks, watch)
     description = _description(settings, candidates, tasks)
     if going_on:
         description = _same(folder, description)
-    grid = Grid(folder, settings, candidates, tasks, Rows(folder / "runs.jsonl"), load, command, watch)
+    grid = Grid(folder, settings, candidates, tasks, rows_at(folder / "runs.jsonl"), load, command, watch)
     grid.read_data()
     _claim(folder, description, going_on=going_on)
     with sole_writer(folder):

@@ -1,7 +1,7 @@
 """``runs.jsonl``: a row for each model that was trained and measured, which a comparison that was cut short goes on from."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from adiabat.errors import JobError
 from adiabat.files import write_text
+from adiabat.jobs.rows import Rows
 from adiabat.measure.comparison import Speed
 
 Key = tuple[str, int | None]
@@ -75,50 +76,36 @@ class Row:
         return self.candidate, self.seed
 
 
-class Rows:
-    """The rows of a comparison, in a file that always holds whole ones."""
+def rows_at(path: Path) -> Rows[Key, Row]:
+    """The models of a comparison that were trained and measured.
 
-    def __init__(self, path: Path) -> None:
-        """Read what is there.
+    Args:
+        path: Of the file; perhaps missing.
 
-        Args:
-            path: Of the file; perhaps missing.
+    Returns:
+        Rows by candidate and seed.
 
-        Raises:
-            JobError: If it is damaged.
-        """
-        self.path = path
-        self._rows = {row.key: row for row in _read(path)} if path.exists() else {}
+    Raises:
+        JobError: If the file is damaged.
+    """
+    return Rows(path, key=lambda row: row.key, read=_read, write=_write)
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._rows
 
-    def __getitem__(self, key: Key) -> Row:
-        return self._rows[key]
+def digests_of(rows: Rows[Key, Row], candidate: str) -> Mapping[str, str]:
+    """What runs of a candidate began with.
 
-    def add(self, row: Row) -> None:
-        """Put a row on the disk; it is there whole, or not at all.
+    Args:
+        rows: Of the comparison.
+        candidate: Its name.
 
-        Args:
-            row: Of a model that was measured.
+    Returns:
+        Digests of one that is finished; nothing where there is none.
+    """
+    return next((row.digests for row in rows.every if row.candidate == candidate and row.seed is not None), {})
 
-        Raises:
-            DataError: If the disk is full or not writable.
-        """
-        rows = {**self._rows, row.key: row}
-        write_text("".join(json.dumps(asdict(one), allow_nan=False) + "\n" for one in rows.values()), self.path)
-        self._rows = rows
 
-    def digests(self, candidate: str) -> Mapping[str, str]:
-        """What runs of a candidate began with.
-
-        Args:
-            candidate: Its name.
-
-        Returns:
-            Digests of one that is finished; nothing where there is none.
-        """
-        return next((row.digests for row in self._rows.values() if row.candidate == candidate and row.seed is not None), {})
+def _write(rows: Sequence[Row], path: Path) -> None:
+    write_text("".join(json.dumps(asdict(one), allow_nan=False) + "\n" for one in rows), path)
 
 
 def _read(path: Path) -> list[Row]:

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from adiabat.compare.measuring import drawn_texts, measure_on
-from adiabat.compare.rows import Key, Row, Rows, TaskRow
+from adiabat.compare.rows import Key, Row, TaskRow, digests_of
 from adiabat.compare.spec import Candidate
 from adiabat.compare.speed import encoding_speeds, step_seconds
 from adiabat.config import EncoderSection, TrainSettings
@@ -24,6 +24,7 @@ from adiabat.contrastive.order import order_of
 from adiabat.contrastive.training import _check_pairs, train
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
 from adiabat.jobs.directory import Job, is_job
+from adiabat.jobs.rows import Rows
 from adiabat.measure.results import TrainingRecord
 from adiabat.measure.samples import TaskScores
 from adiabat.measure.statistics import value_of
@@ -56,7 +57,7 @@ class Grid:
     settings: CompareSettings
     candidates: Sequence[Candidate]
     tasks: Sequence[Task]
-    rows: Rows
+    rows: Rows[Key, Row]
     load: Loader
     command: str
     watch: Watch
@@ -201,7 +202,7 @@ class Grid:
         """A candidate's other runs say what this one must find: a file may have changed under its name."""
         settings, (_, seed) = candidate.settings, key
         named = JobSection(**{**settings.job.model_dump(), "out": str(job.folder)})
-        digests = DigestsSection(**self.rows.digests(candidate.name))
+        digests = DigestsSection(**digests_of(self.rows, candidate.name))
         return settings.model_copy(update={"job": named, "digests": digests, "run": settings.run.model_copy(update={"seed": seed})})
 
     def _store(self, key: Key) -> Path:

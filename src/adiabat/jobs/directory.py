@@ -108,6 +108,29 @@ def require_free(folder: Path, *, resume: bool) -> None:
         raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
 
 
+def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:
+    """Refuse a directory for what consists of many jobs, and is none itself.
+
+    Args:
+        folder: Perhaps missing.
+        what: Is to be there, such as ``study``.
+        begun: Whether one stands there.
+        resume: Whether it may.
+
+    Returns:
+        What to tell people where there is nothing to go on with, and None elsewhere.
+
+    Raises:
+        JobError: If one stands there that is not to be resumed, or something else.
+    """
+    if begun:
+        if not resume:
+            raise JobError(f"--out {folder} holds a {what} already; go on with it by --resume, or choose another directory")
+        return None
+    require_free(folder, resume=False)
+    return f"{folder} holds no {what} yet, so there is nothing to go on with: beginning" if resume else None
+
+
 def require_fitting(
     folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT, unknown: Collection[str] = ()
 ) -> str | None:

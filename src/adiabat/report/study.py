@@ -1,14 +1,12 @@
 """A study on disk: its record, and the page, tables and figures that are made from the record alone."""
 
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from adiabat.errors import DataError, several
-from adiabat.files import write_text
+from adiabat.files import write_together
 from adiabat.measure.study_results import STUDY_FORMAT, StudyResult, StudyRun, TaskOutcome
 from adiabat.report.files import not_finite, read_record, write_record
 from adiabat.report.study_exports import study_csv, study_latex, study_markdown
@@ -38,8 +36,8 @@ def write_study(result: StudyResult, folder: Path) -> None:
         _make_folder(folder / FIGURES)
     for picture in drawn:
         vectors, dots = saved(picture)
-        write_text(vectors, folder / FIGURES / f"{picture.name}.svg")
-        _write_bytes(dots, folder / FIGURES / f"{picture.name}.png")
+        path = folder / FIGURES / picture.name
+        write_together({path.with_name(f"{picture.name}.svg"): vectors, path.with_name(f"{picture.name}.png"): dots})
 
 
 def render_study(result: StudyResult) -> str:
@@ -59,24 +57,6 @@ def _make_folder(path: Path) -> None:
         path.mkdir(exist_ok=True)
     except OSError as error:
         raise DataError(f"{path} must be a directory, got {error.strerror}; remove what is in its place or name another folder") from error
-
-
-def _write_bytes(content: bytes, path: Path) -> None:
-    """Write a file in one move, so that no reader sees half of it."""
-    part = None
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            part = Path(file.name)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o644)
-        part.replace(path)
-    except OSError as error:
-        raise DataError(f"{path} must be writable, got {error.strerror}; free space there or name another folder") from error
-    finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
 
 
 def read_study(path: Path) -> StudyResult:

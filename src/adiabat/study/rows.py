@@ -1,9 +1,7 @@
 """``runs.parquet``: a row for each run that was tuned and measured, for anyone's tools; its last column has all that is known of it."""
 
 import json
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,50 +10,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from adiabat.errors import DataError, JobError
+from adiabat.errors import JobError
+from adiabat.files import write_parquet
+from adiabat.jobs.rows import Rows
 from adiabat.measure.study_results import StudyRun, TaskOutcome
 
 RECORD = "record"
 """Column that holds the whole run as JSON; the others are there to look at."""
 
 
-class Rows:
-    """The runs of a study that are done, in a file that always holds whole ones."""
+def rows_at(path: Path) -> Rows[str, StudyRun]:
+    """The runs of a study that are done.
 
-    def __init__(self, path: Path) -> None:
-        """Read what is there.
+    Args:
+        path: Of the file; perhaps missing.
 
-        Args:
-            path: Of the file; perhaps missing.
+    Returns:
+        Runs by name.
 
-        Raises:
-            JobError: If it is damaged.
-        """
-        self.path = path
-        self._runs = {run.name: run for run in read_rows(path)} if path.exists() else {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._runs
-
-    def __getitem__(self, name: str) -> StudyRun:
-        return self._runs[name]
-
-    def add(self, run: StudyRun) -> None:
-        """Put a run on the disk; it is there whole, or not at all.
-
-        Args:
-            run: Measured, or failed; takes the place of a former one of its name.
-
-        Raises:
-            DataError: If the disk is full or not writable.
-        """
-        runs = {**self._runs, run.name: run}
-        _write(list(runs.values()), self.path)
-        self._runs = runs
+    Raises:
+        JobError: If the file is damaged.
+    """
+    return Rows(path, key=lambda run: run.name, read=read_rows, write=_write)
 
 
 def read_rows(path: Path) -> list[StudyRun]:
-    """Read what `Rows.add` wrote.
+    """Read the runs of a study.
 
     Args:
         path: The file.
@@ -77,19 +57,7 @@ def read_rows(path: Path) -> list[StudyRun]:
 
 
 def _write(runs: Sequence[StudyRun], path: Path) -> None:
-    table = pa.Table.from_pylist(_filled([_row(run) for run in runs]))
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as fault:
-        raise DataError(f"{path} must be writable, got {fault.strerror or fault}; free space there or name another folder") from fault
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+    write_parquet(pa.Table.from_pylist(_filled([_row(run) for run in runs])), path)
 
 
 def _filled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ import tomli_w
 from adiabat.config import StudySettings, TuneDataSection, TuneSettings, keys_of
 from adiabat.config.study import COMMON
 from adiabat.drift.probes import ProbeSet
-from adiabat.errors import ConfigError, JobError, several
+from adiabat.errors import ConfigError, several
 from adiabat.files import write_text
-from adiabat.jobs.directory import Job, Rules, open_job, read_description, require_free, require_same, without_none
+from adiabat.jobs.directory import Job, Rules, open_job, read_description, require_begun, require_same, without_none
 from adiabat.locks import sole_writer
 from adiabat.measure.study_results import StudyResult, StudyRun
 from adiabat.model.device import device_name, device_of
@@ -20,7 +20,7 @@ from adiabat.provenance import now, versions
 from adiabat.report.study import write_study
 from adiabat.store.build import refuse_swapped
 from adiabat.study.engines import carry_out
-from adiabat.study.rows import Rows
+from adiabat.study.rows import rows_at
 from adiabat.study.spec import Planned, plan_runs
 from adiabat.study.worker import Loader, Worker
 from adiabat.suite.prepared import Prepared
@@ -56,19 +56,15 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     runs = _checked(settings)
     folder = Path(str(settings.study.out))
     going_on = is_study(folder)
-    if going_on and not resume:
-        raise JobError(f"--out {folder} holds a study already; go on with it by --resume, or choose another directory")
-    if not going_on:
-        require_free(folder, resume=False)
-        if resume:
-            watch.note(f"{folder} holds no study yet, so there is nothing to go on with: beginning")
+    if note := require_begun(folder, "study", begun=going_on, resume=resume):
+        watch.note(note)
     worker = Worker(settings, folder, load, command, watch)
     targets = _targets(settings, worker.tasks)
     digests = _digests(worker, runs)
     worker.require_freezable(runs)
     _claim(folder, _description(settings, worker.tasks, worker.probes, digests), going_on=going_on)
     with sole_writer(folder):
-        rows = Rows(folder / "runs.parquet")
+        rows = rows_at(folder / "runs.parquet")
         carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
         found = _result(worker, [rows[run.name] for run in runs], targets, command)
         write_study(found, folder)

@@ -12,7 +12,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -24,6 +24,7 @@ from jaxtyping import Float
 from pydantic import BaseModel, ValidationError
 
 from adiabat.errors import DataError, JobError
+from adiabat.files import write_parquet
 from adiabat.measure.samples import Cells, Kind, Sample, Statistic, TaskScores
 
 FORMAT = 1
@@ -88,19 +89,11 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
         columns[_name_of_cells(cells)] = _lists(cells)
     record = {"format": FORMAT, "key": key, "about": dict(about), **_described(scores)}
     table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")})
-    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
     except OSError as fault:
         raise DataError(f"{path} must be writable, got {fault.strerror or fault}; free space there or name another folder") from fault
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+    write_parquet(table, path)
 
 
 def read_scores(path: Path) -> TaskScores:
