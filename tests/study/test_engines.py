@@ -8,7 +8,6 @@ import pytest
 
 from adiabat.errors import MissingDependencyError
 from adiabat.measure.study_results import StudyResult
-from adiabat.report import page
 from adiabat.study import engines
 from adiabat.study import study as study_module
 from adiabat.train.stacked import StackedTowers
@@ -19,7 +18,6 @@ GRID = {"tune": {"learning_rate": [1e-3, 3e-3], "margin": [0.2, 0.3]}}
 
 @pytest.fixture(autouse=True)
 def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
     monkeypatch.setattr(study_module, "write_study", lambda result, folder: None)
 
 

@@ -13,7 +13,6 @@ from adiabat.errors import ConfigError, DataError, JobError
 from adiabat.jobs.directory import Job, is_job
 from adiabat.measure.study_results import StudyResult
 from adiabat.model.encoder import Encoder
-from adiabat.report import page
 from adiabat.report.files import read_result
 from adiabat.report.study import read_study
 from adiabat.study import study as study_module
@@ -31,14 +30,8 @@ Done = tuple[Path, StudyResult, list[str]]
 
 
 @pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of jobs have tests of their own."""
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
-
-
-@pytest.fixture(autouse=True)
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of studies too, but for the one of `done`."""
+    """Those of studies have tests of their own; one is made by `done`."""
     monkeypatch.setattr(study_module, "write_study", lambda result, folder: None)
 
 
@@ -48,9 +41,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("done")
     write_world(folder)
     notes: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "render_page", lambda result: "page")
-        return folder, run(settings_of(folder), notes=notes), notes
+    return folder, run(settings_of(folder), notes=notes), notes
 
 
 @pytest.fixture

@@ -40,6 +40,11 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def settings_of(folder: Path, **tables: Any) -> StudySettings:
+    """Those of `tables_of`, checked."""
+    return checked(StudySettings, tables_of(folder, **tables))
+
+
+def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
     """Two rates, one seed, a ranking and a grid of languages."""
     usual: dict[str, Any] = {
         "study": {"out": str(folder / "out"), "seeds": [0]},
@@ -58,7 +63,7 @@ def settings_of(folder: Path, **tables: Any) -> StudySettings:
         usual[name] = {**usual.get(name, {}), **table} if isinstance(table, dict) else table
     # What the grid varies cannot be said beside it.
     usual["tune"] = {key: value for key, value in usual["tune"].items() if key not in usual["grid"].get("tune", {})}
-    return checked(StudySettings, usual)
+    return usual
 
 
 def load(name: str, section: EncoderSection) -> DualEncoder:

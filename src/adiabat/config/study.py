@@ -3,6 +3,7 @@
 import difflib
 import math
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
@@ -231,8 +232,9 @@ def _faults(table: Any) -> Iterator[str]:
     if again := sorted({name for name in names if names.count(name) > 1}):
         yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
     common = {name: table[name] for name in COMMON if isinstance(table.get(name), Mapping)}
-    for key, _ in grid_leaves(common):
-        if key in leaves:
+    for key, value in grid_leaves(common):
+        # A record of resolved settings says every default.
+        if key in leaves and value != attrgetter(key)(TuneSettings()):
             yield f"{key} has no effect where grid.{key} varies it; leave it out"
     if not wrong:
         yield from _faults_of_runs(common, leaves, overlays or [{}])

@@ -1,0 +1,168 @@
+"""Ten learning rates: a study on one store against ten runs of sentence-transformers.
+
+The same on both sides: model, triplets (real texts), batch 14, cosine triplet loss with margin 0.1, fused AdamW at a constant rate,
+embedding block frozen, float32, steps per run, and an evaluation of every tuned model on held-out queries against the corpus. The peer
+has a Router with a frozen document route, and encodes the documents of every triplet at every step, and the corpus after every run; adiabat
+encodes each document once, for all runs and both uses. Loading, tokenising and statistics count on both sides.
+
+A run of the peer takes as long at one rate as at another, so that five of them, each beside a whole study, are timed, and ten are ten times
+their median. Printed last: the whole; and before it steps alone, the figure of `benchmarks/tune.py`.
+
+    python benchmarks/study.py [--pairs 5] [--rates 10] [--steps 100] [--queries 300]
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
+from transformers.utils import logging
+
+from adiabat import api
+from adiabat.config import StudySettings, checked
+from adiabat.data.corpora import read_corpus
+from adiabat.data.examples import read_examples
+from adiabat.data.records import Example, ExampleSet
+from adiabat.demo.data import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
+from adiabat.demo.model import demo_model_folder
+
+BATCH_SIZE, MARGIN, RATE = 14, 0.1, 5e-8
+
+
+def main() -> None:
+    """Alternate both sides and print the ratio."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=5, help="alternating measurements of each side")
+    parser.add_argument("--rates", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=100, help="optimiser steps of each run")
+    parser.add_argument("--queries", type=int, default=300, help="held-out queries that every tuned model is measured on")
+    given = parser.parse_args()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    with tempfile.TemporaryDirectory() as folder:
+        data = Data(Path(folder), steps=given.steps, queries=given.queries)
+        report([(our_study(data, given.rates, number), *peer_run(data, number)) for number in range(given.pairs)], given.rates, given.steps)
+
+
+class Data:
+    """The demo's training triplets and held-out queries, and the documents that these name, as both sides read them."""
+
+    def __init__(self, folder: Path, *, steps: int, queries: int) -> None:
+        self.folder, self.steps = folder, steps
+        texts = {document.doc_id: document.text for document in read_corpus(DEMO_CORPUS)}
+        every = examples_of(DEMO_TRAIN)
+        # Each side goes over what there is as often as its steps want.
+        self.train = [every[number % len(every)] for number in range(steps * BATCH_SIZE)]
+        self.test = examples_of(DEMO_TEST)[:queries]
+        named = {doc_id for one in (*every, *self.test) for doc_id in (*one.positives, *one.negatives)}
+        self.texts = {doc_id: texts[doc_id] for doc_id in sorted(named)}
+        lines(folder / "corpus.jsonl", [{"_id": doc_id, "text": text} for doc_id, text in self.texts.items()])
+        for name, examples in (("train", every), ("test", self.test)):
+            lines(
+                folder / f"{name}.jsonl", [{"query": one.query, "pos": list(one.positives), "neg": list(one.negatives)} for one in examples]
+            )
+
+
+def examples_of(path: Path) -> list[Example]:
+    """All of a file."""
+    found = read_examples(path)
+    assert isinstance(found, ExampleSet)
+    return list(found.examples)
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def our_study(data: Data, rates: int, number: int) -> float:
+    """Seconds of a whole study, its store included."""
+    here = data.folder / f"ours-{number}"
+    started = time.perf_counter()
+    api.embed("demo", data.folder / "corpus.jsonl", here / "store")
+    task = {"kind": "retrieval", "name": "test", "data": str(data.folder / "test.jsonl"), "corpus": str(data.folder / "corpus.jsonl")}
+    settings = {
+        "study": {"out": str(here / "study")},
+        "job": {"model": "demo", "store": str(here / "store"), "data": str(data.folder / "train.jsonl")},
+        "tune": {"margin": MARGIN, "batch_size": BATCH_SIZE, "batches_per_epoch": data.steps, "max_epochs": 1, "keep": "last"},
+        "grid": {"tune": {"learning_rate": [RATE * (1 + place) for place in range(rates)]}},
+        "tasks": [{**task, "stores": [str(here / "store")]}],
+        "probes": {"use": False},
+    }
+    found = api.study(checked(StudySettings, settings))
+    assert all(run.steps == data.steps for run in found.runs)
+    return time.perf_counter() - started
+
+
+def peer_run(data: Data, number: int) -> tuple[float, float]:
+    """Seconds of one run, and of its steps alone by the trainer's own clock."""
+    started = time.perf_counter()
+    trainer = peer_trainer(data, data.folder / f"peer-{number}")
+    steps = float(trainer.train().metrics["train_runtime"])
+    peer_evaluation(data)(trainer.model)
+    return time.perf_counter() - started, steps
+
+
+def peer_trainer(data: Data, folder: Path) -> SentenceTransformerTrainer:
+    """Two routes, of which the document's is frozen."""
+    from sentence_transformers.base.modules.router import Router
+
+    query, document = (SentenceTransformer(str(demo_model_folder()), device="cpu") for _ in range(2))
+    routes: Any = [list(tower.children()) for tower in (query, document)]
+    model = SentenceTransformer(modules=[Router.for_query_document(routes[0], routes[1])], device="cpu")
+    document.requires_grad_(False)
+    query[0].get_submodule("auto_model.embeddings").requires_grad_(False)
+    columns = {
+        "query": [one.query for one in data.train],
+        "positive": [data.texts[one.positives[0]] for one in data.train],
+        "negative": [data.texts[one.negatives[0]] for one in data.train],
+    }
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=1,
+        per_device_train_batch_size=BATCH_SIZE,
+        learning_rate=RATE,
+        lr_scheduler_type="constant",
+        optim="adamw_torch_fused",
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        router_mapping={"query": "query", "positive": "document", "negative": "document"},
+    )
+    loss = TripletLoss(model, distance_metric=TripletDistanceMetric.COSINE, triplet_margin=MARGIN)
+    return SentenceTransformerTrainer(model=model, args=arguments, train_dataset=Dataset.from_dict(columns), loss=loss)
+
+
+def peer_evaluation(data: Data) -> Callable[[Any], Any]:
+    """Its own evaluator, on the same queries, corpus and measures."""
+    queries: dict[str, Any] = {str(number): one.query for number, one in enumerate(data.test)}
+    answers = {str(number): set(one.positives) for number, one in enumerate(data.test)}
+    corpus: dict[str, Any] = dict(data.texts)
+    return InformationRetrievalEvaluator(queries, corpus, answers, ndcg_at_k=[10], mrr_at_k=[10], map_at_k=[100], accuracy_at_k=[1])
+
+
+def report(measured: list[tuple[float, float, float]], rates: int, steps: int) -> None:
+    """Print medians, ranges and ratios."""
+    for name, column in ((f"adiabat, {rates} rates", 0), ("sentence-transformers, one run", 1), ("sentence-transformers, its steps", 2)):
+        seconds = [each[column] for each in measured]
+        print(f"{name}: median {statistics.median(seconds):.1f} s, range {min(seconds):.1f} to {max(seconds):.1f}")
+    ratios = [rates * peer / ours for ours, peer, _ in measured]
+    of_steps = [rates * own / ours for ours, _, own in measured]
+    print(f"steps of the peer alone against the whole study: {statistics.median(of_steps):.1f}")
+    print(f"ratio pair by pair: {', '.join(f'{ratio:.1f}' for ratio in ratios)}; {steps} steps a run, {torch.get_num_threads()} threads")
+    print(f"study: ratio {statistics.median(ratios):.1f} (target 20)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The verb ``adiabat study`` and its function: files, going on, and mistakes told in one line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from adiabat import api
+from adiabat.config import StudySettings
+from adiabat.jobs.directory import without_none
+from adiabat.report import page
+from adiabat.report.study import read_study
+from adiabat.study import study as study_module
+from tests.commands import Said, run_in_process
+from tests.study.world import tables_of, write_world
+from tests.tiny import save_tiny
+
+Study = Callable[..., Said]
+
+
+@pytest.fixture
+def study(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Study:
+    """The verb on a small study in the test's directory; overlays are tables."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    write_world(tmp_path)
+    save_tiny(tmp_path / "model")
+    api.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
+
+    def run(*more: str, **tables: Any) -> Said:
+        given = {"job": {"model": "model", "store": "own"}, "grid": {"tune": {"learning_rate": [3e-3]}}, "study": {"out": None}, **tables}
+        Path("spec.toml").write_text(tomli_w.dumps(without_none(tables_of(tmp_path, **given))), encoding="utf-8")
+        return run_in_process(capsys, monkeypatch, ["study", "spec.toml", "--out", "out", "--device", "cpu", *more])
+
+    return run
+
+
+def test_the_verb_leaves_a_page_and_prints_where(study: Study) -> None:
+    said = study()
+    assert (said.code, said.out) == (0, "out/report.html\n"), said.err
+    assert "learning_rate=0.003, seed=0: run 1 of 1, done after 8 steps" in said.err
+    assert {path.name for path in Path("out").iterdir()} >= {
+        "report.html",
+        "result.json",
+        "runs.parquet",
+        "table.csv",
+        "table.md",
+        "table.tex",
+    }
+    assert [one.name for one in read_study(Path("out/result.json")).runs] == ["learning_rate=0.003, seed=0"]
+
+
+def test_json_is_the_record_and_a_finished_study_only_needs_reading(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_module, "write_study", lambda result, folder: None)
+    assert study().code == 0
+    said = study("--json", "--resume")
+    assert said.code == 0, said.err
+    assert "run 1 of" not in said.err
+    found = json.loads(said.out)
+    assert (found["model"], [run["status"] for run in found["runs"]]) == ("model", ["done"])
+
+
+def test_mistakes_are_one_line_and_leave_nothing(study: Study) -> None:
+    mistakes: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"grid": {"tune": {"learning_rat": [1.0]}}}, "did you mean grid.tune.learning_rate?"),
+        ({"job": {"model": "model", "store": "nowhere"}}, "nowhere"),
+        ({"job": {"model": "model", "store": "own", "data": "nowhere.jsonl"}}, "nowhere.jsonl"),
+        ({"study": {"targets": ["mine"], "out": None}}, "study.targets must be names of tasks, got mine; the tasks are test, grid"),
+        ({"probes": {"data": "nowhere.txt"}}, "nowhere.txt must exist, got no such file"),
+        ({"study": {"seeds": [0, 0], "out": None}}, "study.seeds must name each seed once"),
+    )
+    for tables, told in mistakes:
+        said = study(**tables)
+        assert said.code == 2, said.err
+        assert told in said.err
+        assert not Path("out").exists()
+
+
+def test_the_function_gives_what_the_verb_writes(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    study()
+    written = read_study(Path("out/result.json"))
+    monkeypatch.setattr(study_module, "write_study", lambda result, folder: None)
+    settings = StudySettings.model_validate({**json.loads(json.dumps(written.settings))})
+    assert api.study(settings, resume=True).runs == written.runs
