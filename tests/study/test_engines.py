@@ -64,6 +64,7 @@ def test_a_lane_that_diverges_is_kept_as_failed_and_the_others_go_on(world: Path
     assert "must be" in found.runs[0].reason
 
 
+@pytest.mark.real  # A cluster of two processes takes longer to start than all other studies to run.
 def test_ray_gives_the_same_rows(world: Path) -> None:
     pytest.importorskip("ray")
     grid = {"tune": {"learning_rate": [1e-3, 3e-3]}}
