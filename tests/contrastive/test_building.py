@@ -211,7 +211,7 @@ def test_towers_of_two_widths_need_a_projection() -> None:
 
 
 def test_a_rank_above_the_width_is_refused() -> None:
-    assert "train.rank must be <= 16, the smaller width of" in refused(ConfigError, train={"method": "lora"})
+    assert "rank must be <= 16, the smaller width of" in refused(ConfigError, train={"method": "lora"})
 
 
 @pytest.mark.parametrize("width", [16, 17])

@@ -167,7 +167,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("every query must list a negative where train.loss is triplet",),
     ),
     "a batch of more than there is": (train(*setting("train.batch_size=99")), ("train.batch_size must be at most the", "got 99")),
-    "a rank above the width": (train(*setting("train.method=lora")), ("train.rank must be <= 16", "got 64; lower it")),
+    "a rank above the width": (train(*setting("train.method=lora")), ("rank must be <= 16", "got 64; lower it")),
     "widths that cannot be cut": (train(*setting("train.matryoshka=[16]")), ("train.matryoshka must hold widths below 16",)),
     "towers of two widths": (
         train(*setting("towers.kind=asymmetric", "towers.document_model=wide")),

@@ -167,5 +167,5 @@ def test_an_estimate_refuses_what_training_refuses(problem: Problem) -> None:
         estimated(problem, job={"model": None})
     with pytest.raises(DataError, match="train.batch_size must be at most"):
         estimated(problem, train={"batch_size": 999})
-    with pytest.raises(ConfigError, match="train.rank must be <= 16"):
+    with pytest.raises(ConfigError, match="rank must be <= 16"):
         estimated(problem, train={"method": "lora"})

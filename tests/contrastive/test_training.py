@@ -321,7 +321,7 @@ def test_a_directory_that_holds_something_else_is_left_alone(problem: Problem, t
 
 
 def test_a_model_that_does_not_fit_leaves_no_directory(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="train.rank must be <= 16"):
+    with pytest.raises(ConfigError, match="rank must be <= 16"):
         run(job_settings(problem, tmp_path / "new", train={"method": "lora"}))
     assert not (tmp_path / "new").exists()
 

@@ -249,11 +249,11 @@ def test_the_seed_decides_how_adapters_begin() -> None:
 @pytest.mark.parametrize(
     ("rank", "alpha", "message"),
     [
-        (0, None, "train.rank must be >= 1, got 0"),
-        (17, None, r"train.rank must be <= 16, the smaller width of layers\.0\.self_attn\.k_proj \(16 by 32\), got 17; lower it"),
-        (4, 0.0, "train.alpha must be > 0, got 0.0"),
-        (4, math.inf, "train.alpha must be > 0, got inf"),
-        (4, math.nan, "train.alpha must be > 0, got nan"),
+        (0, None, "rank must be >= 1, got 0"),
+        (17, None, r"rank must be <= 16, the smaller width of layers\.0\.self_attn\.k_proj \(16 by 32\), got 17; lower it"),
+        (4, 0.0, "alpha must be > 0, got 0.0"),
+        (4, math.inf, "alpha must be > 0, got inf"),
+        (4, math.nan, "alpha must be > 0, got nan"),
     ],
 )
 def test_a_rank_or_alpha_out_of_range_is_said_in_one_line_and_changes_nothing(rank: int, alpha: float | None, message: str) -> None:

@@ -297,7 +297,7 @@ def test_freezing_knows_the_table_and_says_that_there_are_no_blocks():
 
 @pytest.mark.parametrize("method", [train_biases_only, lambda backbone: add_lora(backbone, rank=1)], ids=["bias", "lora"])
 def test_methods_that_need_layers_are_refused(method):
-    with pytest.raises(ModelError, match=r"train.method must be full for a backbone without dense layers, got one of type static"):
+    with pytest.raises(ModelError, match=r"method must be full for a backbone without dense layers, got one of type static"):
         method(StaticBackbone(word_table()))
 
 

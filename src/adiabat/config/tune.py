@@ -23,6 +23,8 @@ class TuneSection(Section):
         "temperature": Need("loss", ("in_batch_softmax",)),
         "idle_epochs": Need("keep", ("both",)),
         "difficulty": Need("negatives", ("examples",)),
+        "rank": Need("method", ("lora",)),
+        "alpha": Need("method", ("lora",)),
         "gamma": Need("schedule", ("exponential",)),
         "final_fraction": Need("schedule", ("linear", "quadratic", "cosine")),
         "reference_batch_size": Need("batch_scaling", ("linear", "sqrt")),
@@ -42,6 +44,12 @@ class TuneSection(Section):
     negatives_per_query: PositiveInt = 1
     difficulty: PositiveInt = 1
     """Number of the listed negative that is taken first: of *arxiv-negatives* 1 is the nearest paper, 21 a random one (mission A10)."""
+    method: Literal["full", "bias", "lora"] = "full"
+    """What is tuned: everything that is not frozen, the biases alone, or low-rank adapters of the dense layers, merged when saved."""
+    rank: PositiveInt = 64
+    """Of LoRA."""
+    alpha: PositiveFloat | None = None
+    """LoRA's factor times its rank; None takes the rank."""
     freeze: Texts = ("embeddings",)
     """Names as in `adiabat.model.freezing` (mission A2)."""
     optimizer: OptimizerName = "adamw"

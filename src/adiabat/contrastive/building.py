@@ -9,9 +9,9 @@ from torch import Tensor
 from adiabat.config import EncoderSection, TrainSettings
 from adiabat.data.records import SIDES
 from adiabat.errors import ConfigError, ModelError, several
-from adiabat.model.adapters import add_lora, merge_adapters, train_biases_only
-from adiabat.model.building import build_towers, freeze_tower
-from adiabat.model.encoder import Encoder, Projection
+from adiabat.model.adapters import train_part
+from adiabat.model.building import build_towers, freeze_tower, merged_tower
+from adiabat.model.encoder import Encoder
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.freezing import freeze
 from adiabat.model.tokenizer import require_pad_token
@@ -127,10 +127,7 @@ def _distinct(towers: DualEncoder) -> list[Encoder]:
 def _prepare(tower: Encoder, settings: TrainSettings) -> None:
     """Switch on what the method trains, and off what is frozen by name."""
     section = settings.train
-    if section.method == "lora":
-        add_lora(tower.backbone, rank=section.rank, alpha=section.alpha)
-    elif section.method == "bias":
-        train_biases_only(tower.backbone)
+    train_part(tower.backbone, section.method, rank=section.rank, alpha=section.alpha)
     if section.freeze:
         freeze(tower.backbone, section.freeze, alone=not len(tower.projections))
     tower.train(section.dropout)
@@ -157,16 +154,8 @@ def merged(towers: DualEncoder) -> DualEncoder:
     Returns:
         Towers that embed alike.
     """
-    plain = {id(tower): _merged(tower) for tower in _distinct(towers)}
+    plain = {id(tower): merged_tower(tower) for tower in _distinct(towers)}
     return replace(towers, query=plain[id(towers.query)], document=plain[id(towers.document)])
-
-
-def _merged(tower: Encoder) -> Encoder:
-    backbone = merge_adapters(tower.backbone)
-    if backbone is tower.backbone:
-        return tower
-    projections = [one for one in tower.projections if isinstance(one, Projection)]
-    return Encoder(backbone, tower.tokenizer, tower.settings, projections)
 
 
 def named_weights(towers: DualEncoder) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ import copy
 import math
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import nn
@@ -20,12 +21,34 @@ from transformers.pytorch_utils import Conv1D
 
 from adiabat.errors import ConfigError, ModelError
 
+Method = Literal["full", "bias", "lora"]
+"""What of a backbone is trained."""
+
 BIAS_SETTINGS = ("attention_bias", "mlp_bias", "norm_bias")
 """Settings by which families without biases, such as Llama and ModernBERT, can be given some."""
 
 _BIAS = re.compile(r"bias$")  # T5's `relative_attention_bias.weight` is a table, DeBERTa's `q_bias` a bias
 _POOLER = "pooler."
 _ADAPTER_NAME = re.compile(r"base_model\.model|lora_")
+
+
+def train_part(backbone: PreTrainedModel, method: Method, *, rank: int, alpha: float | None) -> None:
+    """Switch on what a method trains, and everything else off.
+
+    Args:
+        backbone: Changed in place.
+        method: ``full`` leaves it as it is; see `train_biases_only` and `add_lora`.
+        rank: Of LoRA.
+        alpha: Of LoRA.
+
+    Raises:
+        ConfigError: If `rank` or `alpha` is out of range.
+        ModelError: If the backbone has nothing that the method could train.
+    """
+    if method == "lora":
+        add_lora(backbone, rank=rank, alpha=alpha)
+    elif method == "bias":
+        train_biases_only(backbone)
 
 
 def train_biases_only(backbone: PreTrainedModel) -> int:
@@ -163,18 +186,18 @@ def _require_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
     layers = _dense_layers(backbone)
     if not layers:
         kind = backbone.config.model_type
-        raise ModelError(f"train.method must be full for a backbone without dense layers, got one of type {kind}; train the whole of it")
+        raise ModelError(f"method must be full for a backbone without dense layers, got one of type {kind}; train the whole of it")
     return layers
 
 
 def _check_lora(rank: int, alpha: float | None, layers: Mapping[str, nn.Linear | Conv1D]) -> None:
     if rank < 1:
-        raise ConfigError(f"train.rank must be >= 1, got {rank}; 32 to 128 is right nearly everywhere")
+        raise ConfigError(f"rank must be >= 1, got {rank}; 32 to 128 is right nearly everywhere")
     if alpha is not None and not 0 < alpha < math.inf:
-        raise ConfigError(f"train.alpha must be > 0, got {alpha}; leave it out for one that equals the rank")
+        raise ConfigError(f"alpha must be > 0, got {alpha}; leave it out for one that equals the rank")
     narrowest = min(layers, key=lambda name: min(layers[name].weight.shape))
     widths = tuple(layers[narrowest].weight.shape)
     if rank > min(widths):
         raise ConfigError(
-            f"train.rank must be <= {min(widths)}, the smaller width of {narrowest} ({widths[0]} by {widths[1]}), got {rank}; lower it"
+            f"rank must be <= {min(widths)}, the smaller width of {narrowest} ({widths[0]} by {widths[1]}), got {rank}; lower it"
         )

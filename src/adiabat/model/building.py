@@ -6,6 +6,7 @@ from typing import Literal
 
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError, ModelError
+from adiabat.model.adapters import merge_adapters
 from adiabat.model.encoder import Encoder, Projection
 from adiabat.model.projection import new_projection
 from adiabat.model.static_files import require_writable
@@ -85,6 +86,22 @@ def trainable_copy(tower: Encoder) -> Encoder:
     for weights in twin.parameters():
         weights.requires_grad_(id(weights) in used)
     return twin.eval()
+
+
+def merged_tower(tower: Encoder) -> Encoder:
+    """A tower without adapters that embeds as one with them does.
+
+    Args:
+        tower: Left as it is, so that its training can go on.
+
+    Returns:
+        A copy; the tower itself where it has no adapters.
+    """
+    backbone = merge_adapters(tower.backbone)
+    if backbone is tower.backbone:
+        return tower
+    projections = [one for one in tower.projections if isinstance(one, Projection)]
+    return Encoder(backbone, tower.tokenizer, tower.settings, projections)
 
 
 def freeze_tower(encoder: Encoder) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from adiabat.config import TuneSection, TuneSettings
@@ -14,8 +15,9 @@ from adiabat.jobs.record import record_of, result_of
 from adiabat.locks import sole_writer
 from adiabat.measure.drift import MEASURES
 from adiabat.measure.layers import layer_changes
-from adiabat.measure.results import Result
-from adiabat.model.building import trainable_copy
+from adiabat.measure.results import LayerChange, Result
+from adiabat.model.adapters import train_part
+from adiabat.model.building import merged_tower, trainable_copy
 from adiabat.model.device import device_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import FreezeReport, check_patterns, freeze
@@ -118,6 +120,7 @@ class TuningRun:
             AdiabatError: If anything the user gave is wrong; a directory that was not there before is then not made.
         """
         tower = tunable_tower(ground.model.query, dropout=settings.tune.dropout).to(device_of(settings.run.device))
+        _prepare(tower, settings)
         frozen = freeze(tower.backbone, settings.tune.freeze)
         objective = ground.objective(tower, settings)
         loop = _loop(objective, settings, Job(out), watch)
@@ -161,7 +164,7 @@ class TuningRun:
             JobError: If the disk is full or not writable.
         """
         result = _result(self, outcome, command=command)
-        finish_job(self.job, replace(self.ground.model, query=self.tower, name=str(self.job.folder)), result)
+        finish_job(self.job, replace(self.ground.model, query=merged_tower(self.tower), name=str(self.job.folder)), result)
         return result
 
 
@@ -176,6 +179,16 @@ def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:
         The `trainable_copy`, in training mode only where dropout is wanted.
     """
     return trainable_copy(tower).train(dropout)
+
+
+def _prepare(tower: Encoder, settings: TuneSettings) -> None:
+    """Switch on what the method tunes; adapters are drawn by the seed of the run."""
+    section = settings.tune
+    with torch.random.fork_rng([]):
+        torch.manual_seed(settings.run.seed)
+        train_part(tower.backbone, section.method, rank=section.rank, alpha=section.alpha)
+        # Adapters and added biases are in the mode of the tower that they are put into.
+        tower.train(section.dropout)
 
 
 def check_settings(settings: TuneSettings) -> None:
@@ -297,8 +310,6 @@ def schedule_of(settings: TuneSettings) -> Schedule:
 
 def _result(run: TuningRun, outcome: Outcome, *, command: str) -> Result:
     objective, description = run.objective, read_description(run.job)["job"]
-    tuned = {name: weights for name, weights in run.tower.used_parameters().items() if weights.requires_grad}
-    before: dict[str, Tensor] = dict(run.ground.model.query.used_parameters())
     record = record_of(
         run.job,
         outcome,
@@ -307,11 +318,9 @@ def _result(run: TuningRun, outcome: Outcome, *, command: str) -> Result:
         unit="pairs",
         trained_on=_trained_on(objective.train, objective.validation),
         parameters=sum(weights.numel() for weights in run.tower.parameters()),
-        trainable=sum(weights.numel() for weights in tuned.values()),
+        trainable=sum(weights.numel() for weights in run.tower.parameters() if weights.requires_grad),
         validated=pairs_of(objective.validation),
-        layers=layer_changes(
-            {name: before[name].detach() for name in tuned}, {name: weights.detach().cpu() for name, weights in tuned.items()}
-        ),
+        layers=_layers(run),
         notes=_notes(objective, run.settings),
         measures=MEASURES if run.settings.guard.use else (),
     )
@@ -324,6 +333,18 @@ def _result(run: TuningRun, outcome: Outcome, *, command: str) -> Result:
         inputs=description,
         device=run.tower.device,
     )
+
+
+def _layers(run: TuningRun) -> list[LayerChange]:
+    """How far each tensor moved: those that were tuned, or that adapters were merged into."""
+    before: dict[str, Tensor] = {name: weights.detach().cpu() for name, weights in run.ground.model.query.used_parameters().items()}
+    after = {name: weights.detach().cpu() for name, weights in merged_tower(run.tower).used_parameters().items()}
+    # Biases that the method added were zero.
+    before |= {name: torch.zeros_like(after[name]) for name in after.keys() - before.keys()}
+    tuned = {name for name, weights in run.tower.used_parameters().items() if weights.requires_grad}
+    if run.settings.tune.method == "lora":
+        tuned = {name for name, weights in after.items() if not torch.equal(weights, before[name])}
+    return layer_changes({name: before[name] for name in after if name in tuned}, {name: after[name] for name in after if name in tuned})
 
 
 def _trained_on(train: AddressedSet, validation: AddressedSet) -> str:
