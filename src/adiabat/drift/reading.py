@@ -1,6 +1,7 @@
 """What a query tower finds for probe texts in a store."""
 
 import numpy as np
+from jaxtyping import Float32
 
 from adiabat.drift.probes import ProbeSet
 from adiabat.measure.drift import Reading
@@ -34,6 +35,21 @@ def read_tower(
         Mission A12.
     """
     vectors = embed_texts(model, probes.texts, side="query", name=f"probes ({probes.name})", watch=watch)
+    return reading_of(vectors, store, depth=depth, start=start)
+
+
+def reading_of(vectors: Float32[np.ndarray, "n e"], store: Store, *, depth: int, start: Reading | None = None) -> Reading:
+    """Look for probes that are embedded already.
+
+    Args:
+        vectors: Of the probes.
+        store: As for `read_tower`.
+        depth: Likewise.
+        start: Likewise.
+
+    Returns:
+        As `read_tower`.
+    """
     hits = search(store, vectors, min(depth, store.count))
     rows = hits.rows.astype(np.int64)
     scores = hits.scores if start is None else score_rows(store, vectors, start.rows)

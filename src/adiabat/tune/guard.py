@@ -1,16 +1,22 @@
 """A watch over drift while a query tower is tuned: what probe texts find now, beside what they found at the start (mission A12)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
+import torch
+
 from adiabat.config.tune import GuardSection
-from adiabat.drift.probes import ProbeSet, read_probes
-from adiabat.drift.reading import read_tower
+from adiabat.drift.probes import read_probes
+from adiabat.drift.reading import reading_of
 from adiabat.measure.drift import Reading, drift_of
 from adiabat.model.encoder import Encoder
+from adiabat.model.tokens import TokenTable, embed_all
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
+
+PROBE_TOKENS = 4_096
+"""Tokens per forward pass of a look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +38,13 @@ class Guard:
 
     Attributes:
         section: Which measure may go how far.
-        model: Where tuning starts.
-        probes: Unlabelled texts.
+        tokens: Of the probes.
         store: Where they are looked for.
         start: What the untuned tower found.
     """
 
     section: GuardSection
-    model: DualEncoder
-    probes: ProbeSet
+    tokens: TokenTable
     store: Store
     start: Reading
 
@@ -64,7 +68,8 @@ class Guard:
         if section.store is not None:
             store = Store.open(section.store)
             store.require_encoder(model.fingerprint("document"))
-        return cls(section, model, probes, store, read_tower(model, probes, store, depth=section.depth))
+        tokens = TokenTable.of(model.query, probes.texts, side="query")
+        return cls(section, tokens, store, _read(model.query, tokens, store, section.depth))
 
     def look(self, tower: Encoder) -> Look:
         """How far a tower has drifted.
@@ -75,9 +80,16 @@ class Guard:
         Returns:
             All measures, and whether the one that is guarded is beyond its limit.
         """
-        now = read_tower(replace(self.model, query=tower), self.probes, self.store, depth=self.section.depth, start=self.start)
+        now = _read(tower, self.tokens, self.store, self.section.depth, self.start)
         found = drift_of(self.start, now).means
         name, most = self.section.measure, self.section.most
         if most is None or found[name] <= most:
             return Look(found)
         return Look(found, f"the drift of the probes ({name}) is {found[name]:.3g}, beyond guard.most = {most:g}")
+
+
+def _read(tower: Encoder, tokens: TokenTable, store: Store, depth: int, start: Reading | None = None) -> Reading:
+    # Not by `Encoder.encode`, whose threads would change the last digits of the training that goes on around them.
+    with torch.no_grad():
+        vectors = embed_all(tower, tokens, token_budget=PROBE_TOKENS).cpu().numpy()
+    return reading_of(vectors, store, depth=depth, start=start)
