@@ -21,21 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from peer_triplets import BATCH_SIZE, MARGIN, RATE, demo_texts, examples_of, pair_by_pair, peer_trainers, spread, triplets_of
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
 from transformers.utils import logging
 
 from adiabat import api
 from adiabat.config import StudySettings, checked
-from adiabat.data.corpora import read_corpus
-from adiabat.data.examples import read_examples
-from adiabat.data.records import Example, ExampleSet
-from adiabat.demo.data import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
-from adiabat.demo.model import demo_model_folder
-
-BATCH_SIZE, MARGIN, RATE = 14, 0.1, 5e-8
+from adiabat.demo.data import DEMO_TEST, DEMO_TRAIN
 
 
 def main() -> None:
@@ -58,7 +50,7 @@ class Data:
 
     def __init__(self, folder: Path, *, steps: int, queries: int) -> None:
         self.folder, self.steps = folder, steps
-        texts = {document.doc_id: document.text for document in read_corpus(DEMO_CORPUS)}
+        texts = demo_texts()
         every = examples_of(DEMO_TRAIN)
         # Each side goes over what there is as often as its steps want.
         self.train = [every[number % len(every)] for number in range(steps * BATCH_SIZE)]
@@ -70,13 +62,6 @@ class Data:
             lines(
                 folder / f"{name}.jsonl", [{"query": one.query, "pos": list(one.positives), "neg": list(one.negatives)} for one in examples]
             )
-
-
-def examples_of(path: Path) -> list[Example]:
-    """All of a file."""
-    found = read_examples(path)
-    assert isinstance(found, ExampleSet)
-    return list(found.examples)
 
 
 def lines(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -106,42 +91,10 @@ def our_study(data: Data, rates: int, number: int) -> float:
 def peer_run(data: Data, number: int) -> tuple[float, float]:
     """Seconds of one run, and of its steps alone by the trainer's own clock."""
     started = time.perf_counter()
-    trainer = peer_trainer(data, data.folder / f"peer-{number}")
+    trainer = peer_trainers(triplets_of(data.train, data.texts), data.folder / f"peer-{number}")()
     steps = float(trainer.train().metrics["train_runtime"])
     peer_evaluation(data)(trainer.model)
     return time.perf_counter() - started, steps
-
-
-def peer_trainer(data: Data, folder: Path) -> SentenceTransformerTrainer:
-    """Two routes, of which the document's is frozen."""
-    from sentence_transformers.base.modules.router import Router
-
-    query, document = (SentenceTransformer(str(demo_model_folder()), device="cpu") for _ in range(2))
-    routes: Any = [list(tower.children()) for tower in (query, document)]
-    model = SentenceTransformer(modules=[Router.for_query_document(routes[0], routes[1])], device="cpu")
-    document.requires_grad_(False)
-    query[0].get_submodule("auto_model.embeddings").requires_grad_(False)
-    columns = {
-        "query": [one.query for one in data.train],
-        "positive": [data.texts[one.positives[0]] for one in data.train],
-        "negative": [data.texts[one.negatives[0]] for one in data.train],
-    }
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(folder),
-        num_train_epochs=1,
-        per_device_train_batch_size=BATCH_SIZE,
-        learning_rate=RATE,
-        lr_scheduler_type="constant",
-        optim="adamw_torch_fused",
-        save_strategy="no",
-        logging_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        router_mapping={"query": "query", "positive": "document", "negative": "document"},
-    )
-    loss = TripletLoss(model, distance_metric=TripletDistanceMetric.COSINE, triplet_margin=MARGIN)
-    return SentenceTransformerTrainer(model=model, args=arguments, train_dataset=Dataset.from_dict(columns), loss=loss)
 
 
 def peer_evaluation(data: Data) -> Callable[[Any], Any]:
@@ -155,12 +108,11 @@ def peer_evaluation(data: Data) -> Callable[[Any], Any]:
 def report(measured: list[tuple[float, float, float]], rates: int, steps: int) -> None:
     """Print medians, ranges and ratios."""
     for name, column in ((f"adiabat, {rates} rates", 0), ("sentence-transformers, one run", 1), ("sentence-transformers, its steps", 2)):
-        seconds = [each[column] for each in measured]
-        print(f"{name}: median {statistics.median(seconds):.1f} s, range {min(seconds):.1f} to {max(seconds):.1f}")
+        print(f"{name}: {spread([each[column] for each in measured], 's')}")
     ratios = [rates * peer / ours for ours, peer, _ in measured]
     of_steps = [rates * own / ours for ours, _, own in measured]
     print(f"steps of the peer alone against the whole study: {statistics.median(of_steps):.1f}")
-    print(f"ratio pair by pair: {', '.join(f'{ratio:.1f}' for ratio in ratios)}; {steps} steps a run, {torch.get_num_threads()} threads")
+    print(f"{pair_by_pair(ratios)}; {steps} steps a run, {torch.get_num_threads()} threads")
     print(f"study: ratio {statistics.median(ratios):.1f} (target 20)")
 
 

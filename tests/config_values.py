@@ -122,6 +122,10 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "guard.measure": ("turn", {"guard.use": True}),
     "guard.most": (0.1, {"guard.use": True}),
     "guard.then": ("back", {"guard.use": True, "guard.most": 0.1}),
+    **{
+        f"ladder.{name}": (value, {"tune.learning_rate": "safe"})
+        for name, value in {"low": 1e-7, "high": 1e-6, "count": 4, "steps": 100, "looks": 5, "seeds": 3}.items()
+    },
     "tune.negatives_per_query": (3, {}),
     "tune.difficulty": (21, {}),
     "tune.method": ("bias", {}),

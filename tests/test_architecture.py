@@ -28,6 +28,13 @@ BELOW_THE_DOOR = {
 THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
 # What is said of numbers is arithmetic on arrays.
 STATISTICS = tuple(f"measure.{name}" for name in ("counterparts", "paired", "resampling", "runs", "samples", "significance", "statistics"))
+# What reports share knows nothing of the kinds of report, and no kind knows another.
+KINDS_OF_REPORT = sorted(path.parent.name for path in (SOURCE / "report").glob("*/__init__.py"))
+SHARED_BY_REPORTS = {
+    *("errors", "excerpts", "files", *(f"report.{path.stem}" for path in (SOURCE / "report").glob("[!_]*.py"))),
+    *("measure.comparison", "measure.results", "measure.samples", "measure.space_results"),
+    *("measure.study_results", "measure.suite_results", "measure.safe_rate_results", "measure.safety"),
+}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "excerpts": set(),
@@ -45,18 +52,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure": BELOW_TRAINING,
     "measure.results": {"errors"},
     "measure.metrics": {"errors"},
-    "measure.space_results": {"errors"},
+    "measure.space_results": {"errors", "measure.results"},
     "measure.study_results": {"errors", "measure.results", "measure.samples"},
     "measure.drift": {"errors", "measure.study_results"},
+    "measure.safe_rate_results": {"measure.results"},
+    "measure.safety": set(),
     **{module: {"errors", "measure.metrics", "measure.results", *STATISTICS} for module in STATISTICS},
     "measure.samples": {"errors"},
     "tasks": {*BELOW_TRAINING, "report.wording", "tasks"},
     "suite": {*BELOW_TRAINING, "files", "suite", "tasks"},
-    "report": {
-        *("errors", "excerpts", "files", "report"),
-        *("measure.comparison", "measure.results", "measure.samples", "measure.space_results"),
-        *("measure.study_results", "measure.suite_results"),
-    },
+    "report": SHARED_BY_REPORTS,
+    **{f"report.{kind}": {*SHARED_BY_REPORTS, f"report.{kind}"} for kind in KINDS_OF_REPORT},
     "jobs": {"errors", "files", "jobs", "locks", "measure.results", "model", "report", "provenance", "store", "train.limits", "train.log"},
     "tune": {*BELOW_TRAINING, "drift", "jobs", "report", "train", "tune"},
     "plan": {"errors", "plan"},
@@ -83,6 +89,7 @@ WITHOUT_TORCH = (
     "config",
     "console",
     "data",
+    "drift.noise",
     "drift.probes",
     "errors",
     "excerpts",
@@ -94,6 +101,7 @@ WITHOUT_TORCH = (
     "measure.results",
     *STATISTICS,
     *("measure.space", "measure.space_results", "measure.study_results", "measure.suite_results"),
+    *("measure.safe_rate_results", "measure.safety"),
     "report",
 )
 SLOW_PACKAGES = {"sentence_transformers", "torch", "transformers"}

@@ -210,10 +210,15 @@ def test_meaningless_settings_are_refused_in_python_too() -> None:
 @pytest.mark.parametrize(
     ("assignment", "told"),
     [
-        ("tune.learning_rate=fast", "tune.learning_rate must be a number, got 'fast'; the default is 5e-08"),
-        ("tune.learning_rate=true", "tune.learning_rate must be a number, got true; the default is 5e-08"),
-        ("tune.learning_rate=inf", "tune.learning_rate must be a finite number, got inf; the default is 5e-08"),
-        ("tune.learning_rate=0", "tune.learning_rate must be > 0, got 0; the default is 5e-08"),
+        *(
+            (f"tune.learning_rate={value}", f'tune.learning_rate must be a number > 0, or "safe", got {shown}; the default is 5e-08')
+            for value, shown in (("fast", "'fast'"), ("true", "true"), ("inf", "inf"), ("0", "0"), ("nan", "nan"))
+        ),
+        ("tune.margin=fast", "tune.margin must be a number, got 'fast'; the default is 0.1"),
+        ("tune.margin=true", "tune.margin must be a number, got true; the default is 0.1"),
+        ("tune.margin=inf", "tune.margin must be a finite number, got inf; the default is 0.1"),
+        ("tune.temperature=0", "tune.temperature must be > 0, got 0; the default is 0.05"),
+        ("guard.most=0", 'guard.most must be a number > 0, or "noise", got 0'),
         ("tune.batch_size=1.5", "tune.batch_size must be a whole number, got 1.5; the default is 14"),
         ("tune.batch_size=true", "tune.batch_size must be a whole number, got true; the default is 14"),
         ("tune.batch_size='14'", "tune.batch_size must be a whole number, got '14'; the default is 14"),

@@ -41,8 +41,16 @@ def test_dotted_keys_become_tables() -> None:
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
-        ({"grid": {"tune": {"learning_rat": [1.0]}}}, "did you mean grid.tune.learning_rate?"),
-        ({"grid": {"encoder": {"max_tokens": [8]}}}, "grid.encoder.max_tokens must be a setting of tuning that may vary from run to run"),
+        ({"grid": {"tune": {"learning_rat": [1.0]}}}, "unknown key grid.tune.learning_rat; did you mean grid.tune.learning_rate?"),
+        ({"grid": {"learning_rate": [1.0]}}, "unknown key grid.learning_rate; did you mean grid.tune.learning_rate?"),
+        (
+            {"grid": {"optimiser": {"name": ["sgd"]}}},
+            "unknown key grid.optimiser.name; the tables are grid.data, grid.data.columns, grid.tune",
+        ),
+        (
+            {"grid": {"encoder": {"max_tokens": [8]}}},
+            "grid.encoder.max_tokens must be a setting of tuning that may vary from run to run; what may vary are keys of tune and data",
+        ),
         ({"grid": {"tune": {"margin": 0.1}}}, "grid.tune.margin must be a list of values, or a table with low and high, got 0.1"),
         ({"grid": {"tune": {"margin": []}}}, "grid.tune.margin must be a list of values"),
         ({"grid": {"tune": {"margin": [0.1, 0.2, 0.1]}}}, "grid.tune.margin must name each value once, got 0.1 more than once"),
@@ -54,7 +62,7 @@ def test_dotted_keys_become_tables() -> None:
         ({"grid": {"tune": {"margin": {"low": 0.3, "high": 0.5, "steps": 2}}}}, "grid.tune.margin: unknown key steps"),
         ({"grid": {"tune": {"margin": [0.1]}}, "tune": {"margin": 0.2}}, "tune.margin has no effect where grid.tune.margin varies it"),
         ({"grid": {"tune": {"loss": ["triplet", "in_batch_softmax"], "margin": [0.3, 0.2]}}}, "tune.margin has no effect with tune.loss"),
-        ({"variants": [{"name": "a", "tune": {"margn": 0.1}}]}, "variants.tune.margn must be a setting of tuning"),
+        ({"variants": [{"name": "a", "tune": {"margn": 0.1}}]}, "unknown key variants.tune.margn; did you mean variants.tune.margin?"),
         ({"variants": [{"name": "a"}, {"name": "a"}]}, "variants must have names of their own, got 'a' more than once"),
         (
             {"variants": [{"name": "a", "tune": {"margin": 0.1}}], "grid": {"tune": {"margin": [0.2]}}},

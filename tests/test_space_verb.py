@@ -11,7 +11,7 @@ from adiabat import api
 from adiabat.config.space import SpaceSettings
 from adiabat.errors import ConfigError, DataError, JobError, StoreError
 from adiabat.model.encoder import EncoderSettings
-from adiabat.report.space import read_space
+from adiabat.report.space.page import read_space
 from tests.commands import PAIRS, Said, lines, listing, one_thread, run_in_process, setting, write_world
 from tests.tiny import save_tiny
 

@@ -12,7 +12,7 @@ from adiabat import api
 from adiabat.config import StudySettings
 from adiabat.jobs.directory import without_none
 from adiabat.report import page
-from adiabat.report.study import read_study
+from adiabat.report.study.files import read_study
 from adiabat.study import study as study_module
 from tests.commands import Said, run_in_process
 from tests.study.world import tables_of, write_world

@@ -9,7 +9,7 @@ import tomli_w
 
 from adiabat import api
 from adiabat.locks import sole_writer
-from adiabat.report.suite import read_suite
+from adiabat.report.suite.files import read_suite
 from tests.commands import Said, run_in_process
 from tests.suite.world import tables, write_world
 from tests.tiny import save_tiny

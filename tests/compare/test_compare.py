@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat.compare.compare import compare, is_comparison
+from adiabat.compare.compare import compare
 from adiabat.compare.rows import rows_at
 from adiabat.config import read_settings
 from adiabat.config.compare import COMPARISONS, CompareSettings
 from adiabat.errors import ConfigError, DataError, JobError, ModelError
-from adiabat.jobs.directory import Job, is_job
+from adiabat.jobs.directory import Job, is_described, is_job
 from adiabat.measure.comparison import Comparison
 from adiabat.report.files import read_result
 from adiabat.watch import Watch
@@ -119,7 +119,7 @@ def test_the_files_say_what_was_returned(data: Done) -> None:
     assert found.standings[0].name in (folder / "out" / "report.html").read_text(encoding="utf-8")
     config = tomllib.loads((folder / "out" / "config.toml").read_text(encoding="utf-8"))
     assert config["candidates"]["far"]["train"]["steps"] == 3
-    assert is_comparison(folder / "out")
+    assert is_described(folder / "out", "candidates")
     assert not is_job(folder / "out")
 
 

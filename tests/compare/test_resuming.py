@@ -13,12 +13,14 @@ from adiabat.compare.speed import encoding_speeds
 from adiabat.config.compare import CompareSettings
 from adiabat.contrastive import training
 from adiabat.errors import ConfigError, JobError
+from adiabat.jobs.directory import Job, read_description
 from adiabat.measure.comparison import Comparison
-from adiabat.report import comparison
+from adiabat.report.comparison import page
 from adiabat.train.interrupt import InterruptionError
 from adiabat.train.loop import Loop
 from adiabat.watch import Watch
 from tests.compare.world import lines, run, settings_of, tiny, write_world
+from tests.jobs.before import forget
 
 
 class Killed(BaseException):
@@ -28,7 +30,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True, scope="module")
 def _no_pages() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "render_comparison", lambda found: "")
+        patch.setattr(page, "render_comparison", lambda found: "")
         yield
 
 
@@ -161,6 +163,19 @@ def test_another_comparison_is_refused_with_what_differs(here: Path) -> None:
     lines(here / "asked.jsonl", [{"query": "other", "pos": ["d1"]}])
     with pytest.raises(JobError, match="tasks.asked.examples_sha256 was"):
         run(settings, resume=True)
+
+
+def test_a_comparison_of_before_settings_existed_goes_on_with_their_defaults_alone(here: Path, whole: Comparison) -> None:
+    run(brief(here))
+    job = Job(here / "out")
+    described = read_description(job)
+    forget(job, "candidates.near.train.keep", "candidates.far.batches", "tasks.asked.blank", "measure.depth")
+    assert untimed(run(brief(here), resume=True)) == untimed(whole)
+    assert read_description(job) == described
+    forget(job, "candidates.near.train.batch_size", "candidates.near.train.keep", "tasks.asked.examples_sha256")
+    told = "2 differences: candidates.near.train.batch_size was 'not set', is 6; tasks.asked.examples_sha256 was 'not set', is "
+    with pytest.raises(JobError, match=told):
+        run(brief(here), resume=True)
 
 
 def test_what_changes_no_number_may_change(here: Path) -> None:

@@ -13,7 +13,8 @@ from adiabat.config import TrainSettings, checked
 from adiabat.contrastive.beforehand import require_estimable, require_ready
 from adiabat.contrastive.resuming import RULES
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, StoreError
-from adiabat.jobs.directory import open_job
+from adiabat.jobs.directory import Job, open_job
+from tests.jobs.before import forget
 
 QUICK = """
 import sys
@@ -112,6 +113,13 @@ def test_an_estimate_needs_no_directory_and_may_be_of_a_job_that_stands_there(wo
 def test_settings_that_differ_are_told_before_data_that_are_missing(world: Path) -> None:
     with pytest.raises(JobError, match=r"got a difference: train.batch_size was 64, is 6"):
         require_ready(settings(job={"out": "begun", "data": "gone.jsonl"}, train={"batch_size": 6}), resume=True)
+
+
+def test_a_job_of_before_settings_existed_is_gone_on_with_by_their_defaults_alone(world: Path) -> None:
+    forget(Job(world / "begun"), "train.keep", "mixture", "data.window")
+    assert require_ready(settings(job={"out": "begun"}), resume=True) is None
+    with pytest.raises(JobError, match="got a difference: train.keep was 'not set', is 'best'; repeat the first command"):
+        require_ready(settings(job={"out": "begun"}, train={"keep": "best"}), resume=True)
 
 
 def test_a_job_that_is_there_is_gone_on_with_in_silence_and_another_is_told_to_begin(world: Path) -> None:

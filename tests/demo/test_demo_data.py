@@ -1,31 +1,25 @@
 import hashlib
-import importlib.util
 import json
 import math
-import shutil
 from pathlib import Path
 
 import pytest
 
 from adiabat.data.corpora import read_corpus, scan_corpus
 from adiabat.data.examples import read_examples
+from adiabat.data.packaged import packaged_folder
 from adiabat.data.records import ExampleSet
 from adiabat.demo import data
 from adiabat.demo.data import DEMO_CORPUS, DEMO_RETAIN, DEMO_TEST, DEMO_TRAIN, DEMO_VALIDATION, demo_file
 from adiabat.errors import DataError
+from tests.packaged import copy_read_by, require_damage_told, script
 
 SETS = {path.name: (DEMO_CORPUS, path) for path in (DEMO_TRAIN, DEMO_VALIDATION, DEMO_TEST)} | dict(DEMO_RETAIN)
-MAKER = Path(__file__).parents[2] / "scripts" / "make_demo_data.py"
 
 
 @pytest.fixture(scope="module")
 def maker():
-    spec = importlib.util.spec_from_file_location("make_demo_data", MAKER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("make_demo_data")
 
 
 def examples(path: Path) -> ExampleSet:
@@ -36,10 +30,7 @@ def examples(path: Path) -> ExampleSet:
 
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
-    folder = tmp_path / "files"
-    shutil.copytree(data._folder(), folder)
-    monkeypatch.setattr(data, "_folder", lambda: folder)
-    return folder
+    return copy_read_by(data, "demo", tmp_path / "files", monkeypatch)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -75,7 +66,7 @@ def test_the_language_probe_asks_each_sentence_once():
 
 
 def test_the_whole_set_is_small_and_listed():
-    folder = data._folder()
+    folder = packaged_folder("demo")
     packed = {path.name: path for path in folder.glob("*.zst")}
     manifest = json.loads((folder / "manifest.json").read_text())["files"]
     assert packed.keys() == manifest.keys()
@@ -86,16 +77,8 @@ def test_the_whole_set_is_small_and_listed():
         assert manifest[name]["bytes"] == path.stat().st_size
 
 
-def test_a_changed_file_is_refused(copied):
-    path = copied / DEMO_TEST.name
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(
-        DataError, match=r"arxiv-cs-test\.jsonl\.zst must have the sha256 [0-9a-f]{64}, got [0-9a-f]{64}; install adiabat again"
-    ):
-        demo_file(DEMO_TEST.name)
-    path.unlink()
-    with pytest.raises(DataError, match="must exist, got no such file; install adiabat again"):
-        demo_file(DEMO_TEST.name)
+def test_a_changed_or_missing_file_is_refused(copied):
+    require_damage_told(copied / DEMO_TEST.name, lambda: demo_file(DEMO_TEST.name))
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"format": 2, "files": {}}', '{"format": 1, "files": [1]}', None])

@@ -1,18 +1,17 @@
 import gzip
-import importlib.util
 import json
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from adiabat.data.packaged import packaged_folder
 from adiabat.drift import probes
 from adiabat.drift.probes import Probe, ProbeSet, read_probes
 from adiabat.errors import DataError
+from tests.packaged import copy_read_by, require_damage_told, script
 
-MAKER = Path(__file__).parents[2] / "scripts" / "make_probes.py"
 SOURCES = Path(__file__).resolve().parents[3] / "shared" / "data"
 TEXTS = [f"text number {number}" for number in range(20)]
 LANGUAGES = {"en", "ar", "es", "fr", "hi", "ru", "sw", "ur", "zh"}
@@ -35,22 +34,9 @@ def fault(source: Path) -> str:
     return str(caught.value)
 
 
-@pytest.fixture
-def copied(tmp_path, monkeypatch):
-    folder = tmp_path / "files"
-    shutil.copytree(probes._folder(), folder)
-    monkeypatch.setattr(probes, "_folder", lambda: folder)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def maker():
-    spec = importlib.util.spec_from_file_location("make_probes", MAKER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("make_probes")
 
 
 def test_the_packaged_set_has_forty_texts_of_each_group():
@@ -72,20 +58,15 @@ def test_texts_of_a_language_are_written_in_its_script(language, first, last):
 
 
 def test_the_packaged_file_is_small_and_tells_its_licences():
-    folder = probes._folder()
+    folder = packaged_folder("drift")
     assert (folder / "probes.jsonl.zst").stat().st_size < 100_000
     told = (folder / "README.md").read_text(encoding="utf-8")
     assert all(word in told for word in ("CC0 1.0", "CC BY 4.0", "MedQuAD", "BANKING77", "TICO-19", "arXiv", *FIELDS))
 
 
-def test_a_changed_or_missing_packaged_file_is_refused(copied):
-    path = copied / "probes.jsonl.zst"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataError, match=r"probes\.jsonl\.zst must have the sha256 [0-9a-f]{64}, got [0-9a-f]{64}; install adiabat again"):
-        read_probes()
-    path.unlink()
-    with pytest.raises(DataError, match="must exist, got no such file; install adiabat again"):
-        read_probes(None)
+def test_a_changed_or_missing_packaged_file_is_refused(tmp_path, monkeypatch):
+    copy = copy_read_by(probes, "drift", tmp_path / "files", monkeypatch)
+    require_damage_told(copy / "probes.jsonl.zst", read_probes)
 
 
 def test_a_text_file_is_a_probe_in_each_line_and_its_name_is_the_group(tmp_path):

@@ -2,17 +2,23 @@
 
 import json
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
+from pydantic import ValidationError
 
-from adiabat.config import TuneSettings, checked
-from adiabat.errors import DataError, JobError
+from adiabat.config import CompareBackbonesSettings, CompareDataSettings, Section, TrainSettings, TuneSettings, checked, keys_of
+from adiabat.config.compare import TaskSection
+from adiabat.config.study import nested
+from adiabat.errors import DataError, InUseError, JobError
 from adiabat.jobs import directory
-from adiabat.jobs.directory import Job, Rules, is_job, read_description, require_fitting, require_free
+from adiabat.jobs.directory import Job, Rules, claim, is_described, is_job, read_description, require_fitting, require_free
+from adiabat.locks import sole_writer
 from adiabat.tune.resuming import RULES
+from tests.jobs.before import forget
 
 open_job = partial(directory.open_job, rules=RULES)
 
@@ -111,6 +117,57 @@ def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_pat
     message = str(caught.value)
     assert "3 differences: data.validation was 'not set', is 'dev.jsonl'; " in message
     assert "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.margin was 0.2, is 0.3; repeat the first command" in message
+
+
+@pytest.mark.parametrize("keys", [["tune.keep"], ["tune.freeze"], ["guard"], ["tune.keep", "run.seed", "data.missing"]], ids=str)
+def test_a_job_of_before_settings_existed_is_resumed_with_their_defaults_and_says_them_then(tmp_path: Path, keys: list[str]) -> None:
+    job = open_job(tmp_path, description(), resume=False)
+    whole = read_description(job)
+    forget(job, *keys)
+    assert read_description(job) != whole
+    assert require_fitting(tmp_path, description(), resume=True, rules=RULES) is None
+    open_job(tmp_path, description(), resume=True)
+    assert read_description(job) == whole
+
+
+def test_a_job_of_before_a_setting_existed_is_refused_where_it_is_not_the_default(tmp_path: Path) -> None:
+    forget(open_job(tmp_path, description(margin=0.2), resume=False), "tune.keep", "tune.margin")
+    with pytest.raises(JobError, match="got a difference: tune.margin was 'not set', is 0.2; repeat the first command"):
+        open_job(tmp_path, description(margin=0.2), resume=True)
+    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'last'; tune.margin was 'not set', is 0.2; repeat"):
+        open_job(tmp_path, description(margin=0.2, keep="last"), resume=True)
+    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'both'; tune.margin was 'not set', is 0.1; repeat"):
+        directory.open_job(tmp_path, description(), resume=True)
+
+
+def test_a_setting_that_was_none_is_not_taken_for_another(tmp_path: Path) -> None:
+    open_job(tmp_path, description(method="lora"), resume=False)
+    with pytest.raises(JobError, match="got a difference: tune.alpha was 'not set', is 64.0; repeat"):
+        open_job(tmp_path, description(method="lora", alpha=64.0), resume=True)
+
+
+EVERYTHING = (TuneSettings(), TrainSettings(), CompareDataSettings(), CompareBackbonesSettings(), TaskSection(data="any"))
+
+
+@pytest.mark.parametrize("plain", EVERYTHING, ids=lambda plain: type(plain).__name__)
+def test_what_is_left_out_of_a_description_was_none_or_did_not_exist_and_never_either(plain: Section) -> None:
+    for key in keys_of(type(plain)):
+        if attrgetter(key)(plain) is not None:
+            with pytest.raises(ValidationError):
+                type(plain).model_validate(nested({key: None}))
+
+
+def test_what_consists_of_many_jobs_claims_its_directory_once_and_may_be_described_anew(tmp_path: Path) -> None:
+    claim(tmp_path / "many", {"study": {"name": "one", "store": None}}, begun=False)
+    assert is_described(tmp_path / "many", "study")
+    assert not is_described(tmp_path / "many", "candidates")
+    assert not is_job(tmp_path / "many")
+    claim(tmp_path / "many", {"study": {"name": "other", "store": None}}, begun=True)
+    assert read_description(Job(tmp_path / "many")) == {"study": {"name": "other"}}
+    with sole_writer(tmp_path / "many"), pytest.raises(InUseError, match="must have one writer at a time"):
+        claim(tmp_path / "many", {"study": {}}, begun=True)
+    with pytest.raises(JobError, match="must be a new or empty directory"):
+        claim(tmp_path / "many", {"study": {}}, begun=False)
 
 
 @pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])

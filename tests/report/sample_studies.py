@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from adiabat.measure.results import Change, GridComparison, LayerChange, Verdict
@@ -9,6 +10,11 @@ from adiabat.measure.study_results import Drift, StudyResult, StudyRun, TaskOutc
 
 RATE, MARGIN = "tune.learning_rate", "tune.margin"
 RATES = [1e-8, 2e-8, 5e-8, 1e-7]
+ARABIC = "مجموعة"
+
+
+def plain(text: str) -> str:
+    return text.replace("\xa0", " ")
 
 
 def make_change(improvement: float | None, *, half_width: float = 1.0, similarity: str = "cosine", measure: str = "nDCG@10") -> Change:
@@ -40,6 +46,11 @@ def make_task(name: str, improvement: float | None, *, grids: Sequence[GridCompa
         changes.append(make_change(improvement + 1, similarity="distance"))
     kind = "nli_grid" if grids else "retrieval"
     return TaskOutcome(name, kind, "query", 300, changes, ["de", "en"] * bool(grids), list(grids))  # type: ignore[arg-type]
+
+
+def make_tasks(target: float | None, other: float | None) -> list[TaskOutcome]:
+    """What a run did to the target of a study and to its other task."""
+    return [make_task("msmarco", target), make_task("arxiv", other)]
 
 
 def make_grid(improved: int | None, worsened: int | None, *, comparison: str = "entailment-neutral", side: int = 15) -> GridComparison:
@@ -79,6 +90,10 @@ def make_failed(varied: Mapping[str, Value], *, seed: int = 0, reason: str = "th
     return make_run(varied, seed=seed, status="failed", reason=reason, **{**none, **parts})
 
 
+def run_at(rate: float, target: float | None, other: float | None, **parts: Any) -> StudyRun:
+    return make_run({RATE: rate}, make_tasks(target, other), **parts)
+
+
 def make_study(
     runs: Sequence[StudyRun],
     *,
@@ -99,8 +114,29 @@ def make_study(
 def simple_study(gains: Mapping[float, tuple[float | None, float | None]] | None = None, **parts: Any) -> StudyResult:
     """Learning rate to improvement on the target and on the other task."""
     gains = gains or {1e-8: (0.5, 0.2), 2e-8: (3.0, 1.5), 5e-8: (7.3, 0.4), 1e-7: (9.1, -2.0)}
-    runs = [make_run({RATE: rate}, [make_task("msmarco", one), make_task("arxiv", other)]) for rate, (one, other) in gains.items()]
-    return make_study(runs, **parts)
+    return make_study([run_at(rate, *improvements) for rate, improvements in gains.items()], **parts)
+
+
+def even_study(tasks: Sequence[str], *, rates: Sequence[float] = RATES, improvement: float = 2.0, **parts: Any) -> StudyResult:
+    """Every task gains as much at every rate."""
+    return make_study([make_run({RATE: rate}, [make_task(task, improvement) for task in tasks]) for rate in rates], tasks=tasks, **parts)
+
+
+def failed_study(*rates: float) -> StudyResult:
+    return make_study([make_failed({RATE: rate}) for rate in rates])
+
+
+def study_with_a_gap() -> StudyResult:
+    """The run at the rate in the middle failed."""
+    runs = even_study(["msmarco"], rates=(1e-8, 5e-8)).runs
+    return make_study([*runs, make_failed({RATE: 2e-8})])
+
+
+def grid_of(**values: Sequence[Value]) -> StudyResult:
+    """A run for each combination, keys without their table."""
+    names = [f"tune.{name}" for name in values]
+    runs = [make_run(dict(zip(names, one, strict=True)), [make_task("msmarco", 2.0)]) for one in product(*values.values())]
+    return make_study(runs, varied=names, tasks=("msmarco",))
 
 
 def drift_at(rate: float) -> Drift:

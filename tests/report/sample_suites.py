@@ -1,6 +1,7 @@
 """Small results of suites for the tests of the report room."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from adiabat.measure.results import Change, GridComparison, Verdict
@@ -80,7 +81,7 @@ def make_suite(
         settings={"suite": {"name": "A suite"}},
         inputs={"first": {"sha256": "ab12", "source": "data/first"}},
     )
-    return SuiteResult(**{**{name: getattr(result, name) for name in result.__slots__}, **parts})
+    return replace(result, **parts)
 
 
 def make_grid(task: SuiteTask, model: str, against: str | None, *, rows: Sequence[str], columns: Sequence[str] = ()) -> SuiteGrid:
@@ -122,5 +123,4 @@ def full_suite(*, baseline: str | None = None) -> SuiteResult:
         for number in range(4)
     ]
     extra = [make_score(first, "small", 0.5, measure="RR"), make_score(first, "large", 0.6, measure="RR")]
-    parts = {name: getattr(result, name) for name in result.__slots__}
-    return SuiteResult(**{**parts, "scores": [*result.scores, *extra], "grids": grids, "units": units, "notes": ("a note of the suite",)})
+    return replace(result, scores=[*result.scores, *extra], grids=grids, units=units, notes=("a note of the suite",))

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from adiabat.errors import DataError
 from adiabat.measure.comparison import Comparison, Level, Speed
-from adiabat.report import comparison_plots as plots
-from adiabat.report import comparison_wording as words
-from adiabat.report.comparison import render_comparison, write_comparison
-from adiabat.report.comparison_table import comparison_tables
+from adiabat.report.comparison import plots
+from adiabat.report.comparison import wording as words
+from adiabat.report.comparison.page import render_comparison, write_comparison
+from adiabat.report.comparison.table import comparison_tables
 from tests.report.sample_comparisons import make_comparison, make_contrast, make_level
 from tests.report.test_page import NASTY, Page
 
@@ -91,19 +91,11 @@ def test_verdicts_of_the_first_and_of_the_others() -> None:
     assert [plain(words.verdict(one, CLEAR)) for one in CLEAR.standings] == ["best", "▼ worse"]
 
 
-@pytest.mark.parametrize(
-    ("value", "said"), [(0.5, "50 %"), (0.0, "0 %"), (1.0, "100 %"), (0.9999, "> 99 %"), (0.0001, "< 1 %"), (0.985, "98 %")]
-)
-def test_a_share_is_never_rounded_to_certainty(value: float, said: str) -> None:
-    assert plain(words.share(value)) == said
-
-
 def test_numbers_are_told_with_the_digits_that_they_need() -> None:
     assert plain(words.contrast(make_contrast(-0.01, 0.0098))) == "−0.0100 [−0.0198, −0.0002]"
     assert plain(words.contrast(make_contrast(0.02, 0.05))) == "+0.020 [−0.030, +0.070]"
     assert words.contrast(None) == "–"
     assert [plain(words.step_time(one)) for one in (None, 0.084, 0.9961, 12.345)] == ["–", "84 ms", "1.00 s", "12.35 s"]
-    assert [plain(words.millions(one)) for one in (16_336, 22_713_216)] == ["16,336", "22.7 M"]
     assert [words.rate(one) for one in (None, Speed(1204.4, 1.0, 2.0, 8, 3), Speed(3.14, 1.0, 2.0, 8, 3))] == ["–", "1,204", "3.1"]
     assert words.rate_range(Speed(10.0, 9.0, 12.6, 8, 3)) == "9.0–13"
     assert words.level(Level(-0.1, (-0.2, 0.0))) == "−0.100 [−0.200,\xa00.000]"

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from adiabat.errors import DataError
 from adiabat.measure.space_results import Distribution, SpaceResult
-from adiabat.report import space_plots as plots
-from adiabat.report import space_wording as words
-from adiabat.report.space import read_space, render_space, write_space
-from adiabat.report.space_table import COLUMNS, csv_table, markdown_table, space_table
+from adiabat.report.space import plots
+from adiabat.report.space import wording as words
+from adiabat.report.space.page import read_space, render_space, write_space
+from adiabat.report.space.table import COLUMNS, csv_table, markdown_table, space_table
 from tests.report.sample_spaces import make_histogram, make_number, make_space
 from tests.report.test_page import NASTY, Page
 
@@ -260,5 +260,5 @@ def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     text = json.dumps(BOTH.to_json()).replace('"seconds": 12.0', '"seconds": 1e999')
     (tmp_path / "result.json").write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=r"result.seconds must be finite, got inf"):
+    with pytest.raises(DataError, match=r"result.seconds must be finite, got inf; make it anew with adiabat space"):
         read_space(tmp_path / "result.json")

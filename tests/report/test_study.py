@@ -12,14 +12,17 @@ import pytest
 
 from adiabat.errors import DataError
 from adiabat.measure.study_results import StudyResult
-from adiabat.report import study
-from adiabat.report.study import read_study, render_study, write_study
-from adiabat.report.suite_page import script
+from adiabat.report.study import files
+from adiabat.report.study.files import read_study, render_study, write_study
+from adiabat.report.templates import script
 from tests.report.sample_studies import (
-    MARGIN,
+    ARABIC,
     RATE,
     RATES,
+    even_study,
+    failed_study,
     full_study,
+    grid_of,
     make_change,
     make_failed,
     make_grid,
@@ -32,7 +35,6 @@ from tests.report.test_page import NASTY
 from tests.report.test_suite import Shown
 
 TEXTS = ["report.html", "result.json", "table.csv", "table.md", "table.tex"]
-ARABIC = "مجموعة"
 
 
 @cache
@@ -62,7 +64,7 @@ def test_a_study_comes_back_equal_with_tables_and_figures_beside_it_and_equal_on
 
 
 def test_a_study_without_figures_has_no_folder_of_them(tmp_path) -> None:
-    write_study(make_study([make_failed({RATE: 1e-8})]), tmp_path)
+    write_study(failed_study(1e-8), tmp_path)
     assert names_in(tmp_path) == TEXTS
 
 
@@ -79,7 +81,7 @@ def test_where_the_page_cannot_be_made_nothing_is_written(tmp_path, monkeypatch)
     def broken(_: object) -> str:
         raise RuntimeError("no page")
 
-    monkeypatch.setattr(study, "render_page", broken)
+    monkeypatch.setattr(files, "render_page", broken)
     with pytest.raises(RuntimeError, match="no page"):
         write_study(simple_study(), tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -146,7 +148,7 @@ def test_a_file_whose_parts_do_not_fit_is_refused_with_the_reason(tmp_path, chan
 def test_a_number_too_large_for_a_float_is_refused(tmp_path) -> None:
     path = tmp_path / "result.json"
     path.write_text(small_record().replace('"seconds": 3600.0', '"seconds": 1e999'), encoding="utf-8")
-    with pytest.raises(DataError, match="result.seconds must be finite, got inf"):
+    with pytest.raises(DataError, match="result.seconds must be finite, got inf; make it anew with adiabat study"):
         read_study(path)
 
 
@@ -183,8 +185,8 @@ def test_a_full_study_has_every_part() -> None:
     ("result", "absent"),
     [
         (make_study([]), {"settings-table", "against-0", "layers", "drift", "runs", "figures"}),
-        (make_study([make_failed({RATE: 1e-8})]), {"against-0", "layers", "drift"}),
-        (make_study([make_run({RATE: 1e-8}, [make_task("msmarco", 2.0)])]), {"against-0", "drift"}),
+        (failed_study(1e-8), {"against-0", "layers", "drift"}),
+        (even_study(["msmarco"], rates=[1e-8]), {"against-0", "drift"}),
         (simple_study(), {"drift", "figures"}),
     ],
     ids=["nothing", "all failed", "one run", "no grid and no drift"],
@@ -225,23 +227,20 @@ def test_every_text_of_the_user_is_escaped() -> None:
 
 
 def test_names_that_run_right_to_left_stand_by_themselves() -> None:
-    result = make_study([make_run({RATE: rate}, [make_task(ARABIC, 2.0)]) for rate in RATES], tasks=(ARABIC,), targets=(ARABIC,))
-    html = render_study(result)
+    html = render_study(even_study([ARABIC], targets=(ARABIC,)))
     assert f'<span dir="auto" title="{ARABIC}">{ARABIC}</span>' in html
     assert f"\N{FIRST STRONG ISOLATE}{ARABIC}\N{POP DIRECTIONAL ISOLATE}" in html
 
 
 def test_two_settings_are_drawn_one_after_the_other() -> None:
-    runs = [make_run({RATE: rate, MARGIN: margin}, [make_task("msmarco", 2.0)]) for rate in RATES[:2] for margin in (0.1, 0.2)]
-    shown = Shown(render_study(make_study(runs, varied=(RATE, MARGIN), tasks=("msmarco",))))
+    shown = Shown(render_study(grid_of(learning_rate=RATES[:2], margin=[0.1, 0.2])))
     assert {"against-0", "against-1"} <= set(shown.ids())
     assert "Each of the 2 combinations of the other settings is drawn by itself." in shown.text
     assert "Against margin" in shown.text
 
 
 def test_settings_that_are_no_numbers_have_a_table_and_no_figures() -> None:
-    runs = [make_run({"tune.optimizer": name}, [make_task("msmarco", 2.0)]) for name in ("adamw", "sgd")]
-    shown = Shown(render_study(make_study(runs, varied=("tune.optimizer",), tasks=("msmarco",))))
+    shown = Shown(render_study(grid_of(optimizer=["adamw", "sgd"])))
     assert "No setting that is a number varies, so nothing is drawn." in shown.text
     assert "optimizer (2)" in shown.text
 
@@ -255,6 +254,6 @@ def test_a_table_row_has_a_cell_under_each_head() -> None:
 
 
 def test_characters_that_no_page_can_hold_are_replaced() -> None:
-    shown = render_study(make_study([make_run({RATE: 1e-8}, [make_task("a\x00\ud800b", 2.0)])], tasks=("a\x00\ud800b",), title="t\x07"))
+    shown = render_study(even_study(["a\x00\ud800b"], rates=[1e-8], title="t\x07"))
     shown.encode("utf-8")
     assert not re.search(r"[\x00\x07]", shown)

@@ -1,24 +1,25 @@
 """What the figures of a study show, before anything is drawn."""
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
-from adiabat.report import study_curves as curves
-from adiabat.report.study_overview import Setting, overview_of
+from adiabat.report.study import curves
+from adiabat.report.study.overview import Setting, overview_of
 from tests.report.sample_studies import (
     MARGIN,
     RATE,
     RATES,
     drift_at,
+    failed_study,
     full_study,
-    make_failed,
+    grid_of,
     make_grid,
     make_run,
     make_study,
     make_task,
     simple_study,
+    study_with_a_gap,
 )
 
 DECAY = "tune.weight_decay"
@@ -28,13 +29,6 @@ def only_sweep(result):
     seen = overview_of(result)
     (sweep,) = curves.sweeps(seen)
     return seen, sweep
-
-
-def grid_of(**values):
-    """A run for each combination, keys without their table."""
-    names = [f"tune.{name}" for name in values]
-    runs = [make_run(dict(zip(names, one, strict=True)), [make_task("msmarco", 2.0)]) for one in product(*values.values())]
-    return make_study(runs, varied=names, tasks=("msmarco",))
 
 
 # --- Improvement ---
@@ -83,8 +77,7 @@ def test_points_go_from_left_to_right_whatever_the_order_of_runs() -> None:
 
 
 def test_a_value_at_which_every_run_failed_is_a_gap_and_a_cross() -> None:
-    runs = [make_run({RATE: rate}, [make_task("msmarco", 2.0)]) for rate in (1e-8, 5e-8)]
-    seen, sweep = only_sweep(make_study([*runs, make_failed({RATE: 2e-8})]))
+    seen, sweep = only_sweep(study_with_a_gap())
     (panel,) = curves.improvements(seen, sweep)
     assert panel.failed == (2e-8,)
     assert panel.curves[0].means == ((1e-8, 2.0), (2e-8, None), (5e-8, 2.0))
@@ -236,7 +229,7 @@ def test_steps_and_the_kept_epoch_are_shown_of_each_run() -> None:
 
 
 def test_where_all_failed_nothing_is_shown() -> None:
-    seen, sweep = only_sweep(make_study([make_failed({RATE: rate}) for rate in RATES]))
+    seen, sweep = only_sweep(failed_study(*RATES))
     assert curves.validations(sweep) == []
     assert curves.drifts(seen, sweep) == []
     assert curves.improvements(seen, sweep)[0].curves == ()

@@ -8,20 +8,23 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from adiabat.report.study_exports import study_csv, study_latex, study_markdown
-from adiabat.report.study_overview import overview_of
-from adiabat.report.study_rows import columns_of, drift_columns, drift_groups, measure_columns
-from adiabat.report.study_table import MOST_ROWS, study_tables
+from adiabat.report.study.exports import study_csv, study_latex, study_markdown
+from adiabat.report.study.overview import overview_of
+from adiabat.report.study.rows import columns_of, drift_columns, drift_groups, measure_columns
+from adiabat.report.study.table import MOST_ROWS, study_tables
 from tests.report.sample_studies import (
     MARGIN,
     RATE,
     RATES,
     drift_at,
+    even_study,
+    failed_study,
     full_study,
     make_failed,
     make_run,
     make_study,
     make_task,
+    plain,
     simple_study,
 )
 from tests.report.test_suite_exports import FORMULAS, HOSTILE
@@ -34,7 +37,7 @@ def rows_of(result) -> list[dict[str, str]]:
 
 
 def markdown(result) -> str:
-    return study_markdown(overview_of(result)).replace("\xa0", " ")
+    return plain(study_markdown(overview_of(result)))
 
 
 def latex(result) -> str:
@@ -45,7 +48,7 @@ def printed(result, width: int = 80) -> str:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
     console.print(study_tables(result))
     assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().replace("\xa0", " ")
+    return plain(console.file.getvalue())
 
 
 def hostile_study():
@@ -85,7 +88,7 @@ def test_csv_has_means_ranges_and_counts_over_seeds() -> None:
 
 
 def test_csv_leaves_open_what_was_not_measured() -> None:
-    (row,) = rows_of(make_study([make_failed({RATE: 1e-8})]))
+    (row,) = rows_of(failed_study(1e-8))
     assert {name for name, value in row.items() if value} == {RATE, "runs", "failed", "seeds", "learning_rate taken", "reason"}
     first, _ = rows_of(make_study([make_failed({RATE: 1e-8}), make_run({RATE: 2e-8}, [make_task("msmarco", 2.0)])]))
     assert first[f"{MAIN}, improvement %"] == ""
@@ -177,7 +180,7 @@ def test_hostile_names_stay_in_their_cells(export) -> None:
         assert text.count(r"\end{tabular}") == 4
 
 
-@pytest.mark.parametrize("result", [make_study([]), make_study([make_failed({RATE: 1e-8})]), make_study([make_run({})], varied=())])
+@pytest.mark.parametrize("result", [make_study([]), failed_study(1e-8), make_study([make_run({})], varied=())])
 def test_studies_with_little_in_them_have_tables_too(result) -> None:
     assert headline_of(markdown(result))
     assert latex(result).count(r"\begin{tabular}") == latex(result).count(r"\end{tabular}") >= 1
@@ -254,11 +257,11 @@ def test_the_terminal_shows_markup_of_names_as_it_is() -> None:
 def test_the_terminal_says_what_it_leaves_out() -> None:
     tasks = [f"t{place}" for place in range(6)]
     rates = [place * 1e-8 for place in range(1, MOST_ROWS + 4)]
-    text = printed(make_study([make_run({RATE: rate}, [make_task(task, 2.0) for task in tasks]) for rate in rates], tasks=tasks))
+    text = printed(even_study(tasks, rates=rates))
     assert "and 3 settings more in the report; and 2 tasks more in the report" in " ".join(text.split())
 
 
 def test_the_terminal_shows_studies_without_anything() -> None:
     assert "No run was made." in printed(make_study([]))
-    assert "failed" in printed(make_study([make_failed({RATE: 1e-8})]))
+    assert "failed" in printed(failed_study(1e-8))
     assert "improvement of the main measure" in printed(make_study([make_run({MARGIN: 0.1})], varied=(MARGIN,), targets=()))

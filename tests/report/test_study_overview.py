@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report.study_overview import (
+from adiabat.report.study.overview import (
     Outcome,
     comparisons_of,
     is_number,
@@ -25,18 +25,20 @@ from tests.report.sample_studies import (
     make_run,
     make_study,
     make_task,
+    run_at,
     simple_study,
 )
 
 
 def two_seeds(first: float | None, second: float | None, *, other: tuple[float, float] = (0.0, 0.0)):
     """One setting with two seeds: improvements of the target, and of the other task."""
-    pairs = zip((first, second), other, strict=True)
-    runs = [
-        make_run({RATE: 1e-8}, [make_task("msmarco", one), make_task("arxiv", two)], seed=seed) for seed, (one, two) in enumerate(pairs)
-    ]
-    seen = overview_of(make_study(runs))
+    seen = overview_of(make_study([run_at(1e-8, *pair, seed=seed) for seed, pair in enumerate(zip((first, second), other, strict=True))]))
     return seen, seen.cases[0]
+
+
+def seeds_with_pairs(*sides: tuple[int | None, int | None]):
+    """One setting with a seed for each count of language pairs that improved and that worsened."""
+    return [make_run({RATE: 1e-8}, [make_task("xnli", 1.0, grids=[make_grid(*one)])], seed=seed) for seed, one in enumerate(sides)]
 
 
 def test_runs_that_differ_by_their_seed_are_one_case() -> None:
@@ -182,7 +184,7 @@ def test_what_is_not_known_is_not_harmless() -> None:
 
 
 def test_the_gain_is_the_mean_of_the_targets() -> None:
-    runs = [make_run({RATE: 1e-8}, [make_task("msmarco", 2.0), make_task("arxiv", 5.0)])]
+    runs = [run_at(1e-8, 2.0, 5.0)]
     both = overview_of(make_study(runs, targets=("msmarco", "arxiv")))
     assert both.gain(both.cases[0]) == 3.5
     one = overview_of(make_study(runs))
@@ -197,11 +199,7 @@ def test_the_gain_is_the_mean_of_the_targets() -> None:
 
 
 def test_counts_of_language_pairs_are_means_over_runs_that_have_them() -> None:
-    runs = [
-        make_run({RATE: 1e-8}, [make_task("xnli", 1.0, grids=[make_grid(*sides)])], seed=seed)
-        for seed, sides in enumerate([(200, 3), (211, 4)])
-    ]
-    result = make_study([*runs, make_failed({RATE: 1e-8}, seed=2)], tasks=("xnli",))
+    result = make_study([*seeds_with_pairs((200, 3), (211, 4)), make_failed({RATE: 1e-8}, seed=2)], tasks=("xnli",))
     compared = ("xnli", "entailment-neutral", "cosine")
     assert comparisons_of(result.runs, result.tasks) == [compared]
     counts = pair_counts(result.runs, compared)
@@ -211,11 +209,7 @@ def test_counts_of_language_pairs_are_means_over_runs_that_have_them() -> None:
 
 
 def test_counts_that_one_run_lacks_are_unknown() -> None:
-    runs = [
-        make_run({RATE: 1e-8}, [make_task("xnli", 1.0, grids=[make_grid(*sides)])], seed=seed)
-        for seed, sides in enumerate([(200, 3), (None, None)])
-    ]
-    counts = pair_counts(runs, ("xnli", "entailment-neutral", "cosine"))
+    counts = pair_counts(seeds_with_pairs((200, 3), (None, None)), ("xnli", "entailment-neutral", "cosine"))
     assert counts is not None
     assert (counts.improved, counts.improved_z) == (None, None)
 

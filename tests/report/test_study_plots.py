@@ -2,25 +2,27 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from matplotlib.colors import to_hex
 
-from adiabat.report import study_plots as plots
-from adiabat.report.study_overview import overview_of
-from adiabat.report.svg import BAD, PAPER, drawing
+from adiabat.report.study import plots
+from adiabat.report.study.overview import overview_of
+from adiabat.report.svg import BAD, PAPER, drawing, saved
 from tests.report.sample_studies import (
-    MARGIN,
+    ARABIC,
     RATE,
     RATES,
     drift_at,
+    even_study,
+    failed_study,
     full_study,
-    make_failed,
+    grid_of,
     make_run,
     make_study,
-    make_task,
     simple_study,
+    study_with_a_gap,
 )
 from tests.report.test_page import NASTY
 from tests.report.test_plots import texts
@@ -51,12 +53,11 @@ def test_each_setting_has_its_figures() -> None:
     assert list(drawn_once()) == ["improvement-learning-rate", "pairs-learning-rate", "drift-learning-rate", "validation-learning-rate"]
     assert [picture.kind for picture in pictures_of(simple_study())] == ["improvement", "validation"]
     assert pictures_of(make_study([])) == []
-    assert pictures_of(make_study([make_failed({RATE: rate}) for rate in RATES])) == []
+    assert pictures_of(failed_study(*RATES)) == []
 
 
 def test_two_settings_have_figures_of_their_own_names() -> None:
-    runs = [make_run({RATE: rate, MARGIN: margin}, [make_task("msmarco", 2.0)]) for rate in RATES for margin in (0.1, 0.2)]
-    names = [picture.name for picture in pictures_of(make_study(runs, varied=(RATE, MARGIN)))]
+    names = [picture.name for picture in pictures_of(grid_of(learning_rate=RATES, margin=[0.1, 0.2]))]
     assert names == ["improvement-learning-rate", "validation-learning-rate", "improvement-margin", "validation-margin"]
 
 
@@ -77,7 +78,7 @@ def test_pictures_are_well_formed_and_their_ids_their_own() -> None:
 
 
 def test_the_same_data_give_the_same_bytes() -> None:
-    first, again = (plots.saved(pictures_of(simple_study())[0]) for _ in range(2))
+    first, again = (saved(partial(plots.figure_of, pictures_of(simple_study())[0])) for _ in range(2))
     assert first == again
     assert first[1].startswith(b"\x89PNG")
     assert ElementTree.fromstring(first[0]).tag.endswith("svg")
@@ -95,9 +96,8 @@ def test_the_legend_names_targets_first_and_says_what_marks_mean() -> None:
 
 def test_a_legend_of_two_lines_is_read_from_left_to_right() -> None:
     tasks = [f"a rather long name of task {place}" for place in range(4)]
-    runs = [make_run({RATE: rate}, [make_task(task, 2.0) for task in tasks]) for rate in RATES]
     with drawing():
-        (legend,) = plots.figure_of(pictures_of(make_study(runs, tasks=tasks, targets=()))[0]).legends
+        (legend,) = plots.figure_of(pictures_of(even_study(tasks, targets=()))[0]).legends
     assert legend._ncols == 2
     # Matplotlib fills the first column before the second.
     assert [text.get_text() for text in legend.get_texts()] == [tasks[0], tasks[2], tasks[1], tasks[3]]
@@ -113,9 +113,8 @@ def test_only_what_is_evidence_is_filled() -> None:
 
 def test_targets_are_thick_and_no_two_curves_look_alike() -> None:
     tasks = [f"task {place}" for place in range(16)]
-    runs = [make_run({RATE: rate}, [make_task(task, 2.0) for task in tasks]) for rate in RATES]
     with drawing():
-        (legend,) = plots.figure_of(pictures_of(make_study(runs, tasks=tasks, targets=tasks[:2]))[0]).legends
+        (legend,) = plots.figure_of(pictures_of(even_study(tasks, targets=tasks[:2]))[0]).legends
     handles = [handle for handle in legend.legend_handles if handle is not None]
     assert len({(handle.get_color(), handle.get_marker()) for handle in handles}) == 16
     widths = {handle.get_label(): handle.get_linewidth() for handle in handles}
@@ -123,8 +122,7 @@ def test_targets_are_thick_and_no_two_curves_look_alike() -> None:
 
 
 def test_a_failed_run_is_a_cross_at_the_lower_edge() -> None:
-    runs = [make_run({RATE: rate}, [make_task("msmarco", 2.0)]) for rate in (1e-8, 5e-8)]
-    for picture in pictures_of(make_study([*runs, make_failed({RATE: 2e-8})])):
+    for picture in pictures_of(study_with_a_gap()):
         for axes in axes_of(picture):
             (cross,) = [line for line in axes.lines if line.get_gid() == "failed"]
             assert (cross.get_xdata()[0], cross.get_ydata()[0], cross.get_marker(), cross.get_color()) == (2e-8, 0, "x", BAD)
@@ -178,14 +176,13 @@ def test_labels_keep_their_distance_and_both_ends(places, kept) -> None:
     assert plots.spread(places, room=1.0) == kept
 
 
-@pytest.mark.parametrize("name", [NASTY[:28], "مجموعة", "$x^2$", "日本語", "a\x00b\ud800"])
+@pytest.mark.parametrize("name", [NASTY[:28], ARABIC, "$x^2$", "日本語", "a\x00b\ud800"])
 def test_names_of_any_kind_are_drawn_as_text(name) -> None:
-    runs = [make_run({RATE: rate}, [make_task(name, 2.0)]) for rate in RATES[:2]]
-    picture = pictures_of(make_study(runs, tasks=[name], targets=[name]))[0]
+    picture = pictures_of(even_study([name], rates=RATES[:2], targets=[name]))[0]
     svg = plots.inlined(picture)
     assert [node.tag for node in ElementTree.fromstring(svg).iter() if "script" in node.tag] == []
     assert any(text.startswith(name[:1]) and text.endswith("(target)") for text in texts(svg))
-    vectors, dots = plots.saved(picture)
+    vectors, dots = saved(partial(plots.figure_of, picture))
     assert texts(vectors) == texts(svg)
     assert len(dots) > 1000
 

@@ -3,13 +3,9 @@
 import pytest
 
 from adiabat.measure.results import Verdict
-from adiabat.report import study_values as values
-from adiabat.report.study_overview import Outcome, overview_of
-from tests.report.sample_studies import MARGIN, RATE, make_change, make_run, make_study
-
-
-def plain(text: str) -> str:
-    return text.replace("\xa0", " ")
+from adiabat.report.study import values
+from adiabat.report.study.overview import Outcome, overview_of
+from tests.report.sample_studies import MARGIN, RATE, make_change, make_run, make_study, plain
 
 
 @pytest.mark.parametrize(

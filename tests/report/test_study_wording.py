@@ -4,15 +4,31 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report import study_captions as captions
-from adiabat.report.study_curves import MOST_COMBINATIONS, sweeps
-from adiabat.report.study_overview import overview_of
-from adiabat.report.study_wording import best_of, headline, rate_of, reservations, tone
-from tests.report.sample_studies import MARGIN, RATE, full_study, make_failed, make_run, make_study, make_task, simple_study
+from adiabat.report.study import captions
+from adiabat.report.study.curves import MOST_COMBINATIONS, sweeps
+from adiabat.report.study.overview import overview_of
+from adiabat.report.study.wording import best_of, headline, rate_of, reservations, tone
+from tests.report.sample_studies import (
+    ARABIC,
+    MARGIN,
+    RATE,
+    even_study,
+    failed_study,
+    full_study,
+    grid_of,
+    make_failed,
+    make_run,
+    make_study,
+    make_task,
+    make_tasks,
+    plain,
+    run_at,
+    simple_study,
+)
 
 
 def said(result) -> str:
-    return headline(overview_of(result)).replace("\xa0", " ")
+    return plain(headline(overview_of(result)))
 
 
 def toned(result) -> str:
@@ -20,19 +36,11 @@ def toned(result) -> str:
 
 
 def reserved(result) -> str:
-    return " ".join(reservations(overview_of(result))).replace("\xa0", " ")
-
-
-def run_at(rate: float, target: float, other: float, **parts):
-    return make_run({RATE: rate}, [make_task("msmarco", target), make_task("arxiv", other)], **parts)
+    return plain(" ".join(reservations(overview_of(result))))
 
 
 def margins(*gains: tuple[float, float]):
-    runs = [
-        make_run({MARGIN: 0.1 * place}, [make_task("msmarco", one), make_task("arxiv", other)])
-        for place, (one, other) in enumerate(gains, 1)
-    ]
-    return make_study(runs, varied=(MARGIN,))
+    return make_study([make_run({MARGIN: 0.1 * place}, make_tasks(*gain)) for place, gain in enumerate(gains, 1)], varied=(MARGIN,))
 
 
 # --- Head line: rates ---
@@ -100,10 +108,7 @@ def test_a_rate_at_which_a_task_was_not_measured_is_not_called_harmless() -> Non
 
 def test_harm_under_any_other_setting_counts_against_a_rate() -> None:
     gains = {(1e-8, 0.1): 0.0, (1e-8, 0.2): 0.0, (2e-8, 0.1): 0.0, (2e-8, 0.2): -3.0}
-    runs = [
-        make_run({RATE: rate, MARGIN: margin}, [make_task("msmarco", 1e8 * rate + margin), make_task("arxiv", other)])
-        for (rate, margin), other in gains.items()
-    ]
+    runs = [make_run({RATE: rate, MARGIN: margin}, make_tasks(1e8 * rate + margin, other)) for (rate, margin), other in gains.items()]
     told = said(make_study(runs, varied=(RATE, MARGIN)))
     assert "Of 2 learning rates, 1e-8 is the largest" in told
     # The better of the two settings at 2e-8 does no harm, and gains more.
@@ -128,7 +133,7 @@ def test_language_pairs_stand_beside_their_task() -> None:
 
 def test_only_the_first_tasks_are_named() -> None:
     tasks = ["msmarco", *(f"other {place}" for place in range(7))]
-    told = said(make_study([make_run({RATE: rate}, [make_task(task, 0.5) for task in tasks]) for rate in (1e-8, 2e-8)], tasks=tasks))
+    told = said(even_study(tasks, rates=(1e-8, 2e-8), improvement=0.5))
     assert "other 3 +0.5 % (no evidence) and 3 more in the table." in told
 
 
@@ -164,7 +169,7 @@ def test_where_all_failed_the_reasons_are_told_once() -> None:
     )
     assert said(result) == "All 3 runs failed: no memory and NaN."
     assert toned(result) == "bad"
-    assert said(make_study([make_failed({RATE: 1e-8})])) == "The one run failed: the loss is not finite."
+    assert said(failed_study(1e-8)) == "The one run failed: the loss is not finite."
     assert said(make_study([])) == "No run was made."
     assert reserved(make_study([], notes=["a note"])) == "a note"
 
@@ -184,8 +189,8 @@ def test_several_targets_are_taken_in_the_mean() -> None:
 
 
 def test_names_that_run_right_to_left_are_set_apart() -> None:
-    result = make_study([make_run({RATE: 1e-8}, [make_task("مجموعة", 3.0)])], tasks=("مجموعة",), targets=("مجموعة",))
-    assert "\N{FIRST STRONG ISOLATE}مجموعة\N{POP DIRECTIONAL ISOLATE} +3.0" in said(result)
+    result = even_study([ARABIC], rates=[1e-8], improvement=3.0, targets=(ARABIC,))
+    assert f"\N{FIRST STRONG ISOLATE}{ARABIC}\N{POP DIRECTIONAL ISOLATE} +3.0" in said(result)
 
 
 # --- Reservations ---
@@ -249,8 +254,7 @@ def test_the_key_explains_only_what_is_there() -> None:
     ],
 )
 def test_what_a_figure_leaves_out_is_said(rates, margin_values, told) -> None:
-    runs = [make_run({RATE: rate, MARGIN: margin}, [make_task("msmarco", 2.0)]) for rate in rates for margin in margin_values]
-    sweep = sweeps(overview_of(make_study(runs, varied=(RATE, MARGIN))))[0]
+    sweep = sweeps(overview_of(grid_of(learning_rate=rates, margin=margin_values)))[0]
     assert captions.about_sweep(sweep).startswith(told)
     assert bool(captions.about_sweep(sweep)) == bool(told)
 
@@ -262,15 +266,15 @@ def test_settings_that_go_along_and_settings_left_alone_are_named() -> None:
     lonely = make_study(
         [make_run({RATE: rate, MARGIN: margin}) for rate, margin in ((1e-8, 0.1), (2e-8, 0.1), (2e-8, 0.2))], varied=(RATE, MARGIN)
     )
-    assert captions.about_sweep(sweeps(overview_of(lonely))[0]).replace("\xa0", " ") == (
+    assert plain(captions.about_sweep(sweeps(overview_of(lonely))[0])) == (
         "Drawn for margin 0.1. 1 setting shares the rest with no other: in the table alone."
     )
 
 
 def test_why_there_is_no_figure_is_said() -> None:
     assert captions.no_figures(overview_of(simple_study())) == ""
-    words = make_study([make_run({"tune.optimizer": name}) for name in ("adamw", "sgd")], varied=("tune.optimizer",))
-    assert captions.no_figures(overview_of(words)) == "No setting that is a number varies, so nothing is drawn."
+    words = overview_of(grid_of(optimizer=["adamw", "sgd"]))
+    assert captions.no_figures(words) == "No setting that is a number varies, so nothing is drawn."
     scattered = make_study([make_run({RATE: rate, "tune.freeze": [str(rate)]}) for rate in (1e-8, 2e-8)], varied=(RATE, "tune.freeze"))
     assert captions.no_figures(overview_of(scattered)) == ""
     apart = [make_run({RATE: rate, "tune.x": name}) for rate, name in ((1e-8, "a"), (2e-8, "b"), (1e-8, "c"))]

@@ -13,9 +13,10 @@ import pytest
 from adiabat.errors import DataError
 from adiabat.measure.suite_results import Fact, SuiteModel, SuiteResult, UnitRow
 from adiabat.report.files import write_record
-from adiabat.report.suite import read_suite, write_suite
-from adiabat.report.suite_overview import overview_of
-from adiabat.report.suite_page import render_suite, script
+from adiabat.report.suite.files import read_suite, write_suite
+from adiabat.report.suite.overview import overview_of
+from adiabat.report.suite.page import render_suite
+from adiabat.report.templates import script
 from tests.report.sample_suites import full_suite, make_score, make_suite
 from tests.report.test_page import NASTY, Page
 
@@ -130,7 +131,7 @@ def test_facts_come_back_and_a_record_that_has_none_is_read(tmp_path) -> None:
 def test_a_number_too_large_for_a_float_is_refused(tmp_path) -> None:
     path = changed(tmp_path, lambda plain: None)
     path.write_text(path.read_text(encoding="utf-8").replace('"seconds": 812.0', '"seconds": 1e999'), encoding="utf-8")
-    with pytest.raises(DataError, match="result.seconds must be finite, got inf"):
+    with pytest.raises(DataError, match="result.seconds must be finite, got inf; make it anew with adiabat evaluate"):
         read_suite(path)
 
 

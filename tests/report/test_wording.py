@@ -103,3 +103,14 @@ def test_counts_agree_with_their_noun(count, text):
 def test_middle_cuts_keep_both_ends():
     assert wording.cut_middle("encoder.layer.11.weight", limit=11) == "encod…eight"
     assert wording.cut_middle("short", limit=11) == "short"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0.5, "50 %"), (0.0, "0 %"), (1.0, "100 %"), (0.9999, "> 99 %"), (0.0001, "< 1 %"), (0.985, "98 %")]
+)
+def test_a_share_is_never_rounded_to_certainty(value, said):
+    assert wording.share(value).replace("\xa0", " ") == said
+
+
+def test_parameters_are_told_in_millions_where_they_are_many():
+    assert [wording.millions(one).replace("\xa0", " ") for one in (16_336, 22_713_216)] == ["16,336", "22.7 M"]

@@ -1,6 +1,7 @@
 """faiss indexes of a store, in the same process as torch."""
 
 import sys
+from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +81,24 @@ def test_an_index_of_other_vectors_is_refused(store: Store, tmp_path: Path) -> N
 
 
 def test_settings_out_of_range_and_missing_files_are_refused(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"lists must lie in 1\.\.1000, got 0"):
+    with pytest.raises(StoreError, match=r"lists must lie in 1\.\.1000, got 0; leave it out for a number that goes by the store"):
         build_faiss(store, tmp_path / "x.faiss", kind="ivf", lists=0)
     with pytest.raises(StoreError, match="must be a faiss index with its .json beside it, it is missing"):
         search_faiss(store, tmp_path / "x.faiss", QUERIES, 1)
     build_faiss(store, tmp_path / "x.faiss", kind="flat")
-    with pytest.raises(StoreError, match="k and effort must be at least 1, got 0 and 64"):
+    with pytest.raises(StoreError, match="k and effort must be at least 1, got 0 and 64; raise them"):
         search_faiss(store, tmp_path / "x.faiss", QUERIES, 0)
-    with pytest.raises(StoreError, match="at least one query, got sample 100 of 0"):
+    with pytest.raises(StoreError, match="at least one query, got sample 100 of 0; raise sample, or give queries"):
         faiss_recall(store, tmp_path / "x.faiss", QUERIES[:0], 1)
+
+
+def test_kinds_and_similarities_of_no_name_are_refused_with_those_there_are(store: Store, tmp_path: Path) -> None:
+    # Without the checks of types, which nobody but tests runs under.
+    build: Any = unwrap(build_faiss)
+    with pytest.raises(StoreError, match="kind must be flat, ivf or hnsw, got pq; name one of them"):
+        build(store, tmp_path / "x.faiss", kind="pq")
+    with pytest.raises(StoreError, match="similarity must be cosine, distance or dot, got l2; name one of them"):
+        build(store, tmp_path / "x.faiss", similarity="l2")
 
 
 def test_without_faiss_the_error_says_how_to_install_it(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_blocks_together_are_the_store(store: Store, block_rows: int) -> None:
 
 
 def test_blocks_of_no_rows_are_refused(store: Store) -> None:
-    with pytest.raises(StoreError, match="block_rows must be at least 1, got 0"):
+    with pytest.raises(StoreError, match="block_rows must be at least 1, got 0; raise it"):
         next(store.blocks(0))
 
 
@@ -82,7 +82,7 @@ def test_rows_outside_are_refused(store: Store, row: int) -> None:
 
 def test_read_into_refuses_a_buffer_of_another_kind(store: Store) -> None:
     for buffer in (np.empty((2, 8), dtype=np.float64), np.empty((2, 7), dtype=store.dtype), np.empty((4, 8), dtype=store.dtype)[::2]):
-        with pytest.raises(StoreError, match="buffer must be contiguous"):
+        with pytest.raises(StoreError, match=r"buffer must be contiguous .*; make it with np\.empty"):
             store.read_into(0, buffer)
 
 

@@ -1,6 +1,8 @@
 """Whole studies: what they leave, what they share, and how they go on."""
 
+import shutil
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,17 +12,18 @@ import pytest
 
 from adiabat.config import StudySettings
 from adiabat.errors import ConfigError, DataError, JobError
-from adiabat.jobs.directory import Job, is_job
+from adiabat.jobs.directory import Job, is_described, is_job, read_description
 from adiabat.measure.study_results import StudyResult
 from adiabat.model.encoder import Encoder
 from adiabat.report.files import read_result
-from adiabat.report.study import read_study
+from adiabat.report.study.files import read_study
 from adiabat.study import study as study_module
 from adiabat.study import worker as worker_module
 from adiabat.study.rows import read_rows
-from adiabat.study.study import is_study
 from adiabat.train.interrupt import InterruptionError
-from adiabat.tune.adiabatic import TuningRun
+from adiabat.train.loop import Loop
+from adiabat.tune.together import run_together
+from tests.jobs.before import forget
 from tests.study.world import DOCUMENTS, LANGUAGES, PAIRS, run, settings_of, write_world
 
 NAMES = ["learning_rate=0.0001, seed=0", "learning_rate=0.003, seed=0"]
@@ -109,15 +112,15 @@ def test_a_study_of_one_run_is_that_job_and_its_evaluation(world: Path) -> None:
 
 
 def test_a_study_that_was_cut_short_goes_on_where_it_was(world: Path, done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = TuningRun.carry_out, []
+    real, calls = run_together, []
 
-    def carry_out(self: TuningRun, **named: Any) -> Any:
-        calls.append(self.settings.tune.learning_rate)
+    def interrupted(loops: Sequence[Loop], *rest: Any, **named: Any) -> Any:
+        calls.append(loops[0].learning_rate)
         if len(calls) == 2:
             raise InterruptionError("stopped")
-        return real(self, **named)
+        return real(loops, *rest, **named)
 
-    monkeypatch.setattr(TuningRun, "carry_out", carry_out)
+    monkeypatch.setattr(worker_module, "run_together", interrupted)
     with pytest.raises(InterruptionError):
         run(settings_of(world))
     assert [one.name for one in read_rows(world / "out" / "runs.parquet")] == NAMES[:1]
@@ -134,7 +137,7 @@ def test_a_run_that_was_tuned_and_not_measured_is_not_tuned_again(world: Path, m
         patch.setattr(worker_module.Worker, "_measured", _stop)
         with pytest.raises(InterruptionError):
             run(settings)
-    monkeypatch.setattr(TuningRun, "carry_out", _stop)
+    monkeypatch.setattr(worker_module, "run_together", _stop)
     assert run(settings, resume=True).runs[0].status == "done"
 
 
@@ -161,6 +164,18 @@ def test_values_and_seeds_may_be_added_later(world: Path) -> None:
 def test_another_study_is_not_gone_on_with(done: Done, tables: dict[str, Any], told: str) -> None:
     with pytest.raises(JobError, match=told):
         run(settings_of(done[0], **tables), resume=True)
+
+
+def test_a_study_of_before_settings_existed_goes_on_with_their_defaults_alone(done: Done, tmp_path: Path) -> None:
+    shutil.copytree(done[0] / "out", tmp_path / "out")
+    settings, job = settings_of(done[0], study={"out": str(tmp_path / "out")}), Job(tmp_path / "out")
+    whole = read_description(job)
+    forget(job, "common.tune.difficulty", "common.guard", "measure.depth")
+    assert run(settings, resume=True).runs == done[1].runs
+    assert read_description(job) == whole
+    forget(job, "common.tune.margin", "common.tune.difficulty")
+    with pytest.raises(JobError, match="got a difference: common.tune.margin was 'not set', is 0.3; repeat"):
+        run(settings, resume=True)
 
 
 def test_a_run_that_diverges_is_kept_with_its_reason_and_the_others_go_on(world: Path) -> None:
@@ -235,7 +250,7 @@ def test_a_directory_of_something_else_is_not_taken(world: Path) -> None:
     (world / "out" / "mine.txt").write_text("mine")
     with pytest.raises(JobError, match="must be a new or empty directory"):
         run(settings_of(world))
-    assert not is_study(world / "out")
+    assert not is_described(world / "out", "study")
 
 
 def test_settings_that_change_no_number_may_differ(done: Done) -> None:

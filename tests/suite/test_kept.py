@@ -12,6 +12,7 @@ import pytest
 
 from adiabat.errors import DataError, JobError
 from adiabat.measure.samples import Cells, Sample, TaskScores
+from adiabat.suite import kept
 from adiabat.suite.kept import folder_names, read_record, read_scores, require_no_others, scores_in, scores_kept, write_scores
 from tests.suite.scored import gridded, ranked
 
@@ -59,6 +60,14 @@ def test_scores_come_back_as_they_went(tmp_path: Path, scores: TaskScores) -> No
     assert_equal(read_scores(path), scores)
     record = read_record(path)
     assert (record["key"], record["about"]) == ("abc", {"model": "m", "seconds": 1.5})
+
+
+def test_a_record_that_is_known_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2]), path, key="", about={})
+    record = read_record(path)
+    monkeypatch.setattr(kept, "read_record", lambda path: pytest.fail(f"{path} was read again"))
+    assert_equal(read_scores(path, record), ranked([0.1, 0.2]))
 
 
 def test_columns_have_names_that_people_know(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from adiabat.errors import AdiabatError, ConfigError
 from adiabat.measure.suite_results import SuiteResult
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
-from adiabat.report.suite import read_suite, write_suite
+from adiabat.report.suite.files import read_suite, write_suite
 from adiabat.store.build import build_store
 from adiabat.store.manifest import StoreDtype
 from adiabat.suite import running

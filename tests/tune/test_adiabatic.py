@@ -23,7 +23,8 @@ from adiabat.report.files import read_result
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.tune import adiabatic
-from adiabat.tune.adiabatic import schedule_of, tunable_tower, tune
+from adiabat.tune.adiabatic import tune
+from adiabat.tune.building import schedule_of, tunable_tower
 from adiabat.tune.ground import Ground
 from adiabat.tune.objective import StoredDocuments
 from adiabat.tune.splits import MINED_NEGATIVES

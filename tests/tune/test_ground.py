@@ -8,7 +8,7 @@ import pytest
 from adiabat.config import TuneSettings
 from adiabat.model.towers import DualEncoder
 from adiabat.tune import ground as ground_module
-from adiabat.tune.adiabatic import tunable_tower
+from adiabat.tune.building import tunable_tower
 from adiabat.tune.ground import Ground
 from tests.tune.problem import Problem, settings_of, write_problem
 

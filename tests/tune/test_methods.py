@@ -12,8 +12,9 @@ from adiabat.measure.results import TrainingRecord
 from adiabat.model.adapters import train_biases_only
 from adiabat.model.directory import load
 from adiabat.report import page
-from adiabat.tune.adiabatic import TuningRun, tunable_tower
+from adiabat.tune.adiabatic import TuningRun
 from adiabat.tune.beforehand import inputs_of
+from adiabat.tune.building import tunable_tower
 from adiabat.tune.ground import Ground
 from adiabat.watch import SILENT
 from tests.tune.problem import WIDTH, Problem, everything, run, settings_of, write_problem

@@ -13,6 +13,7 @@ import torch
 
 from adiabat.errors import InUseError, JobError
 from adiabat.jobs import finish
+from adiabat.jobs.directory import Job
 from adiabat.locks import sole_writer
 from adiabat.measure.results import Result
 from adiabat.model.towers import DualEncoder
@@ -20,6 +21,7 @@ from adiabat.report import page
 from adiabat.report.page import write_evaluation
 from adiabat.train.interrupt import InterruptionError
 from adiabat.tune.objective import StoredDocuments
+from tests.jobs.before import forget
 from tests.tiny import tiny_dual
 from tests.tune.kills import MOMENTS
 from tests.tune.problem import Problem, everything, killable_settings, run, settings_of, write_problem
@@ -101,6 +103,14 @@ def test_a_finished_job_goes_on_to_a_later_end_as_one_that_never_stopped(problem
     run(problem, tmp_path / "longer", settings_of(tune={"max_epochs": 1}))
     run(problem, tmp_path / "longer", settings_of(tune={"max_epochs": 3}), resume=True)
     assert everything(tmp_path / "longer") == everything(tmp_path / "whole")
+
+
+def test_a_job_of_before_settings_existed_goes_on_as_one_that_never_stopped(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "whole", settings_of(tune={"max_epochs": 2}))
+    run(problem, tmp_path / "old", settings_of(tune={"max_epochs": 1}))
+    forget(Job(tmp_path / "old"), "tune.keep", "guard")
+    run(problem, tmp_path / "old", settings_of(tune={"max_epochs": 2}), resume=True)
+    assert everything(tmp_path / "old") == everything(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("written", [False, True])

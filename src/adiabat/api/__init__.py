@@ -15,6 +15,7 @@ from adiabat.api.loading import load as load
 from adiabat.api.measuring import evaluate as evaluate
 from adiabat.api.measuring import search as search
 from adiabat.api.space_analysis import space as space
+from adiabat.api.studies import safe_rate as safe_rate
 from adiabat.api.studies import study as study
 from adiabat.api.suites import compare_runs as compare_runs
 from adiabat.api.suites import evaluate_suite as evaluate_suite

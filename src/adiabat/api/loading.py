@@ -47,6 +47,18 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
     return replace(loaded, name=str(model)).to(place)
 
 
+def name_of(model: Model) -> str:
+    """What reports call a model.
+
+    Args:
+        model: Its name, or itself.
+
+    Returns:
+        The name.
+    """
+    return model.name if isinstance(model, DualEncoder) else str(model)
+
+
 def _directory(model: str | Path) -> str | Path:
     """What the loader is to open: the embedded model's folder, a job's model, or the name as it is."""
     if not str(model):

@@ -10,7 +10,7 @@ from adiabat.errors import DataError
 from adiabat.jobs.claims import claimed
 from adiabat.measure.space_maps import require_maps
 from adiabat.measure.space_results import SpaceResult
-from adiabat.report.space import read_space, write_space
+from adiabat.report.space.page import read_space, write_space
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.build import refuse_swapped
 from adiabat.store.embeddings import Store

@@ -1,9 +1,13 @@
-"""How far a query tower can be tuned: studies of many runs."""
+"""How far a query tower can be tuned: studies of many runs, and the largest rate that needs no labels to be called safe."""
 
-from adiabat.api.loading import load
-from adiabat.config import StudySettings
+from pathlib import Path
+
+from adiabat.api.loading import Model, load, name_of
+from adiabat.config import StudySettings, TuneSettings, checked
+from adiabat.measure.safe_rate_results import SafeRate
 from adiabat.measure.study_results import StudyResult
 from adiabat.study.study import study as run_study
+from adiabat.tune.ladder import safe_rate as find_safe_rate
 from adiabat.watch import SILENT, Watch
 
 
@@ -23,3 +27,46 @@ def study(settings: StudySettings, *, resume: bool = False, command: str = "adia
         AdiabatError: If anything the user gave is wrong.
     """
     return run_study(lambda name, section: load(name, settings=section), settings, resume=resume, command=command, watch=watch)
+
+
+def safe_rate(
+    model: Model,
+    store: str | Path,
+    data: str | Path,
+    out: str | Path,
+    *,
+    settings: TuneSettings | None = None,
+    resume: bool = False,
+    command: str = "adiabat.safe_rate(...)",
+    watch: Watch = SILENT,
+) -> SafeRate:
+    """Find the largest rate at which what unlabelled probes find stays within noise; see `adiabat.tune.ladder.safe_rate`.
+
+    Args:
+        model: Where tuning starts.
+        store: Document vectors of that model.
+        data: (query, positives, negatives) that are to be tuned on.
+        out: Directory of the search.
+        settings: With ``tune.learning_rate = "safe"``; None takes that and the default regime.
+        resume: Go on with a search that was cut short; rates and seeds may have been added.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What was found, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    settings = settings or checked(TuneSettings, {"tune": {"learning_rate": "safe"}})
+    return find_safe_rate(
+        lambda: load(model, settings=settings.encoder),
+        Path(store),
+        str(data),
+        Path(out),
+        settings=settings,
+        model_name=name_of(model),
+        resume=resume,
+        command=command,
+        watch=watch,
+    )

@@ -13,7 +13,7 @@ from adiabat.jobs.claims import claimed
 from adiabat.measure.metrics import ranking_measures, require_relevant_alone
 from adiabat.measure.suite_results import SuiteResult
 from adiabat.model.towers import DualEncoder
-from adiabat.report.suite import read_suite, write_suite
+from adiabat.report.suite.files import read_suite, write_suite
 from adiabat.suite.kept import SCORES
 from adiabat.suite.running import evaluate_suite as run_suite
 from adiabat.suite.runs import compare_runs as run_comparison

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from adiabat.api.loading import Model, load
+from adiabat.api.loading import Model, load, name_of
 from adiabat.config import TrainSettings, TuneSettings
 from adiabat.contrastive.estimate import Estimate
 from adiabat.contrastive.estimate import estimate as estimate_run
 from adiabat.contrastive.training import train as run_training
 from adiabat.measure.results import Result
-from adiabat.model.towers import DualEncoder
 from adiabat.tune.adiabatic import tune as run_tuning
 from adiabat.watch import SILENT, Watch
 
@@ -43,14 +42,13 @@ def tune(
         AdiabatError: If anything the user gave is wrong.
     """
     settings = settings or TuneSettings()
-    name = model.name if isinstance(model, DualEncoder) else str(model)
     return run_tuning(
         lambda: load(model, settings=settings.encoder),
         Path(store),
         str(data),
         Path(out),
         settings=settings,
-        model_name=name,
+        model_name=name_of(model),
         resume=resume,
         command=command,
         watch=watch,

@@ -14,7 +14,7 @@ from adiabat.cli.data import inspect, make, mine
 from adiabat.cli.measuring import compare_runs, demo, evaluate, folded, search
 from adiabat.cli.options import local_rank, rank
 from adiabat.cli.space import space
-from adiabat.cli.studying import study
+from adiabat.cli.studying import safe_rate, study
 from adiabat.cli.training import embed, train, tune
 from adiabat.console import complain, plain_warnings
 from adiabat.errors import AdiabatError, ConfigError
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 for verb in (embed, tune, train, evaluate, search, inspect, mine, compare, space, study):
     app.command()(verb)
+app.command("safe-rate")(safe_rate)
 app.command("compare-runs")(compare_runs)
 app.command("data")(make)
 app.command()(demo)
@@ -44,12 +45,13 @@ SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 _GOES_ON = "what is finished is kept; run the same command again to go on"
 _NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
 AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite"), _GOES_ON)
-AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "compare", "study"), "run the same command with --resume to go on")
+AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "compare", "study", "safe-rate"), "run the same command with --resume to go on")
 """What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
 
 LOWER_MEMORY = {
     "embed": "encoder.max_tokens",
     "tune": "tune.batch_size, tune.negatives_per_query or encoder.max_tokens",
+    "safe-rate": "tune.batch_size, tune.negatives_per_query, guard.depth or encoder.max_tokens",
     "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
     "compare": "memory.chunk_tokens (with memory.cached) or train.batch_size",
     "study": "tune.batch_size, study.lanes, measure.depth or encoder.max_tokens",

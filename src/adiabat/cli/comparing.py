@@ -24,7 +24,7 @@ def compare(
     place = [] if out is None else [f"compare.out={json.dumps(str(out))}"]
     settings = settings_of(comparison_of(kind), spec, [*(assignments or ()), *place], device=device)
     from adiabat import api
-    from adiabat.report.comparison_table import comparison_tables
+    from adiabat.report.comparison.table import comparison_tables
 
     with watching() as watch:
         found = api.compare(settings, resume=resume, command=command_line(), watch=watch)

@@ -116,7 +116,7 @@ def _evaluate_suite(
 
 
 def _show_suite(found: "SuiteResult", out: Path | None, *, as_json: bool) -> None:
-    from adiabat.report.suite_table import suite_table
+    from adiabat.report.suite.table import suite_table
 
     PEOPLE.print(suite_table(found))
     if as_json or out is not None:

@@ -39,7 +39,7 @@ def space(
     wanted = [*(assignments or ()), *(["space.map=true"] if draw_map else [])]
     settings = settings_of(SpaceSettings, config, wanted, seed=seed, device=device, split=split)
     from adiabat import api
-    from adiabat.report.space_table import space_table
+    from adiabat.report.space.table import space_table
 
     with watching() as watch:
         found = api.space(

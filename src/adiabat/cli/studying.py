@@ -1,4 +1,4 @@
-"""The verb that tunes over a grid of settings: study."""
+"""The verbs that ask how far a query tower can be tuned: study, safe-rate."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from adiabat.cli.options import AsJson, Assignments, Device, Seed, answer, command_line, settings_of
-from adiabat.config import StudySettings
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
+from adiabat.config import StudySettings, TuneSettings
 from adiabat.console import PEOPLE, watching
 
 
@@ -24,9 +24,36 @@ def study(
     place = [] if out is None else [f"study.out={json.dumps(str(out))}"]
     settings = settings_of(StudySettings, spec, [*(assignments or ()), *place], seed=seed, device=device)
     from adiabat import api
-    from adiabat.report.study_table import study_tables
+    from adiabat.report.study.table import study_tables
 
     with watching() as watch:
         found = api.study(settings, resume=resume, command=command_line(), watch=watch)
     PEOPLE.print(study_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.study.out)) / "report.html"))
+
+
+def safe_rate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Where the query tower starts.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives and perhaps negatives.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory of the search.")],
+    probes: Annotated[str | None, typer.Option("--probes", help="Unlabelled texts, in place of our own.", show_default=False)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was cut short; rates and seeds may be added.")] = False,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the largest learning rate at which what unlabelled probe texts find stays within noise."""
+    given = [] if probes is None else ["guard.use=true", f"guard.probes={json.dumps(probes)}"]
+    # The same file as for tune serves, whatever rate it names.
+    assigned = [*(assignments or ()), *given, 'tune.learning_rate="safe"']
+    settings = settings_of(TuneSettings, config, assigned, seed=seed, device=device)
+    from adiabat import api
+    from adiabat.report.safe_rate.table import safe_rate_table
+
+    with watching() as watch:
+        found = api.safe_rate(model, store, data, out, settings=settings, resume=resume, command=command_line(), watch=watch)
+    PEOPLE.print(safe_rate_table(found))
+    answer(found.to_json() if as_json else str(out / "report.html"))

@@ -4,27 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from adiabat.compare.outcome import outcome_of
 from adiabat.compare.rows import rows_at
 from adiabat.compare.runs import Grid
 from adiabat.compare.spec import Candidate, candidates_of
 from adiabat.config import TrainSettings, keys_of
-from adiabat.config.compare import CompareSettings
+from adiabat.config.compare import CompareSettings, TaskSection
 from adiabat.contrastive.building import Loader
-from adiabat.files import write_text
-from adiabat.jobs.directory import Job, Rules, open_job, read_description, require_begun, require_same, without_none
+from adiabat.contrastive.resuming import FREE_MEMORY
+from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
 from adiabat.locks import sole_writer
 from adiabat.measure.comparison import Comparison
-from adiabat.report.comparison import write_comparison
+from adiabat.report.comparison.page import write_comparison
 from adiabat.tasks.data import Task, read_tasks
 from adiabat.watch import SILENT, Watch
-
-FREE = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "memory.loss_tile")
-"""Settings of a run that change no number of it."""
-
-FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints", "run.log_every", "run.tensorboard")
 
 
 def compare(load: Loader, settings: CompareSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Comparison:
@@ -48,34 +41,21 @@ def compare(load: Loader, settings: CompareSettings, *, resume: bool = False, co
     """
     candidates = candidates_of(settings)
     folder = Path(str(settings.compare.out))
-    going_on = is_comparison(folder)
+    going_on = is_described(folder, "candidates")
     if note := require_begun(folder, "comparison", begun=going_on, resume=resume):
         watch.note(note)
     tasks = read_tasks(settings.tasks, watch)
     description = _description(settings, candidates, tasks)
     if going_on:
-        description = _same(folder, description)
+        description = _same(folder, description, _defaults(settings, description))
     grid = Grid(folder, settings, candidates, tasks, rows_at(folder / "runs.jsonl"), load, command, watch)
     grid.read_data()
-    _claim(folder, description, going_on=going_on)
+    claim(folder, description, begun=going_on)
     with sole_writer(folder):
         grid.work()
         found = outcome_of(grid)
         write_comparison(found, folder)
     return found
-
-
-def is_comparison(folder: Path) -> bool:
-    """Whether a directory holds a comparison.
-
-    Args:
-        folder: Any path.
-
-    Returns:
-        True where its ``config.toml`` describes one.
-    """
-    job = Job(folder)
-    return job.config.is_file() and "candidates" in read_description(job)
 
 
 def _description(settings: CompareSettings, candidates: list[Candidate], tasks: list[Task]) -> dict[str, Any]:
@@ -98,19 +78,18 @@ def _described(task: Task) -> dict[str, Any]:
     return {**section, "examples_sha256": task.examples_sha256, "corpus_sha256": task.corpus_sha256}
 
 
-def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(settings: CompareSettings, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    plain = type(settings)()
+    alike = {"tasks": TaskSection(data="any").model_dump(), "candidates": TrainSettings().model_dump()}
+    named = {table: dict.fromkeys(wanted[table], section) for table, section in alike.items()}
+    return {"compare": plain.compare.model_dump(), "measure": plain.measure.model_dump(), **named}
+
+
+def _same(folder: Path, wanted: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse to go on with another comparison; candidates that are there already and not wanted now stay described."""
     before = read_description(Job(folder))["candidates"]
     come_or_gone = before.keys() ^ wanted["candidates"].keys()
     free = {f"candidates.{name}.{key}" for name in come_or_gone for key in keys_of(TrainSettings)}
-    free |= {f"candidates.{name}.{key}" for name in wanted["candidates"] for key in (*FREE, *FREE_RUN)}
-    require_same(Job(folder), wanted, rules=Rules(free=frozenset(free)))
+    free |= {f"candidates.{name}.{key}" for name in wanted["candidates"] for key in (*FREE_MEMORY, *FREE_RUNS)}
+    require_same(Job(folder), wanted, rules=Rules(free=frozenset(free), defaults=defaults))
     return {**wanted, "candidates": {**before, **wanted["candidates"]}}
-
-
-def _claim(folder: Path, description: Mapping[str, Any], *, going_on: bool) -> None:
-    if going_on:
-        with sole_writer(folder):
-            write_text(tomli_w.dumps(description), Job(folder).config)
-    else:
-        open_job(folder, description, resume=False)

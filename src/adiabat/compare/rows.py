@@ -1,16 +1,11 @@
 """``runs.jsonl``: a row for each model that was trained and measured, which a comparison that was cut short goes on from."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
-
-from adiabat.errors import JobError
-from adiabat.files import write_text
-from adiabat.jobs.rows import Rows
+from adiabat.jobs.rows import Rows, json_rows
 from adiabat.measure.comparison import Speed
 
 Key = tuple[str, int | None]
@@ -88,7 +83,7 @@ def rows_at(path: Path) -> Rows[Key, Row]:
     Raises:
         JobError: If the file is damaged.
     """
-    return Rows(path, key=lambda row: row.key, read=_read, write=_write)
+    return json_rows(path, Row, key=lambda row: row.key)
 
 
 def digests_of(rows: Rows[Key, Row], candidate: str) -> Mapping[str, str]:
@@ -102,21 +97,3 @@ def digests_of(rows: Rows[Key, Row], candidate: str) -> Mapping[str, str]:
         Digests of one that is finished; nothing where there is none.
     """
     return next((row.digests for row in rows.every if row.candidate == candidate and row.seed is not None), {})
-
-
-def _write(rows: Sequence[Row], path: Path) -> None:
-    write_text("".join(json.dumps(asdict(one), allow_nan=False) + "\n" for one in rows), path)
-
-
-def _read(path: Path) -> list[Row]:
-    adapter = TypeAdapter(Row)
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            rows.append(adapter.validate_json(line))
-        except ValidationError as fault:
-            what = fault.errors(include_url=False)[0]["msg"]
-            raise JobError(
-                f"{path}:{number} must be a row of a finished run, got: {what}; remove the line, and the run is made again"
-            ) from fault
-    return rows

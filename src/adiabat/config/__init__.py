@@ -37,7 +37,7 @@ from adiabat.config.train import (
     TrainSection,
     TrainSettings,
 )
-from adiabat.config.tune import GuardSection, TuneDataSection, TuneSection, TuneSettings
+from adiabat.config.tune import GuardSection, LadderSection, TuneDataSection, TuneSection, TuneSettings
 
 __all__ = [
     "ArxivSettings",
@@ -59,6 +59,7 @@ __all__ = [
     "HotpotqaSettings",
     "InspectSettings",
     "JobSection",
+    "LadderSection",
     "MeasureSection",
     "MemorySection",
     "MineSettings",

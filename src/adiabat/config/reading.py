@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import ValidationError
 
 from adiabat.config.faults import idle_phrases, misfit_phrase, single_table_phrase, unknown_kind_phrase, unknown_phrases
-from adiabat.config.section import IdleError, PlacedError, Section, defaults_of
+from adiabat.config.section import IdleError, MisfitError, PlacedError, Section, defaults_of
 from adiabat.errors import ConfigError, several
 
 S = TypeVar("S", bound=Section)
@@ -130,7 +130,9 @@ def _phrases(fault: Any, kind: type[Section], table: Any = None) -> list[str]:
         error = fault["ctx"]["error"]
         if isinstance(error, PlacedError):
             return [f"{key}.{error.name}{entry} {error.phrase}"]
-        return [] if isinstance(error, IdleError) else [str(error)]
+        if not isinstance(error, MisfitError):
+            return [] if isinstance(error, IdleError) else [str(error)]
+        fault = {**fault, "msg": error, "ctx": {}}
     if fault["type"] == "tuple_type" and isinstance(fault["input"], Mapping) and key in dict(_lists_of_tables(kind)):
         return [single_table_phrase(key)]
     default: Any = kind()

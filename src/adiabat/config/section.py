@@ -1,9 +1,11 @@
 """What a section of settings is, and the kinds of value that several sections have."""
 
-from collections.abc import Mapping
+import math
+import sys
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
 
 from adiabat.config.faults import Need, idle_phrases
 
@@ -17,6 +19,30 @@ MixtureRule = Literal["proportional", "equal", "temperature", "weights"]
 Exhausted = Literal["stop", "cycle", "drop"]
 ScheduleName = Literal["constant", "linear", "quadratic", "exponential", "cosine"]
 ScalingRule = Literal["none", "linear", "sqrt"]
+
+
+def positive_or(word: str) -> Callable[[object], float | str]:
+    """Make a check of a setting that is a number > 0, or one word.
+
+    Args:
+        word: That may stand in place of a number.
+
+    Returns:
+        The check, for pydantic's ``PlainValidator``: a union would tell a fault once for each of its kinds.
+    """
+
+    def check(value: object) -> float | str:
+        if value == word:
+            return word
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+            raise MisfitError(f'a number > 0, or "{word}"')
+        return float(value)
+
+    return check
+
+
+class MisfitError(ValueError):
+    """A value is of no kind that the setting takes; the text says what it takes."""
 
 
 class IdleError(ValueError):
@@ -49,6 +75,34 @@ class Section(BaseModel):
         if faults := list(idle_phrases(self.needs, vars(self), defaults_of(type(self)), "")):
             raise IdleError("; ".join(faults))
         return self
+
+
+class RangeValues(Section):
+    """Values between two ends, in place of a list: ``{ low = 1e-8, high = 1e-5, count = 8 }``."""
+
+    low: PositiveFloat
+    high: PositiveFloat
+    count: Annotated[int, Field(ge=2)] = 8
+    """Of evenly spaced values, both ends among them."""
+    scale: Literal["log", "linear"] = "log"
+
+    @model_validator(mode="after")
+    def _ascends(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got {self.low:g} and {self.high:g}; exchange them")
+        return self
+
+    def values(self) -> tuple[float, ...]:
+        """All of them.
+
+        Returns:
+            Ascending; rounded to three significant digits, so that a name can say which.
+        """
+        shares = [step / (self.count - 1) for step in range(self.count)]
+        if self.scale == "linear":
+            return tuple(float(f"{self.low + share * (self.high - self.low):.3g}") for share in shares)
+        low, high = math.log(self.low), math.log(self.high)
+        return tuple(float(f"{math.exp(low + share * (high - low)):.3g}") for share in shares)
 
 
 def defaults_of(kind: type[Section]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Settings of ``adiabat study``: a tuning run, what varies of it, and the tasks that every run is measured on (missions A4, A11, A12)."""
 
-import difflib
-import math
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Annotated, Any, Literal, Self
@@ -9,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
 
 from adiabat.config.compare import laid_over
-from adiabat.config.faults import shown
+from adiabat.config.faults import shown, unknown_phrases
 from adiabat.config.reading import _idle, _phrases, keys_of
-from adiabat.config.section import Amount, Section, Text, Texts
+from adiabat.config.section import Amount, RangeValues, Section, Text, Texts
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.suite import AnyTask
 from adiabat.config.tune import GuardSection, TuneDataSection, TuneSection, TuneSettings
@@ -75,34 +73,6 @@ class ProbesSection(Section):
     """Documents whose order is compared."""
     use: bool = True
     """Whether drift is measured at all."""
-
-
-class RangeValues(Section):
-    """Values between two ends, in place of a list: ``{ low = 1e-8, high = 1e-5, count = 8 }``."""
-
-    low: PositiveFloat
-    high: PositiveFloat
-    count: Annotated[int, Field(ge=2)] = 8
-    """Of evenly spaced values, both ends among them."""
-    scale: Literal["log", "linear"] = "log"
-
-    @model_validator(mode="after")
-    def _ascends(self) -> Self:
-        if not self.low < self.high:
-            raise ValueError(f"low must be below high, got {self.low:g} and {self.high:g}; exchange them")
-        return self
-
-    def values(self) -> tuple[float, ...]:
-        """All of them.
-
-        Returns:
-            Ascending; rounded to three significant digits, so that a name can say which.
-        """
-        shares = [step / (self.count - 1) for step in range(self.count)]
-        if self.scale == "linear":
-            return tuple(float(f"{self.low + share * (self.high - self.low):.3g}") for share in shares)
-        low, high = math.log(self.low), math.log(self.high)
-        return tuple(float(f"{math.exp(low + share * (high - low)):.3g}") for share in shares)
 
 
 class VariantSection(Section):
@@ -264,12 +234,13 @@ class _Placeless(RangeValues):
 
 
 def _fault_of_key(place: str, key: str) -> str | None:
-    known = [one for one in keys_of(TuneSettings) if one.partition(".")[0] in VARIED]
-    if key in known:
+    known = list(keys_of(TuneSettings))
+    varied = [one for one in known if one.partition(".")[0] in VARIED]
+    if key in varied:
         return None
-    near = difflib.get_close_matches(key, known, n=1)
-    advice = f"did you mean {place}{near[0]}?" if near else f"what may vary are keys of {' and '.join(VARIED)}"
-    return f"{place}{key} must be a setting of tuning that may vary from run to run; {advice}"
+    if key in known:
+        return f"{place}{key} must be a setting of tuning that may vary from run to run; what may vary are keys of {' and '.join(VARIED)}"
+    return unknown_phrases(f"{place}{key}", None, [f"{place}{one}" for one in varied])[0]
 
 
 def _faults_of_runs(common: Mapping[str, Any], leaves: Mapping[str, Any], overlays: list[dict[str, Any]]) -> Iterator[str]:
@@ -282,7 +253,8 @@ def _faults_of_runs(common: Mapping[str, Any], leaves: Mapping[str, Any], overla
         for combination in combinations:
             run = laid_over(laid_over(common, own), nested(combination))
             try:
-                TuneSettings.model_validate(run)
+                if TuneSettings.model_validate(run).tune.learning_rate == "safe":
+                    told.add("tune.learning_rate must be a number in a study, got safe; adiabat safe-rate finds it")
             except ValidationError as fault:
                 told |= {*(phrase for one in fault.errors() for phrase in _phrases(one, TuneSettings)), *_idle(TuneSettings, run)}
     yield from sorted(told)

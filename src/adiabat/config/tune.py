@@ -3,10 +3,23 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need
-from adiabat.config.section import Amount, Fraction, OptimizerName, ScalingRule, ScheduleName, Section, Text, Texts
+from adiabat.config.section import (
+    Amount,
+    Fraction,
+    OptimizerName,
+    PlacedError,
+    RangeValues,
+    ScalingRule,
+    ScheduleName,
+    Section,
+    Text,
+    Texts,
+    defaults_of,
+    positive_or,
+)
 from adiabat.config.shared import DataSection, EncoderSection, HeldOutSection, StepsRunSection
 
 
@@ -29,7 +42,8 @@ class TuneSection(Section):
         "final_fraction": Need("schedule", ("linear", "quadratic", "cosine")),
         "reference_batch_size": Need("batch_scaling", ("linear", "sqrt")),
     }
-    learning_rate: PositiveFloat = 5e-8
+    learning_rate: Annotated[float | Literal["safe"], PlainValidator(positive_or("safe"))] = 5e-8
+    """``safe``: the largest one whose drift stays within the guard's limit, found by `LadderSection` before the run (mission A12)."""
     batch_size: PositiveInt = 14
     """Queries per optimiser step."""
     loss: Literal["triplet", "in_batch_softmax"] = "triplet"
@@ -95,8 +109,9 @@ class GuardSection(Section):
     """Documents whose order is compared."""
     measure: Literal["overlap loss", "margins", "turn"] = "overlap loss"
     """What `most` is of; `adiabat.measure.drift` has the formulas. All are written to the log."""
-    most: PositiveFloat | None = None
-    """An epoch that drifts further is never the result; None only watches."""
+    most: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
+    """An epoch that drifts further is never the result; None only watches. ``noise``: the drift of the untuned tower when nothing but the
+    writing of the probes changes (`adiabat.drift.noise`)."""
     then: Literal["stop", "back"] = "stop"
     """What follows: the run ends, or it goes on from the best epoch so far at half the rate."""
 
@@ -107,11 +122,57 @@ class GuardSection(Section):
         return self
 
 
+class LadderSection(Section):
+    """``[ladder]``: short runs that find the largest rate whose drift stays within the guard's limit (mission A12).
+
+    The highest rate comes first; a run ends as soon as it leaves the band, and the first rate that stays inside to its end is the answer.
+    """
+
+    low: PositiveFloat = 1e-8
+    high: PositiveFloat = 1e-5
+    count: Annotated[int, Field(ge=2)] = 10
+    """Rates, evenly spaced on a logarithmic scale, both ends among them."""
+    steps: PositiveInt = 1_000
+    """Optimiser steps for which a rate must stay inside."""
+    looks: PositiveInt = 20
+    """At the drift, evenly spaced over the steps, at most one each step."""
+    seeds: PositiveInt = 1
+    """Runs of a rate, with the seed of the run and those that follow it; it is safe if all stay inside."""
+
+    @model_validator(mode="after")
+    def _ascends(self) -> Self:
+        if not self.low < self.high:
+            raise PlacedError("low", f"must be below ladder.high, got {self.low:g} and {self.high:g}; exchange them")
+        return self
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """All of them, ascending."""
+        return RangeValues(low=self.low, high=self.high, count=self.count).values()
+
+
 class TuneSettings(Section):
-    """Everything that ``adiabat tune`` may be told."""
+    """Everything that ``adiabat tune`` and ``adiabat safe-rate`` may be told."""
 
     encoder: EncoderSection = EncoderSection()
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
     guard: GuardSection = GuardSection()
+    ladder: LadderSection = LadderSection()
     run: StepsRunSection = StepsRunSection()
+
+    @property
+    def watched(self) -> GuardSection:
+        """The guard as it is used: a safe rate is found by one, and has one beside it afterwards."""
+        if self.tune.learning_rate != "safe":
+            return self.guard
+        return self.guard.model_copy(update={"use": True, "most": self.guard.most or "noise"})
+
+    @model_validator(mode="after")
+    def _ladder_is_climbed(self) -> Self:
+        rate = self.tune.learning_rate
+        idle = [name for name, value in defaults_of(LadderSection).items() if rate != "safe" and getattr(self.ladder, name) != value]
+        if idle:
+            told = [f"ladder.{name} has no effect with tune.learning_rate = {rate:g}" for name in idle]
+            raise ValueError(f"{'; '.join(told)}; leave it out, or set tune.learning_rate to safe")
+        return self

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from adiabat.jobs.directory import Job, Rules
+from adiabat.config import TrainSettings
+from adiabat.jobs.directory import FREE_RUN, Job, Rules
 from adiabat.train.log import read_log
 from adiabat.train.schedules import ENDING
 
@@ -65,6 +66,9 @@ def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
     return [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
 
 
+FREE_MEMORY = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "memory.loss_tile")
+"""How a batch passes: settings that change no number of a run."""
+
 RULES = Rules(
     free=frozenset(
         (
@@ -72,21 +76,17 @@ RULES = Rules(
             "job.data",
             "job.out",
             "towers.store",
+            "towers.document_model",
             "train.guide",
-            "memory.chunk_tokens",
-            "memory.cached",
-            "memory.checkpointing",
-            "memory.loss_tile",
             "data.corpus",
             "data.cache",
             "data.validation",
-            "run.device",
-            "run.checkpoint_seconds",
-            "run.keep_checkpoints",
-            "towers.document_model",
+            *FREE_MEMORY,
+            *FREE_RUN,
         )
     ),
     stopping=_stopping,
     words=WORDS,
     reasons=_reasons,
+    defaults=TrainSettings().model_dump(),
 )

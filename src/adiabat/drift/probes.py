@@ -6,15 +6,16 @@ The packaged set was made by ``scripts/make_probes.py``; ``files/README.md`` tel
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from importlib import resources
 from pathlib import Path
 
 from adiabat.data.columns import COLUMN_ALIASES, RowError, id_value, parsed_rows, text_value
 from adiabat.data.lines import CODECS, Cursor, text_lines
+from adiabat.data.packaged import packaged_folder, require_published
 from adiabat.data.selection import quoted
 from adiabat.data.tables import FileFaults, Row, read_rows, require_path, table_name
+from adiabat.drift.noise import written_otherwise
 from adiabat.errors import DataError
 
 DEFAULT = "default"
@@ -72,6 +73,10 @@ class ProbeSet:
         """Of each probe."""
         return [probe.group for probe in self.probes]
 
+    def otherwise(self) -> "ProbeSet":
+        """The same probes, each written a little otherwise (`adiabat.drift.noise`)."""
+        return replace(self, probes=tuple(replace(probe, text=written_otherwise(probe.text)) for probe in self.probes))
+
     @property
     def sha256(self) -> str:
         """Of texts and groups in their order, whatever file they came in: sets with the same are the same probes."""
@@ -95,7 +100,7 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
             are counted, the first ten spelled out.
     """
     if source is None or source == DEFAULT:
-        return _probe_set(_packaged(), DEFAULT)
+        return _probe_set(require_published(packaged_folder("drift") / _FILE, _SHA256), DEFAULT)
     return _probe_set(source, _stem(Path(source)) if _is_plain_text(source) else table_name(source))
 
 
@@ -152,19 +157,3 @@ def _line_rows(path: Path, faults: FileFaults) -> Iterator[Row]:
     for number, line, sound in text_lines(path, faults, Cursor()):
         if sound:
             yield Row(f"{path}:{number}", {"text": line.rstrip("\r\n")})
-
-
-def _packaged() -> Path:
-    """The packaged file, checked, so that a damaged installation is one clear error."""
-    path = _folder() / _FILE
-    if not path.is_file():
-        raise DataError(f"{path} must exist, got no such file; install adiabat again")
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != _SHA256:
-        raise DataError(f"{path} must have the sha256 {_SHA256}, got {found}; install adiabat again")
-    return path
-
-
-def _folder() -> Path:
-    # A wheel is unpacked when it is installed, so that the package's files have paths.
-    return Path(str(resources.files("adiabat.drift"))) / "files"

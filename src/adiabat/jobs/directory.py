@@ -16,6 +16,12 @@ from adiabat.store.build import is_store
 
 CONFIG = "config.toml"
 
+FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints")
+"""How a job runs: settings that change no number of it."""
+
+FREE_RUNS = (*FREE_RUN, "run.log_every", "run.tensorboard")
+"""The same of what consists of many jobs, which takes no number from their logs by step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -76,6 +82,8 @@ class Rules:
         behind: Given the job and the settings wanted, what is wrong with a stop that lies behind the run.
         words: Of settings whose values say nothing to people, such as digests, what a difference means.
         reasons: Given the settings wanted, why some of them must stay as they were, where that is not plain.
+        defaults: Tables as in a description, of what settings are where nobody says anything: a job that was begun before a setting
+            existed had its default. None of those in the tables can be None, which is left out of a description as well.
     """
 
     free: frozenset[str] = frozenset()
@@ -83,6 +91,7 @@ class Rules:
     behind: Callable[[Job, Mapping[str, Any]], list[str]] = _none_behind
     words: Mapping[str, str] = field(default_factory=dict)
     reasons: Callable[[Mapping[str, Any]], Mapping[str, str]] = _no_reason
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 STRICT = Rules()
@@ -192,7 +201,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
             raise JobError(f"{job.folder}: {several(faults)}; raise it, or start anew in another directory")
         if _flat_settings(read_description(job)) != _flat_settings(description):
             with sole_writer(folder):
-                write_text(tomli_w.dumps(without_none(description)), job.config)
+                _describe(job, description)
         return job
     is_new = not folder.exists()
     try:
@@ -200,12 +209,36 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
     except OSError as fault:
         raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
     try:
-        write_text(tomli_w.dumps(without_none(description)), job.config)
+        _describe(job, description)
     except DataError:
         if is_new:
             folder.rmdir()
         raise
     return job
+
+
+def claim(folder: Path, description: Mapping[str, Any], *, begun: bool) -> None:
+    """Claim a directory for what consists of many jobs and is none itself, or describe anew what stands there.
+
+    Args:
+        folder: Made where missing.
+        description: Everything that decides what the jobs give; fits what stands there (`require_same`).
+        begun: Whether it stands there already.
+
+    Raises:
+        JobError: If nothing stands there and the directory holds something else.
+        DataError: If the disk is full or not writable.
+        InUseError: If another process works there.
+    """
+    if not begun:
+        open_job(folder, description, resume=False)
+        return
+    with sole_writer(folder):
+        _describe(Job(folder), description)
+
+
+def _describe(job: Job, description: Mapping[str, Any]) -> None:
+    write_text(tomli_w.dumps(without_none(description)), job.config)
 
 
 def read_description(job: Job) -> dict[str, Any]:
@@ -235,7 +268,24 @@ def is_job(folder: Path) -> bool:
     Returns:
         True where it holds a ``config.toml`` that describes a job.
     """
-    return (folder / CONFIG).is_file() and "job" in read_description(Job(folder))
+    return is_described(folder, "job")
+
+
+def is_described(folder: Path, table: str) -> bool:
+    """Whether a directory's description has a table, by which one tells what it is.
+
+    Args:
+        folder: Any path.
+        table: Such as ``job`` or ``study``.
+
+    Returns:
+        True where it holds a ``config.toml`` with that table.
+
+    Raises:
+        JobError: If the file is damaged.
+    """
+    job = Job(folder)
+    return job.config.is_file() and table in read_description(job)
 
 
 def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:
@@ -250,7 +300,10 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
     Raises:
         JobError: Naming every setting that differs.
     """
-    before, wanted = _flat_settings(read_description(job)), _flat_settings(description)
+    wanted = _flat_settings(description)
+    # Settings that may not have existed when the job was begun; a job that said nothing of them meant their defaults.
+    unsaid = {key: value for key, value in _flat_settings(rules.defaults).items() if wanted.get(key) == value}
+    before = {**unsaid, **_flat_settings(read_description(job))}
     reasons = rules.reasons(wanted)
     differing = [
         rules.words.get(key) or f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}{reasons.get(key, '')}"

@@ -1,8 +1,15 @@
 """Rows of what is done, in a file that always holds whole ones: what was cut short goes on from there."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from adiabat.errors import JobError
+from adiabat.files import write_text
 
 Key = TypeVar("Key")
 Row = TypeVar("Row")
@@ -52,3 +59,37 @@ class Rows(Generic[Key, Row]):
         rows = {**self._rows, self._key(row): row}
         self._write(list(rows.values()), self.path)
         self._rows = rows
+
+
+def json_rows(path: Path, kind: type[Row], *, key: Callable[[Row], Key]) -> Rows[Key, Row]:
+    """Rows that are lines of JSON.
+
+    Args:
+        path: Of the file; perhaps missing.
+        kind: Of a row, a dataclass.
+        key: What a row is known by.
+
+    Returns:
+        The rows.
+
+    Raises:
+        JobError: If a line is damaged.
+    """
+    return Rows(path, key=key, read=lambda place: _read_lines(place, kind), write=_write_lines)
+
+
+def _write_lines(rows: Sequence[Any], path: Path) -> None:
+    write_text("".join(json.dumps(asdict(one), allow_nan=False) + "\n" for one in rows), path)
+
+
+def _read_lines(path: Path, kind: type[Row]) -> list[Row]:
+    adapter, rows = TypeAdapter(kind), []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            rows.append(adapter.validate_json(line))
+        except ValidationError as fault:
+            what = fault.errors(include_url=False)[0]["msg"]
+            raise JobError(
+                f"{path}:{number} must be a row of a finished run, got: {what}; remove the line, and the run is made again"
+            ) from fault
+    return rows

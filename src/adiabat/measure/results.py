@@ -223,16 +223,35 @@ class TrainingRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """The whole of a ``result.json``.
+class WithOrigin:
+    """What every ``result.json`` begins with: what it came from.
 
     Attributes:
         title: One line for the head of the report.
         command: The command line that made it.
         created: ISO 8601, UTC.
-        seconds: Duration of the measurement.
-        seed: Of every random choice in it.
+        seconds: That it took, over all runs and resumed parts.
+        seed: Of every random choice in it; runs of a study have seeds of their own.
         versions: Package name to version, ``python`` and ``device`` among them.
+    """
+
+    title: str
+    command: str
+    created: str
+    seconds: float
+    seed: int
+    versions: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Nested plain data, ready for `json.dump`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Result(WithOrigin):
+    """The whole of a ``result.json``.
+
+    Attributes:
         model: One line naming the model under test.
         baseline: One line naming what it is compared with, or None.
         training: Of the job the model came from, where it did.
@@ -244,12 +263,6 @@ class Result:
         format: Version of this layout.
     """
 
-    title: str
-    command: str
-    created: str
-    seconds: float
-    seed: int
-    versions: dict[str, str]
     model: str
     baseline: str | None = None
     training: TrainingRecord | None = None
@@ -258,7 +271,3 @@ class Result:
     settings: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     format: int = RESULT_FORMAT
-
-    def to_json(self) -> dict[str, Any]:
-        """Nested plain data, ready for `json.dump`."""
-        return asdict(self)

@@ -1,7 +1,9 @@
 """What an analysis of embedding spaces leaves behind: plain data for ``result.json``, of which tables and pages are made."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from adiabat.measure.results import WithOrigin
 
 SPACE_FORMAT = 1
 
@@ -116,16 +118,10 @@ class SpaceMap:
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceResult:
+class SpaceResult(WithOrigin):
     """The whole of the ``result.json`` of an analysis.
 
     Attributes:
-        title: One line for the head of the report.
-        command: The command line that made it.
-        created: ISO 8601, UTC.
-        seconds: Duration of the analysis.
-        seed: Of every random choice in it.
-        versions: Package name to version, ``python`` and ``device`` among them.
         model: Name of the model under test.
         baseline: Name of what it is compared with, or None.
         data: Name of the set of queries.
@@ -146,12 +142,6 @@ class SpaceResult:
         format: Version of this layout.
     """
 
-    title: str
-    command: str
-    created: str
-    seconds: float
-    seed: int
-    versions: dict[str, str]
     model: str
     baseline: str | None
     data: str
@@ -170,10 +160,6 @@ class SpaceResult:
     inputs: dict[str, str] = field(default_factory=dict)
     kind: Literal["space"] = "space"
     format: int = SPACE_FORMAT
-
-    def to_json(self) -> dict[str, Any]:
-        """Nested plain data, ready for `json.dump`."""
-        return asdict(self)
 
     def number(self, name: str, of: Whose = "both") -> SpaceNumber:
         """One of the numbers.

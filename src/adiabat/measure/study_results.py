@@ -1,9 +1,9 @@
 """What a study of tuning leaves behind: plain data for ``result.json``, of which its page, figures and tables are made (mission A11)."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from adiabat.measure.results import Change, GridComparison, LayerChange
+from adiabat.measure.results import Change, GridComparison, LayerChange, WithOrigin
 from adiabat.measure.samples import Kind
 
 STUDY_FORMAT = 1
@@ -120,43 +120,30 @@ class StudyRun:
 
 
 @dataclass(frozen=True, slots=True)
-class StudyResult:
+class StudyResult(WithOrigin):
     """The whole ``result.json`` of a study.
 
     Attributes:
-        title: One line for the head of the page.
-        command: The command line that made it.
-        created: ISO 8601, UTC.
-        seconds: Of all runs, their measurement, and what they share.
-        seed: Of the draws of the statistics.
-        versions: Package name to version, ``python`` and ``device`` among them.
         model: Where tuning starts.
         targets: Names of the tasks that tuning is for; the others must not get worse.
         tasks: Names of all tasks, in order.
         varied: Dotted settings that the grid varies, in order.
         runs: In order of the grid.
+        noise: Measure of drift to how far the untuned tower drifts when only the writing of the probes changes (`adiabat.drift.noise`);
+            empty where drift was not measured.
         settings: The resolved configuration.
         inputs: What was read, by its part.
         notes: What a reader must know.
         format: Version of this layout.
     """
 
-    title: str
-    command: str
-    created: str
-    seconds: float
-    seed: int
-    versions: dict[str, str]
     model: str
     targets: list[str]
     tasks: list[str]
     varied: list[str]
     runs: list[StudyRun]
+    noise: dict[str, float] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     format: int = STUDY_FORMAT
-
-    def to_json(self) -> dict[str, Any]:
-        """Nested plain data, ready for `json.dump`."""
-        return asdict(self)

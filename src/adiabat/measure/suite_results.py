@@ -1,10 +1,10 @@
 """What an evaluation of several models on a suite of tasks leaves behind: plain data for ``result.json``, of which pages are made."""
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from adiabat.measure.results import Change, GridComparison
+from adiabat.measure.results import Change, GridComparison, WithOrigin
 from adiabat.measure.samples import Kind
 
 SUITE_FORMAT = 1
@@ -167,16 +167,10 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteResult:
+class SuiteResult(WithOrigin):
     """The whole of the ``result.json`` of a suite.
 
     Attributes:
-        title: One line for the head of the report.
-        command: The command line that made it.
-        created: ISO 8601, UTC.
-        seconds: Of encoding and measuring, over all resumed parts.
-        seed: Of every random choice in it.
-        versions: Package name to version, ``python`` and ``device`` among them.
         tasks: In the order of the suite.
         models: In the order given.
         scores: All measures of all models on all tasks, the main one of each first; a model that cannot do a task, as BM25 cannot judge
@@ -193,12 +187,6 @@ class SuiteResult:
         format: Version of this layout.
     """
 
-    title: str
-    command: str
-    created: str
-    seconds: float
-    seed: int
-    versions: dict[str, str]
     tasks: list[SuiteTask]
     models: list[SuiteModel]
     scores: list[Score]
@@ -212,10 +200,6 @@ class SuiteResult:
     settings: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     format: int = SUITE_FORMAT
-
-    def to_json(self) -> dict[str, Any]:
-        """Nested plain data, ready for `json.dump`."""
-        return asdict(self)
 
     def main_score(self, task: str, model: str) -> Score | None:
         """A model's value of the measure that carries the verdict of a task.

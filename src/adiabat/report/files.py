@@ -2,18 +2,20 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from matplotlib.figure import Figure
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.errors import DataError, several
 from adiabat.files import write_together
-from adiabat.measure.results import RESULT_FORMAT, Result
+from adiabat.measure.results import RESULT_FORMAT, Result, WithOrigin
+from adiabat.report.svg import saved
 from adiabat.report.wording import printable
 
-Record = TypeVar("Record")
+Record = TypeVar("Record", bound=WithOrigin)
 
 
 def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, Callable[[], str]] | None = None) -> None:
@@ -29,22 +31,34 @@ def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, C
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    if faults := not_finite(plain):
+    if faults := _not_finite(plain):
         raise DataError(f"{path}: {several(faults)}; leave out what could not be measured")
     record = json.dumps(_clean(plain), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     write_together({path: record, **{path.parent / name: render() for name, render in (beside or {}).items()}})
 
 
-def not_finite(plain: Any) -> list[str]:
-    """What is wrong with the numbers of a record.
+FIGURES = "figures"
+"""Folder of figures, beside the record that they show."""
+
+
+def write_figures(folder: Path, figures: Mapping[str, Callable[[], Figure]]) -> None:
+    """Write figures as ``figures/NAME.svg`` and ``figures/NAME.png``, each whole.
 
     Args:
-        plain: Nested plain data.
+        folder: An existing directory.
+        figures: Name to what draws it.
 
-    Returns:
-        A phrase for each number that is not finite, with its place.
+    Raises:
+        DataError: If a file cannot be written.
     """
-    return [f"{where} must be finite, got {value}" for where, value in _numbers(plain, "result") if not math.isfinite(value)]
+    place = folder / FIGURES
+    try:
+        place.mkdir(exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{place} must be a directory, got {error.strerror}; remove what is in its place or name another folder") from error
+    for name, draw in figures.items():
+        vectors, dots = saved(draw)
+        write_together({place / f"{name}.svg": vectors, place / f"{name}.png": dots})
 
 
 def read_result(path: Path) -> Result:
@@ -57,40 +71,54 @@ def read_result(path: Path) -> Result:
         The result, equal to the one written.
 
     Raises:
-        DataError: If the file is missing, is not JSON, is of another format version, or lacks a part.
+        DataError: If the file is missing, is not JSON, is of another format version, lacks a part, or its parts do not fit together.
     """
-    result = read_record(path, Result, version=RESULT_FORMAT)
-    _check_sense(result, path)
-    return result
+    return read_record(path, Result, version=RESULT_FORMAT, misfits=_misfits)
 
 
-def read_record(path: Path, record: type[Record], *, version: int) -> Record:
-    """Read what `write_record` wrote, and check its types.
+def read_record(
+    path: Path, record: type[Record], *, version: int, misfits: Callable[[Record], Iterable[str]] | None = None, command: str = "evaluate"
+) -> Record:
+    """Read what `write_record` wrote, and check what types cannot say as well: ``1e999`` reads as infinity.
 
     Args:
         path: A ``result.json``.
         record: The data class it holds.
         version: Of its layout, as in its ``format``.
+        misfits: What is wrong with a record of sound types, a phrase for each fault; None where its numbers are all that can be.
+        command: That makes such a record.
 
     Returns:
-        The record; whether its numbers are finite and its parts fit together is for the caller to check.
+        The record, equal to the one written.
 
     Raises:
-        DataError: If the file is missing, is not JSON, is of another format version, or lacks a part.
+        DataError: If the file is missing, is not JSON, is of another format version, lacks a part, or its parts do not fit together.
     """
+    read = _of_type(path, record, version, command)
+    if faults := [*_not_finite(read.to_json()), *(misfits(read) if misfits is not None else ())]:
+        raise DataError(f"{path}: {several(faults)}; make it anew with adiabat {command}")
+    return read
+
+
+def _of_type(path: Path, record: type[Record], version: int, command: str) -> Record:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except OSError as error:
-        raise DataError(f"{path} must be a readable result.json, got {error.strerror}; run adiabat evaluate first") from error
+        raise DataError(f"{path} must be a readable result.json, got {error.strerror}; run adiabat {command} first") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} must be JSON, got {error}; make it anew with adiabat evaluate") from error
+        raise DataError(f"{path} must be JSON, got {error}; make it anew with adiabat {command}") from error
     if not isinstance(plain, dict) or plain.get("format") != version:
         found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
         raise DataError(f"{path}: format must be {version}, got {found}; read it with the version of adiabat that wrote it")
     try:
         return TypeAdapter(record).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
-        raise DataError(f"{path}: {several(_faults(error))}; make it anew with adiabat evaluate") from error
+        raise DataError(f"{path}: {several(_faults(error))}; make it anew with adiabat {command}") from error
+
+
+def _not_finite(plain: Any) -> list[str]:
+    """A phrase for each number that is not finite, with its place."""
+    return [f"{where} must be finite, got {value}" for where, value in _numbers(plain, "result") if not math.isfinite(value)]
 
 
 def _numbers(plain: Any, where: str) -> Iterator[tuple[str, float]]:
@@ -125,16 +153,13 @@ def _faults(error: ValidationError) -> list[str]:
     ]
 
 
-def _check_sense(result: Result, path: Path) -> None:
-    """What types cannot say: finite numbers (``1e999`` reads as infinity), a main measure that exists, square grids."""
-    faults = not_finite(result.to_json())
+def _misfits(result: Result) -> Iterator[str]:
+    """A main measure that was not measured, and grids that are not square."""
     for dataset in result.datasets:
         if not any(change.measure == dataset.main and change.similarity == "cosine" for change in dataset.changes):
-            faults.append(f"data set {dataset.name}: main must be one of its measures by cosine, got {dataset.main}")
+            yield f"data set {dataset.name}: main must be one of its measures by cosine, got {dataset.main}"
         side = len(dataset.languages)
         for grid in dataset.grid:
             tables = [table for table in (grid.after, grid.before, grid.improvement, grid.verdicts) if table is not None]
             if any(len(table) != side or any(len(row) != side for row in table) for table in tables):
-                faults.append(f"data set {dataset.name}: the {grid.comparison} grid must have {side} rows and columns, one per language")
-    if faults:
-        raise DataError(f"{path}: {several(faults)}; make it anew with adiabat evaluate")
+                yield f"data set {dataset.name}: the {grid.comparison} grid must have {side} rows and columns, one per language"

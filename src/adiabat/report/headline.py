@@ -10,6 +10,9 @@ from adiabat.report.wording import NO_BREAK, counted, cut_name, improvement, int
 NAME_LENGTH = 60
 """Characters of a data set's name that a sentence shows."""
 
+MOST_NAMED = 4
+"""Names in a row that a sentence holds."""
+
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
 
 Tone = Literal["good", "bad", "plain"]
@@ -235,3 +238,17 @@ def named(name: str) -> str:
     if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in shown):
         return f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
     return shown
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    Args:
+        names: As they may stand in one.
+
+    Returns:
+        For instance ``a, b and c``; of more than `MOST_NAMED`, the first, and how many more.
+    """
+    if len(names) > MOST_NAMED:
+        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from adiabat.report.suite_wording import EVEN
-from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS
+from adiabat.report.wording import DASH, EVEN, MINUS, NO_BREAK, VERDICT_MARKS
 
 NAME_LENGTH = 200
 """Characters of a name that a table holds."""

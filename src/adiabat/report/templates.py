@@ -1,8 +1,12 @@
 """Templates of pages, and what all pages share: escaping, the style sheet, and the section on how a page was made.
 
-Every text in a page is escaped and rid of characters that no page can hold; pages hold no address of another resource.
+Every text in a page is escaped and rid of characters that no page can hold; pages hold no address of another resource. Some hold one script
+of their own, which sorts tables and filters rows: their policy names it by its hash and allows no other, and without it everything is there
+to be read.
 """
 
+import base64
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -20,7 +24,7 @@ def template(name: str) -> jinja2.Template:
     """A template of this room, which may include ``made.html.j2`` and shows the style sheet of all pages as ``sheet``.
 
     Args:
-        name: Of a file beside this one.
+        name: Path from this room, such as ``suite/page.html.j2``.
 
     Returns:
         The template; what it is not given is an error.
@@ -43,12 +47,30 @@ def source(name: str) -> str:
     """The text of a file of this room.
 
     Args:
-        name: Of a file beside this one.
+        name: Path from this room, such as ``style.css`` or ``suite/page.html.j2``.
 
     Returns:
         All of it.
     """
     return resources.files("adiabat.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def script() -> str:
+    """What sorts and filters.
+
+    Returns:
+        JavaScript, as it stands between the tags.
+    """
+    return source("sorting.js")
+
+
+def script_hash() -> str:
+    """The script by its hash, for the page's policy.
+
+    Returns:
+        Such as ``sha256-AbC=``.
+    """
+    return f"sha256-{base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()}"
 
 
 def _finalised(value: Any) -> Any:

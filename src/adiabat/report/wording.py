@@ -13,6 +13,9 @@ MINUS = "\N{MINUS SIGN}"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 DASH = "\N{EN DASH}"
 
+EVEN = "\N{ALMOST EQUAL TO}"
+"""Beside a value: not measurably worse than the best."""
+
 VERDICT_MARKS: dict[Verdict, str] = {
     "better": "\N{BLACK UP-POINTING TRIANGLE}",
     "worse": "\N{BLACK DOWN-POINTING TRIANGLE}",
@@ -74,6 +77,19 @@ def number(value: float, *, digits: int = 4) -> str:
     else:
         text = f"{value:.{digits - 1}e}"
     return text.replace("-", MINUS)
+
+
+def setting(value: float) -> str:
+    """A number as it is written in a configuration.
+
+    Args:
+        value: Finite.
+
+    Returns:
+        As few digits as tell it from its neighbours, six at most, for instance ``4.64e-8``: 1e-7 / 2 ** 0.5 is nobody's setting.
+    """
+    digits, _, exponent = f"{value:.6g}".partition("e")
+    return f"{digits}e{int(exponent)}" if exponent else digits
 
 
 def score(value: float) -> str:
@@ -298,3 +314,32 @@ def counted(count: int, noun: str) -> str:
     """
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{integer(count)}{NO_BREAK}{noun if count == 1 else plural}"
+
+
+def share(value: float) -> str:
+    """A probability in percent, never rounded to certainty.
+
+    Args:
+        value: In [0, 1].
+
+    Returns:
+        For instance ``97 %``, ``> 99 %``, ``< 1 %``.
+    """
+    percent = 100 * value
+    if 0 < percent < 1:
+        return f"<{NO_BREAK}1{NO_BREAK}%"
+    if 99 < percent < 100:
+        return f">{NO_BREAK}99{NO_BREAK}%"
+    return f"{percent:.0f}{NO_BREAK}%"
+
+
+def millions(parameters: int) -> str:
+    """A number of parameters.
+
+    Args:
+        parameters: How many.
+
+    Returns:
+        For instance ``22.7 M``; small ones as they are.
+    """
+    return f"{parameters / 1e6:,.1f}{NO_BREAK}M" if parameters >= 100_000 else f"{parameters:,}"

@@ -45,11 +45,11 @@ def build_faiss(
         StoreError: If a setting is out of range.
     """
     if kind not in KINDS:
-        raise StoreError(f"kind must be flat, ivf or hnsw, got {kind}")
+        raise StoreError(f"kind must be flat, ivf or hnsw, got {kind}; name one of them")
     if similarity not in SIMILARITIES:
-        raise StoreError(f"similarity must be cosine, distance or dot, got {similarity}")
+        raise StoreError(f"similarity must be cosine, distance or dot, got {similarity}; name one of them")
     if lists is not None and not 1 <= lists <= store.count:
-        raise StoreError(f"lists must lie in 1..{store.count}, got {lists}")
+        raise StoreError(f"lists must lie in 1..{store.count}, got {lists}; leave it out for a number that goes by the store")
     faiss = import_faiss("building a faiss index")
     index = _empty_index(faiss, store, kind, similarity, lists, seed)
     for _, block in store.blocks(BLOCK_ROWS):
@@ -105,7 +105,7 @@ def search_faiss(
         StoreError: If the index was built of other vectors, or a setting is out of range.
     """
     if k < 1 or effort < 1:
-        raise StoreError(f"k and effort must be at least 1, got {k} and {effort}")
+        raise StoreError(f"k and effort must be at least 1, got {k} and {effort}; raise them")
     note = _checked_note(store, path)
     checked = checked_queries(queries, store.width, note["similarity"])
     index = _read_index(path, k, effort)
@@ -143,7 +143,9 @@ def faiss_recall(
         StoreError: If the index was built of other vectors, a setting is out of range, or there is no query.
     """
     if sample < 1 or not len(queries):
-        raise StoreError(f"recall must be measured on at least one query, got sample {sample} of {len(queries)}")
+        raise StoreError(
+            f"recall must be measured on at least one query, got sample {sample} of {len(queries)}; raise sample, or give queries"
+        )
     chosen = np.sort(np.random.default_rng(seed).choice(len(queries), size=min(sample, len(queries)), replace=False))
     found = search_faiss(store, path, queries[chosen], k, effort=effort)
     wanted = search(store, queries[chosen], k, similarity=_checked_note(store, path)["similarity"])

@@ -208,7 +208,10 @@ class Store:
             StoreError: If the buffer is of another dtype or width, or the file became shorter.
         """
         if buffer.dtype != self.dtype or buffer.shape[1] != self.width or not buffer.flags.c_contiguous:
-            raise StoreError(f"buffer must be contiguous {self.dtype} of width {self.width}, got {buffer.dtype} of shape {buffer.shape}")
+            raise StoreError(
+                f"buffer must be contiguous {self.dtype} of width {self.width}, got {buffer.dtype} of shape {buffer.shape}; "
+                "make it with np.empty((rows, store.width), store.dtype)"
+            )
         rows = max(0, min(len(buffer), self.count - start))
         left = buffer[:rows].data.cast("B") if rows else memoryview(b"")
         offset = HEADER_BYTES + start * self.manifest.row_bytes
@@ -232,7 +235,7 @@ class Store:
             StoreError: If `block_rows` is not positive.
         """
         if block_rows < 1:
-            raise StoreError(f"block_rows must be at least 1, got {block_rows}")
+            raise StoreError(f"block_rows must be at least 1, got {block_rows}; raise it")
         for start in range(0, self.count, block_rows):
             block = np.empty((min(block_rows, self.count - start), self.width), dtype=self.dtype)
             self.read_into(start, block)

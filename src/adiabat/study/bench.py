@@ -1,5 +1,6 @@
 """The bench that every tuned tower of a study is put on: the same tasks, the same probes, the same untuned tower to be compared with."""
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from adiabat.config import EncoderSection, StudySettings
 from adiabat.drift.probes import ProbeSet
 from adiabat.drift.reading import read_tower
+from adiabat.files import write_text
 from adiabat.measure.cells import compare_cells
 from adiabat.measure.drift import Reading, drift_of
 from adiabat.measure.paired import paired_changes
@@ -23,6 +25,9 @@ from adiabat.watch import Watch
 
 START = "untuned"
 """Folder of the scores of the tower that every run starts from."""
+
+OTHERWISE = "untuned, written otherwise"
+"""Name of what it finds for probes that are written otherwise."""
 
 READINGS = "readings"
 """Folder of what towers found for the probes."""
@@ -59,6 +64,21 @@ class Bench:
     def start_reading(self) -> Reading | None:
         """What the untuned tower finds for the probes."""
         return None if self.probes is None else self._read(self.model, self.probes, START, None)
+
+    @cached_property
+    def noise(self) -> dict[str, float]:
+        """Measure to the drift of the untuned tower on probes that are written otherwise; empty where there are no probes."""
+        if self.probes is None:
+            return {}
+        kept = self.folder / READINGS / "noise.json"
+        # A study that is done needs no reading again.
+        if not kept.is_file():
+            write_text(json.dumps(self._noise(self.probes)), kept)
+        return dict(json.loads(kept.read_text(encoding="utf-8")))
+
+    def _noise(self, probes: ProbeSet) -> dict[str, float]:
+        assert self.start_reading is not None
+        return drift_of(self.start_reading, self._read(self.model, probes.otherwise(), OTHERWISE, self.start_reading)).means
 
     def outcomes(self, model: DualEncoder, name: str) -> list[TaskOutcome]:
         """Measure a tuned tower on every task.

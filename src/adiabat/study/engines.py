@@ -10,10 +10,8 @@ from adiabat.measure.study_results import StudyRun
 from adiabat.model.device import device_of
 from adiabat.study.spec import Planned, groups_of
 from adiabat.study.worker import Loader, Worker
+from adiabat.tune.together import lanes_on
 from adiabat.watch import SILENT
-
-GPU_LANES = 32
-"""Runs stepped together on a GPU where nobody says how many."""
 
 
 def carry_out(worker: Worker, runs: Sequence[Planned], *, add: Callable[[StudyRun], None]) -> None:
@@ -29,8 +27,7 @@ def carry_out(worker: Worker, runs: Sequence[Planned], *, add: Callable[[StudyRu
         MissingDependencyError: If Ray is asked for and not installed.
     """
     section = worker.settings.study
-    on_gpu = device_of(worker.settings.run.device).type == "cuda"
-    groups = groups_of(list(runs), lanes=section.lanes or (GPU_LANES if on_gpu else 1))
+    groups = groups_of(list(runs), lanes=section.lanes or lanes_on(device_of(worker.settings.run.device)))
     if groups:
         # Before any run: what is wrong with a task and the model must not come to light after the first of them.
         worker.measure_start()

@@ -5,19 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from adiabat.config import StudySettings, TuneDataSection, TuneSettings, keys_of
 from adiabat.config.study import COMMON
 from adiabat.drift.probes import ProbeSet
 from adiabat.errors import ConfigError, several
-from adiabat.files import write_text
-from adiabat.jobs.directory import Job, Rules, open_job, read_description, require_begun, require_same, without_none
+from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
 from adiabat.locks import sole_writer
 from adiabat.measure.study_results import StudyResult, StudyRun
 from adiabat.model.device import device_name, device_of
 from adiabat.provenance import now, versions
-from adiabat.report.study import write_study
+from adiabat.report.study.files import write_study
 from adiabat.store.build import refuse_swapped
 from adiabat.study.engines import carry_out
 from adiabat.study.rows import rows_at
@@ -25,12 +22,9 @@ from adiabat.study.spec import Planned, plan_runs
 from adiabat.study.worker import Loader, Worker
 from adiabat.suite.prepared import Prepared
 from adiabat.train.inputs import require_inputs
-from adiabat.tune.adiabatic import check_settings
+from adiabat.tune.building import check_settings
 from adiabat.tune.splits import examples_digest
 from adiabat.watch import SILENT, Watch
-
-FREE_RUN = ("device", "checkpoint_seconds", "keep_checkpoints", "log_every", "tensorboard")
-"""Settings of ``[run]`` that change no number of a run."""
 
 
 def study(load: Loader, settings: StudySettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> StudyResult:
@@ -55,33 +49,21 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     """
     runs = _checked(settings)
     folder = Path(str(settings.study.out))
-    going_on = is_study(folder)
+    going_on = is_described(folder, "study")
     if note := require_begun(folder, "study", begun=going_on, resume=resume):
         watch.note(note)
     worker = Worker(settings, folder, load, command, watch)
     targets = _targets(settings, worker.tasks)
     digests = _digests(worker, runs)
-    worker.require_freezable(runs)
-    _claim(folder, _description(settings, worker.tasks, worker.probes, digests), going_on=going_on)
+    worker.ground.require_possible([run.settings for run in runs])
+    description = _description(settings, worker.tasks, worker.probes, digests)
+    claim(folder, _same(folder, description) if going_on else description, begun=going_on)
     with sole_writer(folder):
         rows = rows_at(folder / "runs.parquet")
         carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
         found = _result(worker, [rows[run.name] for run in runs], targets, command)
         write_study(found, folder)
     return found
-
-
-def is_study(folder: Path) -> bool:
-    """Whether a directory holds a study.
-
-    Args:
-        folder: Any path.
-
-    Returns:
-        True where its ``config.toml`` describes one.
-    """
-    job = Job(folder)
-    return job.config.is_file() and "study" in read_description(job)
 
 
 def _checked(settings: StudySettings) -> list[Planned]:
@@ -136,21 +118,22 @@ def _description(settings: StudySettings, tasks: Sequence[Prepared], probes: Pro
     )
 
 
-def _claim(folder: Path, description: Mapping[str, Any], *, going_on: bool) -> None:
-    if not going_on:
-        open_job(folder, description, resume=False)
-        return
+def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse to go on with another study; variants that are there already and not wanted now stay described."""
     before = read_description(Job(folder))
-    require_same(Job(folder), description, rules=Rules(free=frozenset(_free(before, description))))
-    grown = {**description, "variants": {**before.get("variants", {}), **description["variants"]}}
-    with sole_writer(folder):
-        write_text(tomli_w.dumps(grown), Job(folder).config)
+    require_same(Job(folder), wanted, rules=Rules(free=frozenset(_free(before, wanted)), defaults=_defaults()))
+    return {**wanted, "variants": {**before.get("variants", {}), **wanted["variants"]}}
+
+
+def _defaults() -> dict[str, Any]:
+    plain = StudySettings()
+    return {"common": plain.model_dump(include=set(COMMON)), "measure": plain.measure.model_dump()}
 
 
 def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """What may differ: rows are known by what they vary, so other values are other rows."""
     yield from ("study.name", "study.model", "study.store", "study.data")
-    yield from (f"common.run.{name}" for name in FREE_RUN)
+    yield from (f"common.{key}" for key in FREE_RUNS)
     for one in (before, wanted):
         yield from (f"grid.{key}" for key in one.get("grid", {}))
     # A variant is known by its name, and must stay what it was; so must examples that both read.
@@ -182,6 +165,7 @@ def _result(worker: Worker, runs: Sequence[StudyRun], targets: Sequence[str], co
         tasks=names,
         varied=list(settings.values()),
         runs=list(runs),
+        noise=worker.bench.noise,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=inputs,
         notes=[*worker.clock.notes(), *([] if probes is None else probes.notes)],

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from adiabat.config import EncoderSection, StudySettings, SuiteSettings
 from adiabat.drift.probes import ProbeSet, read_probes
-from adiabat.errors import ConfigError, DivergedError, JobError, ModelError, several
+from adiabat.errors import DivergedError, JobError
 from adiabat.jobs.directory import Job, is_job
 from adiabat.locks import sole_writer
 from adiabat.measure.results import TrainingRecord
 from adiabat.measure.study_results import StudyRun
 from adiabat.model.device import device_name, device_of
-from adiabat.model.freezing import frozen_parameters
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import versions
 from adiabat.report.files import read_result
@@ -26,11 +25,11 @@ from adiabat.suite.corpora import Corpora
 from adiabat.suite.kept import folder_names
 from adiabat.suite.prepared import Prepared, prepare
 from adiabat.suite.running import STORES, Clock, Scoring
-from adiabat.train.lanes import SharedPass, run_lanes
-from adiabat.train.stacked import StackedTowers
-from adiabat.tune.adiabatic import TuningRun, learning_rate_of
+from adiabat.tune.adiabatic import TuningRun
 from adiabat.tune.beforehand import inputs_of
+from adiabat.tune.building import learning_rate_of
 from adiabat.tune.ground import Ground
+from adiabat.tune.together import run_together
 from adiabat.watch import Watch
 
 Loader = Callable[[str, EncoderSection], DualEncoder]
@@ -107,24 +106,6 @@ class Worker:
         """
         _ = self.bench.start, self.bench.start_reading
 
-    def require_freezable(self, runs: Sequence[Planned]) -> None:
-        """Refuse names of what is frozen that the model does not have.
-
-        Args:
-            runs: To be made.
-
-        Raises:
-            ConfigError: Naming the faults of every run.
-        """
-        faults = []
-        for patterns in dict.fromkeys(run.settings.tune.freeze for run in runs):
-            try:
-                frozen_parameters(self.ground.model.query.backbone, patterns)
-            except (ConfigError, ModelError) as fault:
-                faults.append(str(fault))
-        if faults:
-            raise ConfigError(several(faults))
-
     def make(self, group: Sequence[Planned]) -> Iterator[StudyRun]:
         """Tune a group of runs, together where they are several, and measure each.
 
@@ -151,24 +132,13 @@ class Worker:
         """Tune, and give those that diverged."""
         begun = [self._begun(run) for run in runs]
         resume = any(self._has_steps(run) for run in runs)
-        if len(runs) > 1:
-            return self._tune_together(runs, begun, resume=resume)
-        try:
-            begun[0].carry_out(resume=resume, command=self.command)
-        except DivergedError as fault:
-            return {runs[0].name: fault}
-        return {}
-
-    def _tune_together(self, runs: Sequence[Planned], begun: Sequence[TuningRun], *, resume: bool) -> dict[str, DivergedError]:
-        towers = StackedTowers([one.tower for one in begun], precision=self.settings.run.precision)
-        shared = SharedPass(towers)
-        for place, one in enumerate(begun):
-            one.objective.passes = shared.lane(place)
         failed: dict[str, DivergedError] = {}
         with ExitStack() as stack:
             for one in begun:
                 stack.enter_context(sole_writer(one.job.folder))
-            for run, one, outcome in zip(runs, begun, run_lanes([one.loop for one in begun], shared, resume=resume), strict=True):
+            loops, objectives = [one.loop for one in begun], [one.objective for one in begun]
+            outcomes = run_together(loops, objectives, precision=self.settings.run.precision, resume=resume)
+            for run, one, outcome in zip(runs, begun, outcomes, strict=True):
                 if isinstance(outcome, DivergedError):
                     failed[run.name] = outcome
                 else:

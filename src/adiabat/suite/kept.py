@@ -96,11 +96,12 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
     write_parquet(table, path)
 
 
-def read_scores(path: Path) -> TaskScores:
+def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScores:
     """Read what `write_scores` wrote.
 
     Args:
         path: The file.
+        record: What `read_record` gave of it; None reads that too.
 
     Returns:
         The scores, equal to those written.
@@ -108,7 +109,7 @@ def read_scores(path: Path) -> TaskScores:
     Raises:
         DataError: If it is missing, damaged, or no such file.
     """
-    record = read_record(path)
+    record = read_record(path) if record is None else record
     try:
         table = pq.read_table(path)
         if len(table) != record["units"] or not record["samples"]:

@@ -192,7 +192,7 @@ class Scoring:
             record = read_record(path)
             if record["key"] != key:
                 return None
-            scores = read_scores(path)
+            scores = read_scores(path, record)
         except DataError as fault:
             self.watch.note(f"{fault}: measured anew")
             return None

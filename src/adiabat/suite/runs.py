@@ -79,7 +79,8 @@ def _kept_by(path: Path) -> Measured:
     files = list(scores_in(path)) if path.is_dir() else [path]
     if not files:
         raise DataError(f"{path} must hold scores, got no file of them in it; name the folder of an evaluation")
-    records = {file: read_record(file)["about"] for file in files}
+    whole = {file: read_record(file) for file in files}
+    records = {file: record["about"] for file, record in whole.items()}
     # Of several runs each has a folder of its own below that of the model.
     folders = {file: file.parent.parent if "run" in about else file.parent for file, about in records.items()}
     if len(models := sorted(set(folders.values()))) > 1:
@@ -90,7 +91,7 @@ def _kept_by(path: Path) -> Measured:
     _require_one_state(path, records)
     runs: defaultdict[Path, dict[str, TaskScores]] = defaultdict(dict)
     for file in files:
-        scores = read_scores(file)
+        scores = read_scores(file, whole[file])
         runs[file.parent][scores.task] = scores
     about = records[files[0]]
     places = [str(place) for place in runs] if len(runs) > 1 else []

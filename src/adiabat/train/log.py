@@ -11,6 +11,16 @@ from typing import IO, Any
 from adiabat.errors import JobError, MissingDependencyError
 
 
+def require_tensorboard() -> None:
+    """Refuse to write curves that nothing can write.
+
+    Raises:
+        MissingDependencyError: If TensorBoard is not installed.
+    """
+    if importlib.util.find_spec("tensorboard") is None:
+        raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="run.tensorboard = true")
+
+
 class JobLog:
     """Writes the rows of one job; optionally the same numbers for TensorBoard."""
 
@@ -25,8 +35,8 @@ class JobLog:
         Raises:
             MissingDependencyError: If `tensorboard` is given and the package is not installed.
         """
-        if tensorboard and importlib.util.find_spec("tensorboard") is None:
-            raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="run.tensorboard = true")
+        if tensorboard:
+            require_tensorboard()
         self.path = path
         self._silent = silent
         self._stream: IO[str] | None = None

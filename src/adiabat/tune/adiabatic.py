@@ -16,25 +16,23 @@ from adiabat.locks import sole_writer
 from adiabat.measure.drift import MEASURES
 from adiabat.measure.layers import layer_changes
 from adiabat.measure.results import LayerChange, Result
-from adiabat.model.adapters import train_part
-from adiabat.model.building import merged_tower, trainable_copy
-from adiabat.model.device import device_of
+from adiabat.model.building import merged_tower
 from adiabat.model.encoder import Encoder
-from adiabat.model.freezing import FreezeReport, check_patterns, freeze
+from adiabat.model.freezing import FreezeReport
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.train.limits import Limits, Outcome, Position
-from adiabat.train.log import JobLog
 from adiabat.train.loop import Loop
-from adiabat.train.optimizers import ROUNDED_AWAY, make_optimizer
+from adiabat.train.optimizers import ROUNDED_AWAY
 from adiabat.train.passes import side_passes
-from adiabat.train.schedules import Schedule, scaled_learning_rate
 from adiabat.tune.beforehand import inputs_of, require_ready
+from adiabat.tune.building import check_settings, learning_rate_of, make_loop, prepared_tower, writing
 from adiabat.tune.ground import Ground
+from adiabat.tune.ladder import LADDER, at_safe_rate, climb
 from adiabat.tune.negatives import short_lists_note
 from adiabat.tune.objective import StoredDocuments, pairs_of
-from adiabat.tune.resuming import RULES, WORDS
-from adiabat.tune.splits import examples_digest, trained_too
+from adiabat.tune.resuming import RULES
+from adiabat.tune.splits import trained_too
 from adiabat.watch import SILENT, Watch
 
 
@@ -117,14 +115,16 @@ class TuningRun:
             The run.
 
         Raises:
-            AdiabatError: If anything the user gave is wrong; a directory that was not there before is then not made.
+            AdiabatError: If anything the user gave is wrong; a directory that was not there before is then not made, unless it is the
+                rate that is not found.
+            InterruptionError: After Ctrl-C while a safe rate is looked for.
         """
-        tower = tunable_tower(ground.model.query, dropout=settings.tune.dropout).to(device_of(settings.run.device))
-        _prepare(tower, settings)
-        frozen = freeze(tower.backbone, settings.tune.freeze)
+        tower, frozen = prepared_tower(ground.model.query, settings)
         objective = ground.objective(tower, settings)
-        loop = _loop(objective, settings, Job(out), watch)
         job = open_job(out, _description(ground, inputs, objective, settings), resume=resume, rules=RULES)
+        if settings.tune.learning_rate == "safe":
+            settings = at_safe_rate(settings, climb(ground, inputs, job.folder / LADDER, settings=settings, watch=watch))
+        loop = _loop(objective, settings, job, watch)
         _say_what_is_tuned(watch, objective, frozen, settings)
         return cls(ground, settings, job, objective, loop)
 
@@ -168,48 +168,9 @@ class TuningRun:
         return result
 
 
-def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:
-    """A copy of a query tower to be tuned; the original, which is often the document tower too, stays as it is.
-
-    Args:
-        tower: Where tuning starts.
-        dropout: Whether dropout is on in training.
-
-    Returns:
-        The `trainable_copy`, in training mode only where dropout is wanted.
-    """
-    return trainable_copy(tower).train(dropout)
-
-
-def _prepare(tower: Encoder, settings: TuneSettings) -> None:
-    """Switch on what the method tunes; adapters are drawn by the seed of the run."""
-    section = settings.tune
-    with torch.random.fork_rng([]):
-        torch.manual_seed(settings.run.seed)
-        train_part(tower.backbone, section.method, rank=section.rank, alpha=section.alpha)
-        # Adapters and added biases are in the mode of the tower that they are put into.
-        tower.train(section.dropout)
-
-
-def check_settings(settings: TuneSettings) -> None:
-    """Refuse what can be seen to be wrong without data or model.
-
-    Args:
-        settings: Of a run.
-
-    Raises:
-        ConfigError: If the device, a pattern of what is frozen, or the schedule is wrong.
-    """
-    device_of(settings.run.device)
-    check_patterns(settings.tune.freeze)
-    schedule_of(settings)
-
-
 def _description(ground: Ground, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    found = (ground.digest, ground.store.manifest.sha256, examples_digest(objective.train, objective.validation))
-    digests = {key.removeprefix("job."): digest for key, digest in zip(WORDS, found, strict=True)}
-    return {"job": {**inputs, **digests}, **settings.model_dump()}
+    return {"job": {**inputs, **ground.digests(objective.train, objective.validation)}, **settings.model_dump()}
 
 
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
@@ -238,46 +199,22 @@ def _decay_note(section: TuneSection) -> str | None:
     return f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning rate {learning_rate_of(section):g} in float32"
 
 
-def learning_rate_of(section: TuneSection) -> float:
-    """The peak rate that a run takes.
-
-    Args:
-        section: Its rate, batch size, and how the one follows the other.
-
-    Returns:
-        The rate.
-    """
-    return scaled_learning_rate(
-        section.learning_rate, batch_size=section.batch_size, reference_batch_size=section.reference_batch_size, rule=section.batch_scaling
-    )
-
-
 def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
     """The loop of a job, with nothing written yet."""
-    section, run = settings.tune, settings.run
-    rate = learning_rate_of(section)
-    trainable = [weights for weights in objective.encoder.parameters() if weights.requires_grad]
-    return Loop(
-        objective=objective,
-        optimizer=make_optimizer(section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay),
-        learning_rate=rate,
-        schedule=schedule_of(settings),
-        limits=Limits(
-            section.batches_per_epoch,
-            section.max_epochs,
-            section.idle_epochs if section.keep == "both" else None,
-            keep=section.keep,
-            outside=settings.guard.then if settings.guard.use else None,
-            log_every=run.log_every,
-            checkpoint_seconds=run.checkpoint_seconds,
-            keep_checkpoints=run.keep_checkpoints,
-        ),
-        folder=job.checkpoints,
-        log=JobLog(job.log, tensorboard=job.folder / "tensorboard" if run.tensorboard else None),
-        seed=run.seed,
-        watch=lambda position: watch.progress(*_standing(position, section)),
-        note=watch.note,
+    section = settings.tune
+    limits = Limits(
+        section.batches_per_epoch,
+        section.max_epochs,
+        section.idle_epochs if section.keep == "both" else None,
+        keep=section.keep,
+        outside=settings.guard.then if settings.guard.use else None,
+        **writing(settings),
     )
+
+    def show(position: Position) -> None:
+        watch.progress(*_standing(position, section))
+
+    return make_loop(objective, settings, job.folder, limits=limits, watch=show, note=watch.note)
 
 
 def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
@@ -286,26 +223,6 @@ def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
     best = f"best {position.best_epoch}: {position.best.errors:,} errors" if position.best else "validating"
     idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep == "both" else ""
     return f"epoch {position.epoch + 1} ({best}{idle})", done, section.batches_per_epoch
-
-
-def schedule_of(settings: TuneSettings) -> Schedule:
-    """The schedule that settings describe, over the longest the run may last.
-
-    Args:
-        settings: `TuneSection.schedule` and what belongs to it.
-
-    Returns:
-        The schedule.
-    """
-    section = settings.tune
-    return Schedule(
-        name=section.schedule,
-        total_steps=section.max_epochs * section.batches_per_epoch,
-        steps_per_epoch=section.batches_per_epoch,
-        gamma=section.gamma,
-        warmup_steps=section.warmup_steps,
-        final_fraction=section.final_fraction,
-    )
 
 
 def _result(run: TuningRun, outcome: Outcome, *, command: str) -> Result:

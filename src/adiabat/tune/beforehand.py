@@ -42,9 +42,22 @@ def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSetting
         JobError: If the directory is not for this job.
         AdiabatError: If data or store are missing, or swapped.
     """
-    refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order="MODEL STORE DATA")
     require_device_name(settings.run.device)
     # Before the data: settings that were left out make faults that speak of anything but resuming.
     note = require_fitting(out, {"job": dict(inputs), **settings.model_dump()}, resume=resume, rules=RULES, unknown=WORDS)
-    require_inputs([inputs["data"], *filter(None, [settings.data.validation])], stores=[inputs["store"]])
+    require_named(inputs, settings)
     return note
+
+
+def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
+    """Refuse data and stores that are missing, or swapped.
+
+    Args:
+        inputs: See `inputs_of`.
+        settings: Name the validation data.
+
+    Raises:
+        AdiabatError: If they are.
+    """
+    refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order="MODEL STORE DATA")
+    require_inputs([inputs["data"], *filter(None, [settings.data.validation])], stores=[inputs["store"]])

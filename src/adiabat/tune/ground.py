@@ -2,13 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from adiabat.config import GuardSection, TuneDataSection, TuneSettings
 from adiabat.data.ragged import Ragged
+from adiabat.errors import ConfigError, DataError, ModelError, several
 from adiabat.model.encoder import Encoder
+from adiabat.model.freezing import frozen_parameters
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
@@ -16,8 +19,8 @@ from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
 from adiabat.tune.guard import Guard
 from adiabat.tune.negatives import negative_chooser, similarity_of
-from adiabat.tune.objective import StoredDocuments
-from adiabat.tune.splits import read_data, with_negatives
+from adiabat.tune.objective import DriftingDocuments, StoredDocuments
+from adiabat.tune.splits import examples_digest, read_data, with_negatives
 
 Validated = tuple[AddressedSet, TokenTable]
 
@@ -58,6 +61,17 @@ class Ground:
         """Of all that decides the query vectors where tuning starts: weights, tokenizer, prompt, pooling and limit."""
         return hashlib.sha256(json.dumps(self.model.fingerprint("query").to_json(), sort_keys=True).encode()).hexdigest()
 
+    def digests(self, *examples: AddressedSet) -> dict[str, str]:
+        """SHA-256 of everything that a run begins with, for its description.
+
+        Args:
+            *examples: Trained and validated on.
+
+        Returns:
+            By the names that a description has for them.
+        """
+        return {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
+
     def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
         """What is trained on, and what is validated on as it was read.
 
@@ -74,6 +88,25 @@ class Ground:
             self._examples[section] = read_data(self._data_path, section, self.store)
         return self._examples[section]
 
+    def require_possible(self, runs: Sequence[TuneSettings]) -> None:
+        """Refuse what model, store and data cannot give, before anything is written.
+
+        Args:
+            runs: Settings of those to be made.
+
+        Raises:
+            ConfigError: Naming the faults of every run: what is to be frozen, or where negatives are to come from.
+        """
+        faults = []
+        for settings in runs:
+            try:
+                frozen_parameters(self.model.query.backbone, settings.tune.freeze)
+                negative_chooser(settings.tune, self.examples(settings.data)[0], self.store, seed=settings.run.seed)
+            except (ConfigError, DataError, ModelError) as fault:
+                faults.append(str(fault))
+        if faults:
+            raise ConfigError(several(list(dict.fromkeys(faults))))
+
     def objective(self, tower: Encoder, settings: TuneSettings) -> StoredDocuments:
         """What a run minimises.
 
@@ -87,27 +120,58 @@ class Ground:
         Raises:
             DataError: If data are faulty, or there are too few queries or documents.
         """
-        train, read = self.examples(settings.data)
         validation, validation_tokens = self._validation(tower, settings)
         return StoredDocuments(
-            encoder=tower,
-            store=self.store,
-            train=train,
-            tokens=self._trained_tokens(tower, settings.data),
             validation=validation,
             validation_tokens=validation_tokens,
-            settings=settings.tune,
-            choose=negative_chooser(settings.tune, train, self.store, seed=settings.run.seed),
-            seed=settings.run.seed,
-            precision=settings.run.precision,
-            loss_negatives=_own_negatives(read, settings),
-            guard=self._guard(settings.guard) if settings.guard.use else None,
+            loss_negatives=_own_negatives(self.examples(settings.data)[1], settings),
+            guard=self.guard(settings.watched) if settings.watched.use else None,
+            **self._learned(tower, settings),
         )
 
-    def _guard(self, section: GuardSection) -> Guard:
+    def drifting(self, tower: Encoder, settings: TuneSettings) -> DriftingDocuments:
+        """What a run minimises that is only to show how far it drifts.
+
+        Args:
+            tower: To be tuned.
+            settings: As for `objective`, with a guard.
+
+        Returns:
+            The objective.
+
+        Raises:
+            AdiabatError: If data or probes are faulty, or there are too few queries or documents.
+        """
+        return DriftingDocuments(guard=self.guard(settings.watched), **self._learned(tower, settings))
+
+    def guard(self, section: GuardSection) -> Guard:
+        """A watch over drift; equal sections have the same.
+
+        Args:
+            section: What is asked for.
+
+        Returns:
+            The guard, which has looked at the untuned tower.
+
+        Raises:
+            AdiabatError: As `Guard.of`.
+        """
         if section not in self._guards:
             self._guards[section] = Guard.of(section, self.model, self.store)
         return self._guards[section]
+
+    def _learned(self, tower: Encoder, settings: TuneSettings) -> dict[str, Any]:
+        train = self.examples(settings.data)[0]
+        return {
+            "encoder": tower,
+            "store": self.store,
+            "train": train,
+            "tokens": self._trained_tokens(tower, settings.data),
+            "settings": settings.tune,
+            "choose": negative_chooser(settings.tune, train, self.store, seed=settings.run.seed),
+            "seed": settings.run.seed,
+            "precision": settings.run.precision,
+        }
 
     def _trained_tokens(self, tower: Encoder, section: TuneDataSection) -> TokenTable:
         if section not in self._tokens:

@@ -9,7 +9,9 @@ import torch
 from adiabat.config.tune import GuardSection
 from adiabat.drift.probes import read_probes
 from adiabat.drift.reading import reading_of
+from adiabat.errors import ConfigError
 from adiabat.measure.drift import Reading, drift_of
+from adiabat.measure.safety import limits_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable, embed_all
 from adiabat.model.towers import DualEncoder
@@ -41,12 +43,16 @@ class Guard:
         tokens: Of the probes.
         store: Where they are looked for.
         start: What the untuned tower found.
+        most: Drift that is not beyond the limit; None only watches.
+        noise: Measure to the drift of the untuned tower on probes that are written otherwise; empty where the limit is not made of it.
     """
 
     section: GuardSection
     tokens: TokenTable
     store: Store
     start: Reading
+    most: float | None = None
+    noise: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, section: GuardSection, model: DualEncoder, store: Store) -> Self:
@@ -63,13 +69,24 @@ class Guard:
         Raises:
             DataError: If the probes are faulty.
             StoreError: If a store that the section names was not made by the document tower of the model.
+            ConfigError: If the limit is to be made of noise, and there is none.
         """
         probes = read_probes(section.probes)
         if section.store is not None:
             store = Store.open(section.store)
             store.require_encoder(model.fingerprint("document"))
         tokens = TokenTable.of(model.query, probes.texts, side="query")
-        return cls(section, tokens, store, _read(model.query, tokens, store, section.depth))
+        start = _read(model.query, tokens, store, section.depth)
+        if section.most != "noise":
+            return cls(section, tokens, store, start, section.most)
+        otherwise = TokenTable.of(model.query, probes.otherwise().texts, side="query")
+        noise = drift_of(start, _read(model.query, otherwise, store, section.depth, start)).means
+        return cls(section, tokens, store, start, _limit(noise, section.measure), noise)
+
+    @property
+    def probes(self) -> int:
+        """How many texts."""
+        return len(self.tokens)
 
     def look(self, tower: Encoder) -> Look:
         """How far a tower has drifted.
@@ -82,10 +99,21 @@ class Guard:
         """
         now = _read(tower, self.tokens, self.store, self.section.depth, self.start)
         found = drift_of(self.start, now).means
-        name, most = self.section.measure, self.section.most
+        name, most = self.section.measure, self.most
         if most is None or found[name] <= most:
             return Look(found)
-        return Look(found, f"the drift of the probes ({name}) is {found[name]:.3g}, beyond guard.most = {most:g}")
+        what = "what stays within noise," if self.noise else "guard.most ="
+        return Look(found, f"the drift of the probes ({name}) is {found[name]:.3g}, beyond {what} {most:.3g}")
+
+
+def _limit(noise: Mapping[str, float], measure: str) -> float:
+    most = limits_of(noise)[measure]
+    if not most > 0:
+        raise ConfigError(
+            f"guard.most must be a number where the model does not see how a text ends, got noise, which is 0 by {measure}; "
+            "look at the drift of a first run without a limit, and give one"
+        )
+    return most
 
 
 def _read(tower: Encoder, tokens: TokenTable, store: Store, depth: int, start: Reading | None = None) -> Reading:

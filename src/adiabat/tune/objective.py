@@ -1,5 +1,7 @@
 """What adiabatic tuning minimises: a query tower's loss against document vectors that are read, never computed (mission A1)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -46,37 +48,29 @@ class Embedder(Protocol):
         """
 
 
-@dataclass
-class StoredDocuments:
-    """The objective: tokenised queries on one side, a store on the other.
+@dataclass(kw_only=True)
+class StoredLoss:
+    """What is learned: tokenised queries on one side, a store on the other.
 
     Attributes:
         encoder: The query tower in training.
         store: Document vectors.
         train: Examples to learn from.
         tokens: Their queries.
-        validation: Examples to measure on, each with at least one negative.
-        validation_tokens: Their queries.
         settings: Loss, margin, temperature, batch size.
         choose: Negatives of a step.
         seed: Of the order.
         precision: Of the training pass; validation always runs in float32.
-        loss_negatives: Of the validation queries, where the validation loss takes others than the errors do; None takes the same.
-        guard: Looks at drift in each validation; None does not.
     """
 
     encoder: Encoder
     store: Store
     train: AddressedSet
     tokens: TokenTable
-    validation: AddressedSet
-    validation_tokens: TokenTable
     settings: TuneSection
     choose: Chooser
     seed: int
     precision: Precision = "fp32"
-    loss_negatives: Ragged | None = None
-    guard: Guard | None = None
 
     def __post_init__(self) -> None:
         self.passes: Embedder = Passes(self.encoder, precision=self.precision)
@@ -124,6 +118,34 @@ class StoredDocuments:
         pairs = Pairs(query, positive, shared=negative, known=known.to(query.device)).unit()
         return in_batch_softmax(pairs, temperature=settings.temperature)
 
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Whatever of the tower is in training mode is not, for a while."""
+        training = [module for module in self.encoder.modules() if module.training]
+        self.encoder.eval()
+        try:
+            yield
+        finally:
+            for module in training:
+                module.training = True
+
+
+@dataclass(kw_only=True)
+class StoredDocuments(StoredLoss):
+    """The objective of a tuning run: what is learned, and what it is validated on.
+
+    Attributes:
+        validation: Examples to measure on, each with at least one negative.
+        validation_tokens: Their queries.
+        loss_negatives: Of the validation queries, where the validation loss takes others than the errors do; None takes the same.
+        guard: Looks at drift in each validation; None does not.
+    """
+
+    validation: AddressedSet
+    validation_tokens: TokenTable
+    loss_negatives: Ragged | None = None
+    guard: Guard | None = None
+
     @torch.no_grad()
     def validate(self) -> Validation:
         """Loss and errors on the validation examples.
@@ -134,14 +156,9 @@ class StoredDocuments:
         Returns:
             Both signals, and the number of pairs.
         """
-        training = [module for module in self.encoder.modules() if module.training]
-        self.encoder.eval()
-        try:
+        with self.evaluating():
             queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
             drifted = self.guard.look(self.encoder) if self.guard else Look()
-        finally:
-            for module in training:
-                module.training = True
         return Validation(
             loss=self._validation_loss(queries),
             errors=self._validation_errors(queries),
@@ -181,6 +198,28 @@ class StoredDocuments:
             asked = queries[torch.from_numpy(picked[query[part]]).to(queries.device)]
             errors += int(triplet_errors(asked, vectors[0], vectors[1], distance=distance))
         return errors
+
+
+@dataclass(kw_only=True)
+class DriftingDocuments(StoredLoss):
+    """The objective of a run that is made to see how far it drifts: the same steps, and no labels in its validation.
+
+    Attributes:
+        guard: Looks at drift.
+    """
+
+    guard: Guard
+
+    def validate(self) -> Validation:
+        """Look at the drift.
+
+        Returns:
+            The guarded measure in place of a loss, no errors, and the number of probes.
+        """
+        with self.evaluating():
+            found = self.guard.look(self.encoder)
+        drift = found.measures[self.guard.section.measure]
+        return Validation(loss=drift, errors=0, pairs=self.guard.probes, measures=found.measures, outside=found.outside)
 
 
 def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:

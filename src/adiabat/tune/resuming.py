@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adiabat.jobs.directory import Job, Rules
+from adiabat.config import TuneSettings
+from adiabat.jobs.directory import FREE_RUN, Job, Rules
 from adiabat.train.log import read_log
 from adiabat.train.schedules import ENDING
 
@@ -51,8 +52,9 @@ def _stopping(settings: Mapping[str, Any]) -> set[str]:
 
 
 RULES = Rules(
-    free=frozenset(("job.model", "job.store", "job.data", "run.device", "run.checkpoint_seconds", "run.keep_checkpoints")),
+    free=frozenset(("job.model", "job.store", "job.data", *FREE_RUN)),
     stopping=_stopping,
     behind=_behind,
     words=WORDS,
+    defaults=TuneSettings().model_dump(),
 )

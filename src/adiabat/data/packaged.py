@@ -1,0 +1,44 @@
+"""Files that come with a package, checked before they are read, so that a damaged installation is one clear error."""
+
+import hashlib
+from importlib import resources
+from pathlib import Path
+
+from adiabat.errors import AdiabatError, DataError
+
+
+def packaged_folder(room: str) -> Path:
+    """Where the files lie that come with a room of adiabat.
+
+    Args:
+        room: Its name, such as ``demo``.
+
+    Returns:
+        The folder.
+    """
+    # A wheel is unpacked when it is installed, so that the package's files have paths.
+    return Path(str(resources.files(f"adiabat.{room}"))) / "files"
+
+
+def require_published(path: Path, sha256: str, *, remedy: str = "install adiabat again", error: type[AdiabatError] = DataError) -> Path:
+    """Refuse a file whose bytes are not those it was published with.
+
+    Args:
+        path: Of the file.
+        sha256: Of its bytes, in hexadecimal.
+        remedy: What to do where it is another.
+        error: What is raised.
+
+    Returns:
+        The path.
+
+    Raises:
+        AdiabatError: If there is no such file, or its bytes are others.
+    """
+    if not path.is_file():
+        raise error(f"{path} must exist, got no such file; {remedy}")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise error(f"{path} must have the sha256 {sha256}, got {found}; {remedy}")
+    return path

@@ -1,0 +1,1 @@
+"""Comparisons: their page, pictures and tables."""

@@ -1,0 +1,1 @@
+"""Searches for the largest safe rate: their page, figures and tables."""

@@ -1,0 +1,1 @@
+"""Analyses of the space of vectors: their page, pictures and tables."""

@@ -1,0 +1,1 @@
+"""Studies: their record, page, tables and figures."""

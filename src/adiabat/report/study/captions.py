@@ -1,0 +1,103 @@
+"""What stands beside the tables and figures of a study, so that they can be read alone."""
+
+from adiabat.report.headline import listed
+from adiabat.report.study.curves import Kind, Sweep, sweeps
+from adiabat.report.study.overview import Overview, comparisons_of
+from adiabat.report.wording import NO_BREAK, VERDICT_MARKS, counted, cut_name
+
+LABEL_LENGTH = 200
+"""Characters of a combination of settings that a sentence shows."""
+
+CAPTIONS: dict[Kind, str] = {
+    "improvement": (
+        "Main measure of each task beside the untuned tower. A marker is a run, the line goes through means over seeds; thin bars are "
+        f"paired 95{NO_BREAK}% intervals, where a setting is one run. Open: the paired verdict is no evidence."
+    ),
+    "pairs": (
+        "Language pairs that got better and worse. Solid: by the paired test, corrected over all pairs; dashed: by the source's z-test, "
+        "which takes pairs of texts for independent."
+    ),
+    "drift": (
+        "How far what probes find has moved; 0 is the untuned tower, more is farther. "
+        f"Bars: 95{NO_BREAK}% over probes, where a setting is one run."
+    ),
+    "validation": "Optimiser steps until the run stopped, and the epoch whose weights were kept; 0 is the start.",
+}
+"""What the figures of a study show."""
+
+
+def key(seen: Overview) -> list[str]:
+    """What the marks in a table of settings mean.
+
+    Args:
+        seen: A study.
+
+    Returns:
+        Phrases.
+    """
+    verdicts = ", ".join(f"{sign} {found}" for found, sign in VERDICT_MARKS.items())
+    counts = [len(case.done) for case in seen.cases]
+    marks = [f"{verdicts}, by the paired test"]
+    if 1 in counts:
+        marks.append(f"in brackets the paired 95{NO_BREAK}% interval of one run")
+    if max(counts, default=0) > 1:
+        marks.append("a to b: the lowest and the highest of several runs, whose mean stands above; behind marks how many runs bear them")
+    if comparisons_of(seen.done, seen.result.tasks):
+        marks.append("language pairs: better/worse by the paired test, then z by the source's test")
+    return marks
+
+
+def no_figures(seen: Overview) -> str:
+    """Why there is no figure.
+
+    Args:
+        seen: A study.
+
+    Returns:
+        One sentence; nothing where there are figures.
+    """
+    if sweeps(seen):
+        return ""
+    if not any(setting.numeric and len(setting.values) > 1 for setting in seen.settings):
+        return "No setting that is a number varies, so nothing is drawn."
+    return "No two settings differ in one number alone, so no curve joins them; the table has them all."
+
+
+def about_sweep(sweep: Sweep) -> str:
+    """What stands beside each other in the figures of a setting, and what is left out of them.
+
+    Args:
+        sweep: The setting.
+
+    Returns:
+        Sentences, perhaps none.
+    """
+    shown = len(sweep.combinations)
+    said = []
+    if sweep.of > shown:
+        kept = cut_name(sweep.combinations[0].label, limit=LABEL_LENGTH)
+        said.append(f"Of {sweep.of} combinations of the other settings, which are more than can be told apart, only one is drawn: {kept}.")
+    elif shown > 1:
+        said.append(f"Each of the {shown} combinations of the other settings is drawn by itself.")
+    elif sweep.combinations[0].label:
+        said.append(f"Drawn for {cut_name(sweep.combinations[0].label, limit=LABEL_LENGTH)}.")
+    if sweep.tied:
+        said.append(f"With it goes: {listed(list(sweep.tied))}.")
+    if sweep.alone:
+        share = "shares" if sweep.alone == 1 else "share"
+        said.append(f"{counted(sweep.alone, 'setting')} {share} the rest with no other: in the table alone.")
+    return " ".join(said)
+
+
+def caption(kind: Kind, sweep: Sweep) -> str:
+    """What a figure shows.
+
+    Args:
+        kind: Of the figure.
+        sweep: Setting that it is drawn against.
+
+    Returns:
+        Sentences.
+    """
+    failed = any(one.failed for one in sweep.combinations)
+    return CAPTIONS[kind] + (" A cross at the lower edge: a run failed there." if failed else "")

@@ -1,0 +1,204 @@
+"""Settings, outcomes and counts of a study as its page, tables and sentences show them: written and rounded alike."""
+
+from collections.abc import Sequence
+
+from adiabat.measure.results import Verdict
+from adiabat.measure.study_results import Value
+from adiabat.report import wording
+from adiabat.report.study.overview import Case, Outcome, Overview
+from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS, decimals_for, signed
+
+JOIN = " + "
+"""Between the parts of a setting that is a list."""
+
+ONLY = "the only setting"
+"""What a case is called in a study that varies nothing."""
+
+_VERDICTS: tuple[Verdict, ...] = ("better", "no evidence", "worse")
+
+
+def setting_value(value: Value) -> str:
+    """The value of a setting as it is written in a configuration, but for lists.
+
+    Args:
+        value: Of a setting.
+
+    Returns:
+        For instance ``5e-8``, ``true``, ``embeddings + blocks[0]``; ``none`` for an empty list or text as for None.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return wording.setting(value)
+    if isinstance(value, list):
+        return JOIN.join(map(str, value)) or "none"
+    return "none" if value is None else str(value) or "none"
+
+
+def combination_label(labels: Sequence[str], values: Sequence[Value]) -> str:
+    """Several settings in one line.
+
+    Args:
+        labels: Of settings.
+        values: Theirs.
+
+    Returns:
+        For instance ``margin 0.1, freeze embeddings``; nothing where there are none.
+    """
+    return ", ".join(f"{label} {setting_value(value)}" for label, value in zip(labels, values, strict=True))
+
+
+def case_label(seen: Overview, case: Case) -> str:
+    """A case in one line, by the settings that differ in the study.
+
+    Args:
+        seen: The study.
+        case: One of its cases.
+
+    Returns:
+        For instance ``learning rate 5e-8 with margin 0.1 and freeze embeddings``; ``the only setting`` where none differs.
+    """
+    first, *others = [combination_label([seen.settings[place].label], [case.values[place]]) for place in _differing(seen)] or [ONLY]
+    return " with ".join(filter(None, [first, " and ".join(filter(None, [", ".join(others[:-1]), *others[-1:]]))]))
+
+
+def case_head(seen: Overview) -> str:
+    """What stands over cells that `case_cell` fills.
+
+    Args:
+        seen: The study.
+
+    Returns:
+        The setting that differs where there is one, else ``setting``.
+    """
+    differing = _differing(seen)
+    return seen.settings[differing[0]].label if len(differing) == 1 else "setting"
+
+
+def case_cell(seen: Overview, case: Case) -> str:
+    """A case under `case_head`.
+
+    Args:
+        seen: The study.
+        case: One of its cases.
+
+    Returns:
+        The value of the setting that differs where there is one, else as `case_label`.
+    """
+    differing = _differing(seen)
+    return setting_value(case.values[differing[0]]) if len(differing) == 1 else case_label(seen, case)
+
+
+def _differing(seen: Overview) -> list[int]:
+    return [place for place, setting in enumerate(seen.settings) if len(setting.values) > 1]
+
+
+def gain(found: Outcome) -> str:
+    """The mean improvement of a case.
+
+    Args:
+        found: By one measure of one task.
+
+    Returns:
+        For instance ``+7.3 %``; a difference where there is no percent, an en dash where nothing was compared.
+    """
+    if found.mean is None:
+        return DASH
+    return signed(found.mean, decimals=_decimals(found)) + (f"{NO_BREAK}%" if found.percent else "")
+
+
+def gain_bounds(found: Outcome) -> str:
+    """How far the improvement may be from its mean.
+
+    Args:
+        found: By one measure of one task.
+
+    Returns:
+        The 95 % interval of one run, ``[+5.1, +9.8]``; the range of several, ``+6.9 to +7.8``; nothing where there is neither.
+    """
+    if found.bounds is None:
+        return ""
+    decimals = _decimals(found)
+    if len(found.changes) == 1:
+        return wording.interval(found.bounds, decimals=decimals)
+    low, high = (signed(bound, decimals=decimals) for bound in found.bounds)
+    return f"{low} to{NO_BREAK}{high}"
+
+
+def _decimals(found: Outcome) -> int:
+    shown = [*found.values, *(found.bounds or ())]
+    return decimals_for(shown, least=1, most=3) if found.percent else decimals_for(shown, least=4, most=6)
+
+
+def verdict_marks(found: Outcome) -> str:
+    """Verdicts of the runs of a case.
+
+    Args:
+        found: By one measure of one task.
+
+    Returns:
+        For instance ``▲``; how many runs have each where they disagree, as ``▲2 ○1``; nothing where none has one.
+    """
+    counts = found.verdicts
+    if len(counts) < 2:
+        return "".join(VERDICT_MARKS[verdict] for verdict in counts)
+    return " ".join(f"{VERDICT_MARKS[verdict]}{counts[verdict]}" for verdict in _VERDICTS if counts[verdict])
+
+
+def verdict_words(found: Outcome) -> str:
+    """The same in words.
+
+    Args:
+        found: By one measure of one task.
+
+    Returns:
+        For instance ``better``, or ``better in 2 of 3 seeds, no evidence in 1``; ``no verdict`` where there is none.
+    """
+    counts = found.verdicts
+    if len(counts) < 2:
+        return next(iter(counts), "no verdict")
+    first, *others = [(verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict]]
+    rest = "".join(f", {verdict} in {count}" for verdict, count in others)
+    return f"{first[0]} in {first[1]} of {counts.total()} seeds{rest}"
+
+
+def count(value: float | None) -> str:
+    """A mean of counts.
+
+    Args:
+        value: >= 0; None where nothing was counted.
+
+    Returns:
+        For instance ``222``, ``221.7``; an en dash for None.
+    """
+    if value is None:
+        return DASH
+    return wording.integer(int(value)) if value == int(value) else f"{value:,.1f}"
+
+
+def sides(improved: float | None, worsened: float | None) -> str:
+    """Counts of language pairs as the source has them.
+
+    Args:
+        improved: How many; None where nothing was counted.
+        worsened: Likewise.
+
+    Returns:
+        For instance ``222/0``; an en dash where nothing was counted.
+    """
+    return DASH if improved is None or worsened is None else f"{count(improved)}/{count(worsened)}"
+
+
+def rate(value: float) -> str:
+    """A number of any order of magnitude, for an axis or a cell.
+
+    Args:
+        value: Finite.
+
+    Returns:
+        Three digits at most, for instance ``2e−5``, ``0.05``, ``12,000``.
+    """
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{float(f'{value:.3g}'):,g}".replace("-", MINUS)
+    digits, _, exponent = f"{value:.2e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}".replace("-", MINUS)

@@ -1,0 +1,1 @@
+"""Suites: their record, page and tables."""

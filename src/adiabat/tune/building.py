@@ -1,0 +1,164 @@
+"""The parts of a tuning run that follow from its settings: the tower to be tuned, its rate and schedule, the loop (missions A2 to A4)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adiabat.config import TuneSection, TuneSettings
+from adiabat.jobs.directory import Job
+from adiabat.model.adapters import train_part
+from adiabat.model.building import trainable_copy
+from adiabat.model.device import device_of
+from adiabat.model.encoder import Encoder
+from adiabat.model.freezing import FreezeReport, check_patterns, freeze
+from adiabat.train.limits import Limits, Position
+from adiabat.train.log import JobLog, require_tensorboard
+from adiabat.train.loop import Loop
+from adiabat.train.objective import Objective
+from adiabat.train.optimizers import make_optimizer
+from adiabat.train.schedules import Schedule, scaled_learning_rate
+
+
+def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:
+    """A copy of a query tower to be tuned; the original, which is often the document tower too, stays as it is.
+
+    Args:
+        tower: Where tuning starts.
+        dropout: Whether dropout is on in training.
+
+    Returns:
+        The `trainable_copy`, in training mode only where dropout is wanted.
+    """
+    return trainable_copy(tower).train(dropout)
+
+
+def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, FreezeReport]:
+    """A copy of a query tower of which what the settings ask for is trained, on the device of the run.
+
+    Args:
+        tower: Where tuning starts.
+        settings: Method, dropout, what is frozen, device; adapters are drawn by the seed of the run.
+
+    Returns:
+        The copy, and how much of it is frozen.
+
+    Raises:
+        ModelError: If a name of what is frozen is not the model's.
+    """
+    section = settings.tune
+    copy = tunable_tower(tower, dropout=section.dropout).to(device_of(settings.run.device))
+    with torch.random.fork_rng([]):
+        torch.manual_seed(settings.run.seed)
+        train_part(copy.backbone, section.method, rank=section.rank, alpha=section.alpha)
+        # Adapters and added biases are in the mode of the tower that they are put into.
+        copy.train(section.dropout)
+    return copy, freeze(copy.backbone, section.freeze)
+
+
+def learning_rate_of(section: TuneSection) -> float:
+    """The peak rate that a run takes.
+
+    Args:
+        section: Its rate, batch size, and how the one follows the other.
+
+    Returns:
+        The rate.
+
+    Raises:
+        ValueError: If it is yet to be found.
+    """
+    if isinstance(section.learning_rate, str):
+        raise ValueError("the rate must be a number by now, got safe")
+    return scaled_learning_rate(
+        section.learning_rate, batch_size=section.batch_size, reference_batch_size=section.reference_batch_size, rule=section.batch_scaling
+    )
+
+
+def make_loop(
+    objective: Objective,
+    settings: TuneSettings,
+    folder: Path,
+    *,
+    limits: Limits,
+    watch: Callable[[Position], None],
+    note: Callable[[str], None],
+) -> Loop:
+    """The loop of a run, with nothing written yet.
+
+    Args:
+        objective: What it minimises.
+        settings: Of the run.
+        folder: Of its log and checkpoints.
+        limits: When it ends.
+        watch: Called after each step.
+        note: Called with what people must know.
+
+    Returns:
+        The loop.
+    """
+    section, run = settings.tune, settings.run
+    rate = learning_rate_of(section)
+    trainable = [weights for weights in objective.module.parameters() if weights.requires_grad]
+    return Loop(
+        objective=objective,
+        optimizer=make_optimizer(section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay),
+        learning_rate=rate,
+        schedule=schedule_of(settings),
+        limits=limits,
+        folder=Job(folder).checkpoints,
+        log=JobLog(Job(folder).log, tensorboard=folder / "tensorboard" if run.tensorboard else None),
+        seed=run.seed,
+        watch=watch,
+        note=note,
+    )
+
+
+def writing(settings: TuneSettings) -> dict[str, Any]:
+    """How often a run writes.
+
+    Args:
+        settings: Of the run.
+
+    Returns:
+        Of `Limits`, by name.
+    """
+    return settings.run.model_dump(include={"log_every", "checkpoint_seconds", "keep_checkpoints"})
+
+
+def schedule_of(settings: TuneSettings) -> Schedule:
+    """The schedule that settings describe, over the longest the run may last.
+
+    Args:
+        settings: `TuneSection.schedule` and what belongs to it.
+
+    Returns:
+        The schedule.
+    """
+    section = settings.tune
+    return Schedule(
+        name=section.schedule,
+        total_steps=section.max_epochs * section.batches_per_epoch,
+        steps_per_epoch=section.batches_per_epoch,
+        gamma=section.gamma,
+        warmup_steps=section.warmup_steps,
+        final_fraction=section.final_fraction,
+    )
+
+
+def check_settings(settings: TuneSettings) -> None:
+    """Refuse what can be seen to be wrong without data or model.
+
+    Args:
+        settings: Of a run.
+
+    Raises:
+        ConfigError: If the device, a pattern of what is frozen, or the schedule is wrong.
+        MissingDependencyError: If curves are wanted for TensorBoard, which is not installed.
+    """
+    device_of(settings.run.device)
+    check_patterns(settings.tune.freeze)
+    schedule_of(settings)
+    if settings.run.tensorboard:
+        require_tensorboard()

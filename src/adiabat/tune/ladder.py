@@ -1,0 +1,227 @@
+"""The largest rate whose drift stays within a limit, found by short runs without labels (mission A12).
+
+The highest rate goes first. Drift grows with rate and steps, so that a rate f times too high leaves the band after about one f-th of the
+steps; the first that stays inside to its end is the answer. Rates a factor f apart so cost ``1 + 1/f + 1/f^2 + ... = f / (f - 1)`` whole
+runs: 1.9 with the ten rates of the default.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adiabat.config import LadderSection, TuneSettings
+from adiabat.errors import JobError
+from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, require_begun, require_same
+from adiabat.jobs.rows import Rows, json_rows
+from adiabat.locks import sole_writer
+from adiabat.measure.safe_rate_results import Rung, SafeRate
+from adiabat.model.device import device_name, device_of
+from adiabat.model.towers import DualEncoder
+from adiabat.provenance import now, versions
+from adiabat.report.safe_rate.files import write_safe_rate
+from adiabat.tune.beforehand import inputs_of, require_named
+from adiabat.tune.building import check_settings
+from adiabat.tune.ground import Ground
+from adiabat.tune.resuming import WORDS
+from adiabat.tune.rung import Attempt, make_rungs
+from adiabat.tune.together import lanes_on
+from adiabat.watch import SILENT, Watch
+
+LADDER = "ladder"
+"""Folder of a job in which its safe rate was found."""
+
+SEARCH = "search"
+"""Table of a description by which one tells that it is of a ladder."""
+
+
+def safe_rate(
+    load_model: Callable[[], DualEncoder],
+    store_path: Path,
+    data_path: str,
+    out: Path,
+    *,
+    settings: TuneSettings,
+    model_name: str,
+    resume: bool = False,
+    command: str = "",
+    watch: Watch = SILENT,
+) -> SafeRate:
+    """Find the largest rate whose drift stays within the guard's limit.
+
+    The directory holds ``config.toml`` (as resolved), ``rungs.jsonl`` (a row for each run), ``rungs/RATE-seed-N/log.jsonl``,
+    ``result.json``, ``report.html`` and figures. No model is left behind.
+
+    Args:
+        load_model: Gives the model; called once data and store have been read, so that their faults come first.
+        store_path: Document vectors of this model.
+        data_path: Examples: (query, positives, negatives).
+        out: The directory.
+        settings: With ``tune.learning_rate = "safe"``.
+        model_name: For ``config.toml`` and the report.
+        resume: Go on with a search that was cut short; rates and seeds may have been added.
+        command: The command line, for the report.
+        watch: Whom to tell.
+
+    Returns:
+        What was found, as written to ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong; an output directory that was not there before is then not made.
+        InterruptionError: After Ctrl-C, with a checkpoint written.
+    """
+    check_settings(settings)
+    inputs = inputs_of(model_name, store_path, data_path)
+    require_named(inputs, settings)
+    begun = is_described(out, SEARCH)
+    if note := require_begun(out, "search for a safe rate", begun=begun, resume=resume):
+        watch.note(note)
+    ground = Ground(load_model, store_path, data_path)
+    ground.examples(settings.data)
+    _claim(ground, inputs, out, settings, begun=begun)
+    return climb(ground, inputs, out, settings=settings, command=command, watch=watch)
+
+
+def climb(
+    ground: Ground, inputs: Mapping[str, str], folder: Path, *, settings: TuneSettings, command: str = "", watch: Watch = SILENT
+) -> SafeRate:
+    """Make the runs of a ladder that are still to be made.
+
+    Args:
+        ground: Model, store and data.
+        inputs: See `inputs_of`.
+        folder: Of the ladder, in one that exists; what stands there is gone on with.
+        settings: With ``tune.learning_rate = "safe"``.
+        command: The command line, for the report.
+        watch: Whom to tell.
+
+    Returns:
+        What was found, as written to ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong, or the disk is full.
+        InterruptionError: After Ctrl-C, with a checkpoint written.
+    """
+    folder.mkdir(exist_ok=True)
+    with sole_writer(folder):
+        rows = json_rows(folder / "rungs.jsonl", Rung, key=lambda rung: Attempt(rung.rate, rung.seed))
+        rate = _Ladder(ground, settings, folder, rows, watch).climb()
+        found = _result(ground, settings, inputs, rows.every, rate, command)
+        write_safe_rate(found, folder)
+    return found
+
+
+def _claim(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, *, begun: bool) -> None:
+    # Before anything is written.
+    ground.require_possible([settings])
+    ground.guard(settings.watched)
+    description = {SEARCH: {**inputs, **ground.digests(*ground.examples(settings.data))}, **settings.model_dump()}
+    if begun:
+        require_same(Job(folder), description, rules=RULES)
+    claim(folder, description, begun=begun)
+
+
+def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:
+    """Settings of a run at the rate that was found, guarded by the same limit.
+
+    Args:
+        settings: With ``tune.learning_rate = "safe"``.
+        found: By `climb`.
+
+    Returns:
+        The same with the rate and the limit as numbers.
+
+    Raises:
+        JobError: If no rate is safe.
+    """
+    if found.rate is None:
+        raise JobError(
+            f"one rate of the ladder must stay within the band (drift {found.limit:.3g}), got none: the lowest, {found.rates[0]:g}, leaves "
+            "it; lower ladder.low, take fewer ladder.steps, or give a larger guard.most, and start anew"
+        )
+    tune = settings.tune.model_copy(update={"learning_rate": found.rate})
+    guard = settings.watched.model_copy(update={"most": found.limit})
+    return settings.model_copy(update={"tune": tune, "guard": guard, "ladder": LadderSection()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Ladder:
+    ground: Ground
+    settings: TuneSettings
+    folder: Path
+    rows: Rows[Attempt, Rung]
+    watch: Watch
+
+    def climb(self) -> float | None:
+        """Down from the highest rate to the first that is safe."""
+        downwards = sorted(self.settings.ladder.rates, reverse=True)
+        lanes = lanes_on(device_of(self.settings.run.device))
+        for start in range(0, len(downwards), lanes):
+            some = downwards[start : start + lanes]
+            self._make([Attempt(rate, self.settings.run.seed) for rate in some])
+            if (rate := next(filter(self._is_safe, some), None)) is not None:
+                return rate
+        return None
+
+    def _is_safe(self, rate: float) -> bool:
+        first = self.settings.run.seed
+        return all(self._stays(Attempt(rate, seed)) for seed in range(first, first + self.settings.ladder.seeds))
+
+    def _stays(self, attempt: Attempt) -> bool:
+        self._make([attempt])
+        return self.rows[attempt].left_at is None
+
+    def _make(self, attempts: Sequence[Attempt]) -> None:
+        waiting = [one for one in attempts if one not in self.rows]
+        for rung in self._made(waiting):
+            self.rows.add(rung)
+            ended = f"stays inside for {rung.steps[-1]:,}" if rung.left_at is None else f"left the band after {rung.left_at:,}"
+            self.watch.note(f"{Attempt(rung.rate, rung.seed)}: {ended} steps")
+
+    def _made(self, waiting: Sequence[Attempt]) -> Iterator[Rung]:
+        if waiting:
+            yield from make_rungs(waiting, self.ground, self.settings, self.folder, self.watch)
+
+
+def _result(
+    ground: Ground, settings: TuneSettings, inputs: Mapping[str, str], rungs: list[Rung], rate: float | None, command: str
+) -> SafeRate:
+    guard, section = ground.guard(settings.watched), settings.ladder
+    assert guard.most is not None
+    return SafeRate(
+        title=f"The largest safe rate for tuning {inputs['model']} on {ground.examples(settings.data)[0].name}",
+        command=command,
+        created=now(),
+        seconds=sum(one.seconds for one in rungs),
+        seed=settings.run.seed,
+        versions=versions(device_name(device_of(settings.run.device))),
+        model=inputs["model"],
+        measure=guard.section.measure,
+        limit=guard.most,
+        noise=dict(guard.noise),
+        probes=guard.probes,
+        steps=section.steps,
+        rates=list(section.rates),
+        rate=rate,
+        rungs=rungs,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        inputs={**inputs, "store_sha256": ground.store.manifest.sha256},
+        notes=_notes(section, rate),
+    )
+
+
+def _notes(section: LadderSection, rate: float | None) -> list[str]:
+    if rate == max(section.rates):
+        return ["even the highest rate of the ladder stays inside: larger ones may be safe too, see ladder.high"]
+    return [] if rate is not None else ["even the lowest rate of the ladder leaves the band: see ladder.low"]
+
+
+def _rules() -> Rules:
+    """Rungs are known by rate and seed, so that a ladder may grow."""
+    places = (f"{SEARCH}.{name}" for name in ("model", "store", "data"))
+    grown = ("ladder.low", "ladder.high", "ladder.count", "ladder.seeds")
+    words = {f"{SEARCH}.{name.removeprefix('job.')}": told for name, told in WORDS.items()}
+    return Rules(free=frozenset((*places, *grown, *FREE_RUNS)), words=words, defaults=TuneSettings().model_dump())
+
+
+RULES = _rules()
+"""With what a search may go on."""

@@ -1,0 +1,119 @@
+"""One run of a ladder, or several in one step: how far a tower drifts at a rate, until it leaves the band (mission A12)."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adiabat.config import TuneSettings
+from adiabat.errors import DivergedError
+from adiabat.measure.drift import MEASURES
+from adiabat.measure.safe_rate_results import Rung
+from adiabat.model.device import device_name
+from adiabat.train.limits import Limits, Outcome, Position
+from adiabat.train.log import read_log
+from adiabat.train.loop import Loop
+from adiabat.tune.building import make_loop, prepared_tower, writing
+from adiabat.tune.ground import Ground
+from adiabat.tune.objective import DriftingDocuments
+from adiabat.tune.together import run_together
+from adiabat.watch import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A run that is to be made.
+
+    Attributes:
+        rate: Its learning rate.
+        seed: Of the run.
+    """
+
+    rate: float
+    seed: int
+
+    def __str__(self) -> str:
+        return f"rate {self.rate:g}, seed {self.seed}"
+
+    def settings(self, settings: TuneSettings) -> TuneSettings:
+        """Of the run.
+
+        Args:
+            settings: Of the ladder.
+
+        Returns:
+            Those of a run at this rate with this seed.
+        """
+        tune, run = settings.tune.model_copy(update={"learning_rate": self.rate}), settings.run.model_copy(update={"seed": self.seed})
+        return settings.model_copy(update={"tune": tune, "guard": settings.watched, "run": run})
+
+    def folder(self, ladder: Path) -> Path:
+        """Where it is made.
+
+        Args:
+            ladder: Directory of the ladder.
+
+        Returns:
+            One of its own.
+        """
+        return ladder / "rungs" / f"{self.rate:g}-seed-{self.seed}"
+
+
+def make_rungs(attempts: Sequence[Attempt], ground: Ground, settings: TuneSettings, ladder: Path, watch: Watch) -> Iterator[Rung]:
+    """Make runs, in one step where they are several; each ends when its drift leaves the band, or its steps are done.
+
+    Args:
+        attempts: At least one; several of one seed.
+        ground: Model, store, data, and the guard.
+        settings: Of the ladder.
+        ladder: Its directory.
+        watch: Told how far the drift is.
+
+    Yields:
+        What became of each; what a run wrote but its log is gone once its successor is asked for.
+
+    Raises:
+        AdiabatError: If what the user gave is wrong, or the disk is full.
+        InterruptionError: After Ctrl-C, with checkpoints written.
+    """
+    objectives = [_objective(one, ground, settings) for one in attempts]
+    loops = [_loop(one, objective, settings, ladder, watch) for one, objective in zip(attempts, objectives, strict=True)]
+    resume = any(loop.folder.is_dir() for loop in loops)
+    outcomes = run_together(loops, objectives, precision=settings.run.precision, resume=resume)
+    for one, loop, outcome in zip(attempts, loops, outcomes, strict=True):
+        yield _rung(one, loop, outcome)
+        shutil.rmtree(loop.folder, ignore_errors=True)
+
+
+def _objective(attempt: Attempt, ground: Ground, settings: TuneSettings) -> DriftingDocuments:
+    own = attempt.settings(settings)
+    return ground.drifting(prepared_tower(ground.model.query, own)[0], own)
+
+
+def _loop(attempt: Attempt, objective: DriftingDocuments, settings: TuneSettings, ladder: Path, watch: Watch) -> Loop:
+    steps, folder = settings.ladder.steps, attempt.folder(ladder)
+    every = max(1, steps // settings.ladder.looks)
+    limits = Limits(every, None, None, max_steps=steps, keep="last", outside="stop", **writing(settings))
+
+    def show(position: Position) -> None:
+        drift = position.best.loss if position.best else 0.0
+        watch.progress(f"{attempt}: drift {drift:.3g} of {objective.guard.most:.3g}", position.step, steps)
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return make_loop(objective, attempt.settings(settings), folder, limits=limits, watch=show, note=watch.note)
+
+
+def _rung(attempt: Attempt, loop: Loop, outcome: Outcome | DivergedError) -> Rung:
+    rows = [row for row in read_log(loop.log.path) if row["step"]]
+    looks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
+    reason = str(outcome) if isinstance(outcome, DivergedError) else outcome.position.outside
+    return Rung(
+        rate=attempt.rate,
+        seed=attempt.seed,
+        steps=[int(row["step"]) for row in looks],
+        drift={name: [float(row[f"validation_{name}"]) for row in looks] for name in MEASURES},
+        left_at=loop.position.step if reason else None,
+        reason=reason or "",
+        seconds=max((float(row["seconds"]) for row in rows), default=0.0),
+        device=device_name(loop.device),
+    )

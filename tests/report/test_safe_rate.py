@@ -1,0 +1,310 @@
+"""What people read of a search for the largest safe rate: sentences, tables, the page and its files, from the record alone."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from adiabat.errors import DataError
+from adiabat.measure.safe_rate_results import Rung, SafeRate
+from adiabat.report.safe_rate import files
+from adiabat.report.safe_rate import wording as words
+from adiabat.report.safe_rate.files import read_safe_rate, write_safe_rate
+from adiabat.report.safe_rate.page import render_safe_rate
+from adiabat.report.safe_rate.table import safe_rate_csv, safe_rate_table
+from tests.report.sample_safe_rates import (
+    EVERY,
+    LIMIT,
+    RATES,
+    diverged_search,
+    full_search,
+    make_diverged,
+    make_rung,
+    make_safe_rate,
+    rung_of,
+    seeds_search,
+    top_search,
+    unsafe_search,
+)
+from tests.report.test_page import NASTY, Page
+
+STEPS = list(range(100, 1001, 100))
+
+
+def plain(text: str) -> str:
+    return text.replace("\xa0", " ")
+
+
+def printed(result: SafeRate, width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(safe_rate_table(result))
+    assert isinstance(console.file, io.StringIO)
+    return plain(console.file.getvalue())
+
+
+def one_run(drift: list[float], steps: list[int] = STEPS) -> SafeRate:
+    return make_safe_rate([rung_of(1e-8, steps, drift)], 1e-8)
+
+
+# --- Sentences ---
+
+
+@pytest.mark.parametrize(
+    ("search", "sentence"),
+    [
+        ("full", "Up to 4.64e-8 the answers stay within noise for 1,000 steps; at 1e-7, drift is beyond it after 900."),
+        (
+            "seeds",
+            "Up to 4.64e-8 the answers stay within noise for 1,000 steps with each of 2 seeds; "
+            "at 1e-7, drift is beyond it after 800 with 1 of 2 seeds.",
+        ),
+        ("top", "Even the highest rate of the ladder, 1e-8, stays within noise for 1,000 steps."),
+        (
+            "unsafe",
+            "No rate of the ladder stays within the limit of 0.001 for 1,000 steps: "
+            "even at the lowest, 1e-8, drift is beyond it after 150.",
+        ),
+    ],
+)
+def test_the_head_line_says_the_verdict(search: str, sentence: str) -> None:
+    result = EVERY[search]()
+    assert plain(words.headline(result)) == sentence
+    assert words.tone(result) == ("bad" if search == "unsafe" else "good")
+
+
+def test_the_next_rate_is_said_to_have_diverged_where_it_did() -> None:
+    result = make_safe_rate([make_diverged(1e-7, looked=1, left_at=70), make_rung(1e-8)], 1e-8)
+    assert words.headline(result).endswith("; at 1e-7, a run diverged after 70.")
+
+
+def test_only_a_last_look_beyond_the_limit_is_a_band_that_was_left() -> None:
+    assert [words.ended(diverged_search(), rung) for rung in diverged_search().rungs] == [*["diverged"] * 3, "left", "inside"]
+
+
+def test_a_limit_of_noise_is_taken_apart_and_a_given_one_said_to_be_given() -> None:
+    noise = plain(words.about_limit(full_search()))
+    assert "a drift of 0.0458 by overlap loss, and made of noise" in noise
+    assert "the final full stop of the 680 probes changes, what the untuned tower finds drifts by 0.100." in noise
+    assert "The limit is 46 % of that, for so much independent of it makes it 10 % larger." in noise
+    assert words.about_limit(unsafe_search()) == "The limit is a drift of 0.001 by overlap loss: a number that was given, not measured."
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        # 0.01 (t / 1000): 0.0458 at 4,580.
+        (one_run([1e-5 * step for step in STEPS]), "1e-8 would leave the band after about 4,600 steps: an extrapolation, no measurement."),
+        (
+            one_run([0.03 * (step / 1000) ** 0.02 for step in STEPS]),
+            "1e-8 stays inside for more than 100 times as many steps: an extrapolation",
+        ),
+        (one_run([LIMIT * step / 1001 for step in STEPS]), "1e-8 is about to leave the band: an extrapolation"),
+        (one_run([0.04 - 1e-6 * step for step in STEPS]), "Over the later half of the looks, drift at 1e-8 did not grow"),
+        (one_run([0.01, 0.02, 0.03], STEPS[:3]), "How long 1e-8 would last cannot be told"),
+        (one_run([0.0] * 10), "How long 1e-8 would last cannot be told"),
+        # (0.0458 / (2000 * 4.64e-8 * 1.3)) ** 1.25 of the faster of two seeds.
+        (seeds_search(), "4.64e-8, the earliest of its runs, would leave the band after about 1,700 steps"),
+    ],
+)
+def test_how_long_the_rate_lasts_is_said_to_be_extrapolated_or_unknown(result: SafeRate, said: str) -> None:
+    assert said in plain(words.pace(result))
+    assert words.pace(result) in words.reservations(result)
+
+
+def test_nothing_is_said_of_the_pace_where_no_rate_is_safe() -> None:
+    assert words.pace(unsafe_search()) == words.about_seeds(unsafe_search()) == ""
+    assert "" not in words.reservations(unsafe_search())
+
+
+def test_one_seed_is_called_one_and_several_have_their_spread() -> None:
+    assert words.about_seeds(full_search()) == "That is one seed: another may drift more or less."
+    assert words.about_seeds(seeds_search()) == "With 2 seeds at 4.64e-8, drift at the end is 0.0233 to 0.0303."
+    grown = make_safe_rate([make_rung(1e-7, factor=0.8), make_rung(1e-7, seed=1, factor=1.2)], 1e-7)
+    assert words.about_seeds(grown).endswith(", of which 1 left the band with a seed that this search no longer asks for.")
+
+
+def test_notes_stand_among_the_reservations_as_sentences() -> None:
+    assert "Even the highest rate of the ladder stays inside: larger ones may be safe too, see ladder.high." in words.reservations(
+        top_search()
+    )
+
+
+# --- Tables ---
+
+
+def test_the_terminal_shows_the_highest_rate_first_and_the_head_line_below() -> None:
+    said = printed(diverged_search())
+    rows = [line.split() for line in said.splitlines() if line.rstrip().endswith("12 s")]
+    assert [row[0] for row in rows] == ["0.0001", "1e-5", "1e-6", "1e-7", "1e-8"]
+    assert rows[0][2:7] == ["–", "–", "diverged", "after", "0"]
+    assert rows[3][2:7] == ["900", "0.0462", "left", "after", "900"]
+    assert rows[4][2:6] == ["1,000", "0", "stays", "inside"]
+    assert "Up to 1e-8 the answers stay within noise" in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_square_brackets_in_a_title_are_no_styling() -> None:
+    assert "[red]ade[/red]" in printed(full_search(title="[red]ade[/red]"))
+
+
+def test_the_csv_holds_every_run_unrounded() -> None:
+    rows = list(csv.DictReader(io.StringIO(safe_rate_csv(diverged_search()))))
+    assert [row["ended"] for row in rows] == ["diverged", "diverged", "diverged", "left", "inside"]
+    assert (rows[0]["last_look"], rows[0]["drift: overlap loss"], rows[0]["left_at"]) == ("", "", "0")
+    left = diverged_search().rungs[3]
+    assert (rows[3]["drift: turn"], rows[3]["left_at"]) == (repr(left.drift["turn"][-1]), "900")
+    assert (rows[4]["rate"], rows[4]["left_at"], rows[4]["drift: margins"]) == ("1e-08", "", "0.0")
+
+
+def test_no_device_becomes_a_formula_in_a_spreadsheet() -> None:
+    (row,) = csv.DictReader(io.StringIO(safe_rate_csv(make_safe_rate([replace(make_rung(1e-8), device="=1+1")], 1e-8))))
+    assert row["device"] == "'=1+1"
+
+
+# --- The page ---
+
+
+@cache
+def html(search: str) -> str:
+    return render_safe_rate(EVERY[search]())
+
+
+@pytest.mark.parametrize("search", EVERY)
+def test_a_page_has_every_part_and_no_script(search: str) -> None:
+    shown = Page(html(search))
+    parts = {"verdict", "figures", "runs", "measures", "how-to-read", "made", "inputs", "settings", "versions"}
+    assert parts | ({"seeds"} if search == "seeds" else set()) == {one for one in shown.ids() if not one.startswith(("drift-", "steps-"))}
+    assert len(shown.ids()) == len(set(shown.ids()))
+    assert shown.tags("script") == []
+    assert len(shown.tags("svg")) == 2
+    assert all(tag.get("aria-label") for tag in shown.tags("figure"))
+    assert plain(words.headline(EVERY[search]())) in shown.text
+    assert re.findall(r'(?:src|href)="(?!#|data:,)', html(search)) == []
+
+
+def test_every_text_of_the_user_is_escaped() -> None:
+    rung = replace(make_diverged(1e-7), reason=NASTY, device=NASTY)
+    told = {"title": NASTY, "command": NASTY, "model": NASTY, "notes": [NASTY], "settings": {NASTY: NASTY}, "versions": {NASTY: NASTY}}
+    shown = Page(render_safe_rate(make_safe_rate([rung, make_rung(1e-8)], 1e-8, **told)))
+    assert shown.tags("script") == shown.tags("img") == []
+    assert all("onerror" not in attributes for _, attributes in shown.elements)
+    assert shown.text.count("{{ 7 * 7 }}") >= 8
+
+
+def test_the_reason_stands_at_runs_that_diverged_alone() -> None:
+    shown = Page(html("diverged")).text
+    assert shown.count("the loss must be a finite number, got nan") == 3
+    assert "beyond what stays within noise" not in shown
+
+
+def test_a_page_shows_noise_where_the_limit_is_made_of_it_alone() -> None:
+    assert '<th scope="col" class="num">noise</th>' in html("full")
+    assert '<th scope="col" class="num">noise</th>' not in html("unsafe")
+    assert "largest safe rate, at the end" not in html("unsafe")
+
+
+def test_the_runs_of_the_safe_rate_are_shaded_and_seeds_stand_side_by_side() -> None:
+    assert [re.findall(r"<td[^>]*>([^<]*)", row)[:2] for row in re.findall(r'<tr class="safe">.*', html("seeds"))] == [
+        ["4.64e-8", "0"],
+        ["4.64e-8", "1"],
+    ]
+    assert '<tr class="safe">' not in html("unsafe")
+    shown = Page(html("seeds")).text
+    assert "1e-7 0.0442 (seed 0), 0.0462 (seed 1) 0.0442 to 0.0462 1 of 2" in shown
+    assert "4.64e-8 0.0233 (seed 0), 0.0303 (seed 1) 0.0233 to 0.0303 2 of 2" in shown
+
+
+# --- Files ---
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("search", ["seeds", "diverged"])
+def test_a_search_comes_back_equal_and_equal_ones_are_equal_files(tmp_path: Path, search: str) -> None:
+    kept: dict[str, bytes] = {}
+    for _ in range(2):
+        write_safe_rate(EVERY[search](), tmp_path)
+        content = {name: (tmp_path / name).read_bytes() for name in names_in(tmp_path)}
+        assert content == (kept or content)
+        kept = content
+    drawn = [f"figures/{name}.{form}" for name in ("drift", "steps") for form in ("png", "svg")]
+    assert list(kept) == [*drawn, "report.html", "result.json", "table.csv"]
+    assert read_safe_rate(tmp_path / "result.json") == EVERY[search]()
+    assert kept["report.html"].decode() == html(search)
+    assert kept["figures/drift.png"].startswith(b"\x89PNG")
+    assert b"var(--" not in kept["figures/drift.svg"]
+
+
+def test_where_the_page_cannot_be_made_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> str:
+        raise RuntimeError("no page")
+
+    monkeypatch.setattr(files, "render_safe_rate", broken)
+    with pytest.raises(RuntimeError, match="no page"):
+        write_safe_rate(full_search(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="result.limit must be finite, got nan"):
+        write_safe_rate(full_search(limit=float("nan")), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_place_of_the_figures_is_named(tmp_path: Path) -> None:
+    (tmp_path / "figures").write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match=r"figures must be a directory, got .*; remove what is in its place"):
+        write_safe_rate(top_search(), tmp_path)
+
+
+def first_rung(**parts: object) -> dict[str, object]:
+    return {"rungs": [{**top_search().to_json()["rungs"][0], **parts}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": 99}, "format must be 1, got 99"),
+        ({"rungs": []}, "there must be a rate and a run of it, got 2 rates and 0 runs"),
+        ({"limit": -1.0}, "limit must be above 0, got -1.0; make it anew with adiabat safe-rate"),
+        ({"rates": [0.0, 1e-8]}, "rates[0] must be above 0, got 0.0"),
+        ({"rate": 3e-8}, "rate must be one that a run was made of, got 3e-08"),
+        ({"noise": {"turn": 0.1}}, "noise must be above 0 by overlap loss, which is limited, got None"),
+        ({"measure": "bend", "noise": {}}, "rungs[0]: there must be the drift by bend, got overlap loss, margins"),
+        (first_rung(steps=[50, 50]), "rungs[0]: steps must be above 0 and ascend"),
+        (first_rung(steps=[50]), "rungs[0]: there must be 1 values of overlap loss, one for each look, got 20"),
+        (first_rung(steps=[], drift={"overlap loss": []}), "rungs[0]: a run that stayed inside must have been looked at"),
+        (first_rung(left_at=10), "rungs[0]: left_at must not be before the last look at step 1000, got 10"),
+        (first_rung(rate="fast"), "rungs.0.rate: Input should be a valid number"),
+    ],
+)
+def test_a_damaged_record_gives_one_clear_line(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**top_search().to_json(), **change}), encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(said)) as caught:
+        read_safe_rate(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_half_a_file_and_none_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with pytest.raises(DataError, match="must be a readable result.json, got No such file"):
+        read_safe_rate(path)
+    path.write_text(json.dumps(top_search().to_json())[:200], encoding="utf-8")
+    with pytest.raises(DataError, match="must be JSON"):
+        read_safe_rate(path)
+
+
+def test_the_samples_are_what_their_names_say() -> None:
+    left: list[Rung] = [rung for rung in full_search().rungs if rung.left_at is not None]
+    assert [rung.rate for rung in left] == sorted(RATES[3:], reverse=True)
+    assert all(rung.drift["overlap loss"][-1] > LIMIT for rung in left)

@@ -1,0 +1,94 @@
+"""The verb ``adiabat safe-rate`` and its function: files, going on, and mistakes told in one line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from adiabat import api
+from adiabat.config import TuneSettings, checked
+from adiabat.report import page
+from adiabat.report.safe_rate.files import read_safe_rate
+from tests.commands import Said, run_in_process
+from tests.tiny import save_tiny
+from tests.tune.problem import write_problem
+
+Verb = Callable[..., Said]
+
+SHORT = ("--set", "ladder.count=3", "--set", "ladder.steps=4", "--set", "ladder.looks=2", "--set", "tune.batch_size=4")
+
+
+@pytest.fixture
+def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Verb:
+    """A verb with a small ladder in the test's directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    write_problem(tmp_path)
+    save_tiny(tmp_path / "model")
+    rows = [json.loads(line) for line in Path("triplets.jsonl").read_text(encoding="utf-8").splitlines()]
+    names = sorted({name for row in rows for name in (*row["pos"], *row["neg"])})
+    Path("corpus.jsonl").write_text("".join(json.dumps({"_id": name, "text": f"paper {name}"}) + "\n" for name in names), encoding="utf-8")
+    api.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
+
+    def run(*more: str, name: str = "safe-rate") -> Said:
+        return run_in_process(capsys, monkeypatch, [name, "model", "own", "triplets.jsonl", "--out", "out", "--device", "cpu", *more])
+
+    return run
+
+
+def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
+    said = verb(*SHORT)
+    assert (said.code, said.out) == (0, "out/report.html\n"), said.err
+    found = read_safe_rate(Path("out/result.json"))
+    assert (found.model, found.probes, found.rates) == ("model", 680, [1e-8, 3.16e-7, 1e-5])
+    assert found.settings["tune"]["learning_rate"] == "safe"
+    assert {one.name for one in Path("out").iterdir()} >= {"config.toml", "rungs.jsonl", "report.html", "table.csv", "figures"}
+    assert {one.suffix for one in Path("out/figures").iterdir()} == {".png", ".svg"}
+    assert f"{found.rungs[0].rate:g}, seed 0: " in said.err
+
+
+def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
+    Path("tune.toml").write_text("[tune]\nlearning_rate = 5e-8\nmargin = 0.3\n", encoding="utf-8")
+    Path("probes.txt").write_text("".join(f"probe {number}\n" for number in range(20)), encoding="utf-8")
+    said = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert (found["probes"], found["settings"]["tune"]["margin"]) == (20, 0.3)
+    again = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json", "--resume")
+    assert json.loads(again.out)["rungs"] == found["rungs"]
+    assert "seed 0:" not in again.err
+
+
+def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
+    mistakes = (
+        (("--probes", "nowhere.txt"), "nowhere.txt must exist, got no such file"),
+        (("--set", "ladder.low=1"), "ladder.low must be below ladder.high, got 1 and 1e-05; exchange them"),
+        (("--set", "ladder.count=1"), "ladder.count must be >= 2, got 1; the default is 10"),
+        (("--set", "guard.use=true", "--set", "guard.most=loud"), "guard.most must be a number > 0, or \"noise\", got 'loud'"),
+        (("--set", "tune.freeze=['nothing']"), "nothing"),
+        (("--set", "tune.difficulty=9"), "every query must list at least tune.difficulty = 9 negatives"),
+    )
+    for given, told in mistakes:
+        said = verb(*given)
+        assert said.code == 2, said.err
+        assert told in said.err
+        assert len(said.err.strip().splitlines()) == 1
+        assert not Path("out").exists()
+
+
+def test_a_ladder_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_tune(verb: Verb) -> None:
+    tight = ("--set", "guard.use=true", "--set", "guard.most=1e-12")
+    said = verb(*SHORT, *tight)
+    assert said.code == 0, said.err
+    assert read_safe_rate(Path("out/result.json")).rate is None
+    said = verb(*SHORT, *tight, "--set", "tune.learning_rate=safe", "--out", "job", name="tune")
+    assert said.code == 2
+    assert "one rate of the ladder must stay within the band" in said.err
+
+
+def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:
+    verb(*SHORT)
+    written = read_safe_rate(Path("out/result.json"))
+    settings = checked(TuneSettings, written.settings)
+    assert api.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True).rungs == written.rungs
