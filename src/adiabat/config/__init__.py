@@ -37,9 +37,10 @@ from adiabat.config.train import (
     TrainSection,
     TrainSettings,
 )
-from adiabat.config.tune import GuardSection, LadderSection, TuneDataSection, TuneSection, TuneSettings
+from adiabat.config.tune import AnchorSection, GuardSection, LadderSection, TuneDataSection, TuneSection, TuneSettings
 
 __all__ = [
+    "AnchorSection",
     "ArxivSettings",
     "BatchesSection",
     "ColumnsSection",

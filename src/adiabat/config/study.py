@@ -12,12 +12,12 @@ from adiabat.config.reading import _idle, _phrases, keys_of
 from adiabat.config.section import Amount, RangeValues, Section, Text, Texts
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.suite import AnyTask
-from adiabat.config.tune import GuardSection, TuneDataSection, TuneSection, TuneSettings
+from adiabat.config.tune import AnchorSection, GuardSection, TuneDataSection, TuneSection, TuneSettings
 
-VARIED = ("tune", "data")
+VARIED = ("tune", "data", "guard", "anchor")
 """Tables of a run that a grid or a variant may set: the others decide the stored documents, or change no number."""
 
-COMMON = ("encoder", "data", "tune", "guard", "run")
+COMMON = ("encoder", "data", "tune", "guard", "anchor", "run")
 """Tables of a tuning run that stand outside of grid and variants."""
 
 
@@ -96,6 +96,7 @@ class StudySettings(Section):
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
     guard: GuardSection = GuardSection()
+    anchor: AnchorSection = AnchorSection()
     run: StepsRunSection = StepsRunSection()
     """Its seed is that of draws and statistics; runs have theirs from `StudySection.seeds`."""
     grid: Mapping[str, Any] = {}

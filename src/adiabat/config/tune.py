@@ -86,6 +86,8 @@ class TuneSection(Section):
     """Which weights are the result: those of the best epoch, whose validation loss and errors are both the lowest, or the last ones, which
     come after `max_epochs`, whatever validation says."""
     dropout: bool = False
+    pull: Annotated[float, Field(ge=0)] = 0.0
+    """L2 to the start: this times ``w - w_0`` is added to the gradient of every weight (`adiabat.tune.remedies.pull_to_start`)."""
 
     @model_validator(mode="after")
     def _warm_up_ends(self) -> Self:
@@ -112,13 +114,33 @@ class GuardSection(Section):
     most: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
     """An epoch that drifts further is never the result; None only watches. ``noise``: the drift of the untuned tower when nothing but the
     writing of the probes changes (`adiabat.drift.noise`)."""
-    then: Literal["stop", "back"] = "stop"
-    """What follows: the run ends, or it goes on from the best epoch so far at half the rate."""
+    then: Literal["stop", "back", "soften"] = "stop"
+    """What follows: the run ends; it goes on from the best epoch so far at half the rate; or it goes on as if nothing were, and the
+    result is taken back towards the start until its drift is within the limit (`adiabat.tune.remedies.soften`)."""
 
     @model_validator(mode="after")
     def _something_follows(self) -> Self:
-        if self.then == "back" and self.most is None:
-            raise ValueError('guard.then has no effect without guard.most, got "back"; set guard.most too, or leave it out')
+        if self.then != "stop" and self.most is None:
+            raise ValueError(f'guard.then has no effect without guard.most, got "{self.then}"; set guard.most too, or leave it out')
+        return self
+
+
+class AnchorSection(Section):
+    """``[anchor]``: texts whose vectors are to stay where the untuned tower puts them (mission A12)."""
+
+    needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("texts", "weight", "batch_size")}
+    use: bool = False
+    texts: Text | None = None
+    """A file of them, as of probes; none of those that drift is measured on, which would no longer tell anything. Required."""
+    weight: PositiveFloat = 1.0
+    """Of ``1 - cos`` between their vectors and those of the start, beside the loss."""
+    batch_size: PositiveInt = 14
+    """Texts per step."""
+
+    @model_validator(mode="after")
+    def _has_texts(self) -> Self:
+        if self.use and self.texts is None:
+            raise PlacedError("texts", "must be given where anchor.use is true, got none")
         return self
 
 
@@ -158,8 +180,15 @@ class TuneSettings(Section):
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
     guard: GuardSection = GuardSection()
+    anchor: AnchorSection = AnchorSection()
     ladder: LadderSection = LadderSection()
     run: StepsRunSection = StepsRunSection()
+
+    @model_validator(mode="after")
+    def _probes_are_not_taught(self) -> Self:
+        if self.anchor.use and self.watched.use and self.anchor.texts == self.guard.probes:
+            raise ValueError(f"anchor.texts must be others than guard.probes, got {self.guard.probes} for both: take another file for one")
+        return self
 
     @property
     def watched(self) -> GuardSection:

@@ -4,6 +4,8 @@ import copy
 from dataclasses import replace
 from typing import Literal
 
+import torch
+
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError, ModelError
 from adiabat.model.adapters import merge_adapters
@@ -102,6 +104,26 @@ def merged_tower(tower: Encoder) -> Encoder:
         return tower
     projections = [one for one in tower.projections if isinstance(one, Projection)]
     return Encoder(backbone, tower.tokenizer, tower.settings, projections)
+
+
+def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
+    """A tower between where tuning started and where it came.
+
+    Args:
+        tuned: Without adapters; left as it is. Biases that it has and `start` has not were added by tuning, and started from zero.
+        start: The tower that it was tuned from, left as it is.
+        share: Of the way from the start, in [0, 1]: 0 gives the weights of the start, 1 those of the tuned tower, both exactly.
+
+    Returns:
+        A copy of the tuned tower with ``w_0 + share (w - w_0)`` for weights.
+    """
+    between = copy.deepcopy(tuned)
+    before = dict(start.named_parameters())
+    with torch.no_grad():
+        for name, weights in between.named_parameters():
+            origin = before[name].to(weights) if name in before else torch.zeros_like(weights)
+            weights.copy_(torch.lerp(origin, weights, share))
+    return between
 
 
 def freeze_tower(encoder: Encoder) -> None:

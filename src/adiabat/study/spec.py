@@ -40,7 +40,9 @@ class Planned:
 
     @property
     def companions(self) -> str:
-        """Equal for runs that can be stepped together."""
+        """Equal for runs that can be stepped together; an anchor asks for other texts in the same step, which lanes do not have."""
+        if self.settings.anchor.use:
+            return self.name
         return self.settings.model_copy(update={"tune": self.settings.tune.model_copy(update=dict.fromkeys(TOGETHER))}).model_dump_json()
 
 

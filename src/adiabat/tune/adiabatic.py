@@ -31,6 +31,7 @@ from adiabat.tune.ground import Ground
 from adiabat.tune.ladder import LADDER, at_safe_rate, climb
 from adiabat.tune.negatives import short_lists_note
 from adiabat.tune.objective import StoredDocuments, pairs_of
+from adiabat.tune.remedies import soften
 from adiabat.tune.resuming import RULES
 from adiabat.tune.splits import trained_too
 from adiabat.watch import SILENT, Watch
@@ -163,9 +164,19 @@ class TuningRun:
         Raises:
             JobError: If the disk is full or not writable.
         """
-        result = _result(self, outcome, command=command)
-        finish_job(self.job, replace(self.ground.model, query=merged_tower(self.tower), name=str(self.job.folder)), result)
+        tower, notes = self._ended()
+        result = _result(self, outcome, tower, notes, command=command)
+        finish_job(self.job, replace(self.ground.model, query=tower, name=str(self.job.folder)), result)
         return result
+
+    def _ended(self) -> tuple[Encoder, tuple[str, ...]]:
+        """The tower that is left, and what a reader must know of it."""
+        guard, section = self.objective.guard, self.settings.guard
+        if guard is None or section.then != "soften":
+            return merged_tower(self.tower), ()
+        found = soften(self.tower, self.ground.model.query.to(self.tower.device), guard)
+        kept = f"{found.share:.1%} of the way from the start is kept" if found.share < 1 else "all of the way from the start is kept"
+        return found.tower, (f"softened: {kept}, with a drift ({section.measure}) of {found.drift:.3g}; loss and errors are of before",)
 
 
 def _description(ground: Ground, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
@@ -207,7 +218,7 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
         section.max_epochs,
         section.idle_epochs if section.keep == "both" else None,
         keep=section.keep,
-        outside=settings.guard.then if settings.guard.use else None,
+        outside=settings.guard.then if settings.guard.use and settings.guard.then != "soften" else None,
         **writing(settings),
     )
 
@@ -225,7 +236,7 @@ def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
     return f"epoch {position.epoch + 1} ({best}{idle})", done, section.batches_per_epoch
 
 
-def _result(run: TuningRun, outcome: Outcome, *, command: str) -> Result:
+def _result(run: TuningRun, outcome: Outcome, tower: Encoder, notes: tuple[str, ...], *, command: str) -> Result:
     objective, description = run.objective, read_description(run.job)["job"]
     record = record_of(
         run.job,
@@ -237,8 +248,8 @@ def _result(run: TuningRun, outcome: Outcome, *, command: str) -> Result:
         parameters=sum(weights.numel() for weights in run.tower.parameters()),
         trainable=sum(weights.numel() for weights in run.tower.parameters() if weights.requires_grad),
         validated=pairs_of(objective.validation),
-        layers=_layers(run),
-        notes=_notes(objective, run.settings),
+        layers=_layers(run, tower),
+        notes=(*_notes(objective, run.settings), *notes),
         measures=MEASURES if run.settings.guard.use else (),
     )
     return result_of(
@@ -252,10 +263,10 @@ def _result(run: TuningRun, outcome: Outcome, *, command: str) -> Result:
     )
 
 
-def _layers(run: TuningRun) -> list[LayerChange]:
-    """How far each tensor moved: those that were tuned, or that adapters were merged into."""
+def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:
+    """How far each tensor of the tower that is left has moved: those that were tuned, or that adapters were merged into."""
     before: dict[str, Tensor] = {name: weights.detach().cpu() for name, weights in run.ground.model.query.used_parameters().items()}
-    after = {name: weights.detach().cpu() for name, weights in merged_tower(run.tower).used_parameters().items()}
+    after = {name: weights.detach().cpu() for name, weights in tower.used_parameters().items()}
     # Biases that the method added were zero.
     before |= {name: torch.zeros_like(after[name]) for name in after.keys() - before.keys()}
     tuned = {name for name, weights in run.tower.used_parameters().items() if weights.requires_grad}

@@ -19,6 +19,7 @@ from adiabat.train.loop import Loop
 from adiabat.train.objective import Objective
 from adiabat.train.optimizers import make_optimizer
 from adiabat.train.schedules import Schedule, scaled_learning_rate
+from adiabat.tune.remedies import pull_to_start
 
 
 def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:
@@ -101,9 +102,12 @@ def make_loop(
     section, run = settings.tune, settings.run
     rate = learning_rate_of(section)
     trainable = [weights for weights in objective.module.parameters() if weights.requires_grad]
+    optimizer = make_optimizer(section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay)
+    if section.pull:
+        pull_to_start(optimizer, section.pull)
     return Loop(
         objective=objective,
-        optimizer=make_optimizer(section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay),
+        optimizer=optimizer,
         learning_rate=rate,
         schedule=schedule_of(settings),
         limits=limits,

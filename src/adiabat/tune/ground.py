@@ -20,6 +20,7 @@ from adiabat.store.scoring import Similarity
 from adiabat.tune.guard import Guard
 from adiabat.tune.negatives import negative_chooser, similarity_of
 from adiabat.tune.objective import DriftingDocuments, StoredDocuments
+from adiabat.tune.remedies import Anchor
 from adiabat.tune.splits import examples_digest, read_data, with_negatives
 
 Validated = tuple[AddressedSet, TokenTable]
@@ -171,6 +172,7 @@ class Ground:
             "choose": negative_chooser(settings.tune, train, self.store, seed=settings.run.seed),
             "seed": settings.run.seed,
             "precision": settings.run.precision,
+            "anchor": Anchor.of(settings.anchor, self.model.query, seed=settings.run.seed) if settings.anchor.use else None,
         }
 
     def _trained_tokens(self, tower: Encoder, section: TuneDataSection) -> TokenTable:

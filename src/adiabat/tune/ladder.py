@@ -154,7 +154,7 @@ class _Ladder:
     def climb(self) -> float | None:
         """Down from the highest rate to the first that is safe."""
         downwards = sorted(self.settings.ladder.rates, reverse=True)
-        lanes = lanes_on(device_of(self.settings.run.device))
+        lanes = 1 if self.settings.anchor.use else lanes_on(device_of(self.settings.run.device))
         for start in range(0, len(downwards), lanes):
             some = downwards[start : start + lanes]
             self._make([Attempt(rate, self.settings.run.seed) for rate in some])

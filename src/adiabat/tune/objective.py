@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,31 +20,16 @@ from adiabat.store.embeddings import Store
 from adiabat.train.limits import Validation
 from adiabat.train.losses import Distance, in_batch_softmax, triplet_errors, triplet_margin
 from adiabat.train.pairs import Pairs
-from adiabat.train.passes import Passes
+from adiabat.train.passes import Embedder, Passes
 from adiabat.tune.guard import Guard, Look
 from adiabat.tune.negatives import Chooser, gather_ragged, listed_negatives
+from adiabat.tune.remedies import Anchor
 
 VALIDATION_TOKENS = 4_096
 """Tokens per forward pass of a validation."""
 VALIDATION_PAIRS = 4_096
 """Pairs compared at a time: bounds the document vectors in memory, as the next does the pairs listed."""
 VALIDATION_QUERIES = 256
-
-
-@runtime_checkable
-class Embedder(Protocol):
-    """Embeds batches of queries, differentiably: `Passes` of a tower, or the lane of one that steps together with others."""
-
-    def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-        """Embed some texts of a table.
-
-        Args:
-            table: Tokenised by the tower.
-            picked: Which texts.
-
-        Returns:
-            Their embeddings.
-        """
 
 
 @dataclass(kw_only=True)
@@ -61,6 +45,7 @@ class StoredLoss:
         choose: Negatives of a step.
         seed: Of the order.
         precision: Of the training pass; validation always runs in float32.
+        anchor: Texts whose vectors are held where they were; None holds none.
     """
 
     encoder: Encoder
@@ -71,6 +56,7 @@ class StoredLoss:
     choose: Chooser
     seed: int
     precision: Precision = "fp32"
+    anchor: Anchor | None = None
 
     def __post_init__(self) -> None:
         self.passes: Embedder = Passes(self.encoder, precision=self.precision)
@@ -82,7 +68,7 @@ class StoredLoss:
         return self.encoder
 
     def loss(self, step: int) -> Tensor:
-        """The loss of one batch of queries, each with its first positive.
+        """The loss of one batch of queries, each with its first positive, and that of the anchor where there is one.
 
         Args:
             step: From 0.
@@ -93,7 +79,8 @@ class StoredLoss:
         picked = self._stream.rows(step, self.settings.batch_size)
         query = self.passes.embed(self.tokens, picked)
         negatives = self.choose(picked, step, query)
-        return self._loss(query, self.train, picked, negatives)
+        loss = self._loss(query, self.train, picked, negatives)
+        return loss if self.anchor is None else loss + self.anchor.loss(self.passes, step)
 
     def batch_ids(self, step: int) -> list[str]:
         """Ids of the queries of one step.
@@ -164,7 +151,8 @@ class StoredDocuments(StoredLoss):
             errors=self._validation_errors(queries),
             pairs=pairs_of(self.validation),
             measures=drifted.measures,
-            outside=drifted.outside,
+            # What is softened in the end may go where it will until then.
+            outside=None if self.guard and self.guard.section.then == "soften" else drifted.outside,
         )
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:

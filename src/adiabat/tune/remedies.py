@@ -1,0 +1,154 @@
+"""What holds a tuned tower near its start, beyond a small rate: a pull on its weights, anchors for its vectors, and a way back at the end.
+
+None of it is in the source, which has the rate and freezing alone; `adiabat study` compares them all (LOG.md).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, optim
+from torch.nn import functional
+
+from adiabat.config import AnchorSection
+from adiabat.data.batching import ShuffledStream
+from adiabat.drift.probes import read_probes
+from adiabat.model.building import interpolated, merged_tower
+from adiabat.model.encoder import Encoder
+from adiabat.model.tokens import TokenTable, embed_all
+from adiabat.train.passes import Embedder
+from adiabat.tune.guard import PROBE_TOKENS, Guard
+
+HALVINGS = 10
+"""Of the way back: the share that is kept is known to a thousandth."""
+
+
+def pull_to_start(optimizer: optim.Optimizer, strength: float) -> None:
+    """Add ``strength (w - w_0)`` to the gradient of every weight before each step, ``w_0`` being where it stands now.
+
+    Args:
+        optimizer: No step of it has been taken.
+        strength: >= 0; the penalty is ``strength / 2 |w - w_0|^2``.
+
+    Reference:
+        Li, Grandvalet and Davoine 2018 (L2-SP).
+    """
+    start = {weights: weights.detach().clone() for group in optimizer.param_groups for weights in group["params"]}
+
+    def pull(stepping: optim.Optimizer, args: Any, kwargs: Any) -> None:
+        for weights, before in start.items():
+            if weights.grad is not None:
+                weights.grad.add_(weights.detach() - before, alpha=strength)
+
+    optimizer.register_step_pre_hook(pull)
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Texts whose vectors are to stay where the untuned tower puts them.
+
+    Attributes:
+        tokens: Of the texts, as queries.
+        vectors: By the untuned tower.
+        weight: Of the penalty.
+        batch_size: Texts of a step.
+        stream: Which they are.
+    """
+
+    tokens: TokenTable
+    vectors: Float[Tensor, "n e"]
+    weight: float
+    batch_size: int
+    stream: ShuffledStream
+
+    @classmethod
+    def of(cls, section: AnchorSection, start: Encoder, *, seed: int) -> Self:
+        """Read the texts, and embed them.
+
+        Args:
+            section: What is asked for.
+            start: The untuned query tower.
+            seed: Of the run.
+
+        Returns:
+            The anchor.
+
+        Raises:
+            DataError: If the texts are faulty.
+        """
+        texts = read_probes(section.texts).texts
+        tokens = TokenTable.of(start, texts, side="query")
+        with torch.no_grad():
+            vectors = embed_all(start, tokens, token_budget=PROBE_TOKENS)
+        return cls(tokens, vectors, section.weight, section.batch_size, ShuffledStream(len(texts), seed=seed))
+
+    def loss(self, passes: Embedder, step: int) -> Tensor:
+        """``weight mean(1 - cos(q, q_0))`` over the texts of a step.
+
+        Args:
+            passes: Of the tower in training.
+            step: From 0.
+
+        Returns:
+            A scalar.
+
+        Reference:
+            Hinton, Vinyals and Dean 2015, of vectors in place of logits; mission A12's probes, without labels.
+        """
+        picked = self.stream.rows(step, self.batch_size)
+        now = passes.embed(self.tokens, picked)
+        before = self.vectors[torch.from_numpy(picked)].to(now.device)
+        return self.weight * (1 - functional.cosine_similarity(now, before)).mean()
+
+
+@dataclass(frozen=True, slots=True)
+class Softened:
+    """A tower on its way back.
+
+    Attributes:
+        tower: With ``w_0 + share (w - w_0)`` for weights.
+        share: Of the way from the start that is kept, in [0, 1].
+        drift: Of the probes, by the guarded measure.
+    """
+
+    tower: Encoder
+    share: float
+    drift: float
+
+
+def soften(tower: Encoder, start: Encoder, guard: Guard) -> Softened:
+    """Take a tuned tower so far back towards its start that its drift is within the limit.
+
+    The largest share is looked for by bisection, as if drift grew with it; what is returned was looked at, and is inside.
+
+    Args:
+        tower: Tuned; left as it is. Adapters are merged first.
+        start: The untuned tower.
+        guard: Says how far it drifts, and how far it may.
+
+    Returns:
+        The tower, in evaluation mode.
+
+    Raises:
+        ValueError: If the guard has no limit.
+
+    Reference:
+        Wortsman et al. 2022 (WiSE-FT), with the share chosen by drift instead of by labels.
+    """
+    limit = guard.most
+    if limit is None:
+        raise ValueError("the guard must have a limit, got none")
+    tuned = merged_tower(tower).eval()
+    if (whole := _at(tuned, start, guard, 1.0)).drift <= limit:
+        return whole
+    inside, beyond = _at(tuned, start, guard, 0.0), 1.0
+    for _ in range(HALVINGS):
+        middle = _at(tuned, start, guard, (inside.share + beyond) / 2)
+        inside, beyond = (middle, beyond) if middle.drift <= limit else (inside, middle.share)
+    return inside
+
+
+def _at(tuned: Encoder, start: Encoder, guard: Guard, share: float) -> Softened:
+    tower = interpolated(tuned, start, share)
+    return Softened(tower, share, guard.look(tower).measures[guard.section.measure])
