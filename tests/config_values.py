@@ -136,7 +136,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "anchor.use": (True, {"anchor.texts": "texts.txt"}),
     "anchor.texts": ("texts.txt", {"anchor.use": True}),
     "anchor.weight": (2.0, {"anchor.use": True, "anchor.texts": "texts.txt"}),
-    "anchor.batch_size": (5, {"anchor.use": True, "anchor.texts": "texts.txt"}),
+    "anchor.texts_per_step": (5, {"anchor.use": True, "anchor.texts": "texts.txt"}),
     "tune.freeze": (("embeddings", "blocks[0].attention"), {}),
     "tune.optimizer": ("adadelta", {}),
     "tune.weight_decay": (0.1, {}),

@@ -45,7 +45,7 @@ def test_dotted_keys_become_tables() -> None:
         ({"grid": {"learning_rate": [1.0]}}, "unknown key grid.learning_rate; did you mean grid.tune.learning_rate?"),
         (
             {"grid": {"optimiser": {"name": ["sgd"]}}},
-            "unknown key grid.optimiser.name; the tables are grid.data, grid.data.columns, grid.tune",
+            "unknown key grid.optimiser.name; the tables are grid.anchor, grid.data, grid.data.columns, grid.guard, grid.tune",
         ),
         (
             {"grid": {"encoder": {"max_tokens": [8]}}},

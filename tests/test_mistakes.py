@@ -158,8 +158,14 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("unknown key tune.learning_rat", "did you mean tune.learning_rate?"),
     ),
     "unknown settings in a file": (tune("pairs.jsonl", "--config", "typo.toml"), ("2 faults", "tune.learning_rate?", "run.seed?")),
-    "learning rate of nothing": (tune("pairs.jsonl", *setting("tune.learning_rate=0")), ("tune.learning_rate must be > 0, got 0",)),
-    "negative learning rate": (tune("pairs.jsonl", *setting("tune.learning_rate=-1e-5")), ("tune.learning_rate must be > 0, got -1e-05",)),
+    "learning rate of nothing": (
+        tune("pairs.jsonl", *setting("tune.learning_rate=0")),
+        ("tune.learning_rate must be a number > 0",),
+    ),
+    "negative learning rate": (
+        tune("pairs.jsonl", *setting("tune.learning_rate=-1e-5")),
+        ('or "safe", got -1e-05',),
+    ),
     "freezing what is not there": (
         tune("pairs.jsonl", *setting('tune.freeze=["embedings"]')),
         ('"embedings" must match a parameter', "near names: embeddings"),

@@ -21,9 +21,9 @@ def test_a_limit_is_a_hit_within_its_bracket_alone(limit: float, safe: float | N
     assert found.bracket == (0.05, 0.2)
 
 
-def test_without_damage_every_limit_beyond_the_highest_drift_is_a_hit() -> None:
+def test_without_damage_a_limit_is_early_or_untested() -> None:
     unharmed = [Step(step.rate, step.drift, ()) for step in LADDER]
-    assert judge(unharmed, 0.4).agreement == "hit"
+    assert judge(unharmed, 0.4).agreement == "untested"
     assert judge(unharmed, 0.39).agreement == "early"
     assert judge(unharmed, 0.4).bracket == (0.4, None)
     assert judge(unharmed, 0.4).harmed == ()
@@ -31,7 +31,7 @@ def test_without_damage_every_limit_beyond_the_highest_drift_is_a_hit() -> None:
 
 def test_damage_at_the_lowest_rate_leaves_nothing_harmless() -> None:
     harmed = [Step(step.rate, step.drift, ("squad",)) for step in LADDER]
-    assert judge(harmed, 0.001).agreement == "hit"
+    assert judge(harmed, 0.001).agreement == "untested"
     assert judge(harmed, 0.01).agreement == "late"
     assert judge(harmed, 0.01).harmless is None
 

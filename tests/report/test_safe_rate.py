@@ -90,7 +90,7 @@ def test_only_a_last_look_beyond_the_limit_is_a_band_that_was_left() -> None:
 def test_a_limit_of_noise_is_taken_apart_and_a_given_one_said_to_be_given() -> None:
     noise = plain(words.about_limit(full_search()))
     assert "a drift of 0.0458 by overlap loss, and made of noise" in noise
-    assert "the final full stop of the 680 probes changes, what the untuned tower finds drifts by 0.100." in noise
+    assert "the mark at the end of the 680 probes changes, what the untuned tower finds drifts by 0.100." in noise
     assert "The limit is 46 % of that, for so much independent of it makes it 10 % larger." in noise
     assert words.about_limit(unsafe_search()) == "The limit is a drift of 0.001 by overlap loss: a number that was given, not measured."
 

@@ -1,5 +1,6 @@
 """The largest safe rate: found by runs that end where they leave the band, and the same as whole runs of every rate would find."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from adiabat.config import TuneSettings, checked
-from adiabat.errors import JobError
+from adiabat.errors import ConfigError, JobError
 from adiabat.jobs.directory import Job, read_description
 from adiabat.measure.drift import MEASURES, TURN
 from adiabat.measure.safe_rate_results import Rung, SafeRate
@@ -161,11 +162,41 @@ def test_a_ladder_may_grow_and_nothing_else_may_change(problem: Problem, tmp_pat
     assert grown.rungs[:3] == first.rungs
 
 
-def test_a_run_that_diverges_has_left_the_band(problem: Problem, tmp_path: Path) -> None:
-    found = search(problem, tmp_path / "out", laddered(problem, most=3.0, ladder={"low": 3e-4, "high": 1e30, "count": 2}))
+@pytest.mark.parametrize("looks", [3, 9])
+def test_a_run_that_diverges_has_left_the_band(problem: Problem, tmp_path: Path, looks: int) -> None:
+    """With a look at every step it is the vectors of the probes that are no numbers, with one at every third the loss before."""
+    found = search(problem, tmp_path / "out", laddered(problem, most=3.0, ladder={"low": 3e-4, "high": 1e30, "count": 2, "looks": looks}))
     assert found.rate == 3e-4
     assert found.rungs[0].left_at is not None
-    assert "must be a finite number" in found.rungs[0].reason
+    assert ("vectors of the probes must be finite" if looks == 9 else "must be a finite number") in found.rungs[0].reason
+
+
+def test_a_seed_that_left_has_left_whoever_asks_for_it(problem: Problem, tmp_path: Path) -> None:
+    two = laddered(problem, most=1.0, ladder={"low": 3e-4, "high": 3e-3, "count": 2, "seeds": 2})
+    found = search(problem, tmp_path / "out", two)
+    assert found.rate == 3e-3
+    rows = tmp_path / "out" / "rungs.jsonl"
+    first, second = map(json.loads, rows.read_text(encoding="utf-8").splitlines())
+    rows.write_text("".join(json.dumps(one) + "\n" for one in (first, {**second, "left_at": 9})), encoding="utf-8")
+    one = laddered(problem, most=1.0, ladder={"low": 3e-4, "high": 3e-3, "count": 2})
+    assert search(problem, tmp_path / "out", one, resume=True).rate == 3e-4
+
+
+def test_a_rate_that_stayed_inside_stays_the_answer_on_another_grid(problem: Problem, tmp_path: Path) -> None:
+    assert search(problem, tmp_path / "out", laddered(problem, most=3.0)).rate == 3e-2
+    again = search(problem, tmp_path / "out", laddered(problem, most=3.0, ladder={"low": 1e-4, "high": 1e-3, "count": 2}), resume=True)
+    assert again.rate == 3e-2
+    assert again.rates == [1e-4, 1e-3, 3e-2]
+
+
+def test_a_ladder_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tune.learning_rate must be safe where the rate is looked for, got 0.001"):
+        search(problem, tmp_path / "out", laddered(problem, rate=1e-3))
+    with pytest.raises(ConfigError, match=r"tune.warmup_steps must be below ladder.steps = 9, got 9: no run would come to its rate"):
+        search(problem, tmp_path / "out", laddered(problem, tune={"warmup_steps": 9}))
+    with pytest.raises(ConfigError, match=r"ladder.count must leave rates that differ in three digits, got 10 from 1e-08 to 1.01e-08"):
+        laddered(problem, ladder={"low": 1e-8, "high": 1.01e-8, "count": 10})
+    assert not (tmp_path / "out").exists()
 
 
 def test_rates_that_step_together_find_the_same(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

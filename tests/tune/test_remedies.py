@@ -112,7 +112,7 @@ def test_a_pull_holds_the_tower_back_and_goes_on_from_the_same_start(
 
 
 def test_an_anchor_adds_its_distance_to_the_loss(problem: Problem) -> None:
-    wanted = settings(problem, anchor={"weight": 2.5, "batch_size": 5})
+    wanted = settings(problem, anchor={"weight": 2.5, "texts_per_step": 5})
     ground = Ground(problem.fresh, problem.store, str(problem.data))
     tower, _ = prepared_tower(ground.model.query, wanted)
     with torch.no_grad():

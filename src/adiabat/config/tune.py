@@ -112,8 +112,8 @@ class GuardSection(Section):
     measure: Literal["overlap loss", "margins", "turn"] = "overlap loss"
     """What `most` is of; `adiabat.measure.drift` has the formulas. All are written to the log."""
     most: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
-    """An epoch that drifts further is never the result; None only watches. ``noise``: the drift of the untuned tower when nothing but the
-    writing of the probes changes (`adiabat.drift.noise`)."""
+    """An epoch that drifts further is never the result; None only watches. ``noise``: a limit made of the drift of the untuned tower when
+    nothing but the end of the probes is written otherwise (`adiabat.measure.safety.limits_of`)."""
     then: Literal["stop", "back", "soften"] = "stop"
     """What follows: the run ends; it goes on from the best epoch so far at half the rate; or it goes on as if nothing were, and the
     result is taken back towards the start until its drift is within the limit (`adiabat.tune.remedies.soften`)."""
@@ -128,14 +128,13 @@ class GuardSection(Section):
 class AnchorSection(Section):
     """``[anchor]``: texts whose vectors are to stay where the untuned tower puts them (mission A12)."""
 
-    needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("texts", "weight", "batch_size")}
+    needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("texts", "weight", "texts_per_step")}
     use: bool = False
     texts: Text | None = None
     """A file of them, as of probes; none of those that drift is measured on, which would no longer tell anything. Required."""
     weight: PositiveFloat = 1.0
     """Of ``1 - cos`` between their vectors and those of the start, beside the loss."""
-    batch_size: PositiveInt = 14
-    """Texts per step."""
+    texts_per_step: PositiveInt = 14
 
     @model_validator(mode="after")
     def _has_texts(self) -> Self:
@@ -153,11 +152,11 @@ class LadderSection(Section):
     low: PositiveFloat = 1e-8
     high: PositiveFloat = 1e-5
     count: Annotated[int, Field(ge=2)] = 10
-    """Rates, evenly spaced on a logarithmic scale, both ends among them."""
+    """Rates, evenly spaced on a logarithmic scale from one end to the other, of three digits each."""
     steps: PositiveInt = 1_000
     """Optimiser steps for which a rate must stay inside."""
     looks: PositiveInt = 20
-    """At the drift, evenly spaced over the steps, at most one each step."""
+    """Most looks at the drift, evenly spaced over the steps."""
     seeds: PositiveInt = 1
     """Runs of a rate, with the seed of the run and those that follow it; it is safe if all stay inside."""
 
@@ -165,6 +164,8 @@ class LadderSection(Section):
     def _ascends(self) -> Self:
         if not self.low < self.high:
             raise PlacedError("low", f"must be below ladder.high, got {self.low:g} and {self.high:g}; exchange them")
+        if len(set(self.rates)) < self.count:
+            raise PlacedError("count", f"must leave rates that differ in three digits, got {self.count} from {self.low:g} to {self.high:g}")
         return self
 
     @property

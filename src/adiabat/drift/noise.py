@@ -1,7 +1,8 @@
 """Texts written otherwise: how far answers move when nothing but the end of a text does is what drift is held against (mission A12).
 
-Drift grows smoothly with the rate, and so does the damage: there is no rate at which it begins (LOG.md). So a limit is a choice, and this
-one needs no labels: nobody minds what a final full stop does to the answers. `adiabat.measure.safety.limits_of` has the formula.
+Drift grows smoothly with the rate, and so does the damage: there is no rate at which it begins (LOG.md). So a limit is a choice, and
+this one needs no labels: nobody minds what the mark at the end of a text does to the answers. `adiabat.measure.safety.limits_of`
+has the formula.
 """
 
 ENDINGS = ".?!。।۔؟！？…"

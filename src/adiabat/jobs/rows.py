@@ -84,7 +84,8 @@ def _write_lines(rows: Sequence[Any], path: Path) -> None:
 
 def _read_lines(path: Path, kind: type[Row]) -> list[Row]:
     adapter, rows = TypeAdapter(kind), []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # A byte that is no text makes its line faulty.
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
             rows.append(adapter.validate_json(line))
         except ValidationError as fault:

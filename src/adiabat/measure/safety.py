@@ -9,8 +9,8 @@ from typing import Literal
 HEADROOM = 0.1
 """Share by which drift may raise the noise that is there anyway."""
 
-Agreement = Literal["hit", "early", "late"]
-"""The drift leaves its band just where damage begins, at a lower rate, or at a higher one."""
+Agreement = Literal["hit", "early", "late", "untested"]
+"""The drift leaves its band just where damage begins, at a lower rate, or at a higher one; or both do so beyond an end of the ladder."""
 
 
 def limits_of(noise: Mapping[str, float]) -> dict[str, float]:
@@ -63,7 +63,7 @@ class Judgement:
     def agreement(self) -> Agreement:
         """Whether the limit was well placed."""
         if self.safe == self.harmless:
-            return "hit"
+            return "untested" if self.safe is None or not self.harmed else "hit"
         return "early" if (self.safe or 0.0) < (self.harmless or 0.0) else "late"
 
 

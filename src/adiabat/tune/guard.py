@@ -9,7 +9,7 @@ import torch
 from adiabat.config.tune import GuardSection
 from adiabat.drift.probes import read_probes
 from adiabat.drift.reading import reading_of
-from adiabat.errors import ConfigError
+from adiabat.errors import ConfigError, DivergedError, StoreError
 from adiabat.measure.drift import Reading, drift_of
 from adiabat.measure.safety import limits_of
 from adiabat.model.encoder import Encoder
@@ -96,8 +96,16 @@ class Guard:
 
         Returns:
             All measures, and whether the one that is guarded is beyond its limit.
+
+        Raises:
+            DivergedError: If a vector is not finite.
         """
-        now = _read(tower, self.tokens, self.store, self.section.depth, self.start)
+        try:
+            now = _read(tower, self.tokens, self.store, self.section.depth, self.start)
+        except StoreError as fault:
+            raise DivergedError(
+                f"the vectors of the probes must be finite numbers, got others ({fault}); lower the learning rate"
+            ) from fault
         found = drift_of(self.start, now).means
         name, most = self.section.measure, self.most
         if most is None or found[name] <= most:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adiabat.config import LadderSection, TuneSettings
-from adiabat.errors import JobError
+from adiabat.errors import ConfigError, JobError
 from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, require_begun, require_same
 from adiabat.jobs.rows import Rows, json_rows
 from adiabat.locks import sole_writer
@@ -23,7 +23,7 @@ from adiabat.tune.beforehand import inputs_of, require_named
 from adiabat.tune.building import check_settings
 from adiabat.tune.ground import Ground
 from adiabat.tune.resuming import WORDS
-from adiabat.tune.rung import Attempt, make_rungs
+from adiabat.tune.rung import Attempt, clear_rung, make_rungs
 from adiabat.tune.together import lanes_on
 from adiabat.watch import SILENT, Watch
 
@@ -70,6 +70,7 @@ def safe_rate(
         InterruptionError: After Ctrl-C, with a checkpoint written.
     """
     check_settings(settings)
+    _check_ladder(settings)
     inputs = inputs_of(model_name, store_path, data_path)
     require_named(inputs, settings)
     begun = is_described(out, SEARCH)
@@ -108,6 +109,16 @@ def climb(
         found = _result(ground, settings, inputs, rows.every, rate, command)
         write_safe_rate(found, folder)
     return found
+
+
+def _check_ladder(settings: TuneSettings) -> None:
+    if settings.tune.learning_rate != "safe":
+        raise ConfigError(f"tune.learning_rate must be safe where the rate is looked for, got {settings.tune.learning_rate:g}")
+    if settings.tune.warmup_steps >= settings.ladder.steps:
+        raise ConfigError(
+            f"tune.warmup_steps must be below ladder.steps = {settings.ladder.steps}, got {settings.tune.warmup_steps}: no run would "
+            "come to its rate; take more ladder.steps"
+        )
 
 
 def _claim(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, *, begun: bool) -> None:
@@ -153,7 +164,9 @@ class _Ladder:
 
     def climb(self) -> float | None:
         """Down from the highest rate to the first that is safe."""
-        downwards = sorted(self.settings.ladder.rates, reverse=True)
+        for done in self.rows.every:
+            clear_rung(Attempt(done.rate, done.seed), self.folder)
+        downwards = sorted({*self.settings.ladder.rates, *(rung.rate for rung in self.rows.every)}, reverse=True)
         lanes = 1 if self.settings.anchor.use else lanes_on(device_of(self.settings.run.device))
         for start in range(0, len(downwards), lanes):
             some = downwards[start : start + lanes]
@@ -163,6 +176,9 @@ class _Ladder:
         return None
 
     def _is_safe(self, rate: float) -> bool:
+        # A seed that is asked for no more has left all the same.
+        if any(rung.rate == rate and rung.left_at is not None for rung in self.rows.every):
+            return False
         first = self.settings.run.seed
         return all(self._stays(Attempt(rate, seed)) for seed in range(first, first + self.settings.ladder.seeds))
 
@@ -200,7 +216,7 @@ def _result(
         noise=dict(guard.noise),
         probes=guard.probes,
         steps=section.steps,
-        rates=list(section.rates),
+        rates=sorted({*section.rates, *(one.rate for one in rungs)}),
         rate=rate,
         rungs=rungs,
         settings=settings.model_dump(mode="json", exclude_none=True),

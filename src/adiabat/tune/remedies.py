@@ -52,14 +52,14 @@ class Anchor:
         tokens: Of the texts, as queries.
         vectors: By the untuned tower.
         weight: Of the penalty.
-        batch_size: Texts of a step.
+        texts_per_step: How many are passed.
         stream: Which they are.
     """
 
     tokens: TokenTable
     vectors: Float[Tensor, "n e"]
     weight: float
-    batch_size: int
+    texts_per_step: int
     stream: ShuffledStream
 
     @classmethod
@@ -81,7 +81,7 @@ class Anchor:
         tokens = TokenTable.of(start, texts, side="query")
         with torch.no_grad():
             vectors = embed_all(start, tokens, token_budget=PROBE_TOKENS)
-        return cls(tokens, vectors, section.weight, section.batch_size, ShuffledStream(len(texts), seed=seed))
+        return cls(tokens, vectors, section.weight, section.texts_per_step, ShuffledStream(len(texts), seed=seed))
 
     def loss(self, passes: Embedder, step: int) -> Tensor:
         """``weight mean(1 - cos(q, q_0))`` over the texts of a step.
@@ -96,7 +96,7 @@ class Anchor:
         Reference:
             Hinton, Vinyals and Dean 2015, of vectors in place of logits; mission A12's probes, without labels.
         """
-        picked = self.stream.rows(step, self.batch_size)
+        picked = self.stream.rows(step, self.texts_per_step)
         now = passes.embed(self.tokens, picked)
         before = self.vectors[torch.from_numpy(picked)].to(now.device)
         return self.weight * (1 - functional.cosine_similarity(now, before)).mean()

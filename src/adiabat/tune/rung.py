@@ -1,5 +1,6 @@
 """One run of a ladder, or several in one step: how far a tower drifts at a rate, until it leaves the band (mission A12)."""
 
+import math
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from adiabat.config import TuneSettings
 from adiabat.errors import DivergedError
+from adiabat.jobs.directory import Job
 from adiabat.measure.drift import MEASURES
 from adiabat.measure.safe_rate_results import Rung
 from adiabat.model.device import device_name
@@ -70,7 +72,7 @@ def make_rungs(attempts: Sequence[Attempt], ground: Ground, settings: TuneSettin
         watch: Told how far the drift is.
 
     Yields:
-        What became of each; what a run wrote but its log is gone once its successor is asked for.
+        What became of each; its checkpoints are gone once its successor is asked for.
 
     Raises:
         AdiabatError: If what the user gave is wrong, or the disk is full.
@@ -82,7 +84,17 @@ def make_rungs(attempts: Sequence[Attempt], ground: Ground, settings: TuneSettin
     outcomes = run_together(loops, objectives, precision=settings.run.precision, resume=resume)
     for one, loop, outcome in zip(attempts, loops, outcomes, strict=True):
         yield _rung(one, loop, outcome)
-        shutil.rmtree(loop.folder, ignore_errors=True)
+        clear_rung(one, ladder)
+
+
+def clear_rung(attempt: Attempt, ladder: Path) -> None:
+    """Remove what a run needs no more once its row is written; its log stays.
+
+    Args:
+        attempt: That is done.
+        ladder: Directory of the ladder.
+    """
+    shutil.rmtree(Job(attempt.folder(ladder)).checkpoints, ignore_errors=True)
 
 
 def _objective(attempt: Attempt, ground: Ground, settings: TuneSettings) -> DriftingDocuments:
@@ -92,7 +104,7 @@ def _objective(attempt: Attempt, ground: Ground, settings: TuneSettings) -> Drif
 
 def _loop(attempt: Attempt, objective: DriftingDocuments, settings: TuneSettings, ladder: Path, watch: Watch) -> Loop:
     steps, folder = settings.ladder.steps, attempt.folder(ladder)
-    every = max(1, steps // settings.ladder.looks)
+    every = math.ceil(steps / settings.ladder.looks)
     limits = Limits(every, None, None, max_steps=steps, keep="last", outside="stop", **writing(settings))
 
     def show(position: Position) -> None:

@@ -190,7 +190,7 @@ def about_limit(result: SafeRate) -> str:
         return f"{is_of}: a number that was given, not measured."
     noise = result.noise[result.measure]
     part = result.limit / noise
-    probes = f"the final full stop of the {counted(result.probes, 'probe')}"
+    probes = f"the mark at the end of the {counted(result.probes, 'probe')}"
     return (
         f"{is_of}, and made of noise: where nothing but {probes} changes, what the untuned tower finds drifts by {drift_value(noise)}. "
         f"The limit is {share(part)} of that, for so much independent of it makes it {share(math.hypot(1, part) - 1)} larger."

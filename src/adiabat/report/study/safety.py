@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import fmean
 
 from adiabat.measure.safety import Judgement, Step, judge, limits_of
 from adiabat.report import wording
@@ -33,7 +32,9 @@ class Judged:
         """For a table with the columns of `HEAD`."""
         found = self.found
         low, high = found.bracket
-        bracket = f"{wording.number(low)} to {wording.number(high)}" if high is not None else f"from {wording.number(low)}"
+        # A run without a model has no drift to be told.
+        ends = high is not None and math.isfinite(high)
+        bracket = f"{wording.number(low)} to {wording.number(high)}" if high is not None and ends else f"from {wording.number(low)}"
         return [
             *([self.ladder] if self.ladder else []),
             self.measure,
@@ -97,7 +98,8 @@ def _step(seen: Overview, case: Case, place: int, measure: str) -> Step:
     found = [run.drift.means[measure] for run in case.done if run.drift is not None]
     if case.failed or not found:
         return Step(value, math.inf, (*seen.worse(case), "no model"))
-    return Step(value, fmean(found), tuple(seen.worse(case)))
+    # As a ladder has it: every seed must stay inside.
+    return Step(value, max(found), tuple(seen.worse(case)))
 
 
 def _rate(value: float | None) -> str:
