@@ -172,13 +172,13 @@ def test_a_run_that_diverges_has_left_the_band(problem: Problem, tmp_path: Path,
 
 
 def test_a_seed_that_left_has_left_whoever_asks_for_it(problem: Problem, tmp_path: Path) -> None:
-    two = laddered(problem, most=1.0, ladder={"low": 3e-4, "high": 3e-3, "count": 2, "seeds": 2})
+    two = laddered(problem, most=3.0, ladder={"low": 3e-4, "high": 3e-3, "count": 2, "seeds": 2})
     found = search(problem, tmp_path / "out", two)
     assert found.rate == 3e-3
     rows = tmp_path / "out" / "rungs.jsonl"
     first, second = map(json.loads, rows.read_text(encoding="utf-8").splitlines())
     rows.write_text("".join(json.dumps(one) + "\n" for one in (first, {**second, "left_at": 9})), encoding="utf-8")
-    one = laddered(problem, most=1.0, ladder={"low": 3e-4, "high": 3e-3, "count": 2})
+    one = laddered(problem, most=3.0, ladder={"low": 3e-4, "high": 3e-3, "count": 2})
     assert search(problem, tmp_path / "out", one, resume=True).rate == 3e-4
 
 
