@@ -1,11 +1,12 @@
 """Make the packed probe texts of `adiabat.drift.probes` from two CC0 and two CC BY sources.
 
-    python scripts/make_probes.py SHARED_DATA_DIR OUT
+    python scripts/make_probes.py SHARED_DATA_DIR OUT [--round 1]
 
 SHARED_DATA_DIR holds ``multilingual/tico19.jsonl.gz`` (lang, en, x), ``arxiv/arxiv60k.jsonl.gz`` (id, title, primary),
 ``pairs/medquad.jsonl.gz`` (q) and ``classification/banking77_test.jsonl.gz`` (text). Each group is 40 texts: sentences about an epidemic in
 nine languages, none of them in two; titles of papers of six fields; questions of patients, and of a bank's customers. The same inputs and
-pyarrow version give the same bytes: every choice follows from hashes of ids.
+pyarrow version give the same bytes: every choice follows from hashes of ids. Another round is of other texts of the same groups, to hold a
+tower at (``[anchor]``) whose drift the packaged ones, of round 0, still tell.
 """
 
 import argparse
@@ -62,27 +63,29 @@ def tidy(text: str) -> str:
     return " ".join(html.unescape(text).split())
 
 
-def first_fitting(texts: Mapping[str, str]) -> list[str]:
-    """The texts of a group: the first in hash order whose length fits, each once.
+def fitting_of(texts: Mapping[str, str], turn: int) -> list[str]:
+    """The texts of a group: those in hash order whose length fits, each once.
 
     Args:
         texts: Id to text.
+        turn: Of the round; 0 takes the first of them.
 
     Returns:
         `PROBES` of them, tidied.
     """
     ordered = (tidy(texts[key]) for key in sorted(texts, key=order))
     fitting = list(dict.fromkeys(text for text in ordered if len(text) in CHARACTERS))
-    if len(fitting) < PROBES:
-        raise SystemExit(f"a group must have {PROBES} texts of fitting length, got {len(fitting)}; take more from its source")
-    return fitting[:PROBES]
+    if len(fitting) < (needed := PROBES * (turn + 1)):
+        raise SystemExit(f"a group must have {needed} texts of fitting length, got {len(fitting)}; take more from its source")
+    return fitting[needed - PROBES : needed]
 
 
-def sentences(path: Path) -> Iterator[tuple[str, list[str]]]:
+def sentences(path: Path, turn: int) -> Iterator[tuple[str, list[str]]]:
     """Sentences in each language; those of two languages are not translations of each other.
 
     Args:
         path: ``tico19.jsonl.gz``.
+        turn: Of the round.
 
     Yields:
         Language and its sentences.
@@ -95,50 +98,55 @@ def sentences(path: Path) -> Iterator[tuple[str, list[str]]]:
         (english for english, known in translations.items() if len(english) in CHARACTERS and len(set(known.values())) == len(LANGUAGES)),
         key=order,
     )
-    for number, language in enumerate(LANGUAGES):
+    if len(usable) < (needed := PROBES * len(LANGUAGES) * (turn + 1)):
+        raise SystemExit(f"there must be {needed} sentences of fitting length in all languages, got {len(usable)}; take an earlier round")
+    for number, language in enumerate(LANGUAGES, start=turn * len(LANGUAGES)):
         yield language, [translations[english][language] for english in usable[number * PROBES : (number + 1) * PROBES]]
 
 
-def titles(path: Path) -> Iterator[tuple[str, list[str]]]:
+def titles(path: Path, turn: int) -> Iterator[tuple[str, list[str]]]:
     """Titles of papers of each field.
 
     Args:
         path: ``arxiv60k.jsonl.gz``.
+        turn: Of the round.
 
     Yields:
         Group and its titles.
     """
     papers = [row.values for row in read_rows(path)]
     for group, archives in FIELDS.items():
-        yield group, first_fitting({paper["id"]: paper["title"] for paper in papers if paper["primary"].partition(".")[0] in archives})
+        yield group, fitting_of({paper["id"]: paper["title"] for paper in papers if paper["primary"].partition(".")[0] in archives}, turn)
 
 
-def questions(path: Path, column: str) -> list[str]:
+def questions(path: Path, column: str, turn: int) -> list[str]:
     """Questions of a file, chosen by their own hash.
 
     Args:
         path: A table.
         column: That holds them.
+        turn: Of the round.
 
     Returns:
         `PROBES` of them.
     """
-    return first_fitting({row.values[column]: row.values[column] for row in read_rows(path)})
+    return fitting_of({row.values[column]: row.values[column] for row in read_rows(path)}, turn)
 
 
-def groups(source: Path) -> Iterator[tuple[str, list[str]]]:
+def groups(source: Path, turn: int = 0) -> Iterator[tuple[str, list[str]]]:
     """All groups.
 
     Args:
         source: The folder of shared data.
+        turn: Of the round.
 
     Yields:
         Group and its texts.
     """
-    yield from sentences(source / "multilingual" / "tico19.jsonl.gz")
-    yield from titles(source / "arxiv" / "arxiv60k.jsonl.gz")
-    yield "medical questions", questions(source / "pairs" / "medquad.jsonl.gz", "q")
-    yield "banking", questions(source / "classification" / "banking77_test.jsonl.gz", "text")
+    yield from sentences(source / "multilingual" / "tico19.jsonl.gz", turn)
+    yield from titles(source / "arxiv" / "arxiv60k.jsonl.gz", turn)
+    yield "medical questions", questions(source / "pairs" / "medquad.jsonl.gz", "q", turn)
+    yield "banking", questions(source / "classification" / "banking77_test.jsonl.gz", "text", turn)
 
 
 def main() -> None:
@@ -146,8 +154,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the packed probe texts.")
     parser.add_argument("source", type=Path, help="folder with arxiv/, classification/, multilingual/ and pairs/")
     parser.add_argument("out", type=Path, help="folder to write to")
+    parser.add_argument("--round", type=int, default=0, help="which texts of each group; 0: those that come with adiabat")
     arguments = parser.parse_args()
-    made = dict(groups(arguments.source))
+    made = dict(groups(arguments.source, arguments.round))
     rows = [{"text": text, "group": group} for group, texts in made.items() for text in texts]
     lines = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
     data = bytes(pa.Codec("zstd", compression_level=19).compress(lines.encode(), asbytes=True))

@@ -25,7 +25,8 @@ FIELDS = {
     "q-bio": ("q-bio",),
 }
 MSMARCO_TRAIN, MSMARCO_VALIDATION, MSMARCO_TEST = 4_000, 400, 1_500
-SQUAD_QUESTIONS, XNLI_PER_LABEL = 1_500, 150
+SQUAD_QUESTIONS = 1_500
+XNLI_PER_LABEL = {"xnli": 150, "xnli-short": 50}
 
 Row = dict[str, Any]
 
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def make_arxiv(shared: Path, made: Path, out: Path) -> None:
-    """Training and validation of computer science, tests of every field, and the papers that they name."""
+    """Training and validation of computer science, tests of every field and of all, and the papers that they name."""
     primary = {row["id"]: row["primary"] for row in rows_of(shared / "arxiv" / "arxiv60k.jsonl.gz")}
     fields: dict[str, list[Row]] = {name: [] for name in FIELDS}
     for row in rows_of(made / "test.jsonl.gz"):
@@ -55,6 +56,7 @@ def make_arxiv(shared: Path, made: Path, out: Path) -> None:
     cs = [cut(row, TRAINED_DIFFICULTIES) for row in fields["cs"][TEST : TEST + VALIDATION + TRAIN]]
     files = {"train": cs[VALIDATION:], "validation": cs[:VALIDATION]}
     files |= {f"test-{name}": [cut(row, MEASURED_DIFFICULTIES) for row in rows[:TEST]] for name, rows in fields.items()}
+    files["test"] = [row for name in FIELDS for row in files[f"test-{name}"]]
     for name, rows in files.items():
         write(out / f"{name}.jsonl", rows)
     named = {doc_id for rows in files.values() for row in rows for doc_id in (*row["pos"], *row["neg"])}
@@ -91,10 +93,10 @@ def make_squad(beir: Path, out: Path) -> None:
 def make_xnli(path: Path, out: Path) -> None:
     """As many pairs of each label, in all languages."""
     rows = sorted(rows_of(path), key=lambda row: hashed(str(row["i"])))
-    chosen = [
-        row for label in ("entailment", "neutral", "contradiction") for row in [r for r in rows if r["label"] == label][:XNLI_PER_LABEL]
-    ]
-    write(out / "xnli.jsonl", sorted(chosen, key=lambda row: int(row["i"])))
+    by_label = [[row for row in rows if row["label"] == label] for label in ("entailment", "neutral", "contradiction")]
+    for name, count in XNLI_PER_LABEL.items():
+        chosen = [row for labelled in by_label for row in labelled[:count]]
+        write(out / f"{name}.jsonl", sorted(chosen, key=lambda row: int(row["i"])))
 
 
 def hashed(key: str) -> str:

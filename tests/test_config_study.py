@@ -69,6 +69,17 @@ def test_dotted_keys_become_tables() -> None:
             "tune.margin must be set by grid or by variants, got both",
         ),
         ({"variants": [{"name": "a", "tune": {"margin": -0.1}}]}, "tune.margin must be"),
+        ({"variants": [{"name": "a", "grid": {"tune": {"margn": [0.1]}}}]}, "did you mean variants.grid.tune.margin?"),
+        ({"variants": [{"name": "a", "grid": {"tune": {"margin": 0.1}}}]}, "variants.grid.tune.margin must be a list of values"),
+        ({"variants": [{"name": "a", "grid": {"tune": {"margin": [0.1, -0.1]}}}]}, "tune.margin must be"),
+        (
+            {"variants": [{"name": "a", "tune": {"margin": 0.1}, "grid": {"tune": {"margin": [0.2]}}}]},
+            "variants.grid.tune.margin varies what variants.tune.margin sets, got both",
+        ),
+        (
+            {"variants": [{"name": "a", "grid": {"tune": {"margin": [0.1]}}}], "grid": {"tune": {"margin": [0.2]}}},
+            "tune.margin must be set by grid or by variants, got both",
+        ),
         ({"study": {"seeds": [1, 1]}}, "study.seeds must name each seed once"),
         ({"study": {"engine": "dask"}}, "study.engine must be"),
     ],

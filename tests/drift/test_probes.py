@@ -179,18 +179,19 @@ def test_the_digest_tells_texts_groups_and_their_order_apart():
 
 def test_texts_are_chosen_by_the_hash_of_their_ids_alone(maker):
     texts = {f"id {number}": f"a  long title &amp;\nits number, {number}" for number in range(100)}
-    chosen = maker.first_fitting(texts)
+    chosen = maker.fitting_of(texts, 0)
     assert chosen == [f"a long title & its number, {key.removeprefix('id ')}" for key in sorted(texts, key=maker.order)[:40]]
-    assert maker.first_fitting(dict(reversed(texts.items()))) == chosen
+    assert maker.fitting_of(dict(reversed(texts.items())), 0) == chosen
+    assert len({*chosen, *maker.fitting_of(texts, 1)}) == 80
 
 
 def test_texts_that_do_not_fit_or_come_again_are_passed_over(maker):
     texts = {str(number): "x" * number for number in range(400)} | {f"again {number}": "x" * number for number in range(400)}
-    lengths = [len(text) for text in maker.first_fitting(texts)]
+    lengths = [len(text) for text in maker.fitting_of(texts, 0)]
     assert len(set(lengths)) == 40
     assert all(25 <= length < 250 for length in lengths)
     with pytest.raises(SystemExit, match="a group must have 40 texts of fitting length, got 1"):
-        maker.first_fitting({"a": "x" * 30, "b": "x" * 30, "c": "short"})
+        maker.fitting_of({"a": "x" * 30, "b": "x" * 30, "c": "short"}, 0)
 
 
 def test_no_sentence_is_taken_in_two_languages(maker, tmp_path):
@@ -199,7 +200,7 @@ def test_no_sentence_is_taken_in_two_languages(maker, tmp_path):
         for language in sorted(LANGUAGES - {"en"})
         for number in range(400)
     ]
-    found = dict(maker.sentences(lines(tmp_path, *rows)))
+    found = dict(maker.sentences(lines(tmp_path, *rows), 0))
     assert found.keys() == LANGUAGES
     numbers = [text.split()[-1] for texts in found.values() for text in texts]
     assert len(numbers) == len(set(numbers)) == 360

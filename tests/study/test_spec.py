@@ -72,3 +72,21 @@ def test_runs_that_differ_in_rate_decay_or_margin_alone_are_stepped_together() -
     assert [len(group) for group in groups_of(runs, lanes=3)] == [3, 1] * 4
     assert [run for group in groups_of(runs, lanes=1) for run in group] != []
     assert all(len(group) == 1 for group in groups_of(runs, lanes=1))
+
+
+def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what_any_varies() -> None:
+    variants = [
+        {"name": "full", "grid": {"tune": {"learning_rate": [1e-7, 1e-6]}}},
+        {"name": "pulled", "tune": {"learning_rate": 1e-6}, "grid": {"tune": {"pull": [0.1, 1.0]}}},
+    ]
+    runs = plan_runs(study_of(variants=variants, grid={"tune": {"margin": [0.2]}}))
+    assert [run.name for run in runs] == [
+        "full, margin=0.2, learning_rate=1e-07, seed=0",
+        "full, margin=0.2, learning_rate=1e-06, seed=0",
+        "pulled, margin=0.2, pull=0.1, seed=0",
+        "pulled, margin=0.2, pull=1, seed=0",
+    ]
+    assert [run.varied for run in runs[1:3]] == [
+        {"tune.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.0},
+        {"tune.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.1},
+    ]

@@ -80,6 +80,8 @@ class VariantSection(Section):
 
     model_config = ConfigDict(extra="allow")
     name: Text
+    grid: Mapping[str, Any] = {}
+    """Its own, beside that of the study: for settings that this variant alone has, or whose range is another one here."""
 
     @property
     def own(self) -> dict[str, Any]:
@@ -124,13 +126,21 @@ class StudySettings(Section):
         lines += [{"type": "value_error", "loc": (), "input": None, "ctx": {"error": ValueError(phrase)}} for phrase in wrong]
         raise ValidationError.from_exception_data(cls.__name__, lines)
 
-    def values(self) -> dict[str, tuple[Any, ...]]:
+    def values(self, variant: VariantSection | None = None) -> dict[str, tuple[Any, ...]]:
         """What the grid varies.
+
+        Args:
+            variant: Whose own grid goes with that of the study.
 
         Returns:
             Dotted key to its values.
         """
-        return {key: _values(value) for key, value in grid_leaves(self.grid)}
+        return _grid_of({"grid": self.grid}) | ({} if variant is None else _grid_of({"grid": variant.grid}))
+
+    @property
+    def varied(self) -> list[str]:
+        """Dotted keys that any grid varies."""
+        return list(dict.fromkeys(key for variant in self.variants or (None,) for key in self.values(variant)))
 
     def common(self) -> dict[str, Any]:
         """What all runs share.
@@ -177,6 +187,10 @@ def grid_leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield f"{prefix}{name}", value
 
 
+def _grid_of(table: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    return {key: _values(value) for key, value in grid_leaves(table.get("grid", {}))}
+
+
 def _values(value: Any) -> tuple[Any, ...]:
     if isinstance(value, Mapping):
         return RangeValues.model_validate(value).values()
@@ -190,16 +204,11 @@ def _faults(table: Any) -> Iterator[str]:
     grid, variants = table.get("grid", {}), table.get("variants", ())
     if not isinstance(grid, Mapping) or not isinstance(variants, list | tuple):
         return
+    variants = [one for one in variants if isinstance(one, Mapping) and isinstance(one.get("grid", {}), Mapping)]
     leaves = dict(grid_leaves(grid))
-    wrong = {key: phrase for key, value in leaves.items() if (phrase := _fault_of_values(key, value))}
-    yield from wrong.values()
-    overlays = [{name: value for name, value in one.items() if name != "name"} for one in variants if isinstance(one, Mapping)]
-    for key in dict.fromkeys(key for own in overlays for key, _ in grid_leaves(own)):
-        if phrase := _fault_of_key("variants.", key):
-            yield phrase
-        elif key in leaves:
-            yield f"{key} must be set by grid or by variants, got both; leave one out"
-    names = [str(one.get("name")) for one in variants if isinstance(one, Mapping)]
+    wrong = list(dict.fromkeys([*_faults_of_grid("grid.", grid), *(told for one in variants for told in _faults_of_variant(one, leaves))]))
+    yield from wrong
+    names = [str(one.get("name")) for one in variants]
     if again := sorted({name for name in names if names.count(name) > 1}):
         yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
     common = {name: table[name] for name in COMMON if isinstance(table.get(name), Mapping)}
@@ -208,23 +217,46 @@ def _faults(table: Any) -> Iterator[str]:
         if key in leaves and value != attrgetter(key)(TuneSettings()):
             yield f"{key} has no effect where grid.{key} varies it; leave it out"
     if not wrong:
-        yield from _faults_of_runs(common, leaves, overlays or [{}])
+        yield from sorted({told for one in variants or [{}] for told in _faults_of_runs(common, {**leaves, **_leaves_of(one)}, _own(one))})
 
 
-def _fault_of_values(key: str, value: Any) -> str | None:
-    if phrase := _fault_of_key("grid.", key):
+def _own(variant: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in variant.items() if name not in VariantSection.model_fields}
+
+
+def _leaves_of(variant: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(grid_leaves(variant.get("grid", {})))
+
+
+def _faults_of_grid(place: str, grid: Mapping[str, Any]) -> list[str]:
+    return [phrase for key, value in grid_leaves(grid) if (phrase := _fault_of_values(place, key, value))]
+
+
+def _faults_of_variant(variant: Mapping[str, Any], leaves: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with an overlay and a grid of its own, beside the grid of the study."""
+    own, alone = dict(grid_leaves(_own(variant))), _leaves_of(variant)
+    yield from (phrase for key in own if (phrase := _fault_of_key("variants.", key)))
+    yield from _faults_of_grid("variants.grid.", variant.get("grid", {}))
+    for key in leaves.keys() & {*own, *alone}:
+        yield f"{key} must be set by grid or by variants, got both; leave one out"
+    for key in own.keys() & alone.keys():
+        yield f"variants.grid.{key} varies what variants.{key} sets, got both; leave one out"
+
+
+def _fault_of_values(place: str, key: str, value: Any) -> str | None:
+    if phrase := _fault_of_key(place, key):
         return phrase
     if isinstance(value, Mapping):
         try:
             RangeValues.model_validate(value)
         except ValidationError as fault:
             told = "; ".join(dict.fromkeys(phrase for one in fault.errors() for phrase in _phrases(one, _Placeless)))
-            return f"grid.{key}: {told}"
+            return f"{place}{key}: {told}"
         return None
     if not isinstance(value, list | tuple) or not value:
-        return f"grid.{key} must be a list of values, or a table with low and high, got {shown(value)}"
+        return f"{place}{key} must be a list of values, or a table with low and high, got {shown(value)}"
     again = [one for place, one in enumerate(value) if one in list(value)[:place]]
-    return f"grid.{key} must name each value once, got {shown(again[0])} more than once" if again else None
+    return f"{place}{key} must name each value once, got {shown(again[0])} more than once" if again else None
 
 
 class _Placeless(RangeValues):
@@ -244,18 +276,17 @@ def _fault_of_key(place: str, key: str) -> str | None:
     return unknown_phrases(f"{place}{key}", None, [f"{place}{one}" for one in varied])[0]
 
 
-def _faults_of_runs(common: Mapping[str, Any], leaves: Mapping[str, Any], overlays: list[dict[str, Any]]) -> Iterator[str]:
-    """Every value of the grid once, with the first of each other setting, over each variant: that finds any value that is out of range."""
+def _faults_of_runs(common: Mapping[str, Any], leaves: Mapping[str, Any], own: Mapping[str, Any]) -> set[str]:
+    """Every value of the grid once, with the first of each other setting, over a variant: that finds any value that is out of range."""
     values = {key: _values(value) for key, value in leaves.items()}
     first = {key: some[0] for key, some in values.items()}
     combinations = [first, *({**first, key: one} for key, some in values.items() for one in some[1:])]
     told = set()
-    for own in overlays:
-        for combination in combinations:
-            run = laid_over(laid_over(common, own), nested(combination))
-            try:
-                if TuneSettings.model_validate(run).tune.learning_rate == "safe":
-                    told.add("tune.learning_rate must be a number in a study, got safe; adiabat safe-rate finds it")
-            except ValidationError as fault:
-                told |= {*(phrase for one in fault.errors() for phrase in _phrases(one, TuneSettings)), *_idle(TuneSettings, run)}
-    yield from sorted(told)
+    for combination in combinations:
+        run = laid_over(laid_over(common, own), nested(combination))
+        try:
+            if TuneSettings.model_validate(run).tune.learning_rate == "safe":
+                told.add("tune.learning_rate must be a number in a study, got safe; adiabat safe-rate finds it")
+        except ValidationError as fault:
+            told |= {*(phrase for one in fault.errors() for phrase in _phrases(one, TuneSettings)), *_idle(TuneSettings, run)}
+    return told

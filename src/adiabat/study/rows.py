@@ -61,9 +61,14 @@ def _write(runs: Sequence[StudyRun], path: Path) -> None:
 
 
 def _filled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every row with the columns of all, so that a first run that failed does not decide them."""
+    """Every row with the columns of all, so that a first run that failed does not decide them; a column of several kinds is JSON."""
     columns = dict.fromkeys(column for row in rows for column in row if column != RECORD)
-    return [{**{column: row.get(column) for column in columns}, RECORD: row[RECORD]} for row in rows]
+    mixed = {column for column in columns if len({isinstance(row.get(column), str) for row in rows if row.get(column) is not None}) > 1}
+    return [{**{column: _cell(row.get(column), column in mixed) for column in columns}, RECORD: row[RECORD]} for row in rows]
+
+
+def _cell(value: Any, mixed: bool) -> Any:
+    return json.dumps(value) if mixed and value is not None else value
 
 
 def _row(run: StudyRun) -> dict[str, Any]:

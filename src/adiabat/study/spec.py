@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class Planned:
     Attributes:
         name: Of its folder and row; says what is varied.
         variant: Name of its overlay; "" where there is none.
-        varied: Dotted setting to value, of the grid.
+        varied: Dotted setting to value, of those that any grid varies.
         settings: Everything that `adiabat tune` would be told.
     """
 
@@ -67,8 +68,8 @@ def plan_runs(settings: StudySettings) -> list[Planned]:
 
 
 def _cells(settings: StudySettings) -> Iterator[tuple[VariantSection | None, dict[str, Any]]]:
-    values = settings.values()
     for variant in settings.variants or (None,):
+        values = settings.values(variant)
         for combination in product(*values.values()):
             yield variant, dict(zip(values, combination, strict=True))
 
@@ -84,8 +85,11 @@ def _planned(settings: StudySettings, variant: VariantSection | None, varied: Ma
         run = checked(TuneSettings, laid_over(table, {"run": {"seed": seed}}))
     except ConfigError as fault:
         raise ConfigError(f"{title}: {fault}") from fault
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in varied.items()}
-    return Planned(title, name, plain, run)
+    return Planned(title, name, {key: _plain(attrgetter(key)(run)) for key in settings.varied}, run)
+
+
+def _plain(value: Any) -> Value:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _shown(value: Any) -> str:

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adiabat.config import StudySettings, TuneDataSection, TuneSettings, keys_of
-from adiabat.config.study import COMMON
+from adiabat.config.study import COMMON, VariantSection
 from adiabat.drift.probes import ProbeSet
 from adiabat.errors import ConfigError, several
 from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
@@ -61,7 +62,8 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     with sole_writer(folder):
         rows = rows_at(folder / "runs.parquet")
         carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
-        found = _result(worker, [rows[run.name] for run in runs], targets, command)
+        # A row says what was varied when it was made.
+        found = _result(worker, [replace(rows[run.name], varied=run.varied) for run in runs], targets, command)
         write_study(found, folder)
     return found
 
@@ -110,12 +112,18 @@ def _description(settings: StudySettings, tasks: Sequence[Prepared], probes: Pro
             "start": digests,
             "common": common,
             "variants": {one.name: one.own for one in settings.variants},
-            "grid": {key: list(value) for key, value in settings.values().items()},
+            "grids": {one.name: _listed(settings, one) for one in settings.variants if one.grid},
+            "grid": _listed(settings, None),
             "tasks": {task.name: {"sha256": task.sha256} for task in tasks},
             "measure": settings.measure.model_dump(),
             "probes": {} if probes is None else {"sha256": probes.sha256, "depth": settings.probes.depth},
         }
     )
+
+
+def _listed(settings: StudySettings, variant: VariantSection | None) -> dict[str, list[Any]]:
+    shared = settings.values() if variant is not None else {}
+    return {key: list(value) for key, value in settings.values(variant).items() if key not in shared}
 
 
 def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,6 +144,7 @@ def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]
     yield from (f"common.{key}" for key in FREE_RUNS)
     for one in (before, wanted):
         yield from (f"grid.{key}" for key in one.get("grid", {}))
+        yield from (f"grids.{name}.{key}" for name, grid in one.get("grids", {}).items() for key in grid)
     # A variant is known by its name, and must stay what it was; so must examples that both read.
     for name in before.get("variants", {}).keys() ^ wanted["variants"].keys():
         yield from (f"variants.{name}.{key}" for key in keys_of(TuneSettings))
@@ -163,7 +172,7 @@ def _result(worker: Worker, runs: Sequence[StudyRun], targets: Sequence[str], co
         model=str(settings.job.model),
         targets=list(targets),
         tasks=names,
-        varied=list(settings.values()),
+        varied=settings.varied,
         runs=list(runs),
         noise=worker.bench.noise,
         settings=settings.model_dump(mode="json", exclude_none=True),
