@@ -57,7 +57,8 @@ def test_a_study_comes_back_equal_with_tables_and_figures_beside_it_and_equal_on
         content = {name: (tmp_path / name).read_bytes() for name in names_in(tmp_path)}
         assert content == (kept or content)
         kept = content
-    figures = [f"figures/{kind}-learning-rate.{form}" for kind in ("improvement", "validation") for form in ("png", "svg")]
+    drawn = ("improvement-learning-rate", "trade", "validation-learning-rate")
+    figures = [f"figures/{name}.{form}" for name in drawn for form in ("png", "svg")]
     assert list(kept) == [*figures, *TEXTS]
     assert read_study(tmp_path / "result.json") == simple_study()
     assert kept["report.html"].decode() == render_study(simple_study())
@@ -162,6 +163,7 @@ def test_a_full_study_has_every_part() -> None:
         "settings-table",
         "all-measures",
         "against-0",
+        "trade",
         "layers",
         "drift",
         "runs",
@@ -178,7 +180,7 @@ def test_a_full_study_has_every_part() -> None:
     assert "failed: the loss is not finite" in shown.text
     assert "a to b: the lowest and the highest of several runs" in shown.text
     assert "Names are shown without encoder.layer." in shown.text
-    assert len(shown.tags("svg")) == 4
+    assert len(shown.tags("svg")) == 5
 
 
 @pytest.mark.parametrize(

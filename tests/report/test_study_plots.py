@@ -50,8 +50,9 @@ def drawn_once() -> dict[str, str]:
 
 
 def test_each_setting_has_its_figures() -> None:
-    assert list(drawn_once()) == ["improvement-learning-rate", "pairs-learning-rate", "drift-learning-rate", "validation-learning-rate"]
-    assert [picture.kind for picture in pictures_of(simple_study())] == ["improvement", "validation"]
+    kinds = ("improvement", "pairs", "drift", "validation")
+    assert list(drawn_once()) == [*(f"{kind}-learning-rate" for kind in kinds), "trade"]
+    assert [picture.kind for picture in pictures_of(simple_study())] == ["improvement", "validation", "trade"]
     assert pictures_of(make_study([])) == []
     assert pictures_of(failed_study(*RATES)) == []
 
@@ -136,6 +137,7 @@ def test_rates_and_drift_have_logarithmic_axes_and_counts_have_not() -> None:
         "pairs": [("log", "linear")] * 2,
         "drift": [("log", "log")] * 3,
         "validation": [("log", "linear")] * 2,
+        "trade": [("linear", "linear")] * 4,
     }
 
 

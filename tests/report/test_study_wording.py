@@ -285,7 +285,7 @@ def test_why_there_is_no_figure_is_said() -> None:
 def test_captions_mention_failed_runs_only_where_there_are_some() -> None:
     for result, mentioned in ((full_study(), True), (simple_study(), False)):
         (sweep,) = sweeps(overview_of(result))
-        assert [("a run failed there" in captions.caption(kind, sweep)) for kind in captions.CAPTIONS] == [mentioned] * 4
+        assert [("a run failed there" in captions.caption(kind, sweep)) for kind in captions.CAPTIONS] == [mentioned] * 5
 
 
 def test_the_best_setting_is_found_and_the_rate_is_a_number() -> None:

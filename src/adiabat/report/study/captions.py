@@ -1,9 +1,12 @@
 """What stands beside the tables and figures of a study, so that they can be read alone."""
 
+from dataclasses import dataclass
+
 from adiabat.report.headline import listed
 from adiabat.report.study.curves import Kind, Sweep, sweeps
 from adiabat.report.study.overview import Overview, comparisons_of
-from adiabat.report.wording import NO_BREAK, VERDICT_MARKS, counted, cut_name
+from adiabat.report.study.trade import EqualGain
+from adiabat.report.wording import DASH, NO_BREAK, VERDICT_MARKS, counted, cut_name, number, signed
 
 LABEL_LENGTH = 200
 """Characters of a combination of settings that a sentence shows."""
@@ -20,6 +23,10 @@ CAPTIONS: dict[Kind, str] = {
     "drift": (
         "How far what probes find has moved; 0 is the untuned tower, more is farther. "
         f"Bars: 95{NO_BREAK}% over probes, where a setting is one run."
+    ),
+    "trade": (
+        "Right is more gain, up is less harm; the untuned tower is at 0. A line joins settings that differ by one number. Bars: paired "
+        f"95{NO_BREAK}% intervals, where a setting is one run. Open: the paired verdict of the other task is no evidence."
     ),
     "validation": "Optimiser steps until the run stopped, and the epoch whose weights were kept; 0 is the start.",
 }
@@ -89,15 +96,63 @@ def about_sweep(sweep: Sweep) -> str:
     return " ".join(said)
 
 
-def caption(kind: Kind, sweep: Sweep) -> str:
+def caption(kind: Kind, sweep: Sweep | None) -> str:
     """What a figure shows.
 
     Args:
         kind: Of the figure.
-        sweep: Setting that it is drawn against.
+        sweep: Setting that it is drawn against; None is the gain.
 
     Returns:
         Sentences.
     """
-    failed = any(one.failed for one in sweep.combinations)
+    failed = sweep is not None and any(one.failed for one in sweep.combinations)
     return CAPTIONS[kind] + (" A cross at the lower edge: a run failed there." if failed else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """A table of ways at one gain.
+
+    Attributes:
+        lead: What is compared, and how.
+        head: Of its columns.
+        rows: A cell for each column, the first of words.
+    """
+
+    lead: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def equal_gain(seen: Overview, equal: EqualGain) -> Equal:
+    """What ways to tune lose at one gain.
+
+    Args:
+        seen: A study.
+        equal: Of it.
+
+    Returns:
+        The table, and what stands over it.
+    """
+    lead = (
+        f"What each way changes where the targets gain {_percent(equal.gain)}, between its two nearest runs in proportion, without an "
+        "interval; and the largest gain of a run that makes nothing measurably worse."
+    )
+    if equal.without:
+        lead += f" None of the runs of {listed([cut_name(way, limit=60) for way in equal.without])} come to this gain between two others."
+    head = ("way", *seen.others, "drift", "largest gain with nothing worse")
+    rows = (
+        (
+            cost.way or "all runs",
+            *(_percent(cost.changes[task]) for task in seen.others),
+            DASH if cost.drift is None else number(cost.drift),
+            _percent(cost.harmless),
+        )
+        for cost in equal.costs
+    )
+    return Equal(lead, head, tuple(rows))
+
+
+def _percent(value: float | None) -> str:
+    return DASH if value is None else f"{signed(value, decimals=2)}{NO_BREAK}%"

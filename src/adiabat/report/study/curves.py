@@ -22,7 +22,7 @@ _NORMAL = 1.96
 """Standard errors to either side of a mean that make a 95 % interval."""
 
 Scale = Literal["log", "symlog", "linear"]
-Kind = Literal["improvement", "pairs", "drift", "validation"]
+Kind = Literal["improvement", "pairs", "drift", "validation", "trade"]
 """Of a figure."""
 
 Role = Literal["target", "other", "improved", "worsened", "combination"]
@@ -157,9 +157,11 @@ def _sweep(seen: Overview, place: int) -> Sweep | None:
     if not lines:
         return None
     shown = lines if len(lines) <= MOST_COMBINATIONS else [max(lines, key=lambda cases: sum(len(case.runs) for case in cases))]
-    labels = [seen.settings[other].label for other in apart]
+    # What all lines have in common tells none from another.
+    telling = [other for other in apart if len(lines) == 1 or len({key_of(cases[0].values[other]) for cases in lines}) > 1]
+    labels = [seen.settings[other].label for other in telling]
     combinations = (
-        Combination(combination_label(labels, [cases[0].values[other] for other in apart]), _placed(cases, place)) for cases in shown
+        Combination(combination_label(labels, [cases[0].values[other] for other in telling]), _placed(cases, place)) for cases in shown
     )
     setting, alone = seen.settings[place], len(seen.cases) - sum(map(len, lines))
     return Sweep(setting, scale_of(setting), tuple(combinations), len(lines), tuple(seen.settings[other].label for other in tied), alone)

@@ -8,11 +8,12 @@ from markupsafe import Markup
 
 from adiabat.measure.study_results import StudyRun
 from adiabat.report import wording
-from adiabat.report.study import captions, plots, safety
+from adiabat.report.study import captions, curves, plots, safety
 from adiabat.report.study import wording as words
 from adiabat.report.study.layers import LayerTable, most_changed
 from adiabat.report.study.overview import Overview
 from adiabat.report.study.rows import Column, columns_of, drift_columns, drift_groups, measure_columns
+from adiabat.report.study.trade import at_equal_gain
 from adiabat.report.study.values import case_cell, case_head, rate
 from adiabat.report.templates import gathered, given, picture, script, script_hash, template
 
@@ -47,6 +48,7 @@ def render_page(seen: Overview) -> str:
         table=_table(seen, columns_of(seen)),
         measures=_table(seen, measure_columns(seen)),
         sections=_sections(seen),
+        trade=_trade(seen),
         no_figures=captions.no_figures(seen),
         best=next((place for place, case in enumerate(seen.cases) if case is best), None) if len(seen.cases) > 1 else None,
         others=bool(seen.others),
@@ -89,14 +91,23 @@ def _table(seen: Overview, columns: Sequence[Column]) -> dict[str, Any] | None:
 def _sections(seen: Overview) -> list[dict[str, Any]]:
     """The figures of each setting that things are drawn against."""
     sections: list[dict[str, Any]] = []
-    for (name, label), drawn in groupby(plots.pictures(seen), key=lambda one: (one.sweep.setting.name, one.sweep.setting.label)):
-        every = list(drawn)
-        figures = [
-            {"svg": picture(plots.inlined(one)), "title": one.title, "caption": captions.caption(one.kind, one.sweep)} for one in every
-        ]
-        about = captions.about_sweep(every[0].sweep)
-        sections.append({"id": f"against-{len(sections)}", "name": name, "label": label, "about": about, "figures": figures})
+    for sweep in curves.sweeps(seen):
+        setting, figures = sweep.setting, [_figure(one) for one in plots.against(seen, sweep)]
+        about = captions.about_sweep(sweep)
+        sections.append(
+            {"id": f"against-{len(sections)}", "name": setting.name, "label": setting.label, "about": about, "figures": figures}
+        )
     return sections
+
+
+def _figure(one: plots.Picture) -> dict[str, Any]:
+    return {"svg": picture(plots.inlined(one)), "title": one.title, "caption": captions.caption(one.kind, one.sweep)}
+
+
+def _trade(seen: Overview) -> dict[str, Any] | None:
+    """What gains cost: the figure, and the ways beside each other."""
+    drawn, equal = plots.trade_picture(seen), at_equal_gain(seen)
+    return None if drawn is None else {"figure": _figure(drawn), "equal": None if equal is None else captions.equal_gain(seen, equal)}
 
 
 def _layers(seen: Overview, table: LayerTable) -> dict[str, Any]:

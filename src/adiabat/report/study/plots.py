@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from adiabat.report.study import curves
 from adiabat.report.study.curves import Curve, Kind, Panel, Sweep
 from adiabat.report.study.overview import Overview
+from adiabat.report.study.trade import DRIFT, trades
 from adiabat.report.study.values import rate, setting_value
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.wording import cut_middle, cut_name, signed
@@ -47,15 +48,20 @@ class Picture:
         name: Of its files, and prefix of the ids inside it.
         kind: What it shows.
         title: In words, with what it is drawn against.
-        sweep: Setting that it is drawn against.
         panels: Left to right, top to bottom.
+        sweep: Setting that it is drawn against; None is the gain of the targets.
     """
 
     name: str
     kind: Kind
     title: str
-    sweep: Sweep
     panels: tuple[Panel, ...]
+    sweep: Sweep | None = None
+
+    @property
+    def across(self) -> str:
+        """What the horizontal axis has."""
+        return "gain of the targets, %" if self.sweep is None else cut_name(self.sweep.setting.label, limit=60)
 
 
 def pictures(seen: Overview) -> list[Picture]:
@@ -65,19 +71,45 @@ def pictures(seen: Overview) -> list[Picture]:
         seen: A study.
 
     Returns:
-        Setting by setting; none where no numeric setting varies.
+        Setting by setting, then what gains cost; none where no numeric setting varies and no two gains are known.
     """
-    drawn = [picture for sweep in curves.sweeps(seen) for picture in _against(seen, sweep)]
-    return [picture for picture in drawn if any(panel.curves for panel in picture.panels)]
+    drawn = [picture for sweep in curves.sweeps(seen) for picture in against(seen, sweep)]
+    return [*drawn, *([cost] if (cost := trade_picture(seen)) else [])]
+
+
+def trade_picture(seen: Overview) -> Picture | None:
+    """What gains of the targets cost.
+
+    Args:
+        seen: A study.
+
+    Returns:
+        The figure; None where no two settings have a gain, or nothing beside it.
+    """
+    panels = [panel for panel in trades(seen) if any(curve.points for curve in panel.curves)]
+    return Picture("trade", "trade", "Gain of the targets, and what it costs", tuple(panels)) if panels else None
+
+
+def against(seen: Overview, sweep: Sweep) -> list[Picture]:
+    """The figures of one setting, with something to show on each.
+
+    Args:
+        seen: A study.
+        sweep: The setting.
+
+    Returns:
+        In the order of a page.
+    """
+    return [picture for picture in _against(seen, sweep) if any(panel.curves for panel in picture.panels)]
 
 
 def _against(seen: Overview, sweep: Sweep) -> Iterator[Picture]:
     slug = re.sub(r"[^a-z0-9]+", "-", sweep.setting.label.lower()).strip("-") or "setting"
     against = f"against {sweep.setting.label}"
-    yield Picture(f"improvement-{slug}", "improvement", f"Improvement {against}", sweep, tuple(curves.improvements(seen, sweep)))
+    yield Picture(f"improvement-{slug}", "improvement", f"Improvement {against}", tuple(curves.improvements(seen, sweep)), sweep)
     yield from _pair_pictures(seen, sweep, slug)
-    yield Picture(f"drift-{slug}", "drift", f"Drift {against}", sweep, tuple(curves.drifts(seen, sweep)))
-    yield Picture(f"validation-{slug}", "validation", f"Training {against}", sweep, tuple(curves.validations(sweep)))
+    yield Picture(f"drift-{slug}", "drift", f"Drift {against}", tuple(curves.drifts(seen, sweep)), sweep)
+    yield Picture(f"validation-{slug}", "validation", f"Training {against}", tuple(curves.validations(sweep)), sweep)
 
 
 def _pair_pictures(seen: Overview, sweep: Sweep, slug: str) -> Iterator[Picture]:
@@ -93,7 +125,7 @@ def _pair_pictures(seen: Overview, sweep: Sweep, slug: str) -> Iterator[Picture]
         else:
             shown += [(f"{title}, {told}", own) for told, own in compared]
     for place, (title, every) in enumerate(shown, start=1):
-        yield Picture(f"pairs-{slug}" + f"-{place}" * (len(shown) > 1), "pairs", title, sweep, tuple(every))
+        yield Picture(f"pairs-{slug}" + f"-{place}" * (len(shown) > 1), "pairs", title, tuple(every), sweep)
 
 
 def inlined(picture: Picture) -> str:
@@ -118,7 +150,7 @@ def figure_of(picture: Picture) -> Figure:
     Returns:
         Ready to be saved.
     """
-    across = min(len(picture.panels), 3 if len(picture.panels) == 3 and picture.kind == "drift" else 2)
+    across = min(len(picture.panels), 3 if len(picture.panels) == 3 and picture.kind in ("drift", "trade") else 2)
     rows = math.ceil(len(picture.panels) / across)
     handles = _handles(picture)
     size = (WIDTH, _HEIGHTS[across] * rows + _LINE * _legend_lines(handles))
@@ -140,14 +172,15 @@ def figure_of(picture: Picture) -> Figure:
 def _draw_panel(axes: Axes, picture: Picture, place: int, *, width: float) -> None:
     panel = picture.panels[place]
     styles = _styles(picture)
-    _scale(axes, picture.sweep, width=width)
+    if picture.sweep is not None:
+        _scale(axes, picture.sweep, width=width)
     for curve in panel.curves:
         _draw_curve(axes, curve, styles[curve.label])
     _frame(axes, picture.kind, panel)
     _mark_edge(axes, [(x, "x", BAD) for x in panel.failed])
     if panel.title:
         axes.set_title(cut_middle(cut_name(panel.title, limit=200), limit=int(width / 0.088)), color=INK)
-    axes.set_xlabel(cut_name(picture.sweep.setting.label, limit=60))
+    axes.set_xlabel(picture.across)
 
 
 def _styles(picture: Picture) -> dict[str, tuple[str, str]]:
@@ -202,9 +235,9 @@ def _draw_curve(axes: Axes, curve: Curve, style: tuple[str, str]) -> None:
     """The line of means, and over it a marker for each run; a run alone at its place bears its interval."""
     colour, marker = style
     target, several = curve.role == "target", len(curve.points) > len({point.x for point in curve.points})
-    across, up = zip(*((x, np.nan if mean is None else mean) for x, mean in curve.means), strict=True)
+    line = np.array([(x, np.nan if mean is None else mean) for x, mean in curve.means], dtype=np.float64).reshape(-1, 2)
     dashes = (0, (4, 2.5)) if curve.faint else "-"
-    axes.plot(across, up, color=colour, linewidth=_line(curve), linestyle=dashes, alpha=0.5 if curve.faint else 1, zorder=2)
+    axes.plot(*line.T, color=colour, linewidth=_line(curve), linestyle=dashes, alpha=0.5 if curve.faint else 1, zorder=2)
     if curve.faint:
         return
     bars = [] if several else [(point.x, end) for point in curve.points if point.interval for end in (*point.interval, np.nan)]
@@ -241,6 +274,15 @@ def _frame(axes: Axes, kind: Kind, panel: Panel) -> None:
             axes.set_ylim(-0.08 * panel.ceiling, 1.05 * panel.ceiling)
     elif kind == "drift":
         _logarithmic(axes, panel)
+    elif kind == "trade":
+        axes.axhline(0, color=MUTED, linewidth=1, zorder=1)
+        axes.axvline(0, color=MUTED, linewidth=1, zorder=1)
+        axes.margins(0.08)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+        axes.xaxis.set_major_formatter(FuncFormatter(_percent_tick))
+        if not panel.title.startswith(DRIFT):
+            axes.set_ylabel("improvement, %")
+            axes.yaxis.set_major_formatter(FuncFormatter(_percent_tick))
     else:
         highest = max((point.y for curve in panel.curves for point in curve.points), default=0.0)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))

@@ -1,0 +1,125 @@
+"""What gains cost: the ways of a study, and what each loses at a gain that others have too; worked by hand."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from adiabat.measure.study_results import Drift, StudyResult, Value
+from adiabat.report.study import captions, plots
+from adiabat.report.study.overview import overview_of
+from adiabat.report.study.trade import at_equal_gain, trades, ways_of
+from adiabat.report.svg import drawing
+from tests.report.sample_studies import RATE, grid_of, make_failed, make_run, make_study, make_tasks, plain, simple_study
+
+PULL = "tune.pull"
+
+
+def drifted(by: float) -> Drift:
+    return Drift(10, {"overlap loss": by}, {"overlap loss": 0.0})
+
+
+def remedies(ways: Mapping[str, Sequence[tuple[float, float, float, float, float]]], **parts: Any) -> StudyResult:
+    """Variant to (rate, pull, gain, change of the other task, drift)."""
+    runs = [
+        make_run({RATE: rate, PULL: pull}, make_tasks(gain, other), variant=name, drift=drifted(drift))
+        for name, points in ways.items()
+        for rate, pull, gain, other, drift in points
+    ]
+    return make_study(runs, varied=(RATE, PULL), **parts)
+
+
+WAYS = {
+    "rate": [(1e-8, 0.0, 2.0, -0.5, 0.1), (1e-7, 0.0, 6.0, -4.0, 0.3), (2e-8, 0.0, 4.0, -2.0, 0.2)],
+    "pulled": [(1e-7, 1.0, 5.0, -2.0, 0.16), (1e-7, 10.0, 3.0, -0.4, 0.08)],
+    "small": [(1e-9, 0.0, 0.5, -0.1, 0.01), (2e-9, 0.0, 1.0, -0.2, 0.02)],
+}
+
+
+def test_a_way_goes_along_the_number_that_its_cases_differ_by() -> None:
+    rate, pulled, _ = ways_of(overview_of(remedies(WAYS)))
+    assert (rate.label, rate.line, [case.values[0] for case in rate.cases]) == ("rate", True, [1e-8, 2e-8, 1e-7])
+    assert (pulled.label, pulled.line, [case.values[1] for case in pulled.cases]) == ("pulled", True, [1.0, 10.0])
+
+
+def test_at_equal_gain_ways_are_read_between_their_nearest_runs() -> None:
+    # At 5 %, the largest gain of a run that two ways come to: half-way from 4 to 6 % by rate alone, and a run of the pulled.
+    equal = at_equal_gain(overview_of(remedies(WAYS)))
+    assert equal is not None
+    assert (equal.gain, equal.without) == (5.0, ("small",))
+    assert [(cost.way, cost.changes, cost.drift) for cost in equal.costs] == [
+        ("pulled", {"arxiv": -2.0}, pytest.approx(0.16)),
+        ("rate", {"arxiv": pytest.approx(-3.0)}, pytest.approx(0.25)),
+    ]
+    # Intervals of the samples are 1 % to either side, so that 0.5 % and 0.4 % are no evidence.
+    assert [cost.harmless for cost in equal.costs] == [3.0, 2.0]
+
+
+def test_the_gain_is_one_that_most_ways_come_to() -> None:
+    third = {**WAYS, "low": [(1e-8, 0.0, 1.5, -0.1, 0.05), (2e-8, 0.0, 3.5, -1.0, 0.1)]}
+    equal = at_equal_gain(overview_of(remedies(third)))
+    assert equal is not None
+    assert (equal.gain, len(equal.costs)) == (3.5, 3)
+
+
+def test_where_a_way_comes_back_to_a_gain_its_place_of_least_drift_counts() -> None:
+    there_and_back = [(1e-8, 0.0, 2.0, -1.0, 0.1), (2e-8, 0.0, 4.0, -3.0, 0.2), (3e-8, 0.0, 2.0, -9.0, 0.6)]
+    plain_way = [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 3.0, -1.0, 0.3)]
+    equal = at_equal_gain(overview_of(remedies({"back": there_and_back, "plain": plain_way})))
+    assert equal is not None
+    assert equal.gain == 3.0
+    assert next(cost for cost in equal.costs if cost.way == "back").changes == {"arxiv": pytest.approx(-2.0)}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        simple_study(),  # one way
+        make_study([make_run({RATE: rate}, make_tasks(1.0, 0.0)) for rate in (1e-8, 2e-8)], targets=("msmarco", "arxiv")),
+        make_study([make_failed({RATE: 1e-8})]),
+        remedies({"a": [(1e-8, 0.0, -2.0, 0.0, 0.1), (2e-8, 0.0, -1.0, 0.0, 0.1)], "b": [(1e-8, 0.0, -3.0, 0.0, 0.1)]}),
+    ],
+)
+def test_without_two_ways_to_the_same_gain_there_is_nothing_to_compare(result: StudyResult) -> None:
+    assert at_equal_gain(overview_of(result)) is None
+
+
+def test_what_differs_by_two_numbers_is_no_line_and_not_compared() -> None:
+    (way,) = ways_of(overview_of(with_other(grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2]))))
+    assert not way.line
+    panel, *_ = trades(overview_of(with_other(grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2]))))
+    assert [(len(curve.points), curve.means) for curve in panel.curves] == [(4, ())]
+
+
+def with_other(result: StudyResult) -> StudyResult:
+    runs = [make_run(run.varied, make_tasks(2.0, -1.0)) for run in result.runs]
+    return make_study(runs, varied=result.varied)
+
+
+def test_no_limit_is_beyond_every_limit() -> None:
+    values: list[Value] = [None, 0.1, 0.05]
+    runs = [make_run({"guard.most": value}, make_tasks(gain, -1.0)) for value, gain in zip(values, (3.0, 2.0, 1.0), strict=True)]
+    (way,) = ways_of(overview_of(make_study(runs, varied=("guard.most",))))
+    assert ([case.values[0] for case in way.cases], way.line, way.label) == ([0.05, 0.1, None], True, "")
+
+
+def test_the_figure_joins_ways_and_has_a_panel_for_the_drift() -> None:
+    picture = plots.trade_picture(overview_of(remedies(WAYS)))
+    assert picture is not None
+    assert [panel.title for panel in picture.panels] == ["arxiv", "drift: overlap loss"]
+    with drawing():
+        figure = plots.figure_of(picture)
+    (change, drift) = figure.axes
+    assert [line.get_xdata().tolist() for line in change.lines if len(line.get_xdata()) == 3] == [[2.0, 4.0, 6.0]]
+    assert change.get_xlabel() == drift.get_xlabel() == "gain of the targets, %"
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"rate", "pulled", "small", "open: no evidence"}
+
+
+def test_the_table_tells_what_is_interpolated_and_who_is_left_out() -> None:
+    seen = overview_of(remedies(WAYS))
+    equal = at_equal_gain(seen)
+    assert equal is not None
+    table = captions.equal_gain(seen, equal)
+    assert "None of the runs of small come to this gain" in table.lead
+    assert table.head == ("way", "arxiv", "drift", "largest gain with nothing worse")
+    assert [plain(cell) for cell in table.rows[1]] == ["rate", "−3.00 %", "0.2500", "+2.00 %"]
