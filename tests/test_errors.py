@@ -1,6 +1,8 @@
-"""Faults are counted, and only the first ten kept."""
+"""Faults are counted, and only the first ten kept; what goes from process to process arrives whole."""
 
-from adiabat.errors import Faults, several
+import pickle
+
+from adiabat.errors import DivergedError, Faults, several
 
 
 def test_faults_are_told_as_if_all_had_been_kept() -> None:
@@ -27,3 +29,8 @@ def test_no_more_than_ten_phrases_are_held() -> None:
     faults.extend(str(number) for number in range(1000))
     assert faults.count == 2000
     assert len(faults._first) == 10
+
+
+def test_a_run_that_diverged_says_what_was_found_and_what_to_do_in_another_process_too() -> None:
+    fault = pickle.loads(pickle.dumps(DivergedError("the loss is nan", "lower the rate")))
+    assert (str(fault), fault.what) == ("the loss is nan; lower the rate", "the loss is nan")

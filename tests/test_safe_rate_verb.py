@@ -65,7 +65,9 @@ def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
         (("--probes", "nowhere.txt"), "nowhere.txt must exist, got no such file"),
         (("--set", "ladder.low=1"), "ladder.low must be below ladder.high, got 1 and 1e-05; exchange them"),
         (("--set", "ladder.count=1"), "ladder.count must be >= 2, got 1; the default is 10"),
+        (("--set", "ladder.count=100000000"), "ladder.count must be <= 1000, got 100000000; the default is 10"),
         (("--set", "guard.use=true", "--set", "guard.most=loud"), "guard.most must be a number > 0, or \"noise\", got 'loud'"),
+        (("--set", "tune.learning_rate=1e-6"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
         (("--set", "tune.freeze=['nothing']"), "nothing"),
         (("--set", "tune.difficulty=9"), "every query must list at least tune.difficulty = 9 negatives"),
     )
@@ -78,11 +80,11 @@ def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
 
 
 def test_a_ladder_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_tune(verb: Verb) -> None:
-    tight = ("--set", "guard.use=true", "--set", "guard.most=1e-12")
+    tight = ("--set", "guard.measure=turn", "--set", "guard.most=1e-12")
     said = verb(*SHORT, *tight)
     assert said.code == 0, said.err
     assert read_safe_rate(Path("out/result.json")).rate is None
-    said = verb(*SHORT, *tight, "--set", "tune.learning_rate=safe", "--out", "job", name="tune")
+    said = verb(*SHORT, "--set", "guard.use=true", *tight, "--set", "tune.learning_rate=safe", "--out", "job", name="tune")
     assert said.code == 2
     assert "one rate of the ladder must stay within the band" in said.err
 

@@ -32,7 +32,26 @@ class JobError(AdiabatError, RuntimeError):
 
 
 class DivergedError(JobError):
-    """A loss, or a gradient, is no finite number: this run cannot go on, others beside it can."""
+    """A loss, or a gradient, is no finite number: this run cannot go on, others beside it can.
+
+    Attributes:
+        what: That was found; the message has advice behind it, which is for a run that stands alone.
+    """
+
+    def __init__(self, what: str, advice: str) -> None:
+        """Say what was found, and what to do.
+
+        Args:
+            what: Was found.
+            advice: For who runs it.
+        """
+        # Both, so that it can go from process to process.
+        super().__init__(what, advice)
+        self.what = what
+
+    def __str__(self) -> str:
+        """What was found, and what to do."""
+        return "; ".join(map(str, self.args))
 
 
 class InUseError(AdiabatError, RuntimeError):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adiabat.errors import MissingDependencyError
+from adiabat.errors import MissingDependencyError, ModelError
 from adiabat.measure.study_results import StudyResult
 from adiabat.study import engines
 from adiabat.study import study as study_module
@@ -30,7 +30,9 @@ def world(tmp_path: Path) -> Path:
 
 def with_engine(world: Path, name: str, **tables: Any) -> StudyResult:
     """A study of four runs in a directory of its own."""
-    return run(settings_of(world, study={"out": str(world / name), **tables.pop("study", {})}, grid=GRID, **tables))
+    notes = tables.pop("notes", None)
+    settings = settings_of(world, study={"out": str(world / name), **tables.pop("study", {})}, grid=GRID, **tables)
+    return run(settings, notes=notes)
 
 
 def numbers(result: StudyResult) -> list[tuple[Any, ...]]:
@@ -57,11 +59,26 @@ def test_lanes_of_one_step_give_what_separate_runs_give(world: Path, monkeypatch
         assert one.drift.means["turn"] == pytest.approx(other.drift.means["turn"], rel=1e-3)
 
 
+def test_a_model_that_cannot_be_stacked_is_run_one_after_another(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = with_engine(world, "apart", study={"lanes": 1})
+
+    def refuse(self: StackedTowers) -> None:
+        raise ModelError("no such stack")
+
+    monkeypatch.setattr(StackedTowers, "_require_sound_passes", refuse)
+    notes: list[str] = []
+    together = with_engine(world, "together", study={"lanes": 4}, notes=notes)
+    assert numbers(together) == numbers(apart)
+    assert notes.count("one run after another: no such stack") == 1
+
+
 def test_a_lane_that_diverges_is_kept_as_failed_and_the_others_go_on(world: Path) -> None:
     grid = {"tune": {"learning_rate": [1e30, 3e-3]}}
     found = run(settings_of(world, study={"lanes": 2}, grid=grid))
     assert [one.status for one in found.runs] == ["failed", "done"]
     assert "must be" in found.runs[0].reason
+    # The folder of its checkpoints is gone.
+    assert str(world) not in found.runs[0].reason
 
 
 @pytest.mark.real  # A cluster of two processes takes longer to start than all other studies to run.

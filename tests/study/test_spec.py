@@ -90,3 +90,9 @@ def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what
         {"tune.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.0},
         {"tune.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.1},
     ]
+
+
+@pytest.mark.parametrize("tables", [{"tune": {"dropout": True}}, {"anchor": {"use": True, "texts": "others.txt"}}])
+def test_runs_with_dropout_or_anchors_are_stepped_alone(tables: dict[str, Any]) -> None:
+    runs = plan_runs(study_of(**tables, grid={"tune": {"learning_rate": [1e-8, 5e-8]}}))
+    assert [len(group) for group in groups_of(runs, lanes=8)] == [1, 1]

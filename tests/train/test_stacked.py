@@ -306,7 +306,7 @@ def test_a_backbone_that_looks_at_numbers_is_refused(monkeypatch: pytest.MonkeyP
 
     towers = towers_of()
     monkeypatch.setattr(BertModel, "forward", looking)
-    with pytest.raises(ModelError, match=r"^BertModel must be one whose passes torch can map .*item.*; set study.lanes = 1$"):
+    with pytest.raises(ModelError, match=r"^BertModel must be one whose passes torch can map .*item.*; run them one after another$"):
         StackedTowers(towers)
 
 

@@ -18,6 +18,7 @@ from adiabat.report import page
 from adiabat.train.interrupt import InterruptionError
 from adiabat.train.loop import Loop
 from adiabat.tune import ladder
+from adiabat.tune.ground import Ground
 from adiabat.tune.ladder import safe_rate
 from adiabat.watch import Watch
 from tests.tune.problem import Problem, log_of, run, settings_of, weights_of, write_problem
@@ -124,20 +125,26 @@ def test_a_rate_is_safe_if_it_is_with_every_seed(problem: Problem, whole: dict[f
     assert len({tuple(one.drift[TURN]) for one in found.rungs if one.rate == rates[1]}) == 3
 
 
-def test_a_search_that_was_cut_short_goes_on_where_it_was(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = laddered(problem, most=0.05, run={"checkpoint_seconds": 1e-6, "log_every": 3})
-    expected = search(problem, tmp_path / "straight", settings)
+def cut_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Interrupt whatever is stepped, once; the list has the number of every step that is taken, and -1 for the cut."""
     taken: list[int] = []
     step = Loop.step
 
     def cut(self: Loop) -> None:
-        if len(taken) == 7:
+        if len(taken) == steps:
             taken.append(-1)
             raise InterruptionError("cut")
         taken.append(self.position.step)
         step(self)
 
     monkeypatch.setattr(Loop, "step", cut)
+    return taken
+
+
+def test_a_search_that_was_cut_short_goes_on_where_it_was(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = laddered(problem, most=0.05, run={"checkpoint_seconds": 1e-6, "log_every": 3})
+    expected = search(problem, tmp_path / "straight", settings)
+    taken = cut_after(7, monkeypatch)
     with pytest.raises(InterruptionError):
         search(problem, tmp_path / "cut", settings)
     with pytest.raises(JobError, match="holds a search for a safe rate already; go on with it by --resume"):
@@ -214,23 +221,50 @@ def test_rates_that_step_together_find_the_same(problem: Problem, tmp_path: Path
 
 def test_a_job_with_a_safe_rate_is_one_with_that_rate_and_limit(problem: Problem, tmp_path: Path) -> None:
     found = search(problem, tmp_path / "search", laddered(problem))
-    run(problem, tmp_path / "safe", laddered(problem))
-    run(problem, tmp_path / "number", laddered(problem, rate=found.rate, most=found.limit))
+    results = [
+        run(problem, tmp_path / "safe", laddered(problem)),
+        run(problem, tmp_path / "number", laddered(problem, rate=found.rate, most=found.limit)),
+    ]
     safe, number = (load(tmp_path / name / "model").query for name in ("safe", "number"))
     assert weights_of(safe) == weights_of(number)
     assert log_of(tmp_path / "safe") == log_of(tmp_path / "number")
     assert read_description(Job(tmp_path / "safe"))["tune"]["learning_rate"] == "safe"
+    said = "the learning rate is the largest safe one that ladder/report.html found"
+    assert [one.training is not None and said in one.training.notes for one in results] == [True, False]
+
+
+def test_a_search_goes_on_with_the_same_probes_alone(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "probes.txt"
+    own.write_text("".join(f"probe {number} of nothing\n" for number in range(24)), encoding="utf-8")
+    settings = laddered(problem, most=0.05)
+    settings = settings.model_copy(update={"guard": settings.guard.model_copy(update={"probes": str(own)})})
+    cut_after(2, monkeypatch)
+    with pytest.raises(InterruptionError):
+        search(problem, tmp_path / "search", settings)
+    own.write_text("".join(f"another probe {number}\n" for number in range(24)), encoding="utf-8")
+    with pytest.raises(JobError, match="a difference: the probes differ from those the job began with"):
+        search(problem, tmp_path / "search", settings, resume=True)
+
+
+def test_other_settings_are_told_before_the_data_are_read(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_after(2, monkeypatch)
+    with pytest.raises(InterruptionError):
+        search(problem, tmp_path / "search", laddered(problem, most=0.05))
+    monkeypatch.setattr(Ground, "examples", lambda self, section: pytest.fail("read"))
+    with pytest.raises(JobError, match=r"guard.most was 0.05, is 0.06"):
+        search(problem, tmp_path / "search", laddered(problem, most=0.06), resume=True)
 
 
 def test_a_job_that_was_cut_short_in_its_ladder_goes_on(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(problem, tmp_path / "straight", laddered(problem))
-    monkeypatch.setattr(Loop, "step", lambda self: (_ for _ in ()).throw(InterruptionError("cut")))
+    settings = laddered(problem, run={"checkpoint_seconds": 1e-6})
+    run(problem, tmp_path / "straight", settings)
+    taken = cut_after(5, monkeypatch)
     with pytest.raises(InterruptionError):
-        run(problem, tmp_path / "cut", laddered(problem))
-    monkeypatch.undo()
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
-    monkeypatch.setattr(ladder, "write_safe_rate", lambda result, folder: None)
-    run(problem, tmp_path / "cut", laddered(problem), resume=True)
+        run(problem, tmp_path / "cut", settings)
+    assert not (tmp_path / "cut" / "log.jsonl").exists()
+    run(problem, tmp_path / "cut", settings, resume=True)
+    # The ladder's second run went on behind its second step.
+    assert taken[:7] == [0, 1, 2, 0, 1, -1, 2]
     one, other = (load(tmp_path / name / "model").query for name in ("straight", "cut"))
     assert weights_of(one) == weights_of(other)
 

@@ -9,6 +9,7 @@ import typer
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
 from adiabat.config import StudySettings, TuneSettings
 from adiabat.console import PEOPLE, watching
+from adiabat.errors import ConfigError
 
 
 def study(
@@ -46,9 +47,13 @@ def safe_rate(
     as_json: AsJson = False,
 ) -> None:
     """Find the largest learning rate at which what unlabelled probe texts find stays within noise."""
-    given = [] if probes is None else ["guard.use=true", f"guard.probes={json.dumps(probes)}"]
+    given = [] if probes is None else [f"guard.probes={json.dumps(probes)}"]
+    if any(one.partition("=")[0].strip() == "tune.learning_rate" for one in assignments or ()):
+        raise ConfigError(
+            "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out, and see ladder.low and ladder.high"
+        )
     # The same file as for tune serves, whatever rate it names.
-    assigned = [*(assignments or ()), *given, 'tune.learning_rate="safe"']
+    assigned = ["guard.use=true", *(assignments or ()), *given, 'tune.learning_rate="safe"']
     settings = settings_of(TuneSettings, config, assigned, seed=seed, device=device)
     from adiabat import api
     from adiabat.report.safe_rate.table import safe_rate_table

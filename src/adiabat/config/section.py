@@ -77,12 +77,19 @@ class Section(BaseModel):
         return self
 
 
+MOST_VALUES = 1_000
+"""Of a range: each is a run."""
+
+ValueCount = Annotated[int, Field(ge=2, le=MOST_VALUES)]
+"""How many values a range has."""
+
+
 class RangeValues(Section):
     """Values between two ends, in place of a list: ``{ low = 1e-8, high = 1e-5, count = 8 }``."""
 
     low: PositiveFloat
     high: PositiveFloat
-    count: Annotated[int, Field(ge=2)] = 8
+    count: ValueCount = 8
     """Of evenly spaced values, both ends among them."""
     scale: Literal["log", "linear"] = "log"
 

@@ -17,6 +17,7 @@ from adiabat.config.section import (
     Section,
     Text,
     Texts,
+    ValueCount,
     defaults_of,
     positive_or,
 )
@@ -118,12 +119,6 @@ class GuardSection(Section):
     """What follows: the run ends; it goes on from the best epoch so far at half the rate; or it goes on as if nothing were, and the
     result is taken back towards the start until its drift is within the limit (`adiabat.tune.remedies.soften`)."""
 
-    @model_validator(mode="after")
-    def _something_follows(self) -> Self:
-        if self.then != "stop" and self.most is None:
-            raise ValueError(f'guard.then has no effect without guard.most, got "{self.then}"; set guard.most too, or leave it out')
-        return self
-
 
 class AnchorSection(Section):
     """``[anchor]``: texts whose vectors are to stay where the untuned tower puts them (mission A12)."""
@@ -151,7 +146,7 @@ class LadderSection(Section):
 
     low: PositiveFloat = 1e-8
     high: PositiveFloat = 1e-5
-    count: Annotated[int, Field(ge=2)] = 10
+    count: ValueCount = 10
     """Rates, evenly spaced on a logarithmic scale from one end to the other, of three digits each."""
     steps: PositiveInt = 1_000
     """Optimiser steps for which a rate must stay inside."""
@@ -184,6 +179,13 @@ class TuneSettings(Section):
     anchor: AnchorSection = AnchorSection()
     ladder: LadderSection = LadderSection()
     run: StepsRunSection = StepsRunSection()
+
+    @model_validator(mode="after")
+    def _a_limit_comes_before_what_follows(self) -> Self:
+        then = self.guard.then
+        if then != "stop" and self.watched.most is None:
+            raise ValueError(f'guard.then has no effect without guard.most, got "{then}"; set guard.most too, or leave it out')
+        return self
 
     @model_validator(mode="after")
     def _probes_are_not_taught(self) -> Self:

@@ -4,12 +4,32 @@ import numpy as np
 from jaxtyping import Float32
 
 from adiabat.drift.probes import ProbeSet
-from adiabat.measure.drift import Reading
+from adiabat.measure.drift import MEASURES, Reading, drift_of
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
 from adiabat.store.search import score_rows, search
 from adiabat.tasks.texts import embed_texts
 from adiabat.watch import SILENT, Watch
+
+STAYS = 1e-5
+"""Largest difference between vectors of unit length that is no more than rounding."""
+
+
+def noise_of(start: Reading, otherwise: Reading) -> dict[str, float]:
+    """Drift of the untuned tower where nothing but the writing of the probes changes.
+
+    A probe whose vector stays says nothing of it, as one whose end lies past the token limit: it is left out.
+
+    Args:
+        start: What the tower finds for the probes.
+        otherwise: What it finds for them written otherwise (`adiabat.drift.noise`).
+
+    Returns:
+        Measure to its mean over the probes that moved; 0 where none did.
+    """
+    units = [reading.vectors / np.linalg.norm(reading.vectors, axis=1, keepdims=True).clip(1e-12) for reading in (start, otherwise)]
+    moved = (np.abs(units[0] - units[1]) > STAYS).any(axis=1)
+    return drift_of(start.of(moved), otherwise.of(moved)).means if moved.any() else dict.fromkeys(MEASURES, 0.0)
 
 
 def read_tower(

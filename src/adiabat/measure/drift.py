@@ -49,6 +49,17 @@ class Reading:
     rows: Int[np.ndarray, "n k"]
     scores: Float32[np.ndarray, "n k"]
 
+    def of(self, chosen: Bool[np.ndarray, " n"]) -> "Reading":
+        """The same of some probes.
+
+        Args:
+            chosen: Which.
+
+        Returns:
+            A reading of these.
+        """
+        return Reading(self.vectors[chosen], self.rows[chosen], self.scores[chosen])
+
 
 def rank_biased_overlap(
     one: Int[np.ndarray, "n k"], other: Int[np.ndarray, "n k"], *, persistence: float = PERSISTENCE

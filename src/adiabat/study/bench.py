@@ -9,7 +9,7 @@ import numpy as np
 
 from adiabat.config import EncoderSection, StudySettings
 from adiabat.drift.probes import ProbeSet
-from adiabat.drift.reading import read_tower
+from adiabat.drift.reading import noise_of, read_tower
 from adiabat.files import write_text
 from adiabat.measure.cells import compare_cells
 from adiabat.measure.drift import Reading, drift_of
@@ -78,7 +78,7 @@ class Bench:
 
     def _noise(self, probes: ProbeSet) -> dict[str, float]:
         assert self.start_reading is not None
-        return drift_of(self.start_reading, self._read(self.model, probes.otherwise(), OTHERWISE, self.start_reading)).means
+        return noise_of(self.start_reading, self._read(self.model, probes.otherwise(), OTHERWISE, self.start_reading))
 
     def outcomes(self, model: DualEncoder, name: str) -> list[TaskOutcome]:
         """Measure a tuned tower on every task.

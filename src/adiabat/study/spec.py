@@ -13,6 +13,7 @@ from adiabat.config.compare import laid_over
 from adiabat.config.study import VariantSection, nested
 from adiabat.errors import ConfigError
 from adiabat.measure.study_results import Value
+from adiabat.tune.together import steps_alone
 
 TOGETHER = ("learning_rate", "weight_decay", "margin")
 """Settings of ``[tune]`` in which runs of one step may differ: neither what they read nor what they embed depends on them."""
@@ -41,8 +42,8 @@ class Planned:
 
     @property
     def companions(self) -> str:
-        """Equal for runs that can be stepped together; an anchor asks for other texts in the same step, which lanes do not have."""
-        if self.settings.anchor.use:
+        """Equal for runs that can be stepped together."""
+        if steps_alone(self.settings):
             return self.name
         return self.settings.model_copy(update={"tune": self.settings.tune.model_copy(update=dict.fromkeys(TOGETHER))}).model_dump_json()
 

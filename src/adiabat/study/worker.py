@@ -137,7 +137,7 @@ class Worker:
             for one in begun:
                 stack.enter_context(sole_writer(one.job.folder))
             loops, objectives = [one.loop for one in begun], [one.objective for one in begun]
-            outcomes = run_together(loops, objectives, precision=self.settings.run.precision, resume=resume)
+            outcomes = run_together(loops, objectives, precision=self.settings.run.precision, resume=resume, note=self._note_once)
             for run, one, outcome in zip(runs, begun, outcomes, strict=True):
                 if isinstance(outcome, DivergedError):
                     failed[run.name] = outcome
@@ -186,7 +186,7 @@ class Worker:
 
     def _failed(self, run: Planned, fault: DivergedError) -> StudyRun:
         self.watch.note(f"{run.name} failed: {fault}")
-        return self._row(run, "failed", str(fault))
+        return self._row(run, "failed", fault.what)
 
     def _row(self, run: Planned, status: str, reason: str) -> StudyRun:
         return StudyRun(

@@ -57,8 +57,8 @@ class Limits:
         log_every: Steps per row of the log.
         checkpoint_seconds: Least time between checkpoints inside an epoch.
         keep_checkpoints: How many are kept.
-        outside: What follows an epoch whose weights must not be the result (`Validation.outside`): the run stops, or goes back to the best
-            weights so far, and on at half the rate; None where there is no such judgement.
+        outside: What follows an epoch whose weights must not be the result (`Validation.outside`): the run stops with the best weights so
+            far, or goes back to them, and on at half the rate; None stops, and keeps no others for it.
     """
 
     steps_per_epoch: int

@@ -270,7 +270,7 @@ class Loop:
         if not math.isfinite(validation.loss):
             step = self.position.step
             advice = f"{LOWER_RATE}; checkpoints of before stand in {self.folder}" if step else "look at the model's weights"
-            raise DivergedError(f"the validation loss must be a finite number, got {validation.loss} at step {step}; {advice}")
+            raise DivergedError(f"the validation loss must be a finite number, got {validation.loss} at step {step}", advice)
         return validation
 
     def _require_sound(self, loss: Tensor) -> None:
@@ -286,8 +286,8 @@ class Loop:
         self._save(spare=1)
         ids = several(self.objective.batch_ids(step), of="queries", shown=5)
         raise DivergedError(
-            f"the {name} must be a finite number, got {found} at step {step} ({ids}); {LOWER_RATE}, or look at these texts; "
-            f"the weights of before stand in {self.folder}"
+            f"the {name} must be a finite number, got {found} at step {step} ({ids})",
+            f"{LOWER_RATE}, or look at these texts; the weights of before stand in {self.folder}",
         )
 
     def _at_an_end(self) -> bool:

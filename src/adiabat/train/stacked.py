@@ -35,7 +35,7 @@ PADDED, PACKED = "adiabat_stacked", "adiabat_stacked_packed"
 ALIKE = 0.9999
 """Least cosine between what a tower gives by itself and in the stack, in float32: a kind of attention that goes wrong is far below."""
 
-AS_ONE = "set study.lanes = 1"
+AS_ONE = "run them one after another"
 
 
 class StackedTowers:
@@ -72,7 +72,11 @@ class StackedTowers:
         self._stacks: dict[str, Tensor] = {}
         self._lanes: tuple[int, ...] = ()
         self.stack(range(len(towers)))
-        self._require_sound_passes()
+        try:
+            self._require_sound_passes()
+        except ModelError:
+            self.stack([])
+            raise
 
     def __len__(self) -> int:
         return len(self._towers)

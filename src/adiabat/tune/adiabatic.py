@@ -66,7 +66,8 @@ def tune(
         The result, as written to ``result.json``; the tuned pair is in ``out/model``.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong; an output directory that was not there before is then not made.
+        AdiabatError: If anything the user gave is wrong; an output directory that was not there before is then not made, unless it is the
+            safe rate that is not found.
     """
     settings = settings or TuneSettings()
     check_settings(settings)
@@ -181,7 +182,7 @@ class TuningRun:
 
 def _description(ground: Ground, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    return {"job": {**inputs, **ground.digests(objective.train, objective.validation)}, **settings.model_dump()}
+    return {"job": {**inputs, **ground.digests(settings, objective.train, objective.validation)}, **settings.model_dump()}
 
 
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
@@ -196,7 +197,7 @@ def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeR
 
 
 def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...]:
-    """What a reader of the result must know: what was left out or replaced, and settings that do nothing."""
+    """What a reader of the settings must know: what was left out or replaced, and settings that do nothing."""
     short = short_lists_note(objective.train, settings.tune)
     decay = _decay_note(settings.tune)
     return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *filter(None, (short, decay))]))
@@ -237,7 +238,11 @@ def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
 
 
 def _result(run: TuningRun, outcome: Outcome, tower: Encoder, notes: tuple[str, ...], *, command: str) -> Result:
-    objective, description = run.objective, read_description(run.job)["job"]
+    objective, asked = run.objective, read_description(run.job)
+    description = asked["job"]
+    found = (
+        (f"the learning rate is the largest safe one that {LADDER}/report.html found",) if asked["tune"]["learning_rate"] == "safe" else ()
+    )
     record = record_of(
         run.job,
         outcome,
@@ -249,7 +254,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, notes: tuple[str, 
         trainable=sum(weights.numel() for weights in run.tower.parameters() if weights.requires_grad),
         validated=pairs_of(objective.validation),
         layers=_layers(run, tower),
-        notes=(*_notes(objective, run.settings), *notes),
+        notes=(*found, *_notes(objective, run.settings), *notes),
         measures=MEASURES if run.settings.guard.use else (),
     )
     return result_of(

@@ -9,7 +9,9 @@ from typing import Any
 
 from adiabat.config import GuardSection, TuneDataSection, TuneSettings
 from adiabat.data.ragged import Ragged
+from adiabat.drift.probes import read_probes
 from adiabat.errors import ConfigError, DataError, ModelError, several
+from adiabat.model.device import device_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import frozen_parameters
 from adiabat.model.tokens import TokenTable
@@ -62,16 +64,25 @@ class Ground:
         """Of all that decides the query vectors where tuning starts: weights, tokenizer, prompt, pooling and limit."""
         return hashlib.sha256(json.dumps(self.model.fingerprint("query").to_json(), sort_keys=True).encode()).hexdigest()
 
-    def digests(self, *examples: AddressedSet) -> dict[str, str]:
+    def digests(self, settings: TuneSettings, *examples: AddressedSet) -> dict[str, str]:
         """SHA-256 of everything that a run begins with, for its description.
 
         Args:
+            settings: Of the run: whether it has a guard, and anchors.
             *examples: Trained and validated on.
 
         Returns:
             By the names that a description has for them.
+
+        Raises:
+            AdiabatError: If texts of guard or anchor are faulty.
         """
-        return {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
+        found = {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
+        if settings.watched.use:
+            found |= self.guard(settings).digests
+        if settings.anchor.use:
+            found["anchors"] = read_probes(settings.anchor.texts).sha256
+        return found
 
     def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
         """What is trained on, and what is validated on as it was read.
@@ -126,7 +137,7 @@ class Ground:
             validation=validation,
             validation_tokens=validation_tokens,
             loss_negatives=_own_negatives(self.examples(settings.data)[1], settings),
-            guard=self.guard(settings.watched) if settings.watched.use else None,
+            guard=self.guard(settings) if settings.watched.use else None,
             **self._learned(tower, settings),
         )
 
@@ -143,13 +154,13 @@ class Ground:
         Raises:
             AdiabatError: If data or probes are faulty, or there are too few queries or documents.
         """
-        return DriftingDocuments(guard=self.guard(settings.watched), **self._learned(tower, settings))
+        return DriftingDocuments(guard=self.guard(settings), **self._learned(tower, settings))
 
-    def guard(self, section: GuardSection) -> Guard:
+    def guard(self, settings: TuneSettings) -> Guard:
         """A watch over drift; equal sections have the same.
 
         Args:
-            section: What is asked for.
+            settings: What is asked for (`TuneSettings.watched`), and on which device.
 
         Returns:
             The guard, which has looked at the untuned tower.
@@ -157,7 +168,9 @@ class Ground:
         Raises:
             AdiabatError: As `Guard.of`.
         """
+        section = settings.watched
         if section not in self._guards:
+            self.model.query.to(device_of(settings.run.device))
             self._guards[section] = Guard.of(section, self.model, self.store)
         return self._guards[section]
 

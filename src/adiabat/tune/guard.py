@@ -8,7 +8,7 @@ import torch
 
 from adiabat.config.tune import GuardSection
 from adiabat.drift.probes import read_probes
-from adiabat.drift.reading import reading_of
+from adiabat.drift.reading import noise_of, reading_of
 from adiabat.errors import ConfigError, DivergedError, StoreError
 from adiabat.measure.drift import Reading, drift_of
 from adiabat.measure.safety import limits_of
@@ -45,6 +45,7 @@ class Guard:
         start: What the untuned tower found.
         most: Drift that is not beyond the limit; None only watches.
         noise: Measure to the drift of the untuned tower on probes that are written otherwise; empty where the limit is not made of it.
+        digests: SHA-256 of texts and store, by the names that the description of a job has for them.
     """
 
     section: GuardSection
@@ -53,6 +54,7 @@ class Guard:
     start: Reading
     most: float | None = None
     noise: Mapping[str, float] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, section: GuardSection, model: DualEncoder, store: Store) -> Self:
@@ -77,11 +79,12 @@ class Guard:
             store.require_encoder(model.fingerprint("document"))
         tokens = TokenTable.of(model.query, probes.texts, side="query")
         start = _read(model.query, tokens, store, section.depth)
+        digests = {"probes": probes.sha256, "probed_vectors": store.manifest.sha256}
         if section.most != "noise":
-            return cls(section, tokens, store, start, section.most)
+            return cls(section, tokens, store, start, section.most, digests=digests)
         otherwise = TokenTable.of(model.query, probes.otherwise().texts, side="query")
-        noise = drift_of(start, _read(model.query, otherwise, store, section.depth, start)).means
-        return cls(section, tokens, store, start, _limit(noise, section.measure), noise)
+        noise = noise_of(start, _read(model.query, otherwise, store, section.depth, start))
+        return cls(section, tokens, store, start, _limit(noise, section.measure), noise, digests)
 
     @property
     def probes(self) -> int:
@@ -104,7 +107,7 @@ class Guard:
             now = _read(tower, self.tokens, self.store, self.section.depth, self.start)
         except StoreError as fault:
             raise DivergedError(
-                f"the vectors of the probes must be finite numbers, got others ({fault}); lower the learning rate"
+                f"the vectors of the probes must be finite numbers, got others ({fault})", "lower the learning rate"
             ) from fault
         found = drift_of(self.start, now).means
         name, most = self.section.measure, self.most
@@ -118,8 +121,9 @@ def _limit(noise: Mapping[str, float], measure: str) -> float:
     most = limits_of(noise)[measure]
     if not most > 0:
         raise ConfigError(
-            f"guard.most must be a number where the model does not see how a text ends, got noise, which is 0 by {measure}; "
-            "look at the drift of a first run without a limit, and give one"
+            f"guard.most must be a number where {measure} stays when probes end otherwise, got noise, which is 0 then: the model does not "
+            "see how a text ends, or the store is too small for an order to change; look at the drift of a first run without a limit, and "
+            "give one"
         )
     return most
 

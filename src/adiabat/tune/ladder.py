@@ -24,7 +24,7 @@ from adiabat.tune.building import check_settings
 from adiabat.tune.ground import Ground
 from adiabat.tune.resuming import WORDS
 from adiabat.tune.rung import Attempt, clear_rung, make_rungs
-from adiabat.tune.together import lanes_on
+from adiabat.tune.together import lanes_on, steps_alone
 from adiabat.watch import SILENT, Watch
 
 LADDER = "ladder"
@@ -76,6 +76,9 @@ def safe_rate(
     begun = is_described(out, SEARCH)
     if note := require_begun(out, "search for a safe rate", begun=begun, resume=resume):
         watch.note(note)
+    if begun:
+        # Before the data: settings that were left out make faults that speak of anything but resuming.
+        require_same(Job(out), {SEARCH: inputs, **settings.model_dump()}, rules=RULES, unknown=RULES.words)
     ground = Ground(load_model, store_path, data_path)
     ground.examples(settings.data)
     _claim(ground, inputs, out, settings, begun=begun)
@@ -124,8 +127,7 @@ def _check_ladder(settings: TuneSettings) -> None:
 def _claim(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, *, begun: bool) -> None:
     # Before anything is written.
     ground.require_possible([settings])
-    ground.guard(settings.watched)
-    description = {SEARCH: {**inputs, **ground.digests(*ground.examples(settings.data))}, **settings.model_dump()}
+    description = {SEARCH: {**inputs, **ground.digests(settings, *ground.examples(settings.data))}, **settings.model_dump()}
     if begun:
         require_same(Job(folder), description, rules=RULES)
     claim(folder, description, begun=begun)
@@ -167,7 +169,7 @@ class _Ladder:
         for done in self.rows.every:
             clear_rung(Attempt(done.rate, done.seed), self.folder)
         downwards = sorted({*self.settings.ladder.rates, *(rung.rate for rung in self.rows.every)}, reverse=True)
-        lanes = 1 if self.settings.anchor.use else lanes_on(device_of(self.settings.run.device))
+        lanes = 1 if steps_alone(self.settings) else lanes_on(device_of(self.settings.run.device))
         for start in range(0, len(downwards), lanes):
             some = downwards[start : start + lanes]
             self._make([Attempt(rate, self.settings.run.seed) for rate in some])
@@ -190,8 +192,8 @@ class _Ladder:
         waiting = [one for one in attempts if one not in self.rows]
         for rung in self._made(waiting):
             self.rows.add(rung)
-            ended = f"stays inside for {rung.steps[-1]:,}" if rung.left_at is None else f"left the band after {rung.left_at:,}"
-            self.watch.note(f"{Attempt(rung.rate, rung.seed)}: {ended} steps")
+            ended = f"stays inside for {rung.steps[-1]:,}" if rung.left_at is None else f"leaves the band by {rung.left_at:,}"
+            self.watch.note(f"{Attempt(rung.rate, rung.seed)}: {ended} of {self.settings.ladder.steps:,} steps")
 
     def _made(self, waiting: Sequence[Attempt]) -> Iterator[Rung]:
         if waiting:
@@ -201,7 +203,7 @@ class _Ladder:
 def _result(
     ground: Ground, settings: TuneSettings, inputs: Mapping[str, str], rungs: list[Rung], rate: float | None, command: str
 ) -> SafeRate:
-    guard, section = ground.guard(settings.watched), settings.ladder
+    guard, section = ground.guard(settings), settings.ladder
     assert guard.most is not None
     return SafeRate(
         title=f"The largest safe rate for tuning {inputs['model']} on {ground.examples(settings.data)[0].name}",

@@ -146,7 +146,7 @@ def _hardest(known: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e
     """The nearest documents in the whole store that are not known to answer the query."""
     if not bool(torch.isfinite(query).all()):
         raise DivergedError(
-            "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity; lower the learning rate"
+            "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity", "lower the learning rate"
         )
     embeddings = query.detach().float().cpu().numpy()
     hits = search(store, embeddings, wanted, similarity=similarity, excluded=[known[index] for index in range(len(known))])

@@ -13,6 +13,9 @@ WORDS = {
     "job.query_tower": "the query tower of the model differs from the one the job began with",
     "job.store_vectors": "the vectors of the store differ from those the job began with",
     "job.examples": "the examples differ from those the job began with",
+    "job.probes": "the probes differ from those the job began with",
+    "job.probed_vectors": "the vectors of the store that probes are looked for in differ from those the job began with",
+    "job.anchors": "the anchored texts differ from those the job began with",
 }
 """What it means that a digest, which is known once model, store and data have been read, is another one."""
 

@@ -1,6 +1,5 @@
 """One run of a ladder, or several in one step: how far a tower drifts at a rate, until it leaves the band (mission A12)."""
 
-import math
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -81,7 +80,7 @@ def make_rungs(attempts: Sequence[Attempt], ground: Ground, settings: TuneSettin
     objectives = [_objective(one, ground, settings) for one in attempts]
     loops = [_loop(one, objective, settings, ladder, watch) for one, objective in zip(attempts, objectives, strict=True)]
     resume = any(loop.folder.is_dir() for loop in loops)
-    outcomes = run_together(loops, objectives, precision=settings.run.precision, resume=resume)
+    outcomes = run_together(loops, objectives, precision=settings.run.precision, resume=resume, note=watch.note)
     for one, loop, outcome in zip(attempts, loops, outcomes, strict=True):
         yield _rung(one, loop, outcome)
         clear_rung(one, ladder)
@@ -104,8 +103,9 @@ def _objective(attempt: Attempt, ground: Ground, settings: TuneSettings) -> Drif
 
 def _loop(attempt: Attempt, objective: DriftingDocuments, settings: TuneSettings, ladder: Path, watch: Watch) -> Loop:
     steps, folder = settings.ladder.steps, attempt.folder(ladder)
-    every = math.ceil(steps / settings.ladder.looks)
-    limits = Limits(every, None, None, max_steps=steps, keep="last", outside="stop", **writing(settings))
+    every = -(-steps // settings.ladder.looks)
+    # No model is left, so that no weights are kept to come back to.
+    limits = Limits(every, None, None, max_steps=steps, keep="last", **writing(settings))
 
     def show(position: Position) -> None:
         drift = position.best.loss if position.best else 0.0
@@ -118,7 +118,7 @@ def _loop(attempt: Attempt, objective: DriftingDocuments, settings: TuneSettings
 def _rung(attempt: Attempt, loop: Loop, outcome: Outcome | DivergedError) -> Rung:
     rows = [row for row in read_log(loop.log.path) if row["step"]]
     looks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
-    reason = str(outcome) if isinstance(outcome, DivergedError) else outcome.position.outside
+    reason = outcome.what if isinstance(outcome, DivergedError) else outcome.position.outside
     return Rung(
         rate=attempt.rate,
         seed=attempt.seed,
@@ -126,6 +126,6 @@ def _rung(attempt: Attempt, loop: Loop, outcome: Outcome | DivergedError) -> Run
         drift={name: [float(row[f"validation_{name}"]) for row in looks] for name in MEASURES},
         left_at=loop.position.step if reason else None,
         reason=reason or "",
-        seconds=max((float(row["seconds"]) for row in rows), default=0.0),
+        seconds=loop.position.seconds,
         device=device_name(loop.device),
     )

@@ -181,9 +181,20 @@ class Overview:
         Returns:
             False, too, where a run failed or such a task has no verdict.
         """
-        judged = [outcome(case, task) for task in self.others]
-        known = all(seen is not None and seen.verdicts.total() == len(case.runs) for seen in judged)
-        return known and not case.failed and not self.worse(case)
+        return all(self.judged(case, task) for task in self.others) and not case.failed and not self.worse(case)
+
+    def judged(self, case: Case, task: str) -> bool:
+        """Whether every run of a case has a verdict on a task.
+
+        Args:
+            case: One of this study.
+            task: Name.
+
+        Returns:
+            False, too, where a run failed.
+        """
+        seen = outcome(case, task)
+        return seen is not None and seen.verdicts.total() == len(case.runs)
 
     def gain(self, case: Case) -> float | None:
         """Mean improvement of the targets in percent.

@@ -98,8 +98,9 @@ def _step(seen: Overview, case: Case, place: int, measure: str) -> Step:
     found = [run.drift.means[measure] for run in case.done if run.drift is not None]
     if case.failed or not found:
         return Step(value, math.inf, (*seen.worse(case), "no model"))
+    unknown = [f"{task} (no verdict)" for task in seen.others if not seen.judged(case, task)]
     # As a ladder has it: every seed must stay inside.
-    return Step(value, max(found), tuple(seen.worse(case)))
+    return Step(value, max(found), (*seen.worse(case), *unknown))
 
 
 def _rate(value: float | None) -> str:
