@@ -8,6 +8,7 @@ import pytest
 from adiabat.measure.study_results import Drift, StudyResult, Value
 from adiabat.report.study import captions, plots
 from adiabat.report.study.overview import overview_of
+from adiabat.report.study.page import render_page
 from adiabat.report.study.trade import at_equal_gain, trades, ways_of
 from adiabat.report.svg import drawing
 from tests.report.sample_studies import RATE, grid_of, make_failed, make_run, make_study, make_tasks, plain, simple_study
@@ -113,6 +114,14 @@ def test_the_figure_joins_ways_and_has_a_panel_for_the_drift() -> None:
     assert [line.get_xdata().tolist() for line in change.lines if len(line.get_xdata()) == 3] == [[2.0, 4.0, 6.0]]
     assert change.get_xlabel() == drift.get_xlabel() == "gain of the targets, %"
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {"rate", "pulled", "small", "open: no evidence"}
+
+
+def test_more_ways_than_a_figure_tells_apart_are_counted() -> None:
+    result = remedies({f"way {number}": [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 2.0, -1.0, 0.2)] for number in range(9)})
+    picture = plots.trade_picture(overview_of(result))
+    assert picture is not None
+    assert [len(panel.curves) for panel in picture.panels] == [8, 8]
+    assert "Of 9 ways the 8 with most runs are drawn." in render_page(overview_of(result))
 
 
 def test_the_table_tells_what_is_interpolated_and_who_is_left_out() -> None:

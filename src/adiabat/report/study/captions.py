@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from adiabat.report.headline import listed
 from adiabat.report.study.curves import Kind, Sweep, sweeps
 from adiabat.report.study.overview import Overview, comparisons_of
-from adiabat.report.study.trade import EqualGain
+from adiabat.report.study.trade import MOST_WAYS, EqualGain
 from adiabat.report.wording import DASH, NO_BREAK, VERDICT_MARKS, counted, cut_name, number, signed
 
 LABEL_LENGTH = 200
@@ -108,6 +108,18 @@ def caption(kind: Kind, sweep: Sweep | None) -> str:
     """
     failed = sweep is not None and any(one.failed for one in sweep.combinations)
     return CAPTIONS[kind] + (" A cross at the lower edge: a run failed there." if failed else "")
+
+
+def undrawn(ways: int) -> str:
+    """What is said where there are more ways to tune than a figure tells apart.
+
+    Args:
+        ways: How many there are.
+
+    Returns:
+        A sentence with a blank before it; nothing where all are drawn.
+    """
+    return f" Of {ways} ways the {MOST_WAYS} with most runs are drawn." if ways > MOST_WAYS else ""
 
 
 @dataclass(frozen=True, slots=True)
