@@ -110,7 +110,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "batches.token_budget": (9_000, {"train.steps": 10}),
     "tune.learning_rate": (2e-6, {}),
     "tune.batch_size": (28, {}),
-    "tune.loss": ("in_batch_softmax", {}),
+    "tune.loss": ("store_softmax", {}),
     "tune.distance": ("euclidean", {}),
     "tune.margin": (0.05, {}),
     "tune.temperature": (0.1, {"tune.loss": "in_batch_softmax"}),

@@ -226,7 +226,7 @@ def test_meaningless_settings_are_refused_in_python_too() -> None:
         ("tune.dropout=1", "tune.dropout must be true or false, got 1; the default is false"),
         ("tune.freeze=embeddings", "tune.freeze must be a list, got 'embeddings'; the default is ['embeddings']"),
         ("tune.freeze=[1]", "tune.freeze must be text (in quotes), got 1; the default is ['embeddings']"),
-        ("tune.loss=hinge", "tune.loss must be 'triplet' or 'in_batch_softmax', got 'hinge'; the default is 'triplet'"),
+        ("tune.loss=hinge", "tune.loss must be 'triplet', 'in_batch_softmax' or 'store_softmax', got 'hinge'"),
         ("tune=3", "tune must be a table of settings, got 3"),
         ("tune.margin.x=3", "tune.margin must be a number, got {'x': 3}; the default is 0.1"),
         ("data.split=2024", "data.split must be text (in quotes), got 2024"),

@@ -133,7 +133,7 @@ def settings_of(
     """A short job that improves."""
     regime: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3}
     share = {} if data and "validation" in data else {"validation_fraction": 0.3}
-    margin = {} if tune and tune.get("loss") == "in_batch_softmax" else {"margin": 0.3}
+    margin = {} if tune and tune.get("loss", "triplet") != "triplet" else {"margin": 0.3}
     return checked(
         TuneSettings,
         {

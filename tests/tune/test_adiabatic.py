@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -96,8 +97,10 @@ def test_the_tuned_pair_fits_the_same_store(problem: Problem, tmp_path: Path) ->
     np.testing.assert_array_equal(tuned.encode(texts, side="document"), problem.model.encode(texts, side="document"))
 
 
-@pytest.mark.parametrize("loss", ["triplet", "in_batch_softmax"])
-@pytest.mark.parametrize("negatives", ["examples", "random", "hardest"])
+@pytest.mark.parametrize(
+    ("loss", "negatives"),
+    [*product(("triplet", "in_batch_softmax"), ("examples", "random", "hardest")), ("store_softmax", "examples")],
+)
 def test_documents_are_never_encoded_while_training(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, negatives: str
 ) -> None:

@@ -1,6 +1,7 @@
 """What tuning minimises, against a peer and plain loops."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -343,3 +344,23 @@ def test_only_the_query_tower_is_the_module_and_the_store_is_only_read(store: St
     objective.validate()
     assert objective.module is encoder
     assert np.array_equal(store.gather(range(COUNT)), before)
+
+
+def store_softmax_by_hand(queries: np.ndarray, examples: AddressedSet, rows: Iterable[int], *, temperature: float) -> float:
+    losses = []
+    for query, row in zip(queries, rows, strict=True):
+        scores = [(1 - apart(query, document.astype(np.float64), "cosine")) / temperature for document in VECTORS]
+        own, known = scores[int(examples.positives[row][0])], set(examples.known[row].tolist())
+        others = sum(math.exp(score) for document, score in enumerate(scores) if document not in known)
+        losses.append(math.log(math.exp(own) + others) - own)
+    return sum(losses) / len(losses)
+
+
+def test_the_softmax_over_the_store_is_that_of_plain_loops_in_training_and_validation(store: Store) -> None:
+    objective = objective_for(store, loss="store_softmax", temperature=0.1)
+    for step in range(3):
+        rows = picked_at(step)
+        expected = store_softmax_by_hand(query_vectors(objective, rows), TRAIN, rows, temperature=0.1)
+        assert loss_of(objective, step) == pytest.approx(expected, rel=1e-4)
+    expected = store_softmax_by_hand(validation_vectors(objective), VALIDATION, range(len(VALIDATION)), temperature=0.1)
+    assert objective.validate().loss == pytest.approx(expected, rel=1e-4)

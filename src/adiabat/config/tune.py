@@ -34,7 +34,9 @@ class TuneSection(Section):
     needs: ClassVar[Mapping[str, Need]] = {
         "distance": Need("loss", ("triplet",)),
         "margin": Need("loss", ("triplet",)),
-        "temperature": Need("loss", ("in_batch_softmax",)),
+        "temperature": Need("loss", ("in_batch_softmax", "store_softmax")),
+        "negatives": Need("loss", ("triplet", "in_batch_softmax")),
+        "negatives_per_query": Need("loss", ("triplet", "in_batch_softmax")),
         "idle_epochs": Need("keep", ("both",)),
         "difficulty": Need("negatives", ("examples",)),
         "rank": Need("method", ("lora",)),
@@ -47,13 +49,14 @@ class TuneSection(Section):
     """``safe``: the largest one whose drift stays within the guard's limit, found by `LadderSection` before the run (mission A12)."""
     batch_size: PositiveInt = 14
     """Queries per optimiser step."""
-    loss: Literal["triplet", "in_batch_softmax"] = "triplet"
+    loss: Literal["triplet", "in_batch_softmax", "store_softmax"] = "triplet"
+    """``store_softmax``: every document of the store that is not known to answer a query is a negative of it (mission A14)."""
     distance: Literal["cosine", "euclidean"] = "cosine"
     """Of the triplet loss."""
     margin: Annotated[float, Field(ge=0)] = 0.1
     """Of the triplet loss."""
     temperature: PositiveFloat = 0.05
-    """Of the softmax; similarities are divided by it."""
+    """Of either softmax; similarities are divided by it."""
     negatives: Literal["examples", "random", "hardest"] = "examples"
     """Listed with the example; drawn from the store; or the nearest to the current query tower in the whole store (mission A14)."""
     negatives_per_query: PositiveInt = 1
@@ -89,6 +92,12 @@ class TuneSection(Section):
     dropout: bool = False
     pull: Annotated[float, Field(ge=0)] = 0.0
     """L2 to the start: this times ``w - w_0`` is added to the gradient of every weight (`adiabat.tune.remedies.pull_to_start`)."""
+
+    @model_validator(mode="after")
+    def _difficulty_is_of_listed_negatives(self) -> Self:
+        if self.loss == "store_softmax" and self.difficulty != 1:
+            raise PlacedError("difficulty", f"has no effect with tune.loss = store_softmax, got {self.difficulty}; leave it out")
+        return self
 
     @model_validator(mode="after")
     def _warm_up_ends(self) -> Self:

@@ -37,6 +37,8 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
         ConfigError: If no query has anything to be told apart from: batches of one query, and no negatives listed.
     """
     wanted = settings.negatives_per_query
+    if settings.loss == "store_softmax":
+        return lambda picked, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in picked)
     if settings.negatives == "examples":
         _require_listed(examples, settings)
         _require_contrast(examples, settings)
@@ -101,7 +103,7 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
     wanted, lengths = settings.negatives_per_query + settings.difficulty - 1, examples.negatives.lengths
     short = int((lengths < wanted).sum())
     # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
-    if settings.negatives != "examples" or not short or not lengths.any():
+    if settings.loss == "store_softmax" or settings.negatives != "examples" or not short or not lengths.any():
         return None
     then = "theirs are repeated" if settings.loss == "triplet" else "they bring what they list"
     start = f" from tune.difficulty = {settings.difficulty} on" if settings.difficulty > 1 else ""

@@ -24,6 +24,7 @@ from adiabat.train.passes import Embedder, Passes
 from adiabat.tune.guard import Guard, Look
 from adiabat.tune.negatives import Chooser, gather_ragged, listed_negatives
 from adiabat.tune.remedies import Anchor
+from adiabat.tune.store_softmax import in_blocks, store_softmax
 
 VALIDATION_TOKENS = 4_096
 """Tokens per forward pass of a validation."""
@@ -96,8 +97,11 @@ class StoredLoss:
     def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, picked: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
         first = examples.positives.values[examples.positives.offsets[picked]]
         positive = torch.from_numpy(self.store.gather(first)).to(query.device)
-        negative = gather_ragged(self.store, negatives, query.device)
         settings = self.settings
+        if settings.loss == "store_softmax":
+            blocks = in_blocks(self.store, query.device)
+            return store_softmax(query, positive, examples.known.take(picked), blocks, temperature=settings.temperature)
+        negative = gather_ragged(self.store, negatives, query.device)
         if settings.loss == "triplet":
             lists = negative.view(len(picked), -1, negative.shape[-1])
             return triplet_margin(query, positive, lists, margin=settings.margin, distance=settings.distance)
@@ -162,9 +166,11 @@ class StoredDocuments(StoredLoss):
         """
         own = self.loss_negatives
         examples = self.validation if own is None else replace(self.validation, negatives=own)
+        # Nothing in a batch matters to a query that is told apart from the whole store.
+        size = VALIDATION_QUERIES if self.settings.loss == "store_softmax" else self.settings.batch_size
         total = 0.0
-        for start in range(0, len(queries), self.settings.batch_size):
-            picked = np.arange(start, min(start + self.settings.batch_size, len(queries)))
+        for start in range(0, len(queries), size):
+            picked = np.arange(start, min(start + size, len(queries)))
             negatives = listed_negatives(examples, picked, self.settings)
             total += float(self._loss(queries[start : start + len(picked)], examples, picked, negatives)) * len(picked)
         return total / len(queries)
