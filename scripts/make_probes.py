@@ -6,7 +6,7 @@ SHARED_DATA_DIR holds ``multilingual/tico19.jsonl.gz`` (lang, en, x), ``arxiv/ar
 ``pairs/medquad.jsonl.gz`` (q) and ``classification/banking77_test.jsonl.gz`` (text). Each group is 40 texts: sentences about an epidemic in
 nine languages, none of them in two; titles of papers of six fields; questions of patients, and of a bank's customers. The same inputs and
 pyarrow version give the same bytes: every choice follows from hashes of ids. Another round is of other texts of the same groups, to hold a
-tower at (``[anchor]``) whose drift the packaged ones, of round 0, still tell.
+tower at (``[rehearsal]``) whose drift the packaged ones, of round 0, still tell.
 """
 
 import argparse

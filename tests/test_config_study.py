@@ -45,7 +45,7 @@ def test_dotted_keys_become_tables() -> None:
         ({"grid": {"learning_rate": [1.0]}}, "unknown key grid.learning_rate; did you mean grid.tune.learning_rate?"),
         (
             {"grid": {"optimiser": {"name": ["sgd"]}}},
-            "unknown key grid.optimiser.name; the tables are grid.anchor, grid.data, grid.data.columns, grid.guard, grid.tune",
+            "unknown key grid.optimiser.name; the tables are grid.data, grid.data.columns, grid.guard, grid.rehearsal, grid.tune",
         ),
         (
             {"grid": {"encoder": {"max_tokens": [8]}}},
@@ -60,6 +60,10 @@ def test_dotted_keys_become_tables() -> None:
             "grid.tune.margin: low must be below high, got 0.3 and 0.1; exchange them",
         ),
         ({"grid": {"tune": {"margin": {"low": 0.3, "high": 0.5, "steps": 2}}}}, "grid.tune.margin: unknown key steps"),
+        (
+            {"grid": {"tune": {"margin": {"low": 0.3, "high": 0.301, "count": 5}}}},
+            "grid.tune.margin: count must leave values that differ in three digits, got 5 from 0.3 to 0.301",
+        ),
         ({"grid": {"tune": {"margin": [0.1]}}, "tune": {"margin": 0.2}}, "tune.margin has no effect where grid.tune.margin varies it"),
         ({"grid": {"tune": {"loss": ["triplet", "in_batch_softmax"], "margin": [0.3, 0.2]}}}, "tune.margin has no effect with tune.loss"),
         ({"variants": [{"name": "a", "tune": {"margn": 0.1}}]}, "unknown key variants.tune.margn; did you mean variants.tune.margin?"),

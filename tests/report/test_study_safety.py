@@ -54,12 +54,14 @@ def test_a_run_that_failed_has_drifted_beyond_everything() -> None:
     assert (one.safe, one.harmless, one.harmed) == (5e-8, 5e-8, ("no model",))
 
 
-def test_what_has_no_verdict_is_not_harmless() -> None:
+def test_a_ladder_ends_where_harm_is_not_known() -> None:
     runs = ladder([0.01, 0.02, 0.03, 0.04], [0.5, 0.2, 0.1, 0.1])
     unknown = replace(runs[2].tasks[1], changes=[replace(runs[2].tasks[1].main, verdict=None)])
     runs[2] = replace(runs[2], tasks=[runs[2].tasks[0], unknown])
     one = judged(overview_of(study(runs)))[0].found
-    assert (one.harmless, one.harmed) == (2e-8, ("arxiv (no verdict)",))
+    assert (one.safe, one.harmless, one.harmed, one.agreement) == (2e-8, 2e-8, (), "untested")
+    runs[0] = replace(runs[0], tasks=[runs[0].tasks[0], unknown])
+    assert judged(overview_of(study(runs))) == []
 
 
 def test_each_margin_has_a_ladder_of_its_own() -> None:

@@ -1,8 +1,10 @@
 """What gains cost: the ways of a study, and what each loses at a gain that others have too; worked by hand."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from adiabat.measure.study_results import Drift, StudyResult, Value
@@ -121,7 +123,7 @@ def test_more_ways_than_a_figure_tells_apart_are_counted() -> None:
     picture = plots.trade_picture(overview_of(result))
     assert picture is not None
     assert [len(panel.curves) for panel in picture.panels] == [8, 8]
-    assert "Of 9 ways the 8 with most runs are drawn." in render_page(overview_of(result))
+    assert "Of 9 ways the 8 with most settings are drawn." in render_page(overview_of(result))
 
 
 def test_the_table_tells_what_is_interpolated_and_who_is_left_out() -> None:
@@ -129,6 +131,53 @@ def test_the_table_tells_what_is_interpolated_and_who_is_left_out() -> None:
     equal = at_equal_gain(seen)
     assert equal is not None
     table = captions.equal_gain(seen, equal)
-    assert "None of the runs of small come to this gain" in table.lead
-    assert table.head == ("way", "arxiv", "drift", "largest gain with nothing worse")
-    assert [plain(cell) for cell in table.rows[1]] == ["rate", "−3.00 %", "0.2500", "+2.00 %"]
+    assert "Left out, for no two neighbours lie around this gain: small." in table.lead
+    assert table.head == ("way", "arxiv", "drift, overlap loss", "largest gain with nothing worse")
+    rows = [[plain(cell) for cell in row] for row in table.rows]
+    assert rows == [["pulled", "−2.00 %", "0.1600", "+3.00 %"], ["rate", "≈ −3.00 %", "≈ 0.2500", "+2.00 %"]]
+
+
+def test_what_does_harm_at_every_gain_is_told_so() -> None:
+    harmful = {name: [(1e-8, 0.0, 2.0, -3.0, 0.1), (2e-8, 0.0, 4.0, -5.0, 0.2)] for name in ("one", "other")}
+    seen = overview_of(remedies(harmful))
+    equal = at_equal_gain(seen)
+    assert equal is not None
+    assert [row[-1] for row in captions.equal_gain(seen, equal).rows] == ["none", "none"]
+
+
+def test_ways_of_one_setting_and_of_several_numbers_are_left_out_by_name() -> None:
+    ways = {**WAYS, "alone": [(1e-8, 0.0, 5.0, -1.0, 0.1)], "two": [(1e-8, 1.0, 4.0, -1.0, 0.1), (2e-8, 2.0, 6.0, -1.0, 0.1)]}
+    equal = at_equal_gain(overview_of(remedies(ways)))
+    assert equal is not None
+    assert equal.without == ("small", "alone", "two")
+
+
+def test_seeds_are_taken_together_and_evidence_in_any_is_evidence() -> None:
+    runs = [
+        replace(make_run({RATE: rate}, make_tasks(gain, other), seed=seed, variant=name), drift=None)
+        for name in ("a", "b")
+        for rate, gain in ((1e-8, 2.0), (2e-8, 4.0))
+        for seed, other in ((0, -3.0), (1, 0.0))
+    ]
+    seen = overview_of(make_study(runs))
+    equal = at_equal_gain(seen)
+    assert equal is not None
+    assert [(cost.changes, cost.drift, cost.between) for cost in equal.costs] == [({"arxiv": -1.5}, None, False)] * 2
+    (panel,) = trades(seen)
+    assert {point.open for curve in panel.curves for point in curve.points} == {False}
+    assert captions.equal_gain(seen, equal).rows[0][2] == "–"
+
+
+def test_a_task_without_percent_has_no_panel_and_a_setting_without_a_model_is_counted() -> None:
+    runs = [make_run({RATE: rate}, make_tasks(2.0, None)) for rate in (1e-8, 2e-8)]
+    assert trades(overview_of(make_study(runs))) == []
+    seen = overview_of(make_study([*simple_study().runs, make_failed({RATE: 1e-6})]))
+    assert plain(captions.undrawn(seen)) == " 1 setting left no model, or no gain that is known."
+
+
+def test_settings_of_exactly_one_gain_keep_their_intervals() -> None:
+    picture = plots.trade_picture(overview_of(remedies({"soft": [(1e-8, 0.0, 2.0, -3.0, 0.1), (2e-8, 0.0, 2.0, -3.0, 0.1)]})))
+    assert picture is not None
+    with drawing():
+        change, _ = plots.figure_of(picture).axes
+    assert any(np.isnan(np.asarray(line.get_ydata(), dtype=float)).any() for line in change.lines)

@@ -294,3 +294,14 @@ def test_the_best_setting_is_found_and_the_rate_is_a_number() -> None:
     assert rate_of(seen) is seen.settings[0]
     assert rate_of(overview_of(margins((1.0, 1.0), (2.0, 2.0)))) is None
     assert rate_of(overview_of(make_study([run_at(1e-8, 1.0, 1.0)]))) is None
+
+
+def test_rates_that_only_some_variants_have_are_no_ladder() -> None:
+    """Harm at a rate would be told as that of the rate, though what else is tried there differs."""
+    full = [make_run({RATE: rate}, make_tasks(1.0, other), variant="full") for rate, other in ((1e-7, 0.0), (1e-6, -5.0))]
+    biases = [make_run({RATE: rate}, make_tasks(1.0, 0.0), variant="biases") for rate in (1e-4, 3e-4)]
+    said = plain(headline(overview_of(make_study([*full, *biases]))))
+    assert "learning rates" not in said
+    assert "Of 4 settings, 3 made no other task measurably worse in any run." in said
+    crossed = [make_run({RATE: rate}, make_tasks(1.0, 0.0), variant=name) for name in ("a", "b") for rate in (1e-7, 1e-6)]
+    assert "At no learning rate of 2" in plain(headline(overview_of(make_study(crossed))))

@@ -92,7 +92,13 @@ def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what
     ]
 
 
-@pytest.mark.parametrize("tables", [{"tune": {"dropout": True}}, {"anchor": {"use": True, "texts": "others.txt"}}])
-def test_runs_with_dropout_or_anchors_are_stepped_alone(tables: dict[str, Any]) -> None:
+def test_what_has_no_effect_on_a_run_is_no_value_of_it() -> None:
+    taught = {"rehearsal": {"use": True, "texts": "a.txt"}, "grid": {"rehearsal": {"weight": [1.0]}}}
+    runs = plan_runs(study_of(variants=[{"name": "plain"}, {"name": "taught", **taught}]))
+    assert [run.varied["rehearsal.weight"] for run in runs] == [None, 1.0]
+
+
+@pytest.mark.parametrize("tables", [{"tune": {"dropout": True}}, {"rehearsal": {"use": True, "texts": "others.txt"}}])
+def test_runs_with_dropout_or_a_rehearsal_are_stepped_alone(tables: dict[str, Any]) -> None:
     runs = plan_runs(study_of(**tables, grid={"tune": {"learning_rate": [1e-8, 5e-8]}}))
     assert [len(group) for group in groups_of(runs, lanes=8)] == [1, 1]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adiabat.config import StudySettings
-from adiabat.errors import ConfigError, DataError, JobError
+from adiabat.errors import AdiabatError, ConfigError, DataError, JobError
 from adiabat.jobs.directory import Job, is_described, is_job, read_description
 from adiabat.measure.study_results import StudyResult
 from adiabat.model.encoder import Encoder
@@ -24,7 +24,7 @@ from adiabat.train.interrupt import InterruptionError
 from adiabat.train.loop import Loop
 from adiabat.tune.together import run_together
 from tests.jobs.before import forget
-from tests.study.world import DOCUMENTS, LANGUAGES, PAIRS, run, settings_of, write_world
+from tests.study.world import DOCUMENTS, LANGUAGES, PAIRS, lines, run, settings_of, write_world
 
 NAMES = ["learning_rate=0.0001, seed=0", "learning_rate=0.003, seed=0"]
 FOLDERS = ["learning_rate-0.0001-seed-0", "learning_rate-0.003-seed-0"]
@@ -151,6 +151,58 @@ def test_values_and_seeds_may_be_added_later(world: Path) -> None:
     second = run(grown, resume=True)
     assert len(second.runs) == 6
     assert [one for one in second.runs if one.name in NAMES] == first.runs
+
+
+RATES_ALONE = {"name": "rate alone", "grid": {"tune": {"learning_rate": [1e-4, 3e-3]}}}
+
+
+def held(world: Path, **more: Any) -> dict[str, Any]:
+    """A rehearsal, and a limit that the result is taken back to."""
+    lines(world / "others.jsonl", [{"text": f"another text of {number} words"} for number in range(25)])
+    guard = {"use": True, "then": "soften", "depth": 10, "probes": str(world / "probes.txt")}
+    own = {"rehearsal": {"use": True, "texts": str(world / "others.jsonl")}, "guard": guard, "tune": {"learning_rate": 3e-3}}
+    return {"name": "held", **own, "grid": {"guard": {"most": [0.01, 0.02]}}, **more}
+
+
+def test_variants_with_grids_of_their_own_may_be_added_later(world: Path) -> None:
+    first = run(settings_of(world, grid={"tune": {}}, variants=[RATES_ALONE]))
+    assert [one.varied for one in first.runs] == [{"tune.learning_rate": 1e-4}, {"tune.learning_rate": 3e-3}]
+    second = run(settings_of(world, grid={"tune": {}}, variants=[RATES_ALONE, held(world)]), resume=True)
+    assert [one.varied for one in second.runs] == [
+        {"tune.learning_rate": 1e-4, "guard.most": None},
+        {"tune.learning_rate": 3e-3, "guard.most": None},
+        {"tune.learning_rate": 3e-3, "guard.most": 0.01},
+        {"tune.learning_rate": 3e-3, "guard.most": 0.02},
+    ]
+    assert read_rows(world / "out" / "runs.parquet") == second.runs
+    assert [replace(one, varied={}) for one in second.runs[:2]] == [replace(one, varied={}) for one in first.runs]
+    assert all("; softened: " in one.reason for one in second.runs[2:])
+    # More values of its grid are other runs.
+    third = run(
+        settings_of(world, grid={"tune": {}}, variants=[RATES_ALONE, held(world, grid={"guard": {"most": [0.01, 0.02, 0.03]}})]),
+        resume=True,
+    )
+    assert third.runs[:4] == second.runs
+
+
+def test_a_study_goes_on_with_the_same_rehearsed_texts_and_probes_of_a_guard_alone(world: Path) -> None:
+    settings = settings_of(world, grid={"tune": {}}, variants=[held(world, grid={"guard": {"most": [0.01]}})])
+    run(settings)
+    lines(world / "others.jsonl", [{"text": f"yet another text of {number} words"} for number in range(25)])
+    with pytest.raises(JobError, match=r"a difference: start\.rehearsed\."):
+        run(settings, resume=True)
+
+
+def test_what_is_rehearsed_or_looked_at_is_told_before_the_first_run(world: Path) -> None:
+    wrong = (
+        ({"rehearsal": {"use": True, "texts": str(world / "probes.txt")}}, "rehearsal.texts must be others than the probes"),
+        ({"rehearsal": {"use": True, "texts": str(world / "none.txt")}}, "none.txt must exist"),
+        ({"guard": {"use": True, "probes": str(world / "none.txt")}}, "none.txt must exist"),
+    )
+    for own, told in wrong:
+        with pytest.raises(AdiabatError, match=told):
+            run(settings_of(world, variants=[{"name": "plain"}, {"name": "wrong", **own}]))
+        assert not (world / "out").exists()
 
 
 @pytest.mark.parametrize(

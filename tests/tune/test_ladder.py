@@ -21,6 +21,7 @@ from adiabat.tune import ladder
 from adiabat.tune.ground import Ground
 from adiabat.tune.ladder import safe_rate
 from adiabat.watch import Watch
+from tests.jobs.before import forget
 from tests.tune.problem import Problem, log_of, run, settings_of, weights_of, write_problem
 
 LADDER = {"low": 3e-5, "high": 3e-2, "count": 4, "steps": 9, "looks": 3}
@@ -201,7 +202,7 @@ def test_a_ladder_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Pro
         search(problem, tmp_path / "out", laddered(problem, rate=1e-3))
     with pytest.raises(ConfigError, match=r"tune.warmup_steps must be below ladder.steps = 9, got 9: no run would come to its rate"):
         search(problem, tmp_path / "out", laddered(problem, tune={"warmup_steps": 9}))
-    with pytest.raises(ConfigError, match=r"ladder.count must leave rates that differ in three digits, got 10 from 1e-08 to 1.01e-08"):
+    with pytest.raises(ConfigError, match=r"ladder.count must leave values that differ in three digits, got 10 from 1e-08 to 1.01e-08"):
         laddered(problem, ladder={"low": 1e-8, "high": 1.01e-8, "count": 10})
     assert not (tmp_path / "out").exists()
 
@@ -244,6 +245,19 @@ def test_a_search_goes_on_with_the_same_probes_alone(problem: Problem, tmp_path:
     own.write_text("".join(f"another probe {number}\n" for number in range(24)), encoding="utf-8")
     with pytest.raises(JobError, match="a difference: the probes differ from those the job began with"):
         search(problem, tmp_path / "search", settings, resume=True)
+
+
+def test_a_job_whose_description_is_older_than_the_digests_of_probes_goes_on(problem: Problem, tmp_path: Path) -> None:
+    settings = laddered(problem, rate=1e-3)
+    whole = run(problem, tmp_path / "job", settings)
+    forget(Job(tmp_path / "job"), "job.probes", "job.probed_vectors")
+    again = run(problem, tmp_path / "job", settings, resume=True)
+    assert again.training is not None
+    assert whole.training is not None
+    assert again.training.validation_loss == whole.training.validation_loss
+    forget(Job(tmp_path / "job"), "job.query_tower")
+    with pytest.raises(JobError, match="the query tower of the model differs"):
+        run(problem, tmp_path / "job", settings, resume=True)
 
 
 def test_other_settings_are_told_before_the_data_are_read(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from adiabat.train.loop import Loop
 from adiabat.tune.building import prepared_tower
 from adiabat.tune.ground import Ground
 from adiabat.tune.guard import Guard
-from adiabat.tune.remedies import pull_to_start, soften
+from adiabat.tune.remedies import pull_to_start, rehearsed, soften
 from tests.tune.problem import Problem, log_of, run, settings_of, weights_of, write_problem
 
 FAST = {"learning_rate": 3e-3, "keep": "last"}
@@ -34,7 +34,7 @@ FAST = {"learning_rate": 3e-3, "keep": "last"}
 def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
     """A store, examples, and two files of texts beside them."""
     folder = tmp_path_factory.mktemp("problem")
-    for name in ("probes", "anchors"):
+    for name in ("probes", "rehearsed"):
         (folder / f"{name}.txt").write_text("".join(f"{name} {number} of nothing\n" for number in range(24)), encoding="utf-8")
     return write_problem(folder)
 
@@ -44,11 +44,13 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "render_page", lambda result: "page")
 
 
-def settings(problem: Problem, *, guard: dict[str, Any] | None = None, anchor: dict[str, Any] | None = None, **tune: Any) -> TuneSettings:
+def settings(
+    problem: Problem, *, guard: dict[str, Any] | None = None, rehearsal: dict[str, Any] | None = None, **tune: Any
+) -> TuneSettings:
     """A job that drifts, whose drift is looked at."""
     table = settings_of(tune=FAST | tune).model_dump(exclude_defaults=True)
-    probes, texts = (str(problem.data.with_name(f"{name}.txt")) for name in ("probes", "anchors"))
-    own = {} if anchor is None else {"anchor": {"use": True, "texts": texts, **anchor}}
+    probes, texts = (str(problem.data.with_name(f"{name}.txt")) for name in ("probes", "rehearsed"))
+    own = {} if rehearsal is None else {"rehearsal": {"use": True, "texts": texts, **rehearsal}}
     return checked(TuneSettings, {**table, **own, "guard": {"use": True, "probes": probes, "depth": 10, "measure": TURN, **(guard or {})}})
 
 
@@ -111,33 +113,35 @@ def test_a_pull_holds_the_tower_back_and_goes_on_from_the_same_start(
     assert weights_of(query_of(tmp_path / "cut")) == weights_of(query_of(tmp_path / "straight"))
 
 
-def test_an_anchor_adds_its_distance_to_the_loss(problem: Problem) -> None:
-    wanted = settings(problem, anchor={"weight": 2.5, "texts_per_step": 5})
+def test_a_rehearsal_adds_its_distance_to_the_loss(problem: Problem) -> None:
+    wanted = settings(problem, rehearsal={"weight": 2.5, "texts_per_step": 5})
     ground = Ground(problem.fresh, problem.store, str(problem.data))
     tower, _ = prepared_tower(ground.model.query, wanted)
     with torch.no_grad():
         for weights in tower.parameters():
             weights += 0.05 * torch.randn(weights.shape, generator=torch.Generator().manual_seed(1))
     held, free = ground.objective(tower, wanted), ground.objective(tower, settings(problem))
-    texts = [f"anchors {number} of nothing" for number in range(24)]
+    texts = [f"rehearsed {number} of nothing" for number in range(24)]
     for step in (0, 3, 9):
-        picked = [texts[row] for row in held.anchor.stream.rows(step, 5)] if held.anchor else []
+        picked = [texts[row] for row in held.rehearsal.stream.rows(step, 5)] if held.rehearsal else []
         assert len(set(picked)) == 5 or step == 9
         now, before = (torch.from_numpy(one.encode(picked, side="query")) for one in (tower, ground.model.query))
         added = 2.5 * (1 - functional.cosine_similarity(now, before)).mean()
         assert float((held.loss(step) - free.loss(step)).detach()) == pytest.approx(float(added), rel=1e-4)
 
 
-def test_an_anchor_holds_texts_that_are_not_its_own_too(problem: Problem, plain: Path, tmp_path: Path) -> None:
-    run(problem, tmp_path / "held", settings(problem, anchor={"weight": 5.0}))
+def test_a_rehearsal_holds_texts_that_are_not_its_own_too(problem: Problem, plain: Path, tmp_path: Path) -> None:
+    run(problem, tmp_path / "held", settings(problem, rehearsal={"weight": 5.0}))
     assert drift_at_the_end(tmp_path / "held") < 0.8 * drift_at_the_end(plain)
 
 
-def test_anchors_must_be_given_and_be_no_probes(problem: Problem) -> None:
-    with pytest.raises(ConfigError, match=r"anchor.texts must be given where anchor.use is true, got none"):
-        checked(TuneSettings, {"anchor": {"use": True}})
-    with pytest.raises(ConfigError, match=r"anchor.texts must be others than guard.probes, got default for both: take another file"):
-        checked(TuneSettings, {"anchor": {"use": True, "texts": "default"}, "guard": {"use": True}})
+def test_rehearsed_texts_must_be_given_and_be_no_probes(problem: Problem) -> None:
+    with pytest.raises(ConfigError, match=r"rehearsal.texts must be given where rehearsal.use is true, got none"):
+        checked(TuneSettings, {"rehearsal": {"use": True}})
+    probes = str(problem.data.with_name("probes.txt"))
+    with pytest.raises(ConfigError, match=r"rehearsal.texts must be others than the probes that drift is measured on, got 24 that are in"):
+        rehearsed(settings(problem, guard={}, rehearsal={"texts": probes}))
+    assert len(rehearsed(checked(TuneSettings, {"rehearsal": {"use": True, "texts": probes}}))) == 24
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
@@ -194,7 +198,7 @@ def test_a_job_is_softened_once_it_has_ended(problem: Problem, tmp_path: Path, m
         assert torch.allclose(dict(left.named_parameters())[name], weights, atol=1e-6)
     record = read_result(tmp_path / "soft" / "result.json").training
     assert record is not None
-    assert f"softened: {expected.share:.1%} of the way from the start is kept" in record.notes[-1]
+    assert f"; softened: {expected.share:.1%} of the way from the start is kept" in record.stop_reason
     whole = read_result(tmp_path / "free" / "result.json").training
     assert whole is not None
     assert {one.name for one in record.layers} == {one.name for one in whole.layers}

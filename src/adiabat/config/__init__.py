@@ -37,10 +37,9 @@ from adiabat.config.train import (
     TrainSection,
     TrainSettings,
 )
-from adiabat.config.tune import AnchorSection, GuardSection, LadderSection, TuneDataSection, TuneSection, TuneSettings
+from adiabat.config.tune import GuardSection, LadderSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
 
 __all__ = [
-    "AnchorSection",
     "ArxivSettings",
     "BatchesSection",
     "ColumnsSection",
@@ -69,6 +68,7 @@ __all__ = [
     "MsmarcoSettings",
     "OptimizerName",
     "RankingMeasureSection",
+    "RehearsalSection",
     "RunSection",
     "S",
     "ScalingRule",

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
@@ -97,19 +97,52 @@ class RangeValues(Section):
     def _ascends(self) -> Self:
         if not self.low < self.high:
             raise ValueError(f"low must be below high, got {self.low:g} and {self.high:g}; exchange them")
+        if told := repeated(self.values(), self.low, self.high):
+            raise ValueError(f"count {told}")
         return self
 
     def values(self) -> tuple[float, ...]:
         """All of them.
 
         Returns:
-            Ascending; rounded to three significant digits, so that a name can say which.
+            As `spaced`.
         """
-        shares = [step / (self.count - 1) for step in range(self.count)]
-        if self.scale == "linear":
-            return tuple(float(f"{self.low + share * (self.high - self.low):.3g}") for share in shares)
-        low, high = math.log(self.low), math.log(self.high)
-        return tuple(float(f"{math.exp(low + share * (high - low)):.3g}") for share in shares)
+        return spaced(self.low, self.high, self.count, scale=self.scale)
+
+
+def spaced(low: float, high: float, count: int, *, scale: Literal["log", "linear"] = "log") -> tuple[float, ...]:
+    """Evenly spaced values, both ends among them.
+
+    Args:
+        low: The first, > 0.
+        high: The last.
+        count: How many, >= 2.
+        scale: On which they are evenly spaced.
+
+    Returns:
+        Ascending; rounded to three significant digits, so that a name can say which.
+    """
+    shares = [step / (count - 1) for step in range(count)]
+    if scale == "linear":
+        return tuple(float(f"{low + share * (high - low):.3g}") for share in shares)
+    first, last = math.log(low), math.log(high)
+    return tuple(float(f"{math.exp(first + share * (last - first)):.3g}") for share in shares)
+
+
+def repeated(values: Sequence[float], low: float, high: float) -> str | None:
+    """What is wrong with a range of values that are so near that two are one.
+
+    Args:
+        values: By `spaced`.
+        low: As there.
+        high: As there.
+
+    Returns:
+        What is wrong with their number, in words; None where nothing is.
+    """
+    if len(set(values)) == len(values):
+        return None
+    return f"must leave values that differ in three digits, got {len(values)} from {low:g} to {high:g}"
 
 
 def defaults_of(kind: type[Section]) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from adiabat.config.reading import _idle, _phrases, keys_of
 from adiabat.config.section import Amount, RangeValues, Section, Text, Texts
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.suite import AnyTask
-from adiabat.config.tune import AnchorSection, GuardSection, TuneDataSection, TuneSection, TuneSettings
+from adiabat.config.tune import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
 
-VARIED = ("tune", "data", "guard", "anchor")
+VARIED = ("tune", "data", "guard", "rehearsal")
 """Tables of a run that a grid or a variant may set: the others decide the stored documents, or change no number."""
 
-COMMON = ("encoder", "data", "tune", "guard", "anchor", "run")
+COMMON = ("encoder", "data", "tune", "guard", "rehearsal", "run")
 """Tables of a tuning run that stand outside of grid and variants."""
 
 
@@ -98,7 +98,7 @@ class StudySettings(Section):
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
     guard: GuardSection = GuardSection()
-    anchor: AnchorSection = AnchorSection()
+    rehearsal: RehearsalSection = RehearsalSection()
     run: StepsRunSection = StepsRunSection()
     """Its seed is that of draws and statistics; runs have theirs from `StudySection.seeds`."""
     grid: Mapping[str, Any] = {}
@@ -135,7 +135,8 @@ class StudySettings(Section):
         Returns:
             Dotted key to its values.
         """
-        return _grid_of({"grid": self.grid}) | ({} if variant is None else _grid_of({"grid": variant.grid}))
+        grids = [self.grid] if variant is None else [self.grid, variant.grid]
+        return {key: _values(value) for grid in grids for key, value in grid_leaves(grid)}
 
     @property
     def varied(self) -> list[str]:
@@ -185,10 +186,6 @@ def grid_leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield from grid_leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def _grid_of(table: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    return {key: _values(value) for key, value in grid_leaves(table.get("grid", {}))}
 
 
 def _values(value: Any) -> tuple[Any, ...]:

@@ -11,7 +11,6 @@ from adiabat.config.section import (
     Fraction,
     OptimizerName,
     PlacedError,
-    RangeValues,
     ScalingRule,
     ScheduleName,
     Section,
@@ -20,6 +19,8 @@ from adiabat.config.section import (
     ValueCount,
     defaults_of,
     positive_or,
+    repeated,
+    spaced,
 )
 from adiabat.config.shared import DataSection, EncoderSection, HeldOutSection, StepsRunSection
 
@@ -129,8 +130,8 @@ class GuardSection(Section):
     result is taken back towards the start until its drift is within the limit (`adiabat.tune.remedies.soften`)."""
 
 
-class AnchorSection(Section):
-    """``[anchor]``: texts whose vectors are to stay where the untuned tower puts them (mission A12)."""
+class RehearsalSection(Section):
+    """``[rehearsal]``: texts whose vectors are to stay where the untuned tower puts them (mission A12)."""
 
     needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("texts", "weight", "texts_per_step")}
     use: bool = False
@@ -143,7 +144,7 @@ class AnchorSection(Section):
     @model_validator(mode="after")
     def _has_texts(self) -> Self:
         if self.use and self.texts is None:
-            raise PlacedError("texts", "must be given where anchor.use is true, got none")
+            raise PlacedError("texts", "must be given where rehearsal.use is true, got none")
         return self
 
 
@@ -168,14 +169,14 @@ class LadderSection(Section):
     def _ascends(self) -> Self:
         if not self.low < self.high:
             raise PlacedError("low", f"must be below ladder.high, got {self.low:g} and {self.high:g}; exchange them")
-        if len(set(self.rates)) < self.count:
-            raise PlacedError("count", f"must leave rates that differ in three digits, got {self.count} from {self.low:g} to {self.high:g}")
+        if told := repeated(self.rates, self.low, self.high):
+            raise PlacedError("count", told)
         return self
 
     @property
     def rates(self) -> tuple[float, ...]:
         """All of them, ascending."""
-        return RangeValues(low=self.low, high=self.high, count=self.count).values()
+        return spaced(self.low, self.high, self.count)
 
 
 class TuneSettings(Section):
@@ -185,7 +186,7 @@ class TuneSettings(Section):
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
     guard: GuardSection = GuardSection()
-    anchor: AnchorSection = AnchorSection()
+    rehearsal: RehearsalSection = RehearsalSection()
     ladder: LadderSection = LadderSection()
     run: StepsRunSection = StepsRunSection()
 
@@ -194,12 +195,6 @@ class TuneSettings(Section):
         then = self.guard.then
         if then != "stop" and self.watched.most is None:
             raise ValueError(f'guard.then has no effect without guard.most, got "{then}"; set guard.most too, or leave it out')
-        return self
-
-    @model_validator(mode="after")
-    def _probes_are_not_taught(self) -> Self:
-        if self.anchor.use and self.watched.use and self.anchor.texts == self.guard.probes:
-            raise ValueError(f"anchor.texts must be others than guard.probes, got {self.guard.probes} for both: take another file for one")
         return self
 
     @property
@@ -211,7 +206,12 @@ class TuneSettings(Section):
 
     @model_validator(mode="after")
     def _ladder_is_climbed(self) -> Self:
-        rate = self.tune.learning_rate
+        rate, warmup, steps = self.tune.learning_rate, self.tune.warmup_steps, self.ladder.steps
+        if rate == "safe" and warmup >= steps:
+            raise ValueError(
+                f"tune.warmup_steps must be below ladder.steps = {steps}, got {warmup}: no run would come to its rate; "
+                "take more ladder.steps"
+            )
         idle = [name for name, value in defaults_of(LadderSection).items() if rate != "safe" and getattr(self.ladder, name) != value]
         if idle:
             told = [f"ladder.{name} has no effect with tune.learning_rate = {rate:g}" for name in idle]

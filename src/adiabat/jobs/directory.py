@@ -84,6 +84,7 @@ class Rules:
         reasons: Given the settings wanted, why some of them must stay as they were, where that is not plain.
         defaults: Tables as in a description, of what settings are where nobody says anything: a job that was begun before a setting
             existed had its default. None of those in the tables can be None, which is left out of a description as well.
+        later: Keys that descriptions have not always had, and that nobody can tell of a job whose description lacks them.
     """
 
     free: frozenset[str] = frozenset()
@@ -92,6 +93,7 @@ class Rules:
     words: Mapping[str, str] = field(default_factory=dict)
     reasons: Callable[[Mapping[str, Any]], Mapping[str, str]] = _no_reason
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    later: frozenset[str] = frozenset()
 
 
 STRICT = Rules()
@@ -303,11 +305,12 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
     wanted = _flat_settings(description)
     # Settings that may not have existed when the job was begun; a job that said nothing of them meant their defaults.
     unsaid = {key: value for key, value in _flat_settings(rules.defaults).items() if wanted.get(key) == value}
-    before = {**unsaid, **_flat_settings(read_description(job))}
+    said = _flat_settings(read_description(job))
+    before = {**unsaid, **said}
     reasons = rules.reasons(wanted)
     differing = [
         rules.words.get(key) or f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}{reasons.get(key, '')}"
-        for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown))
+        for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown) - (rules.later - said.keys()))
         if before.get(key) != wanted.get(key)
     ]
     if differing:

@@ -86,10 +86,16 @@ def _planned(settings: StudySettings, variant: VariantSection | None, varied: Ma
         run = checked(TuneSettings, laid_over(table, {"run": {"seed": seed}}))
     except ConfigError as fault:
         raise ConfigError(f"{title}: {fault}") from fault
-    return Planned(title, name, {key: _plain(attrgetter(key)(run)) for key in settings.varied}, run)
+    return Planned(title, name, {key: _taken(run, key) for key in settings.varied}, run)
 
 
-def _plain(value: Any) -> Value:
+def _taken(run: TuneSettings, key: str) -> Value:
+    """Of a setting; None where it has no effect."""
+    table, _, name = key.rpartition(".")
+    section = attrgetter(table)(run)
+    value, need = getattr(section, name), section.needs.get(name)
+    if need is not None and not need.met_by(getattr(section, need.other)):
+        return None
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.config import StudySettings, TuneDataSection, TuneSettings, keys_of
+from adiabat.config import Section, StudySettings, TuneSettings, keys_of
 from adiabat.config.study import COMMON, VariantSection
-from adiabat.drift.probes import ProbeSet
+from adiabat.drift.probes import ProbeSet, read_probes
 from adiabat.errors import ConfigError, several
 from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
 from adiabat.locks import sole_writer
@@ -24,6 +24,7 @@ from adiabat.study.worker import Loader, Worker
 from adiabat.suite.prepared import Prepared
 from adiabat.train.inputs import require_inputs
 from adiabat.tune.building import check_settings
+from adiabat.tune.remedies import rehearsed, require_apart
 from adiabat.tune.splits import examples_digest
 from adiabat.watch import SILENT, Watch
 
@@ -57,13 +58,17 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     targets = _targets(settings, worker.tasks)
     digests = _digests(worker, runs)
     worker.ground.require_possible([run.settings for run in runs])
+    _require_apart(worker, runs)
     description = _description(settings, worker.tasks, worker.probes, digests)
     claim(folder, _same(folder, description) if going_on else description, begun=going_on)
     with sole_writer(folder):
         rows = rows_at(folder / "runs.parquet")
         carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
-        # A row says what was varied when it was made.
-        found = _result(worker, [replace(rows[run.name], varied=run.varied) for run in runs], targets, command)
+        for run in runs:
+            # A row says what was varied when it was made.
+            if rows[run.name].varied != run.varied:
+                rows.add(replace(rows[run.name], varied=run.varied))
+        found = _result(worker, [rows[run.name] for run in runs], targets, command)
         write_study(found, folder)
     return found
 
@@ -96,10 +101,19 @@ def _digests(worker: Worker, runs: Sequence[Planned]) -> dict[str, Any]:
     sections = dict.fromkeys(run.settings.data for run in runs)
     examples = {_key_of(section): examples_digest(*worker.ground.examples(section)) for section in sections}
     store = worker.ground.store.manifest.sha256
-    return {"query_tower": worker.ground.digest, "store_vectors": store, "examples": examples}
+    taught = {_key_of(run.settings.rehearsal): rehearsed(run.settings).sha256 for run in runs if run.settings.rehearsal.use}
+    watched = {_key_of(run.settings.watched): read_probes(run.settings.watched.probes).sha256 for run in runs if run.settings.watched.use}
+    return {"query_tower": worker.ground.digest, "store_vectors": store, "examples": examples, "rehearsed": taught, "guards": watched}
 
 
-def _key_of(section: TuneDataSection) -> str:
+def _require_apart(worker: Worker, runs: Sequence[Planned]) -> None:
+    """Drift is not measured on what any run rehearses."""
+    for one in dict.fromkeys(run.settings.rehearsal for run in runs if run.settings.rehearsal.use):
+        if worker.probes is not None:
+            require_apart(read_probes(one.texts), worker.probes)
+
+
+def _key_of(section: Section) -> str:
     return hashlib.sha256(section.model_dump_json().encode()).hexdigest()[:12]
 
 
@@ -145,11 +159,11 @@ def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]
     for one in (before, wanted):
         yield from (f"grid.{key}" for key in one.get("grid", {}))
         yield from (f"grids.{name}.{key}" for name, grid in one.get("grids", {}).items() for key in grid)
-    # A variant is known by its name, and must stay what it was; so must examples that both read.
+    # A variant is known by its name, and must stay what it was; so must examples and texts that both read.
     for name in before.get("variants", {}).keys() ^ wanted["variants"].keys():
         yield from (f"variants.{name}.{key}" for key in keys_of(TuneSettings))
-    for key in before["start"].get("examples", {}).keys() ^ wanted["start"]["examples"].keys():
-        yield f"start.examples.{key}"
+    for part in ("examples", "rehearsed", "guards"):
+        yield from (f"start.{part}.{key}" for key in before["start"].get(part, {}).keys() ^ wanted["start"][part].keys())
 
 
 def _result(worker: Worker, runs: Sequence[StudyRun], targets: Sequence[str], command: str) -> StudyResult:

@@ -165,19 +165,21 @@ class TuningRun:
         Raises:
             JobError: If the disk is full or not writable.
         """
-        tower, notes = self._ended()
-        result = _result(self, outcome, tower, notes, command=command)
+        tower, softened = self._ended()
+        # Where runs are listed, as in a study, why each ended is listed with it.
+        outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
+        result = _result(self, outcome, tower, command=command)
         finish_job(self.job, replace(self.ground.model, query=tower, name=str(self.job.folder)), result)
         return result
 
-    def _ended(self) -> tuple[Encoder, tuple[str, ...]]:
-        """The tower that is left, and what a reader must know of it."""
+    def _ended(self) -> tuple[Encoder, str]:
+        """The tower that is left, and how far it was taken back."""
         guard, section = self.objective.guard, self.settings.guard
         if guard is None or section.then != "soften":
-            return merged_tower(self.tower), ()
+            return merged_tower(self.tower), ""
         found = soften(self.tower, self.ground.model.query.to(self.tower.device), guard)
         kept = f"{found.share:.1%} of the way from the start is kept" if found.share < 1 else "all of the way from the start is kept"
-        return found.tower, (f"softened: {kept}, with a drift ({section.measure}) of {found.drift:.3g}; loss and errors are of before",)
+        return found.tower, f"softened: {kept}, with a drift ({section.measure}) of {found.drift:.3g}; loss and errors are of before"
 
 
 def _description(ground: Ground, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
@@ -237,7 +239,7 @@ def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
     return f"epoch {position.epoch + 1} ({best}{idle})", done, section.batches_per_epoch
 
 
-def _result(run: TuningRun, outcome: Outcome, tower: Encoder, notes: tuple[str, ...], *, command: str) -> Result:
+def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -> Result:
     objective, asked = run.objective, read_description(run.job)
     description = asked["job"]
     found = (
@@ -254,7 +256,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, notes: tuple[str, 
         trainable=sum(weights.numel() for weights in run.tower.parameters() if weights.requires_grad),
         validated=pairs_of(objective.validation),
         layers=_layers(run, tower),
-        notes=(*found, *_notes(objective, run.settings), *notes),
+        notes=(*found, *_notes(objective, run.settings)),
         measures=MEASURES if run.settings.guard.use else (),
     )
     return result_of(

@@ -9,8 +9,7 @@ from typing import Any
 
 from adiabat.config import GuardSection, TuneDataSection, TuneSettings
 from adiabat.data.ragged import Ragged
-from adiabat.drift.probes import read_probes
-from adiabat.errors import ConfigError, DataError, ModelError, several
+from adiabat.errors import ConfigError, DataError, ModelError, StoreError, several
 from adiabat.model.device import device_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import frozen_parameters
@@ -22,7 +21,7 @@ from adiabat.store.scoring import Similarity
 from adiabat.tune.guard import Guard
 from adiabat.tune.negatives import negative_chooser, similarity_of
 from adiabat.tune.objective import DriftingDocuments, StoredDocuments
-from adiabat.tune.remedies import Anchor
+from adiabat.tune.remedies import Rehearsal, rehearsed
 from adiabat.tune.splits import examples_digest, read_data, with_negatives
 
 Validated = tuple[AddressedSet, TokenTable]
@@ -68,20 +67,20 @@ class Ground:
         """SHA-256 of everything that a run begins with, for its description.
 
         Args:
-            settings: Of the run: whether it has a guard, and anchors.
+            settings: Of the run: whether it has a guard, and a rehearsal.
             *examples: Trained and validated on.
 
         Returns:
             By the names that a description has for them.
 
         Raises:
-            AdiabatError: If texts of guard or anchor are faulty.
+            AdiabatError: If texts of guard or rehearsal are faulty.
         """
         found = {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
         if settings.watched.use:
             found |= self.guard(settings).digests
-        if settings.anchor.use:
-            found["anchors"] = read_probes(settings.anchor.texts).sha256
+        if settings.rehearsal.use:
+            found["rehearsed"] = rehearsed(settings).sha256
         return found
 
     def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
@@ -107,14 +106,16 @@ class Ground:
             runs: Settings of those to be made.
 
         Raises:
-            ConfigError: Naming the faults of every run: what is to be frozen, or where negatives are to come from.
+            ConfigError: Naming the faults of every run: what is to be frozen, where negatives are to come from, or what is rehearsed or
+                looked at.
         """
         faults = []
         for settings in runs:
             try:
                 frozen_parameters(self.model.query.backbone, settings.tune.freeze)
                 negative_chooser(settings.tune, self.examples(settings.data)[0], self.store, seed=settings.run.seed)
-            except (ConfigError, DataError, ModelError) as fault:
+                self.digests(settings)
+            except (ConfigError, DataError, ModelError, StoreError) as fault:
                 faults.append(str(fault))
         if faults:
             raise ConfigError(several(list(dict.fromkeys(faults))))
@@ -185,7 +186,7 @@ class Ground:
             "choose": negative_chooser(settings.tune, train, self.store, seed=settings.run.seed),
             "seed": settings.run.seed,
             "precision": settings.run.precision,
-            "anchor": Anchor.of(settings.anchor, self.model.query, seed=settings.run.seed) if settings.anchor.use else None,
+            "rehearsal": Rehearsal.of(settings, self.model.query) if settings.rehearsal.use else None,
         }
 
     def _trained_tokens(self, tower: Encoder, section: TuneDataSection) -> TokenTable:

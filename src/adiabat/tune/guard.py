@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+import numpy as np
 import torch
 
 from adiabat.config.tune import GuardSection
 from adiabat.drift.probes import read_probes
 from adiabat.drift.reading import noise_of, reading_of
-from adiabat.errors import ConfigError, DivergedError, StoreError
+from adiabat.errors import ConfigError, DivergedError
 from adiabat.measure.drift import Reading, drift_of
 from adiabat.measure.safety import limits_of
 from adiabat.model.encoder import Encoder
@@ -103,12 +104,7 @@ class Guard:
         Raises:
             DivergedError: If a vector is not finite.
         """
-        try:
-            now = _read(tower, self.tokens, self.store, self.section.depth, self.start)
-        except StoreError as fault:
-            raise DivergedError(
-                f"the vectors of the probes must be finite numbers, got others ({fault})", "lower the learning rate"
-            ) from fault
+        now = _read(tower, self.tokens, self.store, self.section.depth, self.start)
         found = drift_of(self.start, now).means
         name, most = self.section.measure, self.most
         if most is None or found[name] <= most:
@@ -132,4 +128,6 @@ def _read(tower: Encoder, tokens: TokenTable, store: Store, depth: int, start: R
     # Not by `Encoder.encode`, whose threads would change the last digits of the training that goes on around them.
     with torch.no_grad():
         vectors = embed_all(tower, tokens, token_budget=PROBE_TOKENS).cpu().numpy()
+    if not np.isfinite(vectors).all():
+        raise DivergedError("the vectors of the probes must be finite numbers, got NaN or infinity", "lower the learning rate")
     return reading_of(vectors, store, depth=depth, start=start)

@@ -22,7 +22,7 @@ from adiabat.report.safe_rate.files import write_safe_rate
 from adiabat.tune.beforehand import inputs_of, require_named
 from adiabat.tune.building import check_settings
 from adiabat.tune.ground import Ground
-from adiabat.tune.resuming import WORDS
+from adiabat.tune.resuming import LATER, WORDS
 from adiabat.tune.rung import Attempt, clear_rung, make_rungs
 from adiabat.tune.together import lanes_on, steps_alone
 from adiabat.watch import SILENT, Watch
@@ -117,11 +117,6 @@ def climb(
 def _check_ladder(settings: TuneSettings) -> None:
     if settings.tune.learning_rate != "safe":
         raise ConfigError(f"tune.learning_rate must be safe where the rate is looked for, got {settings.tune.learning_rate:g}")
-    if settings.tune.warmup_steps >= settings.ladder.steps:
-        raise ConfigError(
-            f"tune.warmup_steps must be below ladder.steps = {settings.ladder.steps}, got {settings.tune.warmup_steps}: no run would "
-            "come to its rate; take more ladder.steps"
-        )
 
 
 def _claim(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, *, begun: bool) -> None:
@@ -204,6 +199,7 @@ def _result(
     ground: Ground, settings: TuneSettings, inputs: Mapping[str, str], rungs: list[Rung], rate: float | None, command: str
 ) -> SafeRate:
     guard, section = ground.guard(settings), settings.ladder
+    rates = sorted({*section.rates, *(one.rate for one in rungs)})
     assert guard.most is not None
     return SafeRate(
         title=f"The largest safe rate for tuning {inputs['model']} on {ground.examples(settings.data)[0].name}",
@@ -218,17 +214,17 @@ def _result(
         noise=dict(guard.noise),
         probes=guard.probes,
         steps=section.steps,
-        rates=sorted({*section.rates, *(one.rate for one in rungs)}),
+        rates=rates,
         rate=rate,
         rungs=rungs,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={**inputs, "store_sha256": ground.store.manifest.sha256},
-        notes=_notes(section, rate),
+        notes=_notes(rates, rate),
     )
 
 
-def _notes(section: LadderSection, rate: float | None) -> list[str]:
-    if rate == max(section.rates):
+def _notes(rates: Sequence[float], rate: float | None) -> list[str]:
+    if rate == rates[-1]:
         return ["even the highest rate of the ladder stays inside: larger ones may be safe too, see ladder.high"]
     return [] if rate is not None else ["even the lowest rate of the ladder leaves the band: see ladder.low"]
 
@@ -238,7 +234,8 @@ def _rules() -> Rules:
     places = (f"{SEARCH}.{name}" for name in ("model", "store", "data"))
     grown = ("ladder.low", "ladder.high", "ladder.count", "ladder.seeds")
     words = {f"{SEARCH}.{name.removeprefix('job.')}": told for name, told in WORDS.items()}
-    return Rules(free=frozenset((*places, *grown, *FREE_RUNS)), words=words, defaults=TuneSettings().model_dump())
+    later = frozenset(f"{SEARCH}.{name.removeprefix('job.')}" for name in LATER)
+    return Rules(free=frozenset((*places, *grown, *FREE_RUNS)), words=words, defaults=TuneSettings().model_dump(), later=later)
 
 
 RULES = _rules()

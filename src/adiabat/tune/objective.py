@@ -23,7 +23,7 @@ from adiabat.train.pairs import Pairs
 from adiabat.train.passes import Embedder, Passes
 from adiabat.tune.guard import Guard, Look
 from adiabat.tune.negatives import Chooser, gather_ragged, listed_negatives
-from adiabat.tune.remedies import Anchor
+from adiabat.tune.remedies import Rehearsal
 from adiabat.tune.store_softmax import in_blocks, store_softmax
 
 VALIDATION_TOKENS = 4_096
@@ -46,7 +46,7 @@ class StoredLoss:
         choose: Negatives of a step.
         seed: Of the order.
         precision: Of the training pass; validation always runs in float32.
-        anchor: Texts whose vectors are held where they were; None holds none.
+        rehearsal: Texts whose vectors are held where they were; None holds none.
     """
 
     encoder: Encoder
@@ -57,7 +57,7 @@ class StoredLoss:
     choose: Chooser
     seed: int
     precision: Precision = "fp32"
-    anchor: Anchor | None = None
+    rehearsal: Rehearsal | None = None
 
     def __post_init__(self) -> None:
         self.passes: Embedder = Passes(self.encoder, precision=self.precision)
@@ -69,7 +69,7 @@ class StoredLoss:
         return self.encoder
 
     def loss(self, step: int) -> Tensor:
-        """The loss of one batch of queries, each with its first positive, and that of the anchor where there is one.
+        """The loss of one batch of queries, each with its first positive, and that of the rehearsal where there is one.
 
         Args:
             step: From 0.
@@ -81,7 +81,7 @@ class StoredLoss:
         query = self.passes.embed(self.tokens, picked)
         negatives = self.choose(picked, step, query)
         loss = self._loss(query, self.train, picked, negatives)
-        return loss if self.anchor is None else loss + self.anchor.loss(self.passes, step)
+        return loss if self.rehearsal is None else loss + self.rehearsal.loss(self.passes, step)
 
     def batch_ids(self, step: int) -> list[str]:
         """Ids of the queries of one step.

@@ -1,4 +1,4 @@
-"""What holds a tuned tower near its start, beyond a small rate: a pull on its weights, anchors for its vectors, and a way back at the end.
+"""What holds a tuned tower near its start, beyond a small rate: a pull on weights, a rehearsal of vectors, and a way back at the end.
 
 None of it is in the source, which has the rate and freezing alone; `adiabat study` compares them all (LOG.md).
 """
@@ -11,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor, optim
 from torch.nn import functional
 
-from adiabat.config import AnchorSection
+from adiabat.config import TuneSettings
 from adiabat.data.batching import ShuffledStream
-from adiabat.drift.probes import read_probes
+from adiabat.drift.probes import ProbeSet, read_probes
+from adiabat.errors import ConfigError
 from adiabat.model.building import interpolated, merged_tower
 from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable, embed_all
@@ -44,8 +45,44 @@ def pull_to_start(optimizer: optim.Optimizer, strength: float) -> None:
     optimizer.register_step_pre_hook(pull)
 
 
+def rehearsed(settings: TuneSettings) -> ProbeSet:
+    """The texts of a rehearsal.
+
+    Args:
+        settings: With `RehearsalSection.use`.
+
+    Returns:
+        The texts.
+
+    Raises:
+        DataError: If they are faulty.
+        ConfigError: If the guard looks at one of them.
+    """
+    found = read_probes(settings.rehearsal.texts)
+    if settings.watched.use:
+        require_apart(found, read_probes(settings.watched.probes))
+    return found
+
+
+def require_apart(taught: ProbeSet, probes: ProbeSet) -> None:
+    """Refuse to measure drift on what is rehearsed: it would tell of these texts alone.
+
+    Args:
+        taught: What is rehearsed.
+        probes: What drift is measured on.
+
+    Raises:
+        ConfigError: If they share a text.
+    """
+    if shared := len({*taught.texts} & {*probes.texts}):
+        raise ConfigError(
+            f"rehearsal.texts must be others than the probes that drift is measured on, got {shared:,} that are in {probes.name} too; "
+            "take other texts for one of them"
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class Anchor:
+class Rehearsal:
     """Texts whose vectors are to stay where the untuned tower puts them.
 
     Attributes:
@@ -63,25 +100,24 @@ class Anchor:
     stream: ShuffledStream
 
     @classmethod
-    def of(cls, section: AnchorSection, start: Encoder, *, seed: int) -> Self:
+    def of(cls, settings: TuneSettings, start: Encoder) -> Self:
         """Read the texts, and embed them.
 
         Args:
-            section: What is asked for.
+            settings: Of the run.
             start: The untuned query tower.
-            seed: Of the run.
 
         Returns:
-            The anchor.
+            The rehearsal.
 
         Raises:
-            DataError: If the texts are faulty.
+            AdiabatError: As `rehearsed`.
         """
-        texts = read_probes(section.texts).texts
+        section, texts = settings.rehearsal, rehearsed(settings).texts
         tokens = TokenTable.of(start, texts, side="query")
         with torch.no_grad():
             vectors = embed_all(start, tokens, token_budget=PROBE_TOKENS)
-        return cls(tokens, vectors, section.weight, section.texts_per_step, ShuffledStream(len(texts), seed=seed))
+        return cls(tokens, vectors, section.weight, section.texts_per_step, ShuffledStream(len(texts), seed=settings.run.seed))
 
     def loss(self, passes: Embedder, step: int) -> Tensor:
         """``weight mean(1 - cos(q, q_0))`` over the texts of a step.
@@ -94,7 +130,7 @@ class Anchor:
             A scalar.
 
         Reference:
-            Hinton, Vinyals and Dean 2015, of vectors in place of logits; mission A12's probes, without labels.
+            Robins 1995 (pseudorehearsal: other inputs, with what the untuned network made of them); mission A12's probes, without labels.
         """
         picked = self.stream.rows(step, self.texts_per_step)
         now = passes.embed(self.tokens, picked)

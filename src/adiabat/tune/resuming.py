@@ -15,9 +15,12 @@ WORDS = {
     "job.examples": "the examples differ from those the job began with",
     "job.probes": "the probes differ from those the job began with",
     "job.probed_vectors": "the vectors of the store that probes are looked for in differ from those the job began with",
-    "job.anchors": "the anchored texts differ from those the job began with",
+    "job.rehearsed": "the rehearsed texts differ from those the job began with",
 }
 """What it means that a digest, which is known once model, store and data have been read, is another one."""
+
+LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed"))
+"""Digests that a description lacks which was made before they were compared."""
 
 
 def _behind(job: Job, wanted: Mapping[str, Any]) -> list[str]:
@@ -60,4 +63,5 @@ RULES = Rules(
     behind=_behind,
     words=WORDS,
     defaults=TuneSettings().model_dump(),
+    later=LATER,
 )

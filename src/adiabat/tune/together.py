@@ -36,9 +36,9 @@ def steps_alone(settings: TuneSettings) -> bool:
         settings: Of the run.
 
     Returns:
-        True with anchors, which are other texts in the same step, and with dropout, which each tower draws for itself.
+        True with a rehearsal, which has other texts in the same step, and with dropout, which each tower draws for itself.
     """
-    return settings.anchor.use or settings.tune.dropout
+    return settings.rehearsal.use or settings.tune.dropout
 
 
 def run_together(

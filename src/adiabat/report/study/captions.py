@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from adiabat.report.headline import listed
-from adiabat.report.study.curves import Kind, Sweep, sweeps
+from adiabat.report.study.curves import DRIFTS, Kind, Sweep, sweeps
 from adiabat.report.study.overview import Overview, comparisons_of
-from adiabat.report.study.trade import MOST_WAYS, EqualGain
+from adiabat.report.study.trade import MOST_WAYS, Cost, EqualGain, trades, ways_of
 from adiabat.report.wording import DASH, NO_BREAK, VERDICT_MARKS, counted, cut_name, number, signed
 
 LABEL_LENGTH = 200
@@ -25,8 +25,9 @@ CAPTIONS: dict[Kind, str] = {
         f"Bars: 95{NO_BREAK}% over probes, where a setting is one run."
     ),
     "trade": (
-        "Right is more gain, up is less harm; the untuned tower is at 0. A line joins settings that differ by one number. Bars: paired "
-        f"95{NO_BREAK}% intervals, where a setting is one run. Open: the paired verdict of the other task is no evidence."
+        "A marker is a setting, by the means over its runs; the untuned tower is at 0. Right is more gain; up is less harm, and in the "
+        "panel of drift farther away. A line joins settings that differ by one number. Bars: paired "
+        f"95{NO_BREAK}% intervals, where a setting is one run. Open: no run has evidence of a change."
     ),
     "validation": "Optimiser steps until the run stopped, and the epoch whose weights were kept; 0 is the start.",
 }
@@ -63,7 +64,7 @@ def no_figures(seen: Overview) -> str:
     Returns:
         One sentence; nothing where there are figures.
     """
-    if sweeps(seen):
+    if sweeps(seen) or trades(seen):
         return ""
     if not any(setting.numeric and len(setting.values) > 1 for setting in seen.settings):
         return "No setting that is a number varies, so nothing is drawn."
@@ -110,21 +111,24 @@ def caption(kind: Kind, sweep: Sweep | None) -> str:
     return CAPTIONS[kind] + (" A cross at the lower edge: a run failed there." if failed else "")
 
 
-def undrawn(ways: int) -> str:
-    """What is said where there are more ways to tune than a figure tells apart.
+def undrawn(seen: Overview) -> str:
+    """What is said of settings that the figure of costs does not show.
 
     Args:
-        ways: How many there are.
+        seen: A study.
 
     Returns:
-        A sentence with a blank before it; nothing where all are drawn.
+        Sentences, each with a blank before it; nothing where all are drawn.
     """
-    return f" Of {ways} ways the {MOST_WAYS} with most runs are drawn." if ways > MOST_WAYS else ""
+    ways = ways_of(seen)
+    without = len(seen.cases) - sum(len(way.cases) for way in ways)
+    said = f" Of {len(ways)} ways the {MOST_WAYS} with most settings are drawn." if len(ways) > MOST_WAYS else ""
+    return said + (f" {counted(without, 'setting')} left no model, or no gain that is known." if without else "")
 
 
 @dataclass(frozen=True, slots=True)
-class Equal:
-    """A table of ways at one gain.
+class GainTable:
+    """Ways beside each other at one gain, in words.
 
     Attributes:
         lead: What is compared, and how.
@@ -137,7 +141,7 @@ class Equal:
     rows: tuple[tuple[str, ...], ...]
 
 
-def equal_gain(seen: Overview, equal: EqualGain) -> Equal:
+def equal_gain(seen: Overview, equal: EqualGain) -> GainTable:
     """What ways to tune lose at one gain.
 
     Args:
@@ -148,22 +152,27 @@ def equal_gain(seen: Overview, equal: EqualGain) -> Equal:
         The table, and what stands over it.
     """
     lead = (
-        f"What each way changes where the targets gain {_percent(equal.gain)}, between its two nearest runs in proportion, without an "
-        "interval; and the largest gain of a run that makes nothing measurably worse."
+        f"What ways change where the targets gain {_percent(equal.gain)}: at a setting that does, or (≈) between two neighbours in "
+        "proportion, which tells too much harm where harm grows faster than gain; where a way comes to it more than once, at the least "
+        "drift. No interval is known. Beside it the largest gain of a setting that makes nothing measurably worse."
     )
     if equal.without:
-        lead += f" None of the runs of {listed([cut_name(way, limit=60) for way in equal.without])} come to this gain between two others."
-    head = ("way", *seen.others, "drift", "largest gain with nothing worse")
+        lead += f" Left out, for no two neighbours lie around this gain: {listed([cut_name(way, limit=60) for way in equal.without])}."
+    head = ("way", *seen.others, f"drift, {DRIFTS[0]}", "largest gain with nothing worse")
     rows = (
         (
             cost.way or "all runs",
-            *(_percent(cost.changes[task]) for task in seen.others),
-            DASH if cost.drift is None else number(cost.drift),
-            _percent(cost.harmless),
+            *(_about(cost, _percent(cost.changes[task])) for task in seen.others),
+            DASH if cost.drift is None else _about(cost, number(cost.drift)),
+            "none" if cost.harmless is None else _percent(cost.harmless),
         )
         for cost in equal.costs
     )
-    return Equal(lead, head, tuple(rows))
+    return GainTable(lead, head, tuple(rows))
+
+
+def _about(cost: Cost, told: str) -> str:
+    return f"≈{NO_BREAK}{told}" if cost.between and told != DASH else told
 
 
 def _percent(value: float | None) -> str:

@@ -1,13 +1,13 @@
 """What the figures of a study show: points, the lines through their means, and what failed; `plots` draws them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, NamedTuple
 
 from adiabat.measure.study_results import StudyRun, Value
 from adiabat.report.study.overview import Case, Compared, Key, Overview, Setting, comparisons_of, is_number, key_of, pair_counts
-from adiabat.report.study.values import combination_label
+from adiabat.report.study.values import line_labels
 
 MOST_COMBINATIONS = 6
 """Combinations of the other settings up to which each has its own curve."""
@@ -86,12 +86,14 @@ class Panel:
         curves: In the order of the legend.
         failed: Values of the setting at which a run failed.
         ceiling: What the values are counted of, such as all language pairs.
+        percent: Whether the values are improvements in percent.
     """
 
     title: str
     curves: tuple[Curve, ...]
     failed: tuple[float, ...] = ()
     ceiling: int | None = None
+    percent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def sweeps(seen: Overview) -> list[Sweep]:
     Returns:
         One for each numeric setting along which at least one combination of the others has two values.
     """
-    found = (_sweep(seen, place) for place, setting in enumerate(seen.settings) if setting.numeric and len(setting.values) > 1)
+    found = (_sweep(seen, place) for place, setting in enumerate(seen.settings) if setting.numeric and len(setting.numbers) > 1)
     return [sweep for sweep in found if sweep is not None]
 
 
@@ -151,19 +153,16 @@ def _sweep(seen: Overview, place: int) -> Sweep | None:
     tied = [other for other in others if _go_together(seen.cases, other, place)]
     apart = [other for other in others if other not in tied]
     groups: dict[tuple[Key, ...], list[Case]] = {}
-    for case in seen.cases:
+    numbered = [case for case in seen.cases if is_number(case.values[place])]
+    for case in numbered:
         groups.setdefault(tuple(key_of(case.values[other]) for other in apart), []).append(case)
     lines = [cases for cases in groups.values() if len({key_of(case.values[place]) for case in cases}) > 1]
     if not lines:
         return None
     shown = lines if len(lines) <= MOST_COMBINATIONS else [max(lines, key=lambda cases: sum(len(case.runs) for case in cases))]
-    # What all lines have in common tells none from another.
-    telling = [other for other in apart if len(lines) == 1 or len({key_of(cases[0].values[other]) for cases in lines}) > 1]
-    labels = [seen.settings[other].label for other in telling]
-    combinations = (
-        Combination(combination_label(labels, [cases[0].values[other] for other in telling]), _placed(cases, place)) for cases in shown
-    )
-    setting, alone = seen.settings[place], len(seen.cases) - sum(map(len, lines))
+    labels = line_labels(seen, apart, lines)
+    combinations = (Combination(label, _placed(cases, place)) for label, cases in zip(labels, lines, strict=True) if cases in shown)
+    setting, alone = seen.settings[place], len(numbered) - sum(map(len, lines))
     return Sweep(setting, scale_of(setting), tuple(combinations), len(lines), tuple(seen.settings[other].label for other in tied), alone)
 
 
@@ -191,7 +190,7 @@ def scale_of(setting: Setting) -> Scale:
     Returns:
         ``log`` for learning rates and for what spans more than an order of magnitude above 0; ``symlog`` where 0 is among such values.
     """
-    values = [_number(value) for value in setting.values]
+    values = setting.numbers
     above = [value for value in values if value > 0]
     if not above or min(values) < 0:
         return "linear"
@@ -209,7 +208,7 @@ def improvements(seen: Overview, sweep: Sweep) -> list[Panel]:
     Returns:
         A panel for each combination, a curve for each task, targets first; a task without percent has none.
     """
-    return [_filled(Panel(one.label, _task_curves(seen, one), one.failed)) for one in sweep.combinations]
+    return [_filled(Panel(one.label, _task_curves(seen, one), one.failed, percent=True)) for one in sweep.combinations]
 
 
 def _task_curves(seen: Overview, one: Combination) -> tuple[Curve, ...]:
@@ -310,7 +309,7 @@ def _by_combination(title: str, sweep: Sweep, measure: Measure) -> Panel:
 
 def _filled(panel: Panel) -> Panel:
     """Without curves that have no point."""
-    return Panel(panel.title, tuple(curve for curve in panel.curves if curve.points), panel.failed, panel.ceiling)
+    return replace(panel, curves=tuple(curve for curve in panel.curves if curve.points))
 
 
 def _curve(label: str, role: Role, one: Combination, measure: Measure, *, faint: bool = False) -> Curve:

@@ -26,7 +26,7 @@ class Setting:
     Attributes:
         name: Dotted, or ``variant``.
         label: In words, as columns and axes have it.
-        values: Each once; numbers from the lowest up, others as they come.
+        values: Each once; numbers from the lowest up, and then None, which is where the setting has no effect; others as they come.
     """
 
     name: str
@@ -35,8 +35,13 @@ class Setting:
 
     @property
     def numeric(self) -> bool:
-        """Whether all of its values are numbers."""
-        return all(is_number(value) for value in self.values)
+        """Whether its values are numbers, but for None."""
+        return bool(self.numbers) and all(is_number(value) or value is None for value in self.values)
+
+    @property
+    def numbers(self) -> list[float]:
+        """Its values that are."""
+        return [float(value) for value in self.values if is_number(value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +264,8 @@ def _value(run: StudyRun, name: str) -> Value:
 
 def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:
     once = {key_of(value): value for value in values}.values()
-    numbers = [value for value in once if is_number(value)]
-    return tuple(sorted(numbers)) if len(numbers) == len(once) else tuple(once)
+    numbers, none = [value for value in once if is_number(value)], [value for value in once if value is None]
+    return (*sorted(numbers), *none) if len(numbers) + len(none) == len(once) else tuple(once)
 
 
 def _label(name: str, names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from adiabat.report.study import wording as words
 from adiabat.report.study.layers import LayerTable, most_changed
 from adiabat.report.study.overview import Overview
 from adiabat.report.study.rows import Column, columns_of, drift_columns, drift_groups, measure_columns
-from adiabat.report.study.trade import at_equal_gain, ways_of
+from adiabat.report.study.trade import at_equal_gain
 from adiabat.report.study.values import case_cell, case_head, rate
 from adiabat.report.templates import gathered, given, picture, script, script_hash, template
 
@@ -110,7 +110,7 @@ def _trade(seen: Overview) -> dict[str, Any] | None:
     if drawn is None:
         return None
     figure = _figure(drawn)
-    figure["caption"] += captions.undrawn(len(ways_of(seen)))
+    figure["caption"] += captions.undrawn(seen)
     return {"figure": figure, "equal": None if equal is None else captions.equal_gain(seen, equal)}
 
 

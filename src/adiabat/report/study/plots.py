@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from adiabat.report.study import curves
 from adiabat.report.study.curves import Curve, Kind, Panel, Sweep
 from adiabat.report.study.overview import Overview
-from adiabat.report.study.trade import DRIFT, trades
+from adiabat.report.study.trade import trades
 from adiabat.report.study.values import rate, setting_value
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.wording import cut_middle, cut_name, signed
@@ -234,7 +234,8 @@ def spread(places: Sequence[float], *, room: float) -> list[int]:
 def _draw_curve(axes: Axes, curve: Curve, style: tuple[str, str]) -> None:
     """The line of means, and over it a marker for each run; a run alone at its place bears its interval."""
     colour, marker = style
-    target, several = curve.role == "target", len(curve.points) > len({point.x for point in curve.points})
+    target = curve.role == "target"
+    several = len({(point.x, point.seed) for point in curve.points}) > len({point.x for point in curve.points})
     line = np.array([(x, np.nan if mean is None else mean) for x, mean in curve.means], dtype=np.float64).reshape(-1, 2)
     dashes = (0, (4, 2.5)) if curve.faint else "-"
     axes.plot(*line.T, color=colour, linewidth=_line(curve), linestyle=dashes, alpha=0.5 if curve.faint else 1, zorder=2)
@@ -244,8 +245,8 @@ def _draw_curve(axes: Axes, curve: Curve, style: tuple[str, str]) -> None:
     if bars:
         axes.plot(*zip(*bars, strict=True), color=colour, linewidth=1.1, alpha=0.4, solid_capstyle="round", zorder=1.5)
     for hollow in (True, False):
-        if places := [(point.x, point.y) for point in curve.points if point.open == hollow]:
-            (drawn,) = axes.plot(*zip(*places, strict=True), zorder=4 if target else 3)
+        if found := [(point.x, point.y) for point in curve.points if point.open == hollow]:
+            (drawn,) = axes.plot(*zip(*found, strict=True), zorder=4 if target else 3)
             _set_marker(drawn, colour, marker, hollow=hollow, size=4.2 if several else 6.2)
 
 
@@ -280,8 +281,8 @@ def _frame(axes: Axes, kind: Kind, panel: Panel) -> None:
         axes.margins(0.08)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
         axes.xaxis.set_major_formatter(FuncFormatter(_percent_tick))
-        if not panel.title.startswith(DRIFT):
-            axes.set_ylabel("improvement, %")
+        axes.set_ylabel("improvement, %" if panel.percent else "drift")
+        if panel.percent:
             axes.yaxis.set_major_formatter(FuncFormatter(_percent_tick))
     else:
         highest = max((point.y for curve in panel.curves for point in curve.points), default=0.0)

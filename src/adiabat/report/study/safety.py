@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 
 from adiabat.measure.safety import Judgement, Step, judge, limits_of
 from adiabat.report import wording
 from adiabat.report.study.overview import Case, Overview, is_number, key_of
-from adiabat.report.study.values import combination_label, rate
+from adiabat.report.study.values import line_labels, rate
 from adiabat.report.study.wording import rate_of
 
 LEAST_RATES = 3
@@ -70,6 +72,7 @@ def judged(seen: Overview) -> list[Judged]:
     return [
         Judged(label if len(ladders) > 1 else "", measure, judge([_step(seen, case, place, measure) for case in cases], limit))
         for label, cases in ladders
+        if cases
         for measure, limit in limits.items()
     ]
 
@@ -84,11 +87,15 @@ def _ladders(seen: Overview, place: int) -> Iterator[tuple[str, list[Case]]]:
     for case in seen.cases:
         if is_number(case.values[place]) and (case.failed or any(run.drift is not None for run in case.done)):
             alike.setdefault(tuple(key_of(value) for number, value in enumerate(case.values) if number != place), []).append(case)
-    labels = [one.label for number, one in enumerate(seen.settings) if number != place]
-    for cases in alike.values():
-        if len(cases) >= LEAST_RATES:
-            others = [value for number, value in enumerate(cases[0].values) if number != place]
-            yield combination_label(labels, others), cases
+    ladders = [cases for cases in alike.values() if len(cases) >= LEAST_RATES]
+    others = [number for number, one in enumerate(seen.settings) if number != place and len(one.values) > 1]
+    yield from zip(line_labels(seen, others, ladders), map(partial(_known, seen, place), ladders), strict=True)
+
+
+def _known(seen: Overview, place: int, cases: list[Case]) -> list[Case]:
+    """Up to the first rate whose harm is not known of every task and run; one without a model is known to be beyond everything."""
+    ladder = sorted(cases, key=lambda case: case.values[place])  # type: ignore[arg-type,return-value]
+    return list(takewhile(lambda case: case.failed or all(seen.judged(case, task) for task in seen.others), ladder))
 
 
 def _step(seen: Overview, case: Case, place: int, measure: str) -> Step:
@@ -98,9 +105,8 @@ def _step(seen: Overview, case: Case, place: int, measure: str) -> Step:
     found = [run.drift.means[measure] for run in case.done if run.drift is not None]
     if case.failed or not found:
         return Step(value, math.inf, (*seen.worse(case), "no model"))
-    unknown = [f"{task} (no verdict)" for task in seen.others if not seen.judged(case, task)]
     # As a ladder has it: every seed must stay inside.
-    return Step(value, max(found), (*seen.worse(case), *unknown))
+    return Step(value, max(found), tuple(seen.worse(case)))
 
 
 def _rate(value: float | None) -> str:

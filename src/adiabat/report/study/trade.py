@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from adiabat.measure.study_results import Value
 from adiabat.report.study.curves import DRIFTS, Curve, Panel, Point
 from adiabat.report.study.overview import VARIANT, Case, Outcome, Overview, is_number, key_of, outcome
 from adiabat.report.study.values import combination_label
 
 MOST_WAYS = 8
 """That can be told apart in one figure."""
-
-DRIFT = "drift: "
-"""What the title of a panel of drift begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +37,14 @@ class Cost:
         way: The label.
         changes: Task that tuning is not for to its improvement in percent; None where it has none.
         drift: Of the probes; None where it was not measured.
-        harmless: The largest gain of a case that makes nothing worse; None where every one does.
+        between: Whether it is read between two cases, and not at one.
+        harmless: The largest gain, above 0, of a case that makes nothing worse; None where there is none.
     """
 
     way: str
     changes: dict[str, float | None]
     drift: float | None
+    between: bool
     harmless: float | None
 
 
@@ -57,7 +55,7 @@ class EqualGain:
     Attributes:
         gain: In percent.
         costs: Of the ways that come to it, the least drift first.
-        without: Ways whose runs all gain less, or more.
+        without: Ways of which no two neighbours lie around it.
     """
 
     gain: float
@@ -76,7 +74,7 @@ def ways_of(seen: Overview) -> list[Way]:
     """
     if not seen.others:
         return []
-    worded = [place for place, one in enumerate(seen.settings) if not all(map(_is_amount, one.values))]
+    worded = [place for place, one in enumerate(seen.settings) if not one.numeric]
     alike: dict[tuple[object, ...], list[Case]] = {}
     for case in seen.cases:
         if seen.gain(case) is not None:
@@ -87,15 +85,12 @@ def ways_of(seen: Overview) -> list[Way]:
     return [_way(seen, cases, named) for cases in alike.values()]
 
 
-def _is_amount(value: Value) -> bool:
-    return value is None or is_number(value)
-
-
 def _way(seen: Overview, cases: Sequence[Case], named: Sequence[int]) -> Way:
     labels, values = [seen.settings[place].label for place in named], [cases[0].values[place] for place in named]
     label = str(values[0]) if labels == [VARIANT] else combination_label(labels, values)
     # No limit is beyond every limit.
-    amounts = [[float(value) if is_number(value) else math.inf for value in case.values if _is_amount(value)] for case in cases]
+    numeric = [place for place, one in enumerate(seen.settings) if one.numeric]
+    amounts = [[float(value) if is_number(value := case.values[place]) else math.inf for place in numeric] for case in cases]
     ordered = [case for _, case in sorted(zip(amounts, cases, strict=True), key=lambda one: one[0])]
     return Way(label, tuple(ordered), sum(len(set(column)) > 1 for column in zip(*amounts, strict=True)) == 1)
 
@@ -113,9 +108,9 @@ def trades(seen: Overview) -> list[Panel]:
     if sum(len(way.cases) for way in ways) < 2:
         return []
     tasks = [task for task in seen.others if any(_change(case, task) is not None for way in ways for case in way.cases)]
-    panels = [Panel(task, tuple(_curve(seen, way, task) for way in ways)) for task in tasks]
+    panels = [Panel(task, tuple(_curve(seen, way, task) for way in ways), percent=True) for task in tasks]
     measured = next((name for name in DRIFTS if any(_drift(case, name) is not None for way in ways for case in way.cases)), None)
-    return [*panels, *([] if measured is None else [Panel(f"{DRIFT}{measured}", tuple(_drifting(seen, way, measured) for way in ways))])]
+    return [*panels, *([] if measured is None else [Panel(f"drift: {measured}", tuple(_drifting(seen, way, measured) for way in ways))])]
 
 
 def _curve(seen: Overview, way: Way, task: str) -> Curve:
@@ -124,8 +119,8 @@ def _curve(seen: Overview, way: Way, task: str) -> Curve:
 
 
 def _point(seen: Overview, case: Case, own: Outcome, change: float) -> Point:
-    alone = len(own.changes) == 1
-    return Point(_gain(seen, case), change, case.runs[0].seed, own.verdict in (None, "no evidence"), own.bounds if alone else None)
+    alone, evidence = len(own.changes) == 1, own.verdicts["better"] + own.verdicts["worse"]
+    return Point(_gain(seen, case), change, case.runs[0].seed, not evidence, own.bounds if alone else None)
 
 
 def _drifting(seen: Overview, way: Way, measure: str) -> Curve:
@@ -165,14 +160,15 @@ def at_equal_gain(seen: Overview) -> EqualGain | None:
     Returns:
         The comparison; None where no two ways come to the same gain above 0.
     """
-    ways = [way for way in ways_of(seen) if way.line]
+    every = ways_of(seen)
+    ways = [way for way in every if way.line]
     gains = {gain for way in ways for case in way.cases if (gain := _gain(seen, case)) > 0}
     reached = {gain: [way for way in ways if next(_crossings(seen, way, gain), None) is not None] for gain in gains}
     best = max(reached, key=lambda gain: (len(reached[gain]), gain), default=None)
     if best is None or len(reached[best]) < 2:
         return None
     costs = sorted((_cost(seen, way, best) for way in reached[best]), key=lambda cost: (cost.drift is None, cost.drift, cost.way))
-    return EqualGain(best, tuple(costs), tuple(way.label for way in ways if way not in reached[best]))
+    return EqualGain(best, tuple(costs), tuple(way.label for way in every if way not in reached[best]))
 
 
 def _crossings(seen: Overview, way: Way, gain: float) -> Iterator[tuple[Case, Case, float]]:
@@ -193,7 +189,7 @@ def _cost(seen: Overview, way: Way, gain: float) -> Cost:
 
 def _between(seen: Overview, one: Case, other: Case, share: float) -> dict[str, Any]:
     changes = {task: _mixed(_change(one, task), _change(other, task), share) for task in seen.others}
-    return {"changes": changes, "drift": _mixed(_drift(one), _drift(other), share)}
+    return {"changes": changes, "drift": _mixed(_drift(one), _drift(other), share), "between": 0 < share < 1}
 
 
 def _mixed(one: float | None, other: float | None, share: float) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from adiabat.measure.results import Verdict
 from adiabat.measure.study_results import Value
 from adiabat.report import wording
-from adiabat.report.study.overview import Case, Outcome, Overview
+from adiabat.report.study.overview import Case, Outcome, Overview, key_of
 from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS, decimals_for, signed
 
 JOIN = " + "
@@ -46,6 +46,22 @@ def combination_label(labels: Sequence[str], values: Sequence[Value]) -> str:
         For instance ``margin 0.1, freeze embeddings``; nothing where there are none.
     """
     return ", ".join(f"{label} {setting_value(value)}" for label, value in zip(labels, values, strict=True))
+
+
+def line_labels(seen: Overview, places: Sequence[int], lines: Sequence[Sequence[Case]]) -> list[str]:
+    """What tells lines of cases apart.
+
+    Args:
+        seen: The study.
+        places: Of settings that are the same along a line.
+        lines: Cases of each.
+
+    Returns:
+        For each, by those of the settings in which lines differ; a line that is alone is told by all of them.
+    """
+    telling = [place for place in places if len(lines) == 1 or len({key_of(cases[0].values[place]) for cases in lines}) > 1]
+    labels = [seen.settings[place].label for place in telling]
+    return [combination_label(labels, [cases[0].values[place] for place in telling]) for cases in lines]
 
 
 def case_label(seen: Overview, case: Case) -> str:

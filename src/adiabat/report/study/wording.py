@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from adiabat.measure.study_results import Value
 from adiabat.report.headline import MOST_NAMED, Tone, listed, named
-from adiabat.report.study.overview import Case, Overview, Setting, comparisons_of, outcome, pair_counts
+from adiabat.report.study.overview import Case, Overview, Setting, comparisons_of, key_of, outcome, pair_counts
 from adiabat.report.study.values import case_cell, case_head, case_label, count, gain, gain_bounds, setting_value, verdict_words
 from adiabat.report.wording import NO_BREAK, counted, cut_name
 
@@ -20,13 +20,14 @@ def headline(seen: Overview) -> str:
         seen: A study.
 
     Returns:
-        One to three sentences. Where a learning rate varies, the second is about rates, else about all settings.
+        One to three sentences. Where every setting is tried at each of several learning rates, the second is about rates, else about all
+        settings.
     """
     if not seen.done:
         return _ended(seen)
     rate = rate_of(seen)
     alone = "Only tasks that tuning is for were measured, so what it does elsewhere is not known."
-    about = alone if not seen.others else _about_rates(seen, rate) if rate else _about_settings(seen)
+    about = alone if not seen.others else _about_rates(seen, rate) if rate and _crossed(seen, rate) else _about_settings(seen)
     return " ".join(filter(None, [_ended(seen), about, _best(seen)]))
 
 
@@ -60,6 +61,13 @@ def rate_of(seen: Overview) -> Setting | None:
     """
     rates = (one for one in seen.settings if one.name.endswith("learning_rate") and one.numeric and len(one.values) > 1)
     return next(rates, None)
+
+
+def _crossed(seen: Overview, rate: Setting) -> bool:
+    """Whether all other settings are tried at every rate: else the harm at a rate may be that of what else is tried there."""
+    place = seen.settings.index(rate)
+    others = {tuple(key_of(value) for number, value in enumerate(case.values) if number != place) for case in seen.cases}
+    return len(seen.cases) == len(others) * len(rate.values)
 
 
 def best_of(seen: Overview) -> Case | None:
