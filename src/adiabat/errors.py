@@ -38,6 +38,8 @@ class DivergedError(JobError):
         what: That was found; the message has advice behind it, which is for a run that stands alone.
     """
 
+    what: str
+
     def __init__(self, what: str, advice: str) -> None:
         """Say what was found, and what to do.
 
