@@ -221,12 +221,12 @@ def test_a_run_whose_loss_cannot_be_computed_ends_by_itself(tmp_path: Path) -> N
 
     def choosing(picked: Any, step: int, query: Tensor) -> Any:
         if step == 3:
-            raise DivergedError("nothing is near")
+            raise DivergedError("nothing is near", "lower the rate")
         return choose(picked, step, query)
 
     objective_of(lanes[0]).choose = choosing
     ends = together(lanes)
-    assert [str(end) for end in ends if isinstance(end, DivergedError)] == ["nothing is near"]
+    assert [str(end) for end in ends if isinstance(end, DivergedError)] == ["nothing is near; lower the rate"]
     assert lanes[0].position.step == 3
     assert all(weights.grad is None for weights in tower_of(lanes[0]).parameters())
     apart(singles)
