@@ -234,9 +234,10 @@ def _faults_of_variant(variant: Mapping[str, Any], leaves: Mapping[str, Any]) ->
     own, alone = dict(grid_leaves(_own(variant))), _leaves_of(variant)
     yield from (phrase for key in own if (phrase := _fault_of_key("variants.", key)))
     yield from _faults_of_grid("variants.grid.", variant.get("grid", {}))
-    for key in leaves.keys() & {*own, *alone}:
+    # In the order of the file, not of a set, so that the same mistakes are always told alike.
+    for key in filter({*own, *alone}.__contains__, leaves):
         yield f"{key} must be set by grid or by variants, got both; leave one out"
-    for key in own.keys() & alone.keys():
+    for key in filter(own.__contains__, alone):
         yield f"variants.grid.{key} varies what variants.{key} sets, got both; leave one out"
 
 

@@ -124,8 +124,8 @@ def _point(seen: Overview, case: Case, own: Outcome, change: float) -> Point:
 
 
 def _drifting(seen: Overview, way: Way, measure: str) -> Curve:
-    found = [(case, _drift(case, measure)) for case in way.cases]
-    return _joined(way, [Point(_gain(seen, case), drift, case.runs[0].seed) for case, drift in found if drift is not None])
+    found = [(case, drift) for case in way.cases if (drift := _drift(case, measure)) is not None]
+    return _joined(way, [Point(_gain(seen, case), drift, case.runs[0].seed) for case, drift in found])
 
 
 def _joined(way: Way, points: Sequence[Point]) -> Curve:
