@@ -202,6 +202,13 @@ def test_a_meaningless_setting_at_its_default_disturbs_nobody() -> None:
     assert read_settings(TuneSettings, None, ["tune.loss=in_batch_softmax", "tune.margin=0.1"]).tune.loss == "in_batch_softmax"
 
 
+@pytest.mark.parametrize("name", ["negatives", "difficulty"])
+def test_what_a_setting_needs_may_be_without_effect_itself(name: str) -> None:
+    given = {"negatives": "random", "difficulty": 3}[name]
+    told = f"tune.{name} has no effect with tune.loss = 'store_softmax'; leave it out, or set tune.loss to triplet or in_batch_softmax"
+    assert told in fault(TuneSettings, "tune.loss=store_softmax", f"tune.{name}={given}")
+
+
 def test_meaningless_settings_are_refused_in_python_too() -> None:
     with pytest.raises(ValidationError, match="margin has no effect with loss = 'in_batch_softmax'"):
         TuneSection(loss="in_batch_softmax", margin=0.2)

@@ -245,6 +245,10 @@ def test_settings_that_are_no_numbers_have_a_table_and_no_figures() -> None:
     shown = Shown(render_study(grid_of(optimizer=["adamw", "sgd"])))
     assert "No setting that is a number varies, so nothing is drawn." in shown.text
     assert "optimizer (2)" in shown.text
+    scattered = make_study([make_run({RATE: rate, "tune.freeze": [str(rate)]}) for rate in (1e-8, 2e-8)], varied=(RATE, "tune.freeze"))
+    for drawn in (simple_study(), scattered):
+        assert "nothing is drawn" not in render_study(drawn)
+        assert "no curve joins them" not in render_study(drawn)
 
 
 def test_a_table_row_has_a_cell_under_each_head() -> None:

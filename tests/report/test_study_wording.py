@@ -272,11 +272,8 @@ def test_settings_that_go_along_and_settings_left_alone_are_named() -> None:
 
 
 def test_why_there_is_no_figure_is_said() -> None:
-    assert captions.no_figures(overview_of(simple_study())) == ""
     words = overview_of(grid_of(optimizer=["adamw", "sgd"]))
     assert captions.no_figures(words) == "No setting that is a number varies, so nothing is drawn."
-    scattered = make_study([make_run({RATE: rate, "tune.freeze": [str(rate)]}) for rate in (1e-8, 2e-8)], varied=(RATE, "tune.freeze"))
-    assert captions.no_figures(overview_of(scattered)) == ""
     apart = [make_run({RATE: rate, "tune.x": name}) for rate, name in ((1e-8, "a"), (2e-8, "b"), (1e-8, "c"))]
     result = make_study(apart, varied=(RATE, "tune.x"))
     assert captions.no_figures(overview_of(result)).startswith("No two settings differ in one number alone")

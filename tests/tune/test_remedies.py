@@ -10,6 +10,7 @@ from torch import nn, optim
 from torch.nn import functional
 
 from adiabat.config import TuneSettings, checked
+from adiabat.drift.probes import read_probes
 from adiabat.errors import ConfigError
 from adiabat.measure.drift import TURN
 from adiabat.measure.results import LayerChange
@@ -24,7 +25,7 @@ from adiabat.train.loop import Loop
 from adiabat.tune.building import prepared_tower
 from adiabat.tune.ground import Ground
 from adiabat.tune.guard import Guard
-from adiabat.tune.remedies import pull_to_start, rehearsed, soften
+from adiabat.tune.remedies import Taught, pull_to_start, soften
 from tests.tune.problem import Problem, log_of, run, settings_of, weights_of, write_problem
 
 FAST = {"learning_rate": 3e-3, "keep": "last"}
@@ -64,7 +65,7 @@ def drift_at_the_end(out: Path) -> float:
 
 def guard_of(problem: Problem, most: float | None) -> Guard:
     section = settings(problem, guard={} if most is None else {"most": most}).guard
-    return Guard.of(section, problem.fresh(), Store.open(problem.store))
+    return Guard.of(section, read_probes(section.probes), problem.fresh(), Store.open(problem.store))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +126,7 @@ def test_a_rehearsal_adds_its_distance_to_the_loss(problem: Problem) -> None:
     for step in (0, 3, 9):
         picked = [texts[row] for row in held.rehearsal.stream.rows(step, 5)] if held.rehearsal else []
         assert len(set(picked)) == 5 or step == 9
-        now, before = (torch.from_numpy(one.encode(picked, side="query")) for one in (tower, ground.model.query))
+        now, before = (torch.from_numpy(one.encode(picked, side="query", precision="fp32")) for one in (tower, ground.model.query))
         added = 2.5 * (1 - functional.cosine_similarity(now, before)).mean()
         assert float((held.loss(step) - free.loss(step)).detach()) == pytest.approx(float(added), rel=1e-4)
 
@@ -135,13 +136,27 @@ def test_a_rehearsal_holds_texts_that_are_not_its_own_too(problem: Problem, plai
     assert drift_at_the_end(tmp_path / "held") < 0.8 * drift_at_the_end(plain)
 
 
-def test_rehearsed_texts_must_be_given_and_be_no_probes(problem: Problem) -> None:
+def test_rehearsed_texts_must_be_given_and_be_no_probes(problem: Problem, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"rehearsal.texts must be given where rehearsal.use is true, got none"):
         checked(TuneSettings, {"rehearsal": {"use": True}})
     probes = str(problem.data.with_name("probes.txt"))
     with pytest.raises(ConfigError, match=r"rehearsal.texts must be others than the probes that drift is measured on, got 24 that are in"):
-        rehearsed(settings(problem, guard={}, rehearsal={"texts": probes}))
-    assert len(rehearsed(checked(TuneSettings, {"rehearsal": {"use": True, "texts": probes}}))) == 24
+        run(problem, tmp_path / "job", settings(problem, guard={}, rehearsal={"texts": probes}))
+    assert not (tmp_path / "job").exists()
+    unwatched = checked(TuneSettings, {"rehearsal": {"use": True, "texts": probes}})
+    Ground(problem.fresh, problem.store, str(problem.data)).require_possible([unwatched])
+
+
+def test_rehearsed_texts_are_read_and_embedded_once(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground = Ground(problem.fresh, problem.store, str(problem.data))
+    runs = [settings(problem, rehearsal={"weight": weight}) for weight in (1.0, 2.0)]
+    ground.require_possible(runs)
+    monkeypatch.setattr(Taught, "of", None)
+    monkeypatch.setattr("adiabat.tune.ground.read_probes", None)
+    for one in runs:
+        tower, _ = prepared_tower(ground.model.query, one)
+        assert ground.objective(tower, one).rehearsal
+        assert ground.digests(one)["rehearsed"] == ground.probes(str(one.rehearsal.texts)).sha256
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

@@ -58,6 +58,23 @@ class Need:
         return value in self.among if self.among else value is not None
 
 
+def unmet_need(name: str, needs: Mapping[str, Need], values: Mapping[str, Any]) -> Need | None:
+    """Why a setting has no effect: it, or what it needs, needs another value somewhere.
+
+    Args:
+        name: Of the setting.
+        needs: Setting to what it takes, without a circle.
+        values: Of every setting of the section.
+
+    Returns:
+        The first need that is not met, from the setting on; None where it has an effect.
+    """
+    need = needs.get(name)
+    if need is None or not need.met_by(values[need.other]):
+        return need
+    return unmet_need(need.other, needs, values)
+
+
 def idle_phrases(needs: Mapping[str, Need], given: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str) -> Iterator[str]:
     """Find settings that others make meaningless.
 
@@ -70,10 +87,11 @@ def idle_phrases(needs: Mapping[str, Need], given: Mapping[str, Any], defaults: 
     Yields:
         One phrase per setting without effect.
     """
-    for name, need in needs.items():
-        value = given.get(need.other, defaults[need.other])
-        if given.get(name, defaults[name]) != defaults[name] and not need.met_by(value):
-            other = f"{prefix}{need.other}"
+    values = {**defaults, **given}
+    for name in needs:
+        need = unmet_need(name, needs, values)
+        if need is not None and values[name] != defaults[name]:
+            other, value = f"{prefix}{need.other}", values[need.other]
             remedy = f"set {other} too" if not need.among else f"set {other} to {' or '.join(map(str, need.among))}"
             if need.among == (None,):
                 remedy = f"leave out {other}"

@@ -95,12 +95,6 @@ class TuneSection(Section):
     """L2 to the start: this times ``w - w_0`` is added to the gradient of every weight (`adiabat.tune.remedies.pull_to_start`)."""
 
     @model_validator(mode="after")
-    def _difficulty_is_of_listed_negatives(self) -> Self:
-        if self.loss == "store_softmax" and self.difficulty != 1:
-            raise PlacedError("difficulty", f"has no effect with tune.loss = store_softmax, got {self.difficulty}; leave it out")
-        return self
-
-    @model_validator(mode="after")
     def _warm_up_ends(self) -> Self:
         steps = self.max_epochs * self.batches_per_epoch
         if self.warmup_steps > steps:

@@ -10,6 +10,7 @@ import numpy as np
 
 from adiabat.config import StudySettings, TuneSettings, checked
 from adiabat.config.compare import laid_over
+from adiabat.config.faults import unmet_need
 from adiabat.config.study import VariantSection, nested
 from adiabat.errors import ConfigError
 from adiabat.measure.study_results import Value
@@ -93,9 +94,9 @@ def _taken(run: TuneSettings, key: str) -> Value:
     """Of a setting; None where it has no effect."""
     table, _, name = key.rpartition(".")
     section = attrgetter(table)(run)
-    value, need = getattr(section, name), section.needs.get(name)
-    if need is not None and not need.met_by(getattr(section, need.other)):
+    if unmet_need(name, section.needs, vars(section)) is not None:
         return None
+    value = getattr(section, name)
     return list(value) if isinstance(value, tuple) else value
 
 

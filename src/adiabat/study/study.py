@@ -8,7 +8,7 @@ from typing import Any
 
 from adiabat.config import Section, StudySettings, TuneSettings, keys_of
 from adiabat.config.study import COMMON, VariantSection
-from adiabat.drift.probes import ProbeSet, read_probes
+from adiabat.drift.probes import ProbeSet
 from adiabat.errors import ConfigError, several
 from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
 from adiabat.locks import sole_writer
@@ -24,7 +24,7 @@ from adiabat.study.worker import Loader, Worker
 from adiabat.suite.prepared import Prepared
 from adiabat.train.inputs import require_inputs
 from adiabat.tune.building import check_settings
-from adiabat.tune.remedies import rehearsed, require_apart
+from adiabat.tune.remedies import require_apart
 from adiabat.tune.splits import examples_digest
 from adiabat.watch import SILENT, Watch
 
@@ -100,17 +100,17 @@ def _digests(worker: Worker, runs: Sequence[Planned]) -> dict[str, Any]:
     """SHA-256 of what runs begin with; every file of examples is read here, before the model, so that its faults come first."""
     sections = dict.fromkeys(run.settings.data for run in runs)
     examples = {_key_of(section): examples_digest(*worker.ground.examples(section)) for section in sections}
-    store = worker.ground.store.manifest.sha256
-    taught = {_key_of(run.settings.rehearsal): rehearsed(run.settings).sha256 for run in runs if run.settings.rehearsal.use}
-    watched = {_key_of(run.settings.watched): read_probes(run.settings.watched.probes).sha256 for run in runs if run.settings.watched.use}
+    store, probes = worker.ground.store.manifest.sha256, worker.ground.probes
+    taught = {_key_of(one): probes(str(one.texts)).sha256 for one in (run.settings.rehearsal for run in runs) if one.use}
+    watched = {_key_of(one): probes(one.probes).sha256 for one in (run.settings.watched for run in runs) if one.use}
     return {"query_tower": worker.ground.digest, "store_vectors": store, "examples": examples, "rehearsed": taught, "guards": watched}
 
 
 def _require_apart(worker: Worker, runs: Sequence[Planned]) -> None:
     """Drift is not measured on what any run rehearses."""
-    for one in dict.fromkeys(run.settings.rehearsal for run in runs if run.settings.rehearsal.use):
+    for texts in dict.fromkeys(run.settings.rehearsal.texts for run in runs if run.settings.rehearsal.use):
         if worker.probes is not None:
-            require_apart(read_probes(one.texts), worker.probes)
+            require_apart(worker.ground.probes(str(texts)), worker.probes)
 
 
 def _key_of(section: Section) -> str:

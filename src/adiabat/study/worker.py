@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from adiabat.config import EncoderSection, StudySettings, SuiteSettings
-from adiabat.drift.probes import ProbeSet, read_probes
+from adiabat.drift.probes import ProbeSet
 from adiabat.errors import DivergedError, JobError
 from adiabat.jobs.directory import Job, is_job
 from adiabat.locks import sole_writer
@@ -81,7 +81,7 @@ class Worker:
     def probes(self) -> ProbeSet | None:
         """Texts to measure drift on."""
         section = self.settings.probes
-        return read_probes(section.data) if section.use else None
+        return self.ground.probes(section.data) if section.use else None
 
     @cached_property
     def clock(self) -> Clock:

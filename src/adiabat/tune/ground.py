@@ -9,6 +9,7 @@ from typing import Any
 
 from adiabat.config import GuardSection, TuneDataSection, TuneSettings
 from adiabat.data.ragged import Ragged
+from adiabat.drift.probes import ProbeSet, read_probes
 from adiabat.errors import ConfigError, DataError, ModelError, StoreError, several
 from adiabat.model.device import device_of
 from adiabat.model.encoder import Encoder
@@ -21,7 +22,7 @@ from adiabat.store.scoring import Similarity
 from adiabat.tune.guard import Guard
 from adiabat.tune.negatives import negative_chooser, similarity_of
 from adiabat.tune.objective import DriftingDocuments, StoredDocuments
-from adiabat.tune.remedies import Rehearsal, rehearsed
+from adiabat.tune.remedies import Rehearsal, Taught, require_apart
 from adiabat.tune.splits import examples_digest, read_data, with_negatives
 
 Validated = tuple[AddressedSet, TokenTable]
@@ -45,6 +46,8 @@ class Ground:
         self._tokens: dict[TuneDataSection, TokenTable] = {}
         self._validated: dict[tuple[TuneDataSection, Similarity, bool], Validated] = {}
         self._guards: dict[GuardSection, Guard] = {}
+        self._probes: dict[str, ProbeSet] = {}
+        self._taught: dict[str, Taught] = {}
 
     @cached_property
     def store(self) -> Store:
@@ -80,8 +83,24 @@ class Ground:
         if settings.watched.use:
             found |= self.guard(settings).digests
         if settings.rehearsal.use:
-            found["rehearsed"] = rehearsed(settings).sha256
+            found["rehearsed"] = self.probes(str(settings.rehearsal.texts)).sha256
         return found
+
+    def probes(self, source: str) -> ProbeSet:
+        """Texts that are rehearsed, or looked at.
+
+        Args:
+            source: A file, or ``default``.
+
+        Returns:
+            The texts.
+
+        Raises:
+            DataError: If they are faulty.
+        """
+        if source not in self._probes:
+            self._probes[source] = read_probes(source)
+        return self._probes[source]
 
     def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
         """What is trained on, and what is validated on as it was read.
@@ -114,11 +133,17 @@ class Ground:
             try:
                 frozen_parameters(self.model.query.backbone, settings.tune.freeze)
                 negative_chooser(settings.tune, self.examples(settings.data)[0], self.store, seed=settings.run.seed)
-                self.digests(settings)
+                self._require_probes(settings)
             except (ConfigError, DataError, ModelError, StoreError) as fault:
                 faults.append(str(fault))
         if faults:
             raise ConfigError(several(list(dict.fromkeys(faults))))
+
+    def _require_probes(self, settings: TuneSettings) -> None:
+        if settings.watched.use:
+            self.guard(settings)
+        if settings.rehearsal.use:
+            self._rehearsal(settings)
 
     def objective(self, tower: Encoder, settings: TuneSettings) -> StoredDocuments:
         """What a run minimises.
@@ -172,7 +197,7 @@ class Ground:
         section = settings.watched
         if section not in self._guards:
             self.model.query.to(device_of(settings.run.device))
-            self._guards[section] = Guard.of(section, self.model, self.store)
+            self._guards[section] = Guard.of(section, self.probes(section.probes), self.model, self.store)
         return self._guards[section]
 
     def _learned(self, tower: Encoder, settings: TuneSettings) -> dict[str, Any]:
@@ -186,8 +211,17 @@ class Ground:
             "choose": negative_chooser(settings.tune, train, self.store, seed=settings.run.seed),
             "seed": settings.run.seed,
             "precision": settings.run.precision,
-            "rehearsal": Rehearsal.of(settings, self.model.query) if settings.rehearsal.use else None,
+            "rehearsal": self._rehearsal(settings) if settings.rehearsal.use else None,
         }
+
+    def _rehearsal(self, settings: TuneSettings) -> Rehearsal:
+        section, source = settings.rehearsal, str(settings.rehearsal.texts)
+        texts = self.probes(source)
+        if settings.watched.use:
+            require_apart(texts, self.probes(settings.watched.probes))
+        if source not in self._taught:
+            self._taught[source] = Taught.of(texts, self.model.query)
+        return Rehearsal(self._taught[source], section.weight, section.texts_per_step, seed=settings.run.seed)
 
     def _trained_tokens(self, tower: Encoder, section: TuneDataSection) -> TokenTable:
         if section not in self._tokens:

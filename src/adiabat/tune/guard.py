@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from adiabat.config.tune import GuardSection
-from adiabat.drift.probes import read_probes
+from adiabat.drift.probes import ProbeSet
 from adiabat.drift.reading import noise_of, reading_of
 from adiabat.errors import ConfigError, DivergedError
 from adiabat.measure.drift import Reading, drift_of
@@ -58,11 +58,12 @@ class Guard:
     digests: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, section: GuardSection, model: DualEncoder, store: Store) -> Self:
-        """Read the probes, and look at the untuned tower.
+    def of(cls, section: GuardSection, probes: ProbeSet, model: DualEncoder, store: Store) -> Self:
+        """Look at the untuned tower.
 
         Args:
             section: What is asked for.
+            probes: Those that it names.
             model: Where tuning starts.
             store: Of the job; taken where the section names no other.
 
@@ -70,11 +71,9 @@ class Guard:
             The guard.
 
         Raises:
-            DataError: If the probes are faulty.
             StoreError: If a store that the section names was not made by the document tower of the model.
             ConfigError: If the limit is to be made of noise, and there is none.
         """
-        probes = read_probes(section.probes)
         if section.store is not None:
             store = Store.open(section.store)
             store.require_encoder(model.fingerprint("document"))

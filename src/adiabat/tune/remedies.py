@@ -11,9 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, optim
 from torch.nn import functional
 
-from adiabat.config import TuneSettings
 from adiabat.data.batching import ShuffledStream
-from adiabat.drift.probes import ProbeSet, read_probes
+from adiabat.drift.probes import ProbeSet
 from adiabat.errors import ConfigError
 from adiabat.model.building import interpolated, merged_tower
 from adiabat.model.encoder import Encoder
@@ -45,25 +44,6 @@ def pull_to_start(optimizer: optim.Optimizer, strength: float) -> None:
     optimizer.register_step_pre_hook(pull)
 
 
-def rehearsed(settings: TuneSettings) -> ProbeSet:
-    """The texts of a rehearsal.
-
-    Args:
-        settings: With `RehearsalSection.use`.
-
-    Returns:
-        The texts.
-
-    Raises:
-        DataError: If they are faulty.
-        ConfigError: If the guard looks at one of them.
-    """
-    found = read_probes(settings.rehearsal.texts)
-    if settings.watched.use:
-        require_apart(found, read_probes(settings.watched.probes))
-    return found
-
-
 def require_apart(taught: ProbeSet, probes: ProbeSet) -> None:
     """Refuse to measure drift on what is rehearsed: it would tell of these texts alone.
 
@@ -82,42 +62,47 @@ def require_apart(taught: ProbeSet, probes: ProbeSet) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """Texts whose vectors are to stay where the untuned tower puts them.
+class Taught:
+    """Texts whose vectors are to stay, and where the untuned tower puts them.
 
     Attributes:
         tokens: Of the texts, as queries.
         vectors: By the untuned tower.
-        weight: Of the penalty.
-        texts_per_step: How many are passed.
-        stream: Which they are.
     """
 
     tokens: TokenTable
     vectors: Float[Tensor, "n e"]
-    weight: float
-    texts_per_step: int
-    stream: ShuffledStream
 
     @classmethod
-    def of(cls, settings: TuneSettings, start: Encoder) -> Self:
-        """Read the texts, and embed them.
+    def of(cls, texts: ProbeSet, start: Encoder) -> Self:
+        """Embed the texts.
 
         Args:
-            settings: Of the run.
+            texts: To be rehearsed.
             start: The untuned query tower.
 
         Returns:
-            The rehearsal.
-
-        Raises:
-            AdiabatError: As `rehearsed`.
+            Both.
         """
-        section, texts = settings.rehearsal, rehearsed(settings).texts
-        tokens = TokenTable.of(start, texts, side="query")
+        tokens = TokenTable.of(start, texts.texts, side="query")
         with torch.no_grad():
-            vectors = embed_all(start, tokens, token_budget=PROBE_TOKENS)
-        return cls(tokens, vectors, section.weight, section.texts_per_step, ShuffledStream(len(texts), seed=settings.run.seed))
+            return cls(tokens, embed_all(start, tokens, token_budget=PROBE_TOKENS))
+
+
+class Rehearsal:
+    """A share of the loss that grows as texts move from where the untuned tower puts them."""
+
+    def __init__(self, taught: Taught, weight: float, texts_per_step: int, *, seed: int) -> None:
+        """Nothing is computed yet.
+
+        Args:
+            taught: The texts.
+            weight: Of the penalty.
+            texts_per_step: How many are passed.
+            seed: Of their order.
+        """
+        self._taught, self._weight, self._texts_per_step = taught, weight, texts_per_step
+        self.stream = ShuffledStream(len(taught.tokens), seed=seed)
 
     def loss(self, passes: Embedder, step: int) -> Tensor:
         """``weight mean(1 - cos(q, q_0))`` over the texts of a step.
@@ -132,10 +117,10 @@ class Rehearsal:
         Reference:
             Robins 1995 (pseudorehearsal: other inputs, with what the untuned network made of them); mission A12's probes, without labels.
         """
-        picked = self.stream.rows(step, self.texts_per_step)
-        now = passes.embed(self.tokens, picked)
-        before = self.vectors[torch.from_numpy(picked)].to(now.device)
-        return self.weight * (1 - functional.cosine_similarity(now, before)).mean()
+        picked = self.stream.rows(step, self._texts_per_step)
+        now = passes.embed(self._taught.tokens, picked)
+        before = self._taught.vectors[torch.from_numpy(picked)].to(now.device)
+        return self._weight * (1 - functional.cosine_similarity(now, before)).mean()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from adiabat.report.headline import listed
-from adiabat.report.study.curves import DRIFTS, Kind, Sweep, sweeps
+from adiabat.report.study.curves import DRIFTS, Kind, Sweep
 from adiabat.report.study.overview import Overview, comparisons_of
-from adiabat.report.study.trade import MOST_WAYS, Cost, EqualGain, trades, ways_of
+from adiabat.report.study.trade import MOST_WAYS, Cost, EqualGain, ways_of
 from adiabat.report.wording import DASH, NO_BREAK, VERDICT_MARKS, counted, cut_name, number, signed
 
 LABEL_LENGTH = 200
@@ -59,13 +59,11 @@ def no_figures(seen: Overview) -> str:
     """Why there is no figure.
 
     Args:
-        seen: A study.
+        seen: A study that none can be drawn of.
 
     Returns:
-        One sentence; nothing where there are figures.
+        One sentence.
     """
-    if sweeps(seen) or trades(seen):
-        return ""
     if not any(setting.numeric and len(setting.values) > 1 for setting in seen.settings):
         return "No setting that is a number varies, so nothing is drawn."
     return "No two settings differ in one number alone, so no curve joins them; the table has them all."
