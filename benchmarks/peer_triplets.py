@@ -33,9 +33,9 @@ def examples_of(path: Path) -> list[Example]:
     return list(found.examples)
 
 
-def demo_texts() -> dict[str, str]:
-    """Id to text of every document of the demo."""
-    return {document.doc_id: document.text for document in read_corpus(DEMO_CORPUS)}
+def texts_of(corpus: Path = DEMO_CORPUS) -> dict[str, str]:
+    """Id to text of every document."""
+    return {document.doc_id: document.text for document in read_corpus(corpus)}
 
 
 def triplets_of(examples: Sequence[Example], texts: Mapping[str, str]) -> list[Triplet]:

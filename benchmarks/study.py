@@ -9,6 +9,10 @@ A run of the peer takes as long at one rate as at another, so that five of them,
 their median. Printed last: the whole; and before it steps alone, the figure of `benchmarks/tune.py`.
 
     python benchmarks/study.py [--pairs 5] [--rates 10] [--steps 100] [--queries 300]
+    python benchmarks/study.py --train TRAIN --test TEST --corpus CORPUS
+
+The peer encodes two documents for each query, so that what is measured depends on their lengths: the demo's queries are sentences, and
+shorter ones make the ratio larger.
 """
 
 import argparse
@@ -21,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peer_triplets import BATCH_SIZE, MARGIN, RATE, demo_texts, examples_of, pair_by_pair, peer_trainers, spread, triplets_of
+from peer_triplets import BATCH_SIZE, MARGIN, RATE, examples_of, pair_by_pair, peer_trainers, spread, texts_of, triplets_of
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from transformers.utils import logging
 
 from adiabat import api
 from adiabat.config import StudySettings, checked
-from adiabat.demo.data import DEMO_TEST, DEMO_TRAIN
+from adiabat.demo.data import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
 
 
 def main() -> None:
@@ -37,24 +41,27 @@ def main() -> None:
     parser.add_argument("--rates", type=int, default=10)
     parser.add_argument("--steps", type=int, default=100, help="optimiser steps of each run")
     parser.add_argument("--queries", type=int, default=300, help="held-out queries that every tuned model is measured on")
+    parser.add_argument("--train", type=Path, default=DEMO_TRAIN, help="examples, each with a negative")
+    parser.add_argument("--test", type=Path, default=DEMO_TEST, help="the same, held out")
+    parser.add_argument("--corpus", type=Path, default=DEMO_CORPUS, help="the documents that both name")
     given = parser.parse_args()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as folder:
-        data = Data(Path(folder), steps=given.steps, queries=given.queries)
+        data = Data(Path(folder), given)
         report([(our_study(data, given.rates, number), *peer_run(data, number)) for number in range(given.pairs)], given.rates, given.steps)
 
 
 class Data:
-    """The demo's training triplets and held-out queries, and the documents that these name, as both sides read them."""
+    """Training triplets and held-out queries, and the documents that these name, as both sides read them."""
 
-    def __init__(self, folder: Path, *, steps: int, queries: int) -> None:
-        self.folder, self.steps = folder, steps
-        texts = demo_texts()
-        every = examples_of(DEMO_TRAIN)
+    def __init__(self, folder: Path, given: argparse.Namespace) -> None:
+        self.folder, self.steps = folder, given.steps
+        texts = texts_of(given.corpus)
+        every = examples_of(given.train)
         # Each side goes over what there is as often as its steps want.
-        self.train = [every[number % len(every)] for number in range(steps * BATCH_SIZE)]
-        self.test = examples_of(DEMO_TEST)[:queries]
+        self.train = [every[number % len(every)] for number in range(self.steps * BATCH_SIZE)]
+        self.test = examples_of(given.test)[: given.queries]
         named = {doc_id for one in (*every, *self.test) for doc_id in (*one.positives, *one.negatives)}
         self.texts = {doc_id: texts[doc_id] for doc_id in sorted(named)}
         lines(folder / "corpus.jsonl", [{"_id": doc_id, "text": text} for doc_id, text in self.texts.items()])

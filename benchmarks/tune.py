@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from peer_triplets import BATCH_SIZE, MARGIN, RATE, Triplet, demo_texts, examples_of, pair_by_pair, peer_trainers, spread, triplets_of
+from peer_triplets import BATCH_SIZE, MARGIN, RATE, Triplet, examples_of, pair_by_pair, peer_trainers, spread, texts_of, triplets_of
 from transformers.utils import logging
 
 from adiabat import api
@@ -41,7 +41,7 @@ def main() -> None:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as folder:
-        triplets = triplets_of(examples_of(DEMO_TRAIN)[: arguments.steps * BATCH_SIZE], demo_texts())
+        triplets = triplets_of(examples_of(DEMO_TRAIN)[: arguments.steps * BATCH_SIZE], texts_of())
         peer = peer_side(triplets, Path(folder) / "peer")
         ours = our_side(triplets, Path(folder), 5 * arguments.steps)
         report(alternate(ours, peer, arguments.pairs))

@@ -133,8 +133,22 @@ def questions(path: Path, column: str, turn: int) -> list[str]:
     return fitting_of({row.values[column]: row.values[column] for row in read_rows(path)}, turn)
 
 
-def groups(source: Path, turn: int = 0) -> Iterator[tuple[str, list[str]]]:
+def groups(source: Path, turn: int = 0) -> dict[str, list[str]]:
     """All groups.
+
+    Args:
+        source: The folder of shared data.
+        turn: Of the round.
+
+    Returns:
+        Group to its texts; a text that an earlier round has by chance, such as one translation of two sentences, is left out.
+    """
+    taken = {text for earlier in range(turn) for _, texts in of_round(source, earlier) for text in texts}
+    return {group: [text for text in texts if text not in taken] for group, texts in of_round(source, turn)}
+
+
+def of_round(source: Path, turn: int) -> Iterator[tuple[str, list[str]]]:
+    """Texts of a round as they are drawn.
 
     Args:
         source: The folder of shared data.
@@ -156,7 +170,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder to write to")
     parser.add_argument("--round", type=int, default=0, help="which texts of each group; 0: those that come with adiabat")
     arguments = parser.parse_args()
-    made = dict(groups(arguments.source, arguments.round))
+    made = groups(arguments.source, arguments.round)
     rows = [{"text": text, "group": group} for group, texts in made.items() for text in texts]
     lines = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
     data = bytes(pa.Codec("zstd", compression_level=19).compress(lines.encode(), asbytes=True))

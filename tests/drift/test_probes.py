@@ -207,8 +207,22 @@ def test_no_sentence_is_taken_in_two_languages(maker, tmp_path):
     assert all(text.startswith(language) for language, texts in found.items() if language != "en" for text in texts)
 
 
+def test_a_round_has_no_text_of_the_rounds_before_it(maker, monkeypatch):
+    rounds = [
+        [("a", ["one", "two"]), ("b", ["three"])],
+        [("a", ["four", "two"]), ("b", ["one"])],
+        [("a", ["four"]), ("b", ["five", "two"])],
+    ]
+    monkeypatch.setattr(maker, "of_round", lambda source, turn: iter(rounds[turn]))
+    assert [maker.groups(SOURCES, turn) for turn in range(3)] == [
+        {"a": ["one", "two"], "b": ["three"]},
+        {"a": ["four"], "b": []},
+        {"a": [], "b": ["five"]},
+    ]
+
+
 @pytest.mark.real
 @pytest.mark.skipif(not SOURCES.is_dir(), reason=f"needs the sources of the probes in {SOURCES}")
 def test_the_packaged_set_is_what_the_script_makes_of_its_sources(maker):
-    made = tuple(Probe(text, group) for group, texts in maker.groups(SOURCES) for text in texts)
+    made = tuple(Probe(text, group) for group, texts in maker.groups(SOURCES).items() for text in texts)
     assert made == read_probes().probes
