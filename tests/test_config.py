@@ -168,7 +168,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     assert told.startswith("7 faults: ")
     for phrase in (
         "tune.margin must be >= 0, got -1",
-        "tune.temperature must be > 0, got 0",
+        "tune.temperature must be >= 1e-06, got 0",
         "run.seed must be a whole number, got 'x'",
         "unknown key tunes.margin; did you mean tune.margin?",
         "unknown key tunes.batch_size; did you mean tune.batch_size?",
@@ -224,7 +224,11 @@ def test_meaningless_settings_are_refused_in_python_too() -> None:
         ("tune.margin=fast", "tune.margin must be a number, got 'fast'; the default is 0.1"),
         ("tune.margin=true", "tune.margin must be a number, got true; the default is 0.1"),
         ("tune.margin=inf", "tune.margin must be a finite number, got inf; the default is 0.1"),
-        ("tune.temperature=0", "tune.temperature must be > 0, got 0; the default is 0.05"),
+        ("tune.margin=1e300", "tune.margin must be <= 1000000, got 1e+300; the default is 0.1"),
+        ("tune.pull=1e39", "tune.pull must be <= 1000000, got 1e+39; the default is 0.0"),
+        ("tune.temperature=1e-320", "tune.temperature must be >= 1e-06, got 1e-320"),
+        ("run.seed=99999999999999999999", "run.seed must be <= 4294967295, got 99999999999999999999; the default is 0"),
+        ("tune.temperature=0", "tune.temperature must be >= 1e-06, got 0; the default is 0.05"),
         ("guard.most=0", 'guard.most must be a number > 0, or "noise", got 0'),
         ("tune.batch_size=1.5", "tune.batch_size must be a whole number, got 1.5; the default is 14"),
         ("tune.batch_size=true", "tune.batch_size must be a whole number, got true; the default is 14"),

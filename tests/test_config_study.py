@@ -84,12 +84,52 @@ def test_dotted_keys_become_tables() -> None:
             {"variants": [{"name": "a", "grid": {"tune": {"margin": [0.1]}}}], "grid": {"tune": {"margin": [0.2]}}},
             "tune.margin must be set by grid or by variants, got both",
         ),
-        ({"study": {"seeds": [1, 1]}}, "study.seeds must name each seed once"),
+        ({"study": {"seeds": [1, 1]}}, "study.seeds must be a list that names each seed once"),
         ({"study": {"engine": "dask"}}, "study.engine must be"),
+        ({"study": {"seeds": []}}, "study.seeds must be a list that is not empty, got []"),
+        ({"study": {"seeds": [2**32]}}, "study.seeds must be <= 4294967295, got 4294967296"),
+        ({"study": {"targets": ["a", "a"]}}, "study.targets must be a list that names each task once, got ['a', 'a']"),
+        ({"grid": {"tune": {"margin": {}}}}, "grid.tune.margin: low must be given, got none; high must be given, got none"),
+        ({"variants": [{"name": "a", "grid": {"tune": {"margin": {}}}}]}, "variants.grid.tune.margin: low must be given, got none"),
+        ({"variants": [{"name": "a"}, {"name": "b"}]}, "variants must differ, got 'a' and 'b', which set the same; leave one out"),
+        (
+            {
+                "tune": {"margin": 0.3},
+                "variants": [{"name": "a", "tune": {"margin": 0.1}}, {"name": "b", "grid": {"tune": {"margin": [0.2]}}}],
+            },
+            "tune.margin has no effect where every variant sets it; leave it out",
+        ),
+        (
+            {"probes": {"use": False, "depth": 10}},
+            "probes.depth has no effect with probes.use = false; leave it out, or set probes.use to true",
+        ),
+        ({"foo": {"bar": 1}}, "unknown key foo.bar; the tables are data, data.columns, encoder, grid, guard, job, measure, probes"),
+        (
+            {"tasks": [{"kind": "retrieval", "name": "a", "data": "x"}, {"kind": "nli_grid", "name": "a", "data": "y"}]},
+            "tasks must have names of their own, got 'a' more than once; rename them",
+        ),
     ],
 )
 def test_what_is_wrong_is_told(tables: dict[str, Any], told: str) -> None:
     assert told in fault(**tables)
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        (
+            {"rehearsal": {"weight": 2.0}},
+            "rehearsal.weight has no effect with rehearsal.use = false; leave it out, or set rehearsal.use to true",
+        ),
+        ({"study": {"seeds": [-1]}}, "study.seeds must be >= 0, got -1; the default is [0]"),
+        (
+            {"grid": {"tune": {"foo": [1]}}, "tune": {"foo": 2}},
+            "2 faults: unknown key tune.foo; ",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_once(tables: dict[str, Any], told: str) -> None:
+    assert fault(**tables).startswith(told)
 
 
 def test_faults_of_grid_and_tables_come_together() -> None:

@@ -68,6 +68,14 @@ def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
         (("--set", "ladder.count=100000000"), "ladder.count must be <= 1000, got 100000000; the default is 10"),
         (("--set", "guard.use=true", "--set", "guard.most=loud"), "guard.most must be a number > 0, or \"noise\", got 'loud'"),
         (("--set", "tune.learning_rate=1e-6"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
+        (("--set", "tune . learning_rate=1e-6"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
+        (("--set", "tune={learning_rate=1e-6}"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
+        (("--set", "guard.use=false"), "guard.use must be true for safe-rate, which looks at drift, got false by --set; leave it out"),
+        (
+            ("--set", "guard.probes=some.txt", "--probes", "other.txt"),
+            "guard.probes must be given once, got some.txt by --set and other.txt by --probes; leave one out",
+        ),
+        (("--set", "tune.method=lora", "--set", "tune.rank=1000"), "rank must be <= "),
         (("--set", "tune.freeze=['nothing']"), "nothing"),
         (("--set", "tune.difficulty=9"), "every query must list at least tune.difficulty = 9 negatives"),
     )

@@ -113,7 +113,7 @@ def test_an_evaluation_does_not_write_over_an_analysis(world: Path, tmp_path: Pa
         (
             setting("space.perplexity=5"),
             {},
-            "space.perplexity has no effect with space.map = false; leave it out, or set space.map to True",
+            "space.perplexity has no effect with space.map = false; leave it out, or set space.map to true",
         ),
         (setting("space.queries=10"), {}, "space.queries must be >= 20, got 10"),
         (setting("space.querys=30"), {}, "unknown key space.querys; did you mean space.queries?"),

@@ -70,7 +70,7 @@ def test_mistakes_are_one_line_and_leave_nothing(study: Study) -> None:
         ({"job": {"model": "model", "store": "own", "data": "nowhere.jsonl"}}, "nowhere.jsonl"),
         ({"study": {"targets": ["mine"], "out": None}}, "study.targets must be names of tasks, got mine; the tasks are test, grid"),
         ({"probes": {"data": "nowhere.txt"}}, "nowhere.txt must exist, got no such file"),
-        ({"study": {"seeds": [0, 0], "out": None}}, "study.seeds must name each seed once"),
+        ({"study": {"seeds": [0, 0], "out": None}}, "study.seeds must be a list that names each seed once"),
     )
     for tables, told in mistakes:
         said = study(**tables)

@@ -145,7 +145,7 @@ def test_a_common_setting_that_every_candidate_overrides_is_refused() -> None:
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({"seeds": [1, 1]}, "compare.seeds must name each seed once, got 1, 1"),
+        ({"seeds": [1, 1]}, "compare.seeds must be a list that names each seed once, got .1, 1.;"),
         ({"seeds": []}, "compare.seeds must be a list that is not empty"),
         ({"seeds": [-1]}, "compare.seeds must be >= 0"),
         ({"speed_rounds": 5}, "unknown key compare.speed_rounds"),

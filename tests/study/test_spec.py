@@ -6,7 +6,7 @@ import pytest
 
 from adiabat.config import StudySettings, checked
 from adiabat.errors import ConfigError
-from adiabat.study.spec import groups_of, plan_runs
+from adiabat.study.spec import folder_of, groups_of, plan_runs
 
 
 def study_of(**tables: Any) -> StudySettings:
@@ -54,6 +54,48 @@ def test_a_sample_is_drawn_by_the_seed_and_keeps_the_order_of_the_grid() -> None
     assert drawn == [name for name in every if name in drawn]
     assert drawn == [run.name for run in plan_runs(study_of(grid=GRID, study={"sample": 2}))]
     assert [run.name for run in plan_runs(study_of(grid=GRID, study={"sample": 9}))] == every
+
+
+def test_a_sample_of_a_grid_that_no_memory_holds_is_drawn_and_the_whole_of_it_refused() -> None:
+    wide = {"low": 1e-9, "high": 1e-1, "count": 1000}
+    grid = {"tune": {"learning_rate": wide, "margin": {**wide, "low": 1e-8}, "weight_decay": {**wide, "low": 1e-7}}}
+    assert len({run.name for run in plan_runs(study_of(grid=grid, study={"sample": 3, "seeds": [0, 1]}))}) == 6
+    with pytest.raises(ConfigError, match=r"at most 100,000 runs, got 1,000,000,000; take fewer values, or set study.sample"):
+        plan_runs(study_of(grid=grid))
+
+
+def test_values_that_differ_in_their_last_digits_are_runs_of_their_own() -> None:
+    runs = plan_runs(study_of(grid={"tune": {"learning_rate": [1e-4, 1.0000001e-4, 1.0000002e-4]}}))
+    names = [run.name for run in runs]
+    assert names == ["learning_rate=0.0001, seed=0", "learning_rate=0.00010000001, seed=0", "learning_rate=0.00010000002, seed=0"]
+
+
+def test_runs_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"names of their own, got several: freeze=blocks\.0\+embeddings, seed=0; rename"):
+        plan_runs(study_of(grid={"tune": {"freeze": [["blocks.0+embeddings"], ["blocks.0", "embeddings"]]}}))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a/b, seed=0", "a b, seed=0"],
+        ["→, seed=0", "←, seed=0"],
+        ["A, seed=0", "a, seed=0"],
+        ["x" * 200 + ", seed=0", "x" * 200 + ", seed=1"],
+        [f"{'learning_rate=1e-08, ' * 9}seed={seed}" for seed in (0, 1)],
+        ["a, x=1, seed=0", "a-x-1, seed=0"],
+        ["freeze=blocks[0], seed=0", "freeze=blocks(0), seed=0"],
+        ["untuned", "untuned, seed=0"],
+    ],
+)
+def test_every_run_has_a_folder_of_its_own(names: list[str]) -> None:
+    folders = [folder_of(name) for name in names]
+    assert len({folder.casefold() for folder in folders}) == 2
+    assert all(len(folder.encode()) < 150 and "/" not in folder for folder in folders)
+
+
+def test_a_run_of_plain_values_has_a_folder_that_says_so() -> None:
+    assert folder_of("learning_rate=1e-08, batch_size=7, seed=0") == "learning_rate-1e-08-batch_size-7-seed-0"
 
 
 def test_a_combination_that_makes_no_run_is_named() -> None:

@@ -11,20 +11,24 @@ import numpy as np
 import pytest
 
 from adiabat.config import StudySettings
+from adiabat.data.records import Document
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError
 from adiabat.jobs.directory import Job, is_described, is_job, read_description
 from adiabat.measure.study_results import StudyResult
 from adiabat.model.encoder import Encoder
 from adiabat.report.files import read_result
 from adiabat.report.study.files import read_study
+from adiabat.store.build import build_store
 from adiabat.study import study as study_module
 from adiabat.study import worker as worker_module
-from adiabat.study.rows import read_rows
+from adiabat.study.rows import read_rows, rows_at
 from adiabat.train.interrupt import InterruptionError
 from adiabat.train.loop import Loop
 from adiabat.tune.together import run_together
 from tests.jobs.before import forget
 from tests.study.world import DOCUMENTS, LANGUAGES, PAIRS, lines, run, settings_of, write_world
+from tests.tiny import tiny_dual
+from tests.tune.problem import WIDTH
 
 NAMES = ["learning_rate=0.0001, seed=0", "learning_rate=0.003, seed=0"]
 FOLDERS = ["learning_rate-0.0001-seed-0", "learning_rate-0.003-seed-0"]
@@ -198,11 +202,65 @@ def test_what_is_rehearsed_or_looked_at_is_told_before_the_first_run(world: Path
         ({"rehearsal": {"use": True, "texts": str(world / "probes.txt")}}, "rehearsal.texts must be others than the probes"),
         ({"rehearsal": {"use": True, "texts": str(world / "none.txt")}}, "none.txt must exist"),
         ({"guard": {"use": True, "probes": str(world / "none.txt")}}, "none.txt must exist"),
+        ({"tune": {"method": "lora", "rank": 1000}}, "rank must be <= "),
     )
     for own, told in wrong:
         with pytest.raises(AdiabatError, match=told):
             run(settings_of(world, variants=[{"name": "plain"}, {"name": "wrong", **own}]))
         assert not (world / "out").exists()
+
+
+def test_probes_are_looked_for_in_a_store_of_the_model_and_always_in_the_same(world: Path) -> None:
+    own = world / "copy"
+    stranger = tiny_dual(width=WIDTH, seed=7).document
+    build_store(stranger, lambda: iter([Document("d0", "a paper")]), world / "stranger", source="corpus", encoder_name="other")
+    for place in (world / "none", world / "stranger"):
+        with pytest.raises(AdiabatError, match=r"none must be a store|was built by another encoder"):
+            run(settings_of(world, probes={"store": str(place)}))
+        assert not (world / "out").exists()
+    run(settings_of(world, grid={"tune": {"learning_rate": [3e-3]}}))
+    shutil.copytree(world / "store", own)
+    with pytest.raises(JobError, match=r"probes.store was 'not set', is '[0-9a-f]{64}'"):
+        run(settings_of(world, probes={"store": str(own)}), resume=True)
+
+
+def test_a_measure_that_nobody_knows_is_told_before_anything_is_written(world: Path) -> None:
+    with pytest.raises(ConfigError, match="measure must be a complete name that ir-measures can compute, got 'nope@x'"):
+        run(settings_of(world, measure={"measures": ["nope@x"]}))
+    assert not (world / "out").exists()
+
+
+def test_a_study_that_has_made_nothing_may_go_on_as_another(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(worker_module.Worker, "measure_start", _stop)
+        with pytest.raises(InterruptionError):
+            run(settings_of(world))
+    found = run(settings_of(world, measure={"measures": ["P@1"]}, tune={"margin": 0.2}), resume=True)
+    assert [one.tasks[0].main.measure for one in found.runs] == ["P@1", "P@1"]
+    assert read_description(Job(world / "out"))["common"]["tune"]["margin"] == 0.2
+
+
+def test_a_row_of_other_settings_is_not_taken_for_a_run_of_its_name(world: Path) -> None:
+    run(settings_of(world))
+    rows = rows_at(world / "out" / "runs.parquet")
+    rows.add(replace(rows[NAMES[0]], varied={"tune.learning_rate": 2e-4}))
+    with pytest.raises(JobError, match=r"the row learning_rate=0.0001, seed=0 must be of tune.learning_rate = 0.0001, got 0.0002; choose"):
+        run(settings_of(world), resume=True)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "{}", '{"overlap loss": "much"}'])
+def test_noise_that_is_not_whole_is_measured_again(done: Done, tmp_path: Path, text: str) -> None:
+    shutil.copytree(done[0] / "out", tmp_path / "out")
+    (tmp_path / "out" / "readings" / "noise.json").write_text(text)
+    assert run(settings_of(done[0], study={"out": str(tmp_path / "out")}), resume=True).noise == done[1].noise
+
+
+@pytest.mark.parametrize("text", ["study = 5", "[study]\n[start]\nexamples = 5", "[study]\n[variants]\na = 5\n[tasks]\ntest = 1"])
+def test_a_description_of_another_shape_is_told(done: Done, tmp_path: Path, text: str) -> None:
+    shutil.copytree(done[0] / "out", tmp_path / "out")
+    (tmp_path / "out" / "config.toml").write_text(text)
+    with pytest.raises(JobError):
+        run(settings_of(done[0], study={"out": str(tmp_path / "out")}), resume=True)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +302,7 @@ def test_a_run_that_diverges_is_kept_with_its_reason_and_the_others_go_on(world:
 
 
 def test_without_probes_there_is_no_drift(world: Path) -> None:
-    found = run(settings_of(world, probes={"use": False}, grid={"tune": {"learning_rate": [3e-3]}}))
+    found = run(settings_of(world, probes={"use": False, "data": "default", "depth": 100}, grid={"tune": {"learning_rate": [3e-3]}}))
     assert found.runs[0].drift is None
 
 

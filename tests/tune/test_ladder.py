@@ -190,6 +190,17 @@ def test_a_seed_that_left_has_left_whoever_asks_for_it(problem: Problem, tmp_pat
     assert search(problem, tmp_path / "out", one, resume=True).rate == 3e-4
 
 
+@pytest.mark.parametrize("drift", [{}, {"overlap loss": [0.1]}, {"turn": []}])
+def test_a_row_that_lacks_what_was_looked_at_is_told(problem: Problem, tmp_path: Path, drift: dict[str, list[float]]) -> None:
+    settings = laddered(problem, most=3.0)
+    search(problem, tmp_path / "out", settings)
+    rows = tmp_path / "out" / "rungs.jsonl"
+    first, *others = map(json.loads, rows.read_text(encoding="utf-8").splitlines())
+    rows.write_text("".join(json.dumps(one) + "\n" for one in ({**first, "drift": drift}, *others)), encoding="utf-8")
+    with pytest.raises(JobError, match=r"rungs.jsonl:1 must be a row of a finished run, got: some of it is missing; remove the line"):
+        search(problem, tmp_path / "out", settings, resume=True)
+
+
 def test_a_rate_that_stayed_inside_stays_the_answer_on_another_grid(problem: Problem, tmp_path: Path) -> None:
     assert search(problem, tmp_path / "out", laddered(problem, most=3.0)).rate == 3e-2
     again = search(problem, tmp_path / "out", laddered(problem, most=3.0, ladder={"low": 1e-4, "high": 1e-3, "count": 2}), resume=True)

@@ -1,13 +1,15 @@
 """The verbs that ask how far a query tower can be tuned: study, safe-rate."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
 from adiabat.config import StudySettings, TuneSettings
+from adiabat.config.reading import assigned
 from adiabat.console import PEOPLE, watching
 from adiabat.errors import ConfigError
 
@@ -33,6 +35,19 @@ def study(
     answer(found.to_json() if as_json else str(Path(str(settings.study.out)) / "report.html"))
 
 
+def _require_free(table: Mapping[str, Any], probes: str | None) -> None:
+    """Refuse what --set says and safe-rate decides."""
+    tune, guard = (found if isinstance(found := table.get(name), Mapping) else {} for name in ("tune", "guard"))
+    if "learning_rate" in tune:
+        raise ConfigError(
+            "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out, and see ladder.low and ladder.high"
+        )
+    if guard.get("use") is False:
+        raise ConfigError("guard.use must be true for safe-rate, which looks at drift, got false by --set; leave it out")
+    if probes is not None and "probes" in guard:
+        raise ConfigError(f"guard.probes must be given once, got {guard['probes']} by --set and {probes} by --probes; leave one out")
+
+
 def safe_rate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Where the query tower starts.")],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")],
@@ -48,13 +63,10 @@ def safe_rate(
 ) -> None:
     """Find the largest learning rate at which what unlabelled probe texts find stays within noise."""
     given = [] if probes is None else [f"guard.probes={json.dumps(probes)}"]
-    if any(one.partition("=")[0].strip() == "tune.learning_rate" for one in assignments or ()):
-        raise ConfigError(
-            "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out, and see ladder.low and ladder.high"
-        )
+    _require_free(assigned(assignments or ()), probes)
     # The same file as for tune serves, whatever rate it names.
-    assigned = ["guard.use=true", *(assignments or ()), *given, 'tune.learning_rate="safe"']
-    settings = settings_of(TuneSettings, config, assigned, seed=seed, device=device)
+    every = ["guard.use=true", *(assignments or ()), *given, 'tune.learning_rate="safe"']
+    settings = settings_of(TuneSettings, config, every, seed=seed, device=device)
     from adiabat import api
     from adiabat.report.safe_rate.table import safe_rate_table
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, PositiveInt, ValidationError, field_vali
 
 from adiabat.config.faults import shown
 from adiabat.config.reading import _idle, _phrases, checked, keys_of
-from adiabat.config.section import Amount, Section, Text
+from adiabat.config.section import Section, SeedNumbers, Text
 from adiabat.config.shared import ColumnsSection, EncoderSection, MeasureSection
 from adiabat.config.train import (
     BatchesSection,
@@ -41,17 +41,10 @@ class CompareSection(Section):
 
     out: Text | None = None
     """Directory of the comparison. Required."""
-    seeds: Annotated[tuple[Amount, ...], Field(strict=False, min_length=1)] = (0, 1, 2)
+    seeds: SeedNumbers = (0, 1, 2)
     """One run of each candidate with each of them; with one, nothing tells how much differs from run to run."""
     keep_models: bool = True
     """Whether the trained models stay after they were measured; their checkpoints do not in any case."""
-
-    @field_validator("seeds")
-    @classmethod
-    def _each_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(seeds)) < len(seeds):
-            raise ValueError(f"compare.seeds must name each seed once, got {', '.join(map(str, seeds))}")
-        return seeds
 
 
 class CompareBackbonesSection(CompareSection):

@@ -18,10 +18,10 @@ WANTED = {
     "model_attributes_type": "a table of settings",
     "dict_type": "a table",
     "literal_error": "{expected}",
-    "greater_than": "> {gt:g}",
-    "greater_than_equal": ">= {ge:g}",
-    "less_than": "< {lt:g}",
-    "less_than_equal": "<= {le:g}",
+    "greater_than": "> {gt:.15g}",
+    "greater_than_equal": ">= {ge:.15g}",
+    "less_than": "< {lt:.15g}",
+    "less_than_equal": "<= {le:.15g}",
 }
 """What pydantic's kinds of faults ask for, in words."""
 
@@ -92,11 +92,16 @@ def idle_phrases(needs: Mapping[str, Need], given: Mapping[str, Any], defaults: 
         need = unmet_need(name, needs, values)
         if need is not None and values[name] != defaults[name]:
             other, value = f"{prefix}{need.other}", values[need.other]
-            remedy = f"set {other} too" if not need.among else f"set {other} to {' or '.join(map(str, need.among))}"
+            remedy = f"set {other} too" if not need.among else f"set {other} to {' or '.join(_typed(one) for one in need.among)}"
             if need.among == (None,):
                 remedy = f"leave out {other}"
             why = f"without {other}" if value is None else f"with {other} = {shown(value)}"
             yield f"{prefix}{name} has no effect {why}; leave it out, or {remedy}"
+
+
+def _typed(value: object) -> str:
+    """As one would write it behind ``--set key=``."""
+    return shown(value) if isinstance(value, bool) else str(value)
 
 
 def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
@@ -129,7 +134,7 @@ def unknown_phrases(key: str, value: object, known: Sequence[str]) -> list[str]:
     if isinstance(value, Mapping) and value:
         return [phrase for name, inner in value.items() for phrase in unknown_phrases(f"{key}.{name}", inner, known)]
     section, _, name = key.rpartition(".")
-    sections = {one.rpartition(".")[0] for one in known}
+    sections = {one.rpartition(".")[0] or one for one in known}
     everywhere = {one.rpartition(".")[2]: one for one in known}
     own = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
     # The same name in another section comes before a similar one in its own.

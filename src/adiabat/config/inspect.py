@@ -2,7 +2,7 @@
 
 from pydantic import PositiveInt
 
-from adiabat.config.section import Amount, Section, Text
+from adiabat.config.section import Amount, Section, SeedNumber, Text
 from adiabat.config.shared import EncoderSection, ExamplesSection
 from adiabat.config.train import TrainColumnsSection
 
@@ -28,7 +28,7 @@ class InspectSection(Section):
 class InspectRunSection(Section):
     """``[run]`` of what reads and draws, and computes on no device."""
 
-    seed: Amount = 0
+    seed: SeedNumber = 0
     """Of the rows shown and of the texts drawn."""
 
 

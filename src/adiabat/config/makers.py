@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from adiabat.config.section import Amount, Section, Texts
+from adiabat.config.section import Amount, Section, SeedNumber, Texts
 
 Documents = Literal["ids", "texts"]
 """How examples name their documents: by id, with ``corpus.jsonl.gz`` beside them, or by the text itself."""
@@ -130,7 +130,7 @@ class ArxivSection(DocumentsSection):
 class ArxivRunSection(Section):
     """``[run]`` of arxiv-negatives."""
 
-    seed: Amount = 0
+    seed: SeedNumber = 0
     """Of the random papers."""
 
 

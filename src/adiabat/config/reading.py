@@ -30,14 +30,30 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
     Raises:
         ConfigError: Naming every fault at once: unknown keys with the nearest known one, values out of range or without effect.
     """
-    table = _read_toml(path, kind) if path else {}
+    return checked(kind, assigned(assignments, _read_toml(path, kind) if path else {}))
+
+
+def assigned(assignments: Sequence[str], table: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Lay ``key=value`` assignments over nested tables.
+
+    Args:
+        assignments: ``section.key=value``; the value is read as TOML, and as text where it is none.
+        table: Changed in place; None begins with nothing.
+
+    Returns:
+        The table.
+
+    Raises:
+        ConfigError: If one is no assignment.
+    """
+    table = {} if table is None else table
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         parts = [part.strip() for part in key.split(".")]
         if not equals or not all(parts):
             raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like run.device=cpu")
         _assign(table, parts, _toml_value(value), assignment)
-    return checked(kind, table)
+    return table
 
 
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, model_validator
 
 from adiabat.config.faults import Need, idle_phrases
 
@@ -14,6 +14,9 @@ Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 """A list in TOML, which `Section` is too strict to take for a tuple."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[int, Field(ge=0)]
+
+SeedNumber = Annotated[int, Field(ge=0, le=2**32 - 1)]
+"""What every generator takes."""
 OptimizerName = Literal["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
 MixtureRule = Literal["proportional", "equal", "temperature", "weights"]
 Exhausted = Literal["stop", "cycle", "drop"]
@@ -61,6 +64,18 @@ class PlacedError(ValueError):
         """
         super().__init__(f"{name} {phrase}")
         self.name, self.phrase = name, phrase
+
+
+def _each_once(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if not seeds:
+        raise MisfitError("a list that is not empty")
+    if len(set(seeds)) < len(seeds):
+        raise MisfitError("a list that names each seed once")
+    return seeds
+
+
+SeedNumbers = Annotated[tuple[SeedNumber, ...], Field(strict=False), AfterValidator(_each_once)]
+"""Some, each once."""
 
 
 class Section(BaseModel):

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need, shown
-from adiabat.config.section import Amount, PlacedError, Section, Text, Texts
+from adiabat.config.section import PlacedError, Section, SeedNumber, Text, Texts
 
 
 class EncoderSection(Section):
@@ -125,7 +125,7 @@ class DeviceSection(Section):
 class RunSection(DeviceSection):
     """``[run]``: where and how a job runs."""
 
-    seed: Amount = 0
+    seed: SeedNumber = 0
     """Of every random choice; of an embedding run, of the documents that are encoded to check imported vectors."""
 
 

@@ -1,17 +1,18 @@
 """Settings of ``adiabat study``: a tuning run, what varies of it, and the tasks that every run is measured on (missions A4, A11, A12)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from operator import attrgetter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
 
 from adiabat.config.compare import laid_over
-from adiabat.config.faults import shown, unknown_phrases
+from adiabat.config.faults import Need, shown, unknown_phrases
 from adiabat.config.reading import _idle, _phrases, keys_of
-from adiabat.config.section import Amount, RangeValues, Section, Text, Texts
+from adiabat.config.section import MisfitError, RangeValues, Section, SeedNumbers, Text, Texts
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, StepsRunSection
-from adiabat.config.suite import AnyTask
+from adiabat.config.suite import AnyTask, require_names
 from adiabat.config.tune import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
 
 VARIED = ("tune", "data", "guard", "rehearsal")
@@ -28,12 +29,12 @@ class StudySection(Section):
     """Directory of the study. Required."""
     name: Text = "study"
     """For the head of the page."""
-    seeds: Annotated[tuple[Amount, ...], Field(strict=False, min_length=1)] = (0,)
+    seeds: SeedNumbers = (0,)
     """One run of each combination with each of them; with one, nothing tells how much differs from run to run."""
     sample: PositiveInt | None = None
     """So many combinations, drawn at random; None runs all of them."""
     targets: Texts = ()
-    """Names of the tasks that tuning is for; the others must not get worse. None named takes the first task."""
+    """Names of the tasks that tuning is for, each once; the others must not get worse. None named takes the first task."""
     stores: Text | None = None
     """Directory where vectors of the tasks' corpora are kept, for other studies too; None keeps them in the directory of the study."""
     keep_models: bool = False
@@ -44,12 +45,12 @@ class StudySection(Section):
     engine: Literal["process", "ray"] = "process"
     """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the study."""
 
-    @field_validator("seeds")
+    @field_validator("targets")
     @classmethod
-    def _each_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(seeds)) < len(seeds):
-            raise ValueError(f"study.seeds must name each seed once, got {', '.join(map(str, seeds))}")
-        return seeds
+    def _targets_once(cls, targets: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(targets)) < len(targets):
+            raise MisfitError("a list that names each task once")
+        return targets
 
 
 class StudyJobSection(Section):
@@ -65,6 +66,7 @@ class StudyJobSection(Section):
 class ProbesSection(Section):
     """``[probes]``: unlabelled texts of other languages and fields, to see how far a tuned tower's answers drift (mission A12)."""
 
+    needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("data", "store", "depth")}
     data: Text = "default"
     """A file of texts, or ``default``: those that come with adiabat."""
     store: Text | None = None
@@ -109,6 +111,12 @@ class StudySettings(Section):
     measure: RankingMeasureSection = RankingMeasureSection()
     probes: ProbesSection = ProbesSection()
 
+    @field_validator("tasks")
+    @classmethod
+    def _tasks_are_told_apart(cls, tasks: tuple[AnyTask, ...]) -> tuple[AnyTask, ...]:
+        require_names("tasks", [task.name for task in tasks])
+        return tasks
+
     @model_validator(mode="wrap")
     @classmethod
     def _everything_at_once(cls, table: Any, handler: Any) -> Self:
@@ -118,7 +126,7 @@ class StudySettings(Section):
             settings: Self = handler(table)
         except ValidationError as fault:
             found = fault.errors()
-        told = {phrase for one in found for phrase in _phrases(one, cls)}
+        told = {*(phrase for one in found for phrase in _phrases(one, cls)), *(_idle(cls, table) if found else ())}
         wrong = [phrase for phrase in _faults(table) if phrase not in told]
         if not found and not wrong:
             return settings
@@ -182,7 +190,7 @@ def grid_leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
         Dotted key, and a list of values or the table of a `RangeValues`.
     """
     for name, value in table.items():
-        if isinstance(value, Mapping) and not {"low", "high"} & value.keys():
+        if isinstance(value, Mapping) and (value or not prefix) and not {"low", "high"} & value.keys():
             yield from grid_leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
@@ -208,13 +216,26 @@ def _faults(table: Any) -> Iterator[str]:
     names = [str(one.get("name")) for one in variants]
     if again := sorted({name for name in names if names.count(name) > 1}):
         yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
+    alike = [(one["name"], other["name"]) for one, other in combinations(variants, 2) if {**one, "name": ""} == {**other, "name": ""}]
+    yield from (f"variants must differ, got {shown(one)} and {shown(other)}, which set the same; leave one out" for one, other in alike)
     common = {name: table[name] for name in COMMON if isinstance(table.get(name), Mapping)}
-    for key, value in grid_leaves(common):
-        # A record of resolved settings says every default.
-        if key in leaves and value != attrgetter(key)(TuneSettings()):
-            yield f"{key} has no effect where grid.{key} varies it; leave it out"
+    yield from _idle_everywhere(common, leaves, variants)
     if not wrong:
         yield from sorted({told for one in variants or [{}] for told in _faults_of_runs(common, {**leaves, **_leaves_of(one)}, _own(one))})
+
+
+def _idle_everywhere(common: Mapping[str, Any], leaves: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Settings of the common tables that no run takes."""
+    known, plain = set(keys_of(TuneSettings)), TuneSettings()
+    own = [{**dict(grid_leaves(_own(one))), **_leaves_of(one)} for one in variants]
+    for key, value in grid_leaves(common):
+        # A record of resolved settings says every default.
+        if key not in known or value == attrgetter(key)(plain):
+            continue
+        if key in leaves:
+            yield f"{key} has no effect where grid.{key} varies it; leave it out"
+        elif own and all(key in one for one in own):
+            yield f"{key} has no effect where every variant sets it; leave it out"
 
 
 def _own(variant: Mapping[str, Any]) -> dict[str, Any]:

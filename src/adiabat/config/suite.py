@@ -1,7 +1,7 @@
 """Settings of ``adiabat evaluate --suite``: tasks of any kind, and models to be measured on all of them (missions A6-A9, B9, C5, E2)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -233,7 +233,20 @@ class SuiteSettings(Section):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
-        for key, names in (("tasks", [task.name for task in self.tasks]), ("models", [model.name for model in self.models])):
-            if again := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
-                raise ValueError(f"{key} must have names of their own, got {', '.join(map(shown, again))} more than once; rename them")
+        require_names("tasks", [task.name for task in self.tasks])
+        require_names("models", [model.name for model in self.models])
         return self
+
+
+def require_names(key: str, names: Sequence[str | None]) -> None:
+    """Refuse what cannot be told apart in tables.
+
+    Args:
+        key: Of the list.
+        names: Of its members; None is no name.
+
+    Raises:
+        ValueError: If two have the same.
+    """
+    if again := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
+        raise ValueError(f"{key} must have names of their own, got {', '.join(map(shown, again))} more than once; rename them")

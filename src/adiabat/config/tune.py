@@ -24,6 +24,9 @@ from adiabat.config.section import (
 )
 from adiabat.config.shared import DataSection, EncoderSection, HeldOutSection, StepsRunSection
 
+HIGHEST = 1e6
+"""Of settings that beyond it leave nothing finite in float32."""
+
 
 class TuneDataSection(DataSection, HeldOutSection):
     """``[data]`` of a tuning run."""
@@ -54,9 +57,9 @@ class TuneSection(Section):
     """``store_softmax``: every document of the store that is not known to answer a query is a negative of it (mission A14)."""
     distance: Literal["cosine", "euclidean"] = "cosine"
     """Of the triplet loss."""
-    margin: Annotated[float, Field(ge=0)] = 0.1
+    margin: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.1
     """Of the triplet loss."""
-    temperature: PositiveFloat = 0.05
+    temperature: Annotated[float, Field(ge=1e-6, le=HIGHEST)] = 0.05
     """Of either softmax; similarities are divided by it."""
     negatives: Literal["examples", "random", "hardest"] = "examples"
     """Listed with the example; drawn from the store; or the nearest to the current query tower in the whole store (mission A14)."""
@@ -91,7 +94,7 @@ class TuneSection(Section):
     """Which weights are the result: those of the best epoch, whose validation loss and errors are both the lowest, or the last ones, which
     come after `max_epochs`, whatever validation says."""
     dropout: bool = False
-    pull: Annotated[float, Field(ge=0)] = 0.0
+    pull: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
     """L2 to the start: this times ``w - w_0`` is added to the gradient of every weight (`adiabat.tune.remedies.pull_to_start`)."""
 
     @model_validator(mode="after")

@@ -61,13 +61,14 @@ class Rows(Generic[Key, Row]):
         self._rows = rows
 
 
-def json_rows(path: Path, kind: type[Row], *, key: Callable[[Row], Key]) -> Rows[Key, Row]:
+def json_rows(path: Path, kind: type[Row], *, key: Callable[[Row], Key], sound: Callable[[Row], bool] = lambda row: True) -> Rows[Key, Row]:
     """Rows that are lines of JSON.
 
     Args:
         path: Of the file; perhaps missing.
         kind: Of a row, a dataclass.
         key: What a row is known by.
+        sound: Whether a row holds what is asked of it, beyond what its kind says.
 
     Returns:
         The rows.
@@ -75,22 +76,23 @@ def json_rows(path: Path, kind: type[Row], *, key: Callable[[Row], Key]) -> Rows
     Raises:
         JobError: If a line is damaged.
     """
-    return Rows(path, key=key, read=lambda place: _read_lines(place, kind), write=_write_lines)
+    return Rows(path, key=key, read=lambda place: _read_lines(place, kind, sound), write=_write_lines)
 
 
 def _write_lines(rows: Sequence[Any], path: Path) -> None:
     write_text("".join(json.dumps(asdict(one), allow_nan=False) + "\n" for one in rows), path)
 
 
-def _read_lines(path: Path, kind: type[Row]) -> list[Row]:
+def _read_lines(path: Path, kind: type[Row], sound: Callable[[Row], bool]) -> list[Row]:
     adapter, rows = TypeAdapter(kind), []
     # A byte that is no text makes its line faulty.
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
-            rows.append(adapter.validate_json(line))
+            row = adapter.validate_json(line)
+            what = "" if sound(row) else "some of it is missing"
         except ValidationError as fault:
             what = fault.errors(include_url=False)[0]["msg"]
-            raise JobError(
-                f"{path}:{number} must be a row of a finished run, got: {what}; remove the line, and the run is made again"
-            ) from fault
+        if what:
+            raise JobError(f"{path}:{number} must be a row of a finished run, got: {what}; remove the line, and the run is made again")
+        rows.append(row)
     return rows

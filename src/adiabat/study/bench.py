@@ -6,19 +6,21 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from adiabat.config import EncoderSection, StudySettings
 from adiabat.drift.probes import ProbeSet
 from adiabat.drift.reading import noise_of, read_tower
 from adiabat.files import write_text
 from adiabat.measure.cells import compare_cells
-from adiabat.measure.drift import Reading, drift_of
+from adiabat.measure.drift import MEASURES, OVERLAP_LOSS, Reading, drift_of
 from adiabat.measure.paired import paired_changes
 from adiabat.measure.samples import TaskScores
 from adiabat.measure.study_results import Drift, TaskOutcome
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
-from adiabat.suite.kept import SCORES, folder_names
+from adiabat.study.spec import folder_of
+from adiabat.suite.kept import SCORES
 from adiabat.suite.running import Scoring
 from adiabat.suite.subjects import Subject
 from adiabat.watch import Watch
@@ -31,6 +33,10 @@ OTHERWISE = "untuned, written otherwise"
 
 READINGS = "readings"
 """Folder of what towers found for the probes."""
+
+
+NOISE = "noise.json"
+"""Among them, what the untuned tower's differ by where probes are written otherwise."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +76,11 @@ class Bench:
         """Measure to the drift of the untuned tower on probes that are written otherwise; empty where there are no probes."""
         if self.probes is None:
             return {}
-        kept = self.folder / READINGS / "noise.json"
+        kept = self.folder / READINGS / NOISE
         # A study that is done needs no reading again.
-        if not kept.is_file():
-            write_text(json.dumps(self._noise(self.probes)), kept)
-        return dict(json.loads(kept.read_text(encoding="utf-8")))
+        if (found := _noise_at(kept)) is None:
+            write_text(json.dumps(found := self._noise(self.probes)), kept)
+        return found
 
     def _noise(self, probes: ProbeSet) -> dict[str, float]:
         assert self.start_reading is not None
@@ -115,15 +121,24 @@ class Bench:
 
     def _scores(self, model: DualEncoder, name: str) -> dict[str, TaskScores]:
         subject = Subject(name, name, EncoderSection(), lambda *_: model)
-        return self.scoring.run(subject, self.folder / SCORES / folder_names([name])[0])
+        return self.scoring.run(subject, self.folder / SCORES / folder_of(name))
 
     def _read(self, model: DualEncoder, probes: ProbeSet, name: str, start: Reading | None) -> Reading:
         reading = read_tower(model, probes, self.store, depth=self.settings.probes.depth, start=start, watch=self.watch)
         folder = self.folder / READINGS
         folder.mkdir(parents=True, exist_ok=True)
         # For those who look closer; nothing is read from it here.
-        np.savez(folder / f"{folder_names([name])[0]}.npz", vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
+        np.savez(folder / f"{folder_of(name)}.npz", vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
         return reading
+
+
+def _noise_at(path: Path) -> dict[str, float] | None:
+    """What is kept; None where nothing whole is."""
+    try:
+        found = TypeAdapter(dict[str, float]).validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return found if found.keys() <= set(MEASURES) and OVERLAP_LOSS in found else None
 
 
 def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int) -> TaskOutcome:

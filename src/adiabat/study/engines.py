@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config import StudySettings
-from adiabat.errors import MissingDependencyError
+from adiabat.errors import AdiabatError, MissingDependencyError
 from adiabat.measure.study_results import StudyRun
 from adiabat.model.device import device_of
 from adiabat.study.spec import Planned, groups_of
@@ -59,6 +59,9 @@ def _over_ray(worker: Worker, groups: Sequence[Sequence[Planned]], add: Callable
             for row in rows:
                 add(row)
                 worker.watch.note(f"{row.name}: {row.status} after {row.steps:,} steps")
+    except ray.exceptions.RayTaskError as fault:
+        # What went wrong, as it was said where it did; the rest is Ray's own text.
+        raise (fault.cause if isinstance(fault.cause, AdiabatError) else fault) from None
     finally:
         if begun_here:
             ray.shutdown()

@@ -1,8 +1,13 @@
 """From the settings of a study to its runs: every combination of the grid over every variant, or some of them, with every seed."""
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import math
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -12,12 +17,26 @@ from adiabat.config import StudySettings, TuneSettings, checked
 from adiabat.config.compare import laid_over
 from adiabat.config.faults import unmet_need
 from adiabat.config.study import VariantSection, nested
-from adiabat.errors import ConfigError
+from adiabat.errors import ConfigError, several
 from adiabat.measure.study_results import Value
+from adiabat.suite.kept import folder_names
 from adiabat.tune.together import steps_alone
 
 TOGETHER = ("learning_rate", "weight_decay", "margin")
 """Settings of ``[tune]`` in which runs of one step may differ: neither what they read nor what they embed depends on them."""
+
+
+MOST_RUNS = 100_000
+"""Of a study; each is planned before the first is made."""
+
+TAME = re.compile(r"[a-z]+|(?:[a-z_]+=[a-z0-9.+_-]+, )*seed=[0-9]+")
+"""Names of runs that stay apart when folders are named by them."""
+
+LONGEST_TAME = 100
+"""Characters of a folder's name before digits are added."""
+
+Cell = tuple[VariantSection | None, dict[str, Any]]
+"""A variant, and the value of each setting of its grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +80,40 @@ def plan_runs(settings: StudySettings) -> list[Planned]:
     Raises:
         ConfigError: If a combination makes no run.
     """
-    cells = list(_cells(settings))
-    wanted = settings.study.sample
-    if wanted is not None and wanted < len(cells):
-        drawn = np.random.default_rng([settings.run.seed, 6]).choice(len(cells), size=wanted, replace=False)
-        cells = [cells[place] for place in sorted(drawn.tolist())]
-    return [_planned(settings, variant, varied, seed) for seed in settings.study.seeds for variant, varied in cells]
+    cells = _drawn_cells(settings)
+    runs = [_planned(settings, variant, varied, seed) for seed in settings.study.seeds for variant, varied in cells]
+    counts = Counter(run.name for run in runs)
+    if again := [name for name, count in counts.items() if count > 1]:
+        raise ConfigError(f"runs of a study must have names of their own, got several: {several(again)}; rename variants or values")
+    return runs
 
 
-def _cells(settings: StudySettings) -> Iterator[tuple[VariantSection | None, dict[str, Any]]]:
-    for variant in settings.variants or (None,):
-        values = settings.values(variant)
-        for combination in product(*values.values()):
-            yield variant, dict(zip(values, combination, strict=True))
+def _drawn_cells(settings: StudySettings) -> list[Cell]:
+    """All combinations, or as many of them as are wanted."""
+    grids = [(variant, settings.values(variant)) for variant in settings.variants or (None,)]
+    ends = list(accumulate(math.prod(map(len, values.values())) for _, values in grids))
+    wanted, seeds = settings.study.sample, len(settings.study.seeds)
+    places: Sequence[int] = range(ends[-1])
+    if wanted is not None and wanted < ends[-1]:
+        places = sorted(np.random.default_rng([settings.run.seed, 6]).choice(ends[-1], size=wanted, replace=False).tolist())
+    if len(places) * seeds > MOST_RUNS:
+        raise ConfigError(
+            f"a study must have at most {MOST_RUNS:,} runs, got {len(places) * seeds:,}; take fewer values, or set study.sample"
+        )
+    found = []
+    for place in places:
+        which = bisect_right(ends, place)
+        found.append(_cell(*grids[which], place - (ends[which - 1] if which else 0)))
+    return found
+
+
+def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]], place: int) -> Cell:
+    """A combination by its number; the last setting varies fastest."""
+    picked = {}
+    for key, some in reversed(list(values.items())):
+        place, number = divmod(place, len(some))
+        picked[key] = some[number]
+    return variant, {key: picked[key] for key in values}
 
 
 def _planned(settings: StudySettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> Planned:
@@ -103,7 +143,24 @@ def _taken(run: TuneSettings, key: str) -> Value:
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return "+".join(map(str, value)) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return short if float(short := f"{value:g}") == value else repr(value)
+    return str(value)
+
+
+def folder_of(name: str) -> str:
+    """Folder of what belongs to a run: another one for every run, on any disk.
+
+    Args:
+        name: Of the run.
+
+    Returns:
+        The name itself, with other marks, where that tells it apart; otherwise as much of it as fits, and digits of its SHA-256.
+    """
+    plain = folder_names([name])[0]
+    if TAME.fullmatch(name) and len(name) <= LONGEST_TAME:
+        return plain
+    return f"{plain[:LONGEST_TAME]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def groups_of(runs: list[Planned], *, lanes: int) -> list[list[Planned]]:

@@ -8,19 +8,20 @@ from typing import Any
 
 from adiabat.config import Section, StudySettings, TuneSettings, keys_of
 from adiabat.config.study import COMMON, VariantSection
-from adiabat.drift.probes import ProbeSet
-from adiabat.errors import ConfigError, several
+from adiabat.errors import ConfigError, JobError, several
 from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
 from adiabat.locks import sole_writer
+from adiabat.measure.metrics import require_relevant_alone
 from adiabat.measure.study_results import StudyResult, StudyRun
 from adiabat.model.device import device_name, device_of
 from adiabat.provenance import now, versions
 from adiabat.report.study.files import write_study
 from adiabat.store.build import refuse_swapped
+from adiabat.study.bench import NOISE, READINGS
 from adiabat.study.engines import carry_out
 from adiabat.study.rows import rows_at
 from adiabat.study.spec import Planned, plan_runs
-from adiabat.study.worker import Loader, Worker
+from adiabat.study.worker import RUNS, Loader, Worker
 from adiabat.suite.prepared import Prepared
 from adiabat.train.inputs import require_inputs
 from adiabat.tune.building import check_settings
@@ -59,14 +60,20 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     digests = _digests(worker, runs)
     worker.ground.require_possible([run.settings for run in runs])
     _require_apart(worker, runs)
-    description = _description(settings, worker.tasks, worker.probes, digests)
-    claim(folder, _same(folder, description) if going_on else description, begun=going_on)
+    description = _description(worker, digests)
+    rows = rows_at(folder / "runs.parquet")
+    begun = going_on and bool(rows.every or list((folder / RUNS).glob("*")))
+    if going_on and not begun:
+        # Nothing that was made would stay; what was read of probes might be of others.
+        (folder / READINGS / NOISE).unlink(missing_ok=True)
+    claim(folder, _same(folder, description) if begun else description, begun=going_on)
     with sole_writer(folder):
         rows = rows_at(folder / "runs.parquet")
         carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
         for run in runs:
             # A row says what was varied when it was made.
             if rows[run.name].varied != run.varied:
+                _require_alike(rows[run.name], run)
                 rows.add(replace(rows[run.name], varied=run.varied))
         found = _result(worker, [rows[run.name] for run in runs], targets, command)
         write_study(found, folder)
@@ -83,6 +90,7 @@ def _checked(settings: StudySettings) -> list[Planned]:
         raise ConfigError(several(faults))
     refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order="MODEL STORE DATA")
     require_inputs([str(settings.job.data)], stores=[str(settings.job.store)])
+    require_relevant_alone(settings.measure.measures)
     runs = plan_runs(settings)
     for run in runs:
         check_settings(run.settings)
@@ -117,9 +125,22 @@ def _key_of(section: Section) -> str:
     return hashlib.sha256(section.model_dump_json().encode()).hexdigest()[:12]
 
 
-def _description(settings: StudySettings, tasks: Sequence[Prepared], probes: ProbeSet | None, digests: Mapping[str, Any]) -> dict[str, Any]:
+def _require_alike(row: StudyRun, run: Planned) -> None:
+    """Refuse a row of other settings, whatever its name."""
+    both = {key for key in row.varied.keys() & run.varied.keys() if None not in (row.varied[key], run.varied[key])}
+    if other := sorted(key for key in both if row.varied[key] != run.varied[key]):
+        key = other[0]
+        raise JobError(
+            f"the row {run.name} must be of {key} = {run.varied[key]}, got {row.varied[key]}; choose another --out, or a value that is "
+            "written otherwise"
+        )
+
+
+def _description(worker: Worker, digests: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that decides what runs give. It has no table ``[job]``: the directory is no job, and has some inside."""
+    settings, probes = worker.settings, worker.probes
     common = settings.model_dump(include=set(COMMON))
+    elsewhere = None if probes is None or settings.probes.store is None else worker.probed.manifest.sha256
     return without_none(
         {
             "study": {"name": settings.study.name, "model": settings.job.model, "store": settings.job.store, "data": settings.job.data},
@@ -128,9 +149,9 @@ def _description(settings: StudySettings, tasks: Sequence[Prepared], probes: Pro
             "variants": {one.name: one.own for one in settings.variants},
             "grids": {one.name: _listed(settings, one) for one in settings.variants if one.grid},
             "grid": _listed(settings, None),
-            "tasks": {task.name: {"sha256": task.sha256} for task in tasks},
+            "tasks": {task.name: {"sha256": task.sha256} for task in worker.tasks},
             "measure": settings.measure.model_dump(),
-            "probes": {} if probes is None else {"sha256": probes.sha256, "depth": settings.probes.depth},
+            "probes": {} if probes is None else {"sha256": probes.sha256, "depth": settings.probes.depth, "store": elsewhere},
         }
     )
 
@@ -143,8 +164,19 @@ def _listed(settings: StudySettings, variant: VariantSection | None) -> dict[str
 def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse to go on with another study; variants that are there already and not wanted now stay described."""
     before = read_description(Job(folder))
+    if not _has_tables_of(before, wanted):
+        raise JobError(
+            f"{Job(folder).config} must be the description of a study, got another shape; put back what stood there, or choose another "
+            "--out"
+        )
     require_same(Job(folder), wanted, rules=Rules(free=frozenset(_free(before, wanted)), defaults=_defaults()))
     return {**wanted, "variants": {**before.get("variants", {}), **wanted["variants"]}}
+
+
+def _has_tables_of(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a table stands wherever one is wanted; keys may be missing."""
+    tables = {key: value for key, value in wanted.items() if isinstance(value, Mapping)}
+    return all(isinstance(own := before.get(key, {}), Mapping) and _has_tables_of(own, value) for key, value in tables.items())
 
 
 def _defaults() -> dict[str, Any]:
@@ -163,7 +195,7 @@ def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]
     for name in before.get("variants", {}).keys() ^ wanted["variants"].keys():
         yield from (f"variants.{name}.{key}" for key in keys_of(TuneSettings))
     for part in ("examples", "rehearsed", "guards"):
-        yield from (f"start.{part}.{key}" for key in before["start"].get(part, {}).keys() ^ wanted["start"][part].keys())
+        yield from (f"start.{part}.{key}" for key in before.get("start", {}).get(part, {}).keys() ^ wanted["start"][part].keys())
 
 
 def _result(worker: Worker, runs: Sequence[StudyRun], targets: Sequence[str], command: str) -> StudyResult:

@@ -20,9 +20,8 @@ from adiabat.provenance import versions
 from adiabat.report.files import read_result
 from adiabat.store.embeddings import Store
 from adiabat.study.bench import Bench
-from adiabat.study.spec import Planned
+from adiabat.study.spec import Planned, folder_of
 from adiabat.suite.corpora import Corpora
-from adiabat.suite.kept import folder_names
 from adiabat.suite.prepared import Prepared, prepare
 from adiabat.suite.running import STORES, Clock, Scoring
 from adiabat.tune.adiabatic import TuningRun
@@ -84,6 +83,15 @@ class Worker:
         return self.ground.probes(section.data) if section.use else None
 
     @cached_property
+    def probed(self) -> Store:
+        """Where they are looked for."""
+        if self.settings.probes.store is None:
+            return self.ground.store
+        store = Store.open(self.settings.probes.store)
+        store.require_encoder(self.ground.model.fingerprint("document"))
+        return store
+
+    @cached_property
     def clock(self) -> Clock:
         """Of the scoring."""
         return Clock()
@@ -95,8 +103,7 @@ class Worker:
         place = device_of(settings.run.device)
         corpora = Corpora(Path(settings.study.stores) if settings.study.stores else self.folder / STORES, self.watch)
         scoring = Scoring(self.tasks, corpora, self.clock, versions(device_name(place)), self.watch)
-        store = self.ground.store if settings.probes.store is None else Store.open(settings.probes.store)
-        return Bench(self.folder, settings, self.ground.model.to(place), scoring, self.probes, store, self.watch)
+        return Bench(self.folder, settings, self.ground.model.to(place), scoring, self.probes, self.probed, self.watch)
 
     def measure_start(self) -> None:
         """Measure the untuned tower, which takes the model and every task once: whatever is wrong with them is told before any run.
@@ -126,7 +133,7 @@ class Worker:
             self._tidy(self._job(run))
 
     def _job(self, run: Planned) -> Job:
-        return Job(self.folder / RUNS / folder_names([run.name])[0])
+        return Job(self.folder / RUNS / folder_of(run.name))
 
     def _tune(self, runs: Sequence[Planned]) -> dict[str, DivergedError]:
         """Tune, and give those that diverged."""

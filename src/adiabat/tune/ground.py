@@ -19,6 +19,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
+from adiabat.tune.building import prepared_tower
 from adiabat.tune.guard import Guard
 from adiabat.tune.negatives import negative_chooser, similarity_of
 from adiabat.tune.objective import DriftingDocuments, StoredDocuments
@@ -125,13 +126,18 @@ class Ground:
             runs: Settings of those to be made.
 
         Raises:
-            ConfigError: Naming the faults of every run: what is to be frozen, where negatives are to come from, or what is rehearsed or
-                looked at.
+            ConfigError: Naming the faults of every run: what is to be frozen or adapted, where negatives are to come from, or what is
+                rehearsed or looked at.
         """
         faults = []
+        adapted: set[tuple[str, int, float | None]] = set()
         for settings in runs:
             try:
                 frozen_parameters(self.model.query.backbone, settings.tune.freeze)
+                way = (settings.tune.method, settings.tune.rank, settings.tune.alpha)
+                if settings.tune.method != "full" and way not in adapted:
+                    adapted.add(way)
+                    prepared_tower(self.model.query, settings)
                 negative_chooser(settings.tune, self.examples(settings.data)[0], self.store, seed=settings.run.seed)
                 self._require_probes(settings)
             except (ConfigError, DataError, ModelError, StoreError) as fault:

@@ -107,7 +107,13 @@ def climb(
     """
     folder.mkdir(exist_ok=True)
     with sole_writer(folder):
-        rows = json_rows(folder / "rungs.jsonl", Rung, key=lambda rung: Attempt(rung.rate, rung.seed))
+        measure = settings.watched.measure
+        rows = json_rows(
+            folder / "rungs.jsonl",
+            Rung,
+            key=lambda rung: Attempt(rung.rate, rung.seed),
+            sound=lambda rung: measure in rung.drift and all(len(values) == len(rung.steps) for values in rung.drift.values()),
+        )
         rate = _Ladder(ground, settings, folder, rows, watch).climb()
         found = _result(ground, settings, inputs, rows.every, rate, command)
         write_safe_rate(found, folder)
