@@ -49,6 +49,13 @@ def test_the_packaged_set_has_forty_texts_of_each_group():
     assert read_probes("default") == found
 
 
+def test_the_packaged_texts_to_rehearse_are_others_of_the_same_groups():
+    found, probes = read_probes("rehearsal"), read_probes()
+    assert (found.name, len(found), found.notes) == ("rehearsal", 679, ())
+    assert set(found.groups) == set(probes.groups)
+    assert not {*found.texts} & {*probes.texts}
+
+
 @pytest.mark.parametrize(
     ("language", "first", "last"), [("ru", "Ѐ", "ӿ"), ("hi", "ऀ", "ॿ"), ("zh", "一", "鿿"), ("ar", "؀", "ۿ"), ("en", "a", "z")]
 )
@@ -67,6 +74,7 @@ def test_the_packaged_file_is_small_and_tells_its_licences():
 def test_a_changed_or_missing_packaged_file_is_refused(tmp_path, monkeypatch):
     copy = copy_read_by(probes, "drift", tmp_path / "files", monkeypatch)
     require_damage_told(copy / "probes.jsonl.zst", read_probes)
+    require_damage_told(copy / "rehearsal.jsonl.zst", lambda: read_probes("rehearsal"))
 
 
 def test_a_text_file_is_a_probe_in_each_line_and_its_name_is_the_group(tmp_path):
@@ -223,6 +231,7 @@ def test_a_round_has_no_text_of_the_rounds_before_it(maker, monkeypatch):
 
 @pytest.mark.real
 @pytest.mark.skipif(not SOURCES.is_dir(), reason=f"needs the sources of the probes in {SOURCES}")
-def test_the_packaged_set_is_what_the_script_makes_of_its_sources(maker):
-    made = tuple(Probe(text, group) for group, texts in maker.groups(SOURCES).items() for text in texts)
-    assert made == read_probes().probes
+@pytest.mark.parametrize(("turn", "name"), [(0, "default"), (1, "rehearsal")])
+def test_the_packaged_sets_are_what_the_script_makes_of_its_sources(maker, turn, name):
+    made = tuple(Probe(text, group) for group, texts in maker.groups(SOURCES, turn).items() for text in texts)
+    assert made == read_probes(name).probes

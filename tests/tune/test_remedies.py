@@ -136,9 +136,7 @@ def test_a_rehearsal_holds_texts_that_are_not_its_own_too(problem: Problem, plai
     assert drift_at_the_end(tmp_path / "held") < 0.8 * drift_at_the_end(plain)
 
 
-def test_rehearsed_texts_must_be_given_and_be_no_probes(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"rehearsal.texts must be given where rehearsal.use is true, got none"):
-        checked(TuneSettings, {"rehearsal": {"use": True}})
+def test_rehearsed_texts_must_be_no_probes(problem: Problem, tmp_path: Path) -> None:
     probes = str(problem.data.with_name("probes.txt"))
     with pytest.raises(ConfigError, match=r"rehearsal.texts must be others than the probes that drift is measured on, got 24 that are in"):
         run(problem, tmp_path / "job", settings(problem, guard={}, rehearsal={"texts": probes}))
@@ -156,7 +154,7 @@ def test_rehearsed_texts_are_read_and_embedded_once(problem: Problem, monkeypatc
     for one in runs:
         tower, _ = prepared_tower(ground.model.query, one)
         assert ground.objective(tower, one).rehearsal
-        assert ground.digests(one)["rehearsed"] == ground.probes(str(one.rehearsal.texts)).sha256
+        assert ground.digests(one)["rehearsed"] == ground.probes(one.rehearsal.texts).sha256
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

@@ -132,17 +132,12 @@ class RehearsalSection(Section):
 
     needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("texts", "weight", "texts_per_step")}
     use: bool = False
-    texts: Text | None = None
-    """A file of them, as of probes; none of those that drift is measured on, which would no longer tell anything. Required."""
-    weight: PositiveFloat = 1.0
+    texts: Text = "rehearsal"
+    """A file of them, as of probes, or ``rehearsal``: those that come with adiabat, of the languages and fields of its probes. None may be
+    among those that drift is measured on, which would no longer tell anything."""
+    weight: PositiveFloat = 10.0
     """Of ``1 - cos`` between their vectors and those of the start, beside the loss."""
     texts_per_step: PositiveInt = 14
-
-    @model_validator(mode="after")
-    def _has_texts(self) -> Self:
-        if self.use and self.texts is None:
-            raise PlacedError("texts", "must be given where rehearsal.use is true, got none")
-        return self
 
 
 class LadderSection(Section):

@@ -1,6 +1,6 @@
 """Probe texts: what is asked of a store before and after tuning, without anyone knowing the answer (mission A12).
 
-The packaged set was made by ``scripts/make_probes.py``; ``files/README.md`` tells what it holds and whose texts they are.
+The packaged sets were made by ``scripts/make_probes.py``; ``files/README.md`` tells what they hold and whose texts they are.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ from adiabat.data.tables import FileFaults, Row, read_rows, require_path, table_
 from adiabat.drift.noise import written_otherwise
 from adiabat.errors import DataError
 
-DEFAULT = "default"
-"""Name of the packaged set."""
+DEFAULT, REHEARSAL = "default", "rehearsal"
+"""Names of the packaged sets: what drift is measured on, and other texts of the same groups, to hold a tower at."""
 
 LEAST_PROBES = 20
 """Of a set: the mean over fewer says little of anything but them."""
@@ -27,10 +27,11 @@ LEAST_PROBES = 20
 GROUP_COLUMNS = ("group", "lang", "language")
 """Names that the column of groups may have, the first found taken."""
 
-_SHA256 = "5d6268e572f3e75e7342828ebd4c07aee2cf9d940aa4ca9c8ff0cbece254322c"
-"""Of the packaged file."""
-
-_FILE = "probes.jsonl.zst"
+_PACKAGED = {
+    DEFAULT: ("probes.jsonl.zst", "5d6268e572f3e75e7342828ebd4c07aee2cf9d940aa4ca9c8ff0cbece254322c"),
+    REHEARSAL: ("rehearsal.jsonl.zst", "d993dd1351e4dc91ba53db39fe9d66e98ab68c3323560e2a4f6a6f85982b8260"),
+}
+"""Name to file and SHA-256."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
     Args:
         source: A text file (``.txt``, plain or packed) with a probe in each line, whose group is the file's name; a table as for
             `adiabat.data.tables.read_rows` with a column ``text``, or a name that corpora have for it, and, where probes are told apart,
-            one of `GROUP_COLUMNS`; or None or ``default`` for the packaged set.
+            one of `GROUP_COLUMNS`; or the name of a packaged set, ``default`` (as None is) or ``rehearsal``.
 
     Returns:
         The probes. Texts that come again are left out, and counted in its notes; the first keeps its group.
@@ -99,8 +100,10 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
         DataError: If the source is missing or damaged, holds fewer than `LEAST_PROBES` different texts, or rows are at fault: all
             are counted, the first ten spelled out.
     """
-    if source is None or source == DEFAULT:
-        return _probe_set(require_published(packaged_folder("drift") / _FILE, _SHA256), DEFAULT)
+    if (name := DEFAULT if source is None else str(source)) in _PACKAGED:
+        file, sha256 = _PACKAGED[name]
+        return _probe_set(require_published(packaged_folder("drift") / file, sha256), name)
+    assert source is not None
     return _probe_set(source, _stem(Path(source)) if _is_plain_text(source) else table_name(source))
 
 

@@ -109,7 +109,7 @@ def _digests(worker: Worker, runs: Sequence[Planned]) -> dict[str, Any]:
     sections = dict.fromkeys(run.settings.data for run in runs)
     examples = {_key_of(section): examples_digest(*worker.ground.examples(section)) for section in sections}
     store, probes = worker.ground.store.manifest.sha256, worker.ground.probes
-    taught = {_key_of(one): probes(str(one.texts)).sha256 for one in (run.settings.rehearsal for run in runs) if one.use}
+    taught = {_key_of(one): probes(one.texts).sha256 for one in (run.settings.rehearsal for run in runs) if one.use}
     watched = {_key_of(one): probes(one.probes).sha256 for one in (run.settings.watched for run in runs) if one.use}
     return {"query_tower": worker.ground.digest, "store_vectors": store, "examples": examples, "rehearsed": taught, "guards": watched}
 
@@ -118,7 +118,7 @@ def _require_apart(worker: Worker, runs: Sequence[Planned]) -> None:
     """Drift is not measured on what any run rehearses."""
     for texts in dict.fromkeys(run.settings.rehearsal.texts for run in runs if run.settings.rehearsal.use):
         if worker.probes is not None:
-            require_apart(worker.ground.probes(str(texts)), worker.probes)
+            require_apart(worker.ground.probes(texts), worker.probes)
 
 
 def _key_of(section: Section) -> str:

@@ -84,14 +84,14 @@ class Ground:
         if settings.watched.use:
             found |= self.guard(settings).digests
         if settings.rehearsal.use:
-            found["rehearsed"] = self.probes(str(settings.rehearsal.texts)).sha256
+            found["rehearsed"] = self.probes(settings.rehearsal.texts).sha256
         return found
 
     def probes(self, source: str) -> ProbeSet:
         """Texts that are rehearsed, or looked at.
 
         Args:
-            source: A file, or ``default``.
+            source: A file, or the name of a packaged set.
 
         Returns:
             The texts.
@@ -221,7 +221,7 @@ class Ground:
         }
 
     def _rehearsal(self, settings: TuneSettings) -> Rehearsal:
-        section, source = settings.rehearsal, str(settings.rehearsal.texts)
+        section, source = settings.rehearsal, settings.rehearsal.texts
         texts = self.probes(source)
         if settings.watched.use:
             require_apart(texts, self.probes(settings.watched.probes))
