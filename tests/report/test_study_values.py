@@ -103,3 +103,9 @@ def test_counts_of_language_pairs_stand_side_by_side(improved, worsened, shown) 
 )
 def test_any_number_is_shown_with_three_digits(number, shown) -> None:
     assert values.rate(number) == shown
+
+
+def test_a_setting_of_another_table_than_that_of_tuning_says_which() -> None:
+    runs = [make_run({RATE: 1e-8, "guard.most": 0.1, "rehearsal.texts_per_step": count}) for count in (7, 14)]
+    seen = overview_of(make_study(runs, varied=(RATE, "guard.most", "rehearsal.texts_per_step")))
+    assert [setting.label for setting in seen.settings] == ["learning rate", "guard most", "rehearsal texts per step"]

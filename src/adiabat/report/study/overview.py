@@ -269,10 +269,11 @@ def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def _label(name: str, names: Sequence[str]) -> str:
-    """The last part of a dotted name, or all of it where another ends alike."""
-    last = name.rpartition(".")[2]
+    """The last part of a dotted name; with its table where that is not ``tune``; all of it where another ends alike."""
+    table, _, last = name.rpartition(".")
     alone = sum(other.rpartition(".")[2] == last for other in names) == 1
-    return (last if alone else name).replace("_", " ")
+    shown = name if not alone else last if table in ("", "tune") else f"{table} {last}"
+    return shown.replace("_", " ")
 
 
 def outcome(case: Case, task: str, measured: Measured | None = None) -> Outcome | None:
