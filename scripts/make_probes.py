@@ -168,7 +168,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the packed probe texts.")
     parser.add_argument("source", type=Path, help="folder with arxiv/, classification/, multilingual/ and pairs/")
     parser.add_argument("out", type=Path, help="folder to write to")
-    parser.add_argument("--round", type=int, default=0, help="which texts of each group; 0: those that come with adiabat")
+    parser.add_argument(
+        "--round", type=int, default=0, help="which texts of each group; 0: the probes that come with adiabat, 1: the texts to rehearse"
+    )
     arguments = parser.parse_args()
     made = groups(arguments.source, arguments.round)
     rows = [{"text": text, "group": group} for group, texts in made.items() for text in texts]

@@ -100,11 +100,11 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
         DataError: If the source is missing or damaged, holds fewer than `LEAST_PROBES` different texts, or rows are at fault: all
             are counted, the first ten spelled out.
     """
-    if (name := DEFAULT if source is None else str(source)) in _PACKAGED:
+    name = DEFAULT if source is None else str(source)
+    if name in _PACKAGED:
         file, sha256 = _PACKAGED[name]
         return _probe_set(require_published(packaged_folder("drift") / file, sha256), name)
-    assert source is not None
-    return _probe_set(source, _stem(Path(source)) if _is_plain_text(source) else table_name(source))
+    return _probe_set(name, _stem(Path(name)) if _is_plain_text(name) else table_name(name))
 
 
 def _probe_set(source: str | Path, name: str) -> ProbeSet:

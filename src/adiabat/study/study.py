@@ -61,13 +61,12 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     worker.ground.require_possible([run.settings for run in runs])
     _require_apart(worker, runs)
     description = _description(worker, digests)
-    rows = rows_at(folder / "runs.parquet")
-    begun = going_on and bool(rows.every or list((folder / RUNS).glob("*")))
-    if going_on and not begun:
-        # Nothing that was made would stay; what was read of probes might be of others.
-        (folder / READINGS / NOISE).unlink(missing_ok=True)
-    claim(folder, _same(folder, description) if begun else description, begun=going_on)
+    made = (folder / "runs.parquet").is_file() or any((folder / RUNS).glob("*"))
+    claim(folder, _same(folder, description) if going_on and made else description, begun=going_on)
     with sole_writer(folder):
+        if not made:
+            # Of a study that made nothing, what was read of probes might be of others.
+            (folder / READINGS / NOISE).unlink(missing_ok=True)
         rows = rows_at(folder / "runs.parquet")
         carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
         for run in runs:

@@ -85,11 +85,7 @@ class Worker:
     @cached_property
     def probed(self) -> Store:
         """Where they are looked for."""
-        if self.settings.probes.store is None:
-            return self.ground.store
-        store = Store.open(self.settings.probes.store)
-        store.require_encoder(self.ground.model.fingerprint("document"))
-        return store
+        return self.ground.store_at(self.settings.probes.store)
 
     @cached_property
     def clock(self) -> Clock:

@@ -62,6 +62,24 @@ class Ground:
         self.store.require_encoder(model.fingerprint("document"))
         return model
 
+    def store_at(self, path: str | None) -> Store:
+        """Where probes are looked for.
+
+        Args:
+            path: Of document vectors of this model; None takes those that are tuned against.
+
+        Returns:
+            The store.
+
+        Raises:
+            StoreError: If it was not made by the document tower of the model.
+        """
+        if path is None:
+            return self.store
+        store = Store.open(path)
+        store.require_encoder(self.model.fingerprint("document"))
+        return store
+
     @cached_property
     def digest(self) -> str:
         """Of all that decides the query vectors where tuning starts: weights, tokenizer, prompt, pooling and limit."""
@@ -198,12 +216,12 @@ class Ground:
             The guard, which has looked at the untuned tower.
 
         Raises:
-            AdiabatError: As `Guard.of`.
+            AdiabatError: As `probes`, `store_at` and `Guard.of`.
         """
         section = settings.watched
         if section not in self._guards:
             self.model.query.to(device_of(settings.run.device))
-            self._guards[section] = Guard.of(section, self.probes(section.probes), self.model, self.store)
+            self._guards[section] = Guard.of(section, self.probes(section.probes), self.model, self.store_at(section.store))
         return self._guards[section]
 
     def _learned(self, tower: Encoder, settings: TuneSettings) -> dict[str, Any]:

@@ -65,18 +65,14 @@ class Guard:
             section: What is asked for.
             probes: Those that it names.
             model: Where tuning starts.
-            store: Of the job; taken where the section names no other.
+            store: The one that it names, or that of the job.
 
         Returns:
             The guard.
 
         Raises:
-            StoreError: If a store that the section names was not made by the document tower of the model.
             ConfigError: If the limit is to be made of noise, and there is none.
         """
-        if section.store is not None:
-            store = Store.open(section.store)
-            store.require_encoder(model.fingerprint("document"))
         tokens = TokenTable.of(model.query, probes.texts, side="query")
         start = _read(model.query, tokens, store, section.depth)
         digests = {"probes": probes.sha256, "probed_vectors": store.manifest.sha256}
