@@ -4,8 +4,8 @@
     python scripts/make_study_data.py SHARED_DATA_DIR ARXIV OUT
 
 Every choice follows from a hash of ids. Training examples of arXiv keep two of their 21 negatives, the random one (difficulty 21) first,
-then the nearest (1); those to measure on keep seven, from the nearest to the random one. MS MARCO has no negatives: they
-come from the store.
+then the nearest (1); those to measure on keep seven, from the nearest to the random one, and so do 1,400 of the training examples in
+`difficulty`, a smaller set that compares them. MS MARCO has no negatives: they come from the store.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 TRAIN, VALIDATION, TEST = 3_000, 300, 300
+DIFFICULTY_TRAIN = 1_400
 TRAINED_DIFFICULTIES, MEASURED_DIFFICULTIES = (21, 1), (1, 2, 3, 5, 8, 13, 21)
 FIELDS = {
     "cs": ("cs",),
@@ -38,25 +39,43 @@ def main() -> None:
     parser.add_argument("arxiv", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
-    make_arxiv(given.shared, given.arxiv, given.out / "arxiv")
+    fields = fields_of(given.shared, given.arxiv)
+    make_arxiv(fields, given.arxiv, given.out / "arxiv")
+    make_difficulty(fields["cs"], given.arxiv, given.out / "difficulty")
     make_msmarco(given.shared / "beir" / "msmarco_dev6980", given.out / "msmarco")
     make_squad(given.shared / "beir" / "squad_dev", given.out / "squad")
     make_xnli(given.shared / "multilingual" / "xnli_dev15.jsonl.gz", given.out)
 
 
-def make_arxiv(shared: Path, made: Path, out: Path) -> None:
-    """Training and validation of computer science, tests of every field and of all, and the papers that they name."""
+def fields_of(shared: Path, made: Path) -> dict[str, list[Row]]:
+    """The examples of every field, in the order of their hashes."""
     primary = {row["id"]: row["primary"] for row in rows_of(shared / "arxiv" / "arxiv60k.jsonl.gz")}
     fields: dict[str, list[Row]] = {name: [] for name in FIELDS}
     for row in rows_of(made / "test.jsonl.gz"):
         for name, prefixes in FIELDS.items():
             if primary[row["query_id"]].split(".")[0] in prefixes:
                 fields[name].append(row)
-    fields = {name: sorted(rows, key=lambda row: hashed(row["query_id"])) for name, rows in fields.items()}
+    return {name: sorted(rows, key=lambda row: hashed(row["query_id"])) for name, rows in fields.items()}
+
+
+def make_arxiv(fields: dict[str, list[Row]], made: Path, out: Path) -> None:
+    """Training and validation of computer science, tests of every field and of all, and the papers that they name."""
     cs = [cut(row, TRAINED_DIFFICULTIES) for row in fields["cs"][TEST : TEST + VALIDATION + TRAIN]]
     files = {"train": cs[VALIDATION:], "validation": cs[:VALIDATION]}
     files |= {f"test-{name}": [cut(row, MEASURED_DIFFICULTIES) for row in rows[:TEST]] for name, rows in fields.items()}
     files["test"] = [row for name in FIELDS for row in files[f"test-{name}"]]
+    write_with_corpus(files, made, out)
+
+
+def make_difficulty(cs: list[Row], made: Path, out: Path) -> None:
+    """The first training examples and the test of computer science, both with every measured difficulty."""
+    first = TEST + VALIDATION
+    parts = {"test": cs[:TEST], "train": cs[first : first + DIFFICULTY_TRAIN]}
+    write_with_corpus({name: [cut(row, MEASURED_DIFFICULTIES) for row in rows] for name, rows in parts.items()}, made, out)
+
+
+def write_with_corpus(files: dict[str, list[Row]], made: Path, out: Path) -> None:
+    """Write examples, and the papers that they name."""
     for name, rows in files.items():
         write(out / f"{name}.jsonl", rows)
     named = {doc_id for rows in files.values() for row in rows for doc_id in (*row["pos"], *row["neg"])}

@@ -256,7 +256,7 @@ def test_a_wrong_value_is_told_in_plain_words(assignment: str, told: str) -> Non
     ("assignment", "told"),
     [
         ("measure.measures=[]", "measure.measures must be a list that is not empty, got []"),
-        ('measure.measures=["RR", "RR"]', "measure.measures must name each measure once, got RR, RR"),
+        ('measure.measures=["RR", "RR"]', "measure.measures must be a list that names each measure once, got ['RR', 'RR']"),
         ("measure.resamples=99", "measure.resamples must be >= 100, got 99"),
     ],
 )

@@ -303,7 +303,7 @@ def test_a_narrow_subset_that_nobody_has_is_refused(tmp_path: Path) -> None:
         ({"narrow": ["math.", "../x"]}, "arxiv.narrow must be beginnings of category names, got '../x'; write one like math."),
         ({"narrow": ["math", "math."]}, "arxiv.narrow must name each subset once, got math, math.; leave out what is the same"),
         ({"narrow": ["cs.", "cs."]}, "arxiv.narrow must name each subset once, got cs., cs.; leave out what is the same"),
-        ({"difficulties": [1, 1]}, "arxiv.difficulties must name each difficulty once, got 1, 1"),
+        ({"difficulties": [1, 1]}, "arxiv.difficulties must be a list that names each difficulty once, got [1, 1]; the default is [21]"),
         ({"difficulties": [22]}, "arxiv.difficulties must be <= 21, got 22; the default is [21]"),
         ({"train_fraction": 1.0}, "arxiv.train_fraction must be < 1, got 1.0; the default is 0.0"),
     ],

@@ -1,16 +1,20 @@
 """Where runs are made changes none of them: one after another, in lanes of one step, or spread over a Ray cluster."""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from adiabat.config import EncoderSection
 from adiabat.errors import MissingDependencyError, ModelError
 from adiabat.measure.study_results import StudyResult
+from adiabat.model.towers import DualEncoder
 from adiabat.study import engines
 from adiabat.study import study as study_module
 from adiabat.train.stacked import StackedTowers
+from tests.study.world import load as world_load
 from tests.study.world import run, settings_of, write_world
 
 GRID = {"tune": {"learning_rate": [1e-3, 3e-3], "margin": [0.2, 0.3]}}
@@ -87,6 +91,21 @@ def test_ray_gives_the_same_rows(world: Path) -> None:
     grid = {"tune": {"learning_rate": [1e-3, 3e-3]}}
     here, there = (run(settings_of(world, study={"out": str(world / one), "engine": one}, grid=grid)) for one in ("process", "ray"))
     assert numbers(here) == numbers(there)
+
+
+@pytest.mark.real
+def test_what_goes_wrong_in_a_process_of_ray_is_told_as_it_was_said_there(world: Path) -> None:
+    pytest.importorskip("ray")
+    here = os.getpid()
+
+    def load(name: str, encoder: EncoderSection) -> DualEncoder:
+        if os.getpid() != here:
+            raise ModelError("gone.json: must be there")
+        return world_load(name, encoder)
+
+    settings = settings_of(world, study={"engine": "ray"}, grid={"tune": {"learning_rate": [1e-3]}})
+    with pytest.raises(ModelError, match=r"^gone.json: must be there$"):
+        study_module.study(load, settings)
 
 
 def test_a_missing_ray_is_told_with_the_line_that_installs_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from adiabat.config.section import Amount, Section, SeedNumber, Texts
+from adiabat.config.section import Amount, Section, SeedNumber, Texts, each_once
 
 Documents = Literal["ids", "texts"]
 """How examples name their documents: by id, with ``corpus.jsonl.gz`` beside them, or by the text itself."""
@@ -99,7 +99,7 @@ class ArxivSection(DocumentsSection):
     """What asks for what: the first sentence of an abstract for the rest of it, or the title for the abstract."""
     max_category_size: PositiveInt = 10_000
     """Papers that have a category of at most so many papers are kept."""
-    difficulties: Annotated[tuple[Difficulty, ...], Field(strict=False)] = (21,)
+    difficulties: Annotated[tuple[Difficulty, ...], Field(strict=False), each_once("difficulty")] = (21,)
     """Negatives that also get files of their own, beside the files with all 21: 1 is the most alike, 21 is random. The source measures
     and tunes on 21."""
     train_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -114,8 +114,6 @@ class ArxivSection(DocumentsSection):
             raise ValueError(f"arxiv.narrow must be beginnings of category names, got {', '.join(map(repr, wrong))}; write one like math.")
         if len(self.narrow_names()) < len(self.narrow) or len(set(self.narrow_names().values())) < len(self.narrow):
             raise ValueError(f"arxiv.narrow must name each subset once, got {', '.join(self.narrow)}; leave out what is the same")
-        if len(set(self.difficulties)) < len(self.difficulties):
-            raise ValueError(f"arxiv.difficulties must name each difficulty once, got {', '.join(map(str, self.difficulties))}")
         return self
 
     def narrow_names(self) -> dict[str, str]:

@@ -66,15 +66,31 @@ class PlacedError(ValueError):
         self.name, self.phrase = name, phrase
 
 
-def _each_once(seeds: tuple[int, ...]) -> tuple[int, ...]:
-    if not seeds:
+def each_once(kind: str) -> AfterValidator:
+    """A check of lists in which nothing may stand twice.
+
+    Args:
+        kind: What the list names, in the singular.
+
+    Returns:
+        The check, for an annotation.
+    """
+
+    def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(values)) < len(values):
+            raise MisfitError(f"a list that names each {kind} once")
+        return values
+
+    return AfterValidator(check)
+
+
+def _not_empty(values: tuple[int, ...]) -> tuple[int, ...]:
+    if not values:
         raise MisfitError("a list that is not empty")
-    if len(set(seeds)) < len(seeds):
-        raise MisfitError("a list that names each seed once")
-    return seeds
+    return values
 
 
-SeedNumbers = Annotated[tuple[SeedNumber, ...], Field(strict=False), AfterValidator(_each_once)]
+SeedNumbers = Annotated[tuple[SeedNumber, ...], Field(strict=False), AfterValidator(_not_empty), each_once("seed")]
 """Some, each once."""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need, shown
-from adiabat.config.section import PlacedError, Section, SeedNumber, Text, Texts
+from adiabat.config.section import PlacedError, Section, SeedNumber, Text, Texts, each_once
 
 
 class EncoderSection(Section):
@@ -156,7 +156,7 @@ class StoreSection(Section):
 class RankingMeasureSection(Section):
     """What is measured on rankings, and how surely."""
 
-    measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
+    measures: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "RR", "AP", "P@1")
     """Beside PND; names of the ir-measures grammar. Where the whole store is ranked, the first carries the verdict."""
     depth: PositiveInt = 100
     """Documents retrieved per query where the whole store is ranked, more for a measure of a larger cutoff; measures see no further."""
@@ -164,12 +164,6 @@ class RankingMeasureSection(Section):
     """Leave out a document whose id equals the query's id, as BEIR does."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
     """Of the paired bootstrap, at the least: a language grid takes as many as its cells need."""
-
-    @model_validator(mode="after")
-    def _each_once(self) -> Self:
-        if len(set(self.measures)) < len(self.measures):
-            raise ValueError(f"measure.measures must name each measure once, got {', '.join(self.measures)}")
-        return self
 
 
 class MeasureSection(RankingMeasureSection):

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationEr
 from adiabat.config.compare import laid_over
 from adiabat.config.faults import Need, shown, unknown_phrases
 from adiabat.config.reading import _idle, _phrases, keys_of
-from adiabat.config.section import MisfitError, RangeValues, Section, SeedNumbers, Text, Texts
+from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.suite import AnyTask, require_names
 from adiabat.config.tune import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
@@ -33,7 +33,7 @@ class StudySection(Section):
     """One run of each combination with each of them; with one, nothing tells how much differs from run to run."""
     sample: PositiveInt | None = None
     """So many combinations, drawn at random; None runs all of them."""
-    targets: Texts = ()
+    targets: Annotated[Texts, each_once("task")] = ()
     """Names of the tasks that tuning is for, each once; the others must not get worse. None named takes the first task."""
     stores: Text | None = None
     """Directory where vectors of the tasks' corpora are kept, for other studies too; None keeps them in the directory of the study."""
@@ -44,13 +44,6 @@ class StudySection(Section):
     CPU, where one run fills the cores."""
     engine: Literal["process", "ray"] = "process"
     """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the study."""
-
-    @field_validator("targets")
-    @classmethod
-    def _targets_once(cls, targets: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(targets)) < len(targets):
-            raise MisfitError("a list that names each task once")
-        return targets
 
 
 class StudyJobSection(Section):
