@@ -71,7 +71,10 @@ def make_difficulty(cs: list[Row], made: Path, out: Path) -> None:
     """The first training examples and the test of computer science, both with every measured difficulty."""
     first = TEST + VALIDATION
     parts = {"test": cs[:TEST], "train": cs[first : first + DIFFICULTY_TRAIN]}
-    write_with_corpus({name: [cut(row, MEASURED_DIFFICULTIES) for row in rows] for name, rows in parts.items()}, made, out)
+    files = {name: [cut(row, MEASURED_DIFFICULTIES) for row in rows] for name, rows in parts.items()}
+    write_with_corpus(files, made, out)
+    # Some have the same paper at two difficulties; their papers stay in the corpus, for others to be told from.
+    write(out / "train.jsonl", (row for row in files["train"] if len(row["neg"]) == len(MEASURED_DIFFICULTIES)))
 
 
 def write_with_corpus(files: dict[str, list[Row]], made: Path, out: Path) -> None:
