@@ -8,7 +8,7 @@ from scipy.optimize import approx_fprime
 
 from adiabat.errors import DataError
 from adiabat.plan import fitting
-from adiabat.plan.fitting import fit, missing, refits
+from adiabat.plan.fitting import Fitted, fit, missing, refits
 from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Centre, Law, Points, columns_of
 from tests.plan.simulated import BUDGETS, SIZES, by_one_share, by_share, by_size_and_tokens, grid
 
@@ -78,6 +78,20 @@ def test_a_term_that_runs_do_not_have_falls_away() -> None:
     base, powers = found.law.basis(grid(by_size_and_tokens), found.centre)
     by_size = columns_of(base, powers, found.exponents)[:, 1] * found.weights[1]
     assert by_size.max() < 0.005
+
+
+@pytest.mark.parametrize(("law", "truth", "shares"), CASES)
+def test_effects_are_how_much_losses_change_with_a_coefficient(law: Law, truth: Any, shares: tuple[float, ...]) -> None:
+    points = grid(truth, shares=shares)
+    found = fit(law, points)
+    for name, effect in found.effects(points).items():
+        more = dict(zip((*law.exponents, *law.weights), (*found.exponents, *found.weights), strict=True))
+        more[name] *= 1.0001
+        moved = Fitted(
+            law, np.array([more[n] for n in law.exponents]), np.array([more[n] for n in law.weights]), found.centre, found.objective
+        )
+        slopes = np.log(moved.predict(points) / found.predict(points)) / np.log(1.0001)
+        assert effect == pytest.approx(np.sqrt(np.mean(slopes**2)), rel=1e-2, abs=1e-6)
 
 
 def test_an_outlier_moves_the_fit_little() -> None:

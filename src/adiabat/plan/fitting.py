@@ -63,8 +63,28 @@ class Fitted:
         Returns:
             In nats; below 0 where the law does not hold.
         """
-        predicted: Column = columns_of(*self.law.basis(points, self.centre), self.exponents) @ self.weights
+        predicted: Column = self._terms(points).sum(axis=1)
         return predicted
+
+    def effects(self, points: Points) -> Mapping[str, float]:
+        """How much of the loss each coefficient decides: next to nothing where its term has fallen away.
+
+        Args:
+            points: Sizes, tokens and shares.
+
+        Returns:
+            By the name of the coefficient, the root mean square over the runs of ``d ln L / d ln coefficient``.
+        """
+        terms, (_, powers) = self._terms(points), self.law.basis(points, self.centre)
+        shares = terms / terms.sum(axis=1, keepdims=True)
+        slopes = [*(self.exponents[:, None] * np.einsum("epw,pw->ep", powers, shares)), *shares.T]
+        names = (*self.law.exponents, *self.law.weights)
+        return {name: float(np.sqrt(np.mean(slope**2))) for name, slope in zip(names, slopes, strict=True)}
+
+    def _terms(self, points: Points) -> Base:
+        """The loss of each run in its parts, a column for each weight."""
+        terms: Base = columns_of(*self.law.basis(points, self.centre), self.exponents) * self.weights
+        return terms
 
 
 def fit(law: Law, points: Points) -> Fitted:

@@ -1,0 +1,93 @@
+"""Lines through the best of each budget, and parabolas over sizes."""
+
+import math
+
+import numpy as np
+import pytest
+
+from adiabat.errors import DataError
+from adiabat.plan.frontier import Line, Profile, best_of_budgets, frontier, line_through, optimal_sizes, profiles
+
+
+def test_a_line_worked_by_hand() -> None:
+    line = line_through(np.array([1.0, np.e, np.e**2]), np.array([np.e**3, np.e**2, np.e]))
+    assert (line.slope, line.intercept) == pytest.approx((-1, 3))
+    assert line.at(np.e**3) == pytest.approx(1)
+
+
+def test_a_line_is_that_of_least_squares() -> None:
+    x, y = np.array([2.0, 3.0, 7.0, 20.0]), np.array([5.0, 4.0, 4.5, 1.0])
+    line = line_through(x, y)
+    slope, intercept = np.polyfit(np.log(x), np.log(y), 1)
+    assert (line.slope, line.intercept) == pytest.approx((slope, intercept))
+
+
+def test_lines_meet_where_they_are_equal() -> None:
+    one, other = Line(-0.21, 8.39), Line(-0.22, 8.93)
+    where = one.meets(other)
+    assert one.at(where) == pytest.approx(other.at(where))
+    # The printed lines of source 001 do not meet at its switch, 9.06e16, but at e^54.
+    assert math.log(where) == pytest.approx(54)
+    assert math.isinf(one.meets(Line(-0.21, 8.0)))
+
+
+def test_the_best_of_each_budget_is_kept() -> None:
+    budgets, best = best_of_budgets(np.array([4.0, 1.0, 4.0, 1.0]), np.array([0.5, 0.9, 0.4, 0.8]))
+    assert budgets.tolist() == [1, 4]
+    assert best.tolist() == [0.8, 0.4]
+
+
+def test_a_frontier_holds_its_line_within_the_interval() -> None:
+    generator = np.random.default_rng(0)
+    budget = np.repeat([1e15, 4e15, 1.6e16, 6.4e16], 6)
+    loss = np.exp(-0.2 * np.log(budget) + 8) * (1 + np.tile([0, 0.1, 0.2, 0.3, 0.4, 0.5], 4)) * np.exp(0.01 * generator.normal(size=24))
+    found = frontier(budget, loss, resamples=200)
+    assert found.line.slope == pytest.approx(-0.2, abs=0.01)
+    beyond = found.at(2.56e17)
+    assert beyond.low <= beyond.value <= beyond.high
+    assert beyond.high > beyond.low
+    assert found.budgets.tolist() == [1e15, 4e15, 1.6e16, 6.4e16]
+    assert len(found.again) == 200
+
+
+def test_one_budget_makes_no_frontier() -> None:
+    with pytest.raises(DataError, match="^runs of a frontier must have at least 2 budgets, got 1; sweep over more$"):
+        frontier(np.array([1e15, 1e15]), np.array([0.5, 0.6]))
+
+
+def parabola(size: np.ndarray, best: float) -> np.ndarray:
+    found: np.ndarray = np.exp(0.1 + 0.05 * (np.log(size) - math.log(best)) ** 2)
+    return found
+
+
+SIZES = np.array([1e6, 4e6, 2e7, 9e7])
+
+
+def test_a_profile_finds_the_size_at_which_it_is_least() -> None:
+    (one,) = profiles(np.full(4, 1e15), SIZES, parabola(SIZES, 7e6))
+    assert one.optimum == pytest.approx(7e6, rel=1e-6)
+    assert one.sizes == tuple(SIZES)
+    at = math.log(3e7)
+    constant, linear, quadratic = one.coefficients
+    assert constant + linear * at + quadratic * at**2 == pytest.approx(math.log(parabola(np.array([3e7]), 7e6)[0]))
+
+
+@pytest.mark.parametrize("losses", [parabola(SIZES, 1e3), parabola(SIZES, 1e10), 1 / parabola(SIZES, 7e6)])
+def test_a_profile_that_only_falls_rises_or_bulges_has_no_optimum(losses: np.ndarray) -> None:
+    assert profiles(np.full(4, 1e15), SIZES, losses)[0].optimum is None
+
+
+def test_two_sizes_make_no_profile_and_of_each_size_the_best_counts() -> None:
+    budget = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0])
+    size = np.array([1e6, 2e6, 1e6, 2e6, 3e6, 3e6])
+    (one,) = profiles(budget, size, np.array([0.5, 0.4, 0.5, 0.4, 0.45, 0.9]))
+    assert one.budget == 2
+    assert one.losses == (0.5, 0.4, 0.45)
+
+
+def test_best_sizes_lie_on_a_line() -> None:
+    found = [Profile(budget, (), (), (0.0, 0.0, 0.0), 1e6 * budget**0.5) for budget in (1.0, 4.0, 16.0)]
+    line = optimal_sizes([*found, Profile(64.0, (), (), (0.0, 0.0, 0.0), None)])
+    assert line is not None
+    assert line.at(64.0) == pytest.approx(8e6)
+    assert optimal_sizes(found[:1]) is None
