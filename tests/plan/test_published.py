@@ -1,6 +1,7 @@
 """What source 001 printed, as it stands and where it does not agree with itself."""
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -13,7 +14,7 @@ def test_sizes_are_those_that_the_suite_names_without_embeddings() -> None:
 
 
 def test_budgets_are_four_times_one_another() -> None:
-    for one, following in zip(BUDGETS, BUDGETS[1:], strict=False):
+    for one, following in pairwise(BUDGETS):
         assert following / one == pytest.approx(4, rel=0.02)
 
 
