@@ -1,6 +1,11 @@
-"""Floating-point operations of training, by parameters and tokens (mission B4)."""
+"""Floating-point operations of training: by parameters and tokens, as budgets are told, and as a run really does them (mission B4)."""
 
 from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+Lengths = Int[np.ndarray, " t"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +37,64 @@ def training_flops(parameters: PassedParameters, tokens: float) -> float:
         Kaplan et al. 2020, section 2.1; source 001, section 3.5; mission B4.
     """
     return 2.0 * tokens * (parameters.forward + parameters.backward + parameters.updated)
+
+
+@dataclass(frozen=True, slots=True)
+class ByLength:
+    """Operations of one text by its length L: ``per_text + per_token * L + per_pair * L^2``.
+
+    Attributes:
+        per_text: Of what is done once, such as a projection of the pooled embedding.
+        per_token: Of dense layers.
+        per_pair: Of attention, where each token looks at each.
+    """
+
+    per_text: int
+    per_token: int
+    per_pair: int
+
+    def of(self, lengths: Lengths) -> float:
+        """Operations of some texts.
+
+        Args:
+            lengths: Tokens of each, padding included where it is computed.
+
+        Returns:
+            Their sum.
+        """
+        exact = lengths.astype(np.float64)
+        return float(self.per_text * len(exact) + self.per_token * exact.sum() + self.per_pair * np.square(exact).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class TowerOperations:
+    """What passes of a tower cost, multiplications and additions of matrix products counted one by one.
+
+    Attributes:
+        forward: Of one pass.
+        again: Of what gradient caching computes a second time: all but frozen leading blocks.
+        blocks: Of the blocks among these, which checkpointing computes once more.
+        backward: Of the gradient, of inputs and of weights; nothing for what nobody asks for.
+    """
+
+    forward: ByLength
+    again: ByLength
+    blocks: ByLength
+    backward: ByLength
+
+    def of(self, lengths: Lengths, *, trained: bool, cached: bool, checkpointed: bool) -> float:
+        """Operations of a batch.
+
+        Args:
+            lengths: Tokens of each text, padding included where it is computed.
+            trained: Whether there is a gradient.
+            cached: Whether a second pass computes it.
+            checkpointed: Whether blocks keep only their input.
+
+        Returns:
+            Their sum.
+        """
+        parts = [self.forward]
+        if trained:
+            parts += [self.backward, *([self.again] if cached else []), *([self.blocks] if checkpointed else [])]
+        return sum(part.of(lengths) for part in parts)
