@@ -209,6 +209,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "train.batch_size": (32, {}),
     "train.epochs": (0.5, {}),
     "train.steps": (10, {}),
+    "train.budget_flops": (1e12, {}),
     "train.validate_every": (7, {}),
     "train.keep": ("best", {}),
     "train.dropout": (False, {}),

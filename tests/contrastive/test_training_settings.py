@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adiabat.config import TrainSettings, checked, read_settings
-from adiabat.contrastive.objective import steps_of
+from adiabat.contrastive.length import steps_of
 from adiabat.contrastive.training import _loop, prepared, schedule_of
 from adiabat.errors import ConfigError
 from adiabat.jobs.directory import Job

@@ -34,6 +34,7 @@ def settings_of(
     device: str | None = None,
     split: str | None = None,
     out: Path | None = None,
+    budget_flops: str | None = None,
 ) -> S:
     """Settings from the file, then ``--set``, then the short flags.
 
@@ -45,6 +46,7 @@ def settings_of(
         device: ``--device``.
         split: ``--split``, of `data.split`.
         out: ``--out``, of `job.out`.
+        budget_flops: ``--budget-flops``, of `train.budget_flops`.
 
     Returns:
         The settings.
@@ -53,6 +55,7 @@ def settings_of(
     short += [f"run.device={json.dumps(device)}"] if device is not None else []
     short += [f"data.split={json.dumps(split)}"] if split is not None else []
     short += [f"job.out={json.dumps(str(out))}"] if out is not None else []
+    short += [f"train.budget_flops={budget_flops}"] if budget_flops is not None else []
     return read_settings(kind, config, [*(assignments or ()), *short])
 
 

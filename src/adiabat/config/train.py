@@ -184,6 +184,7 @@ class TrainSection(Section):
         "final_fraction": Need("schedule", ("linear", "quadratic", "cosine")),
         "warmup_fraction": Need("warmup_steps", (None,)),
         "epochs": Need("steps", (None,)),
+        "steps": Need("budget_flops", (None,)),
     }
     loss: Literal["in_batch_softmax", "samtone", "pair", "triplet"] = "in_batch_softmax"
     similarity: Literal["cosine", "dot"] = "cosine"
@@ -247,6 +248,8 @@ class TrainSection(Section):
     """Passes over the data."""
     steps: PositiveInt | None = None
     """Optimiser steps, in place of `epochs`."""
+    budget_flops: PositiveFloat | None = None
+    """Operations by parameters and tokens (`adiabat.plan.flops`), in place of `steps`: as many steps as they pay for (mission B5)."""
     validate_every: PositiveInt = 500
     """Steps between validations; one is also made at the end."""
     keep: Literal["last", "best"] = "last"
@@ -342,7 +345,7 @@ class TrainSettings(Section):
                 f'data.sources.weight of number {", ".join(weighted)} has no effect where mixture.rule is not "weights"; '
                 "leave it out, or set that"
             )
-        if self.batches.token_budget is not None and self.train.steps is None:
+        if self.batches.token_budget is not None and self.train.steps is None and self.train.budget_flops is None:
             raise ValueError("train.steps must be given where batches.token_budget is, since batches are of any size then, got none")
         return self
 
@@ -359,6 +362,8 @@ class TrainSettings(Section):
         faults += [f"{name} must be left out {where}: examples must hold their texts; leave it out, or data.stream" for name in corpora]
         if len(self.data.sources) > 1 and self.mixture.rule not in ("equal", "weights"):
             faults.append(f'mixture.rule must be equal or weights {where}, since sizes are not known, got "{self.mixture.rule}"; set one')
+        if self.train.budget_flops is not None:
+            faults.append(f"train.budget_flops must be left out {where}, since tokens yet to be read are not known; set train.steps")
         if self.mixture.cap is not None:
             faults.append(f"mixture.cap must be left out {where}, since sizes are not known, got {self.mixture.cap}; leave it out")
         if self.train.schedule == "exponential":

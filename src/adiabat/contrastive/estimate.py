@@ -17,8 +17,6 @@ from adiabat.contrastive.record import counts_of, notes_of
 from adiabat.contrastive.training import check, optimizer_of, prepared
 from adiabat.jobs.directory import without_none
 from adiabat.model.device import device_name, device_of
-from adiabat.plan.flops import training_flops
-from adiabat.train.counts import passed_parameters
 from adiabat.train.distributed import Processes
 from adiabat.watch import Watch
 
@@ -131,8 +129,7 @@ def _passed(objective: PairContrast, steps: int) -> tuple[float, float]:
     sample = range(min(steps, SAMPLED_STEPS))
     counted = [objective.tokens_of(step) for step in sample]
     tokens = {side: steps * float(np.mean([count[side] for count in counted])) for side in objective.tables}
-    flops = sum(training_flops(passed_parameters(objective.towers.tower(side)), tokens[side]) for side in tokens)
-    return sum(tokens.values()), flops
+    return sum(tokens.values()), steps * float(np.mean([objective.flops_of(step) for step in sample]))
 
 
 def _step_seconds(objective: PairContrast, watch: Watch) -> float:

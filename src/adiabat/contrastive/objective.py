@@ -1,9 +1,9 @@
 """What the training of both towers minimises (missions B2, C1 to C3, D1)."""
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +11,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from adiabat.config import TrainSection, TrainSettings
+from adiabat.config import TrainSettings
 from adiabat.contrastive.bank import Bank, Models, Stretch
 from adiabat.contrastive.batches import Batch, Sides, draw_batch, pairs_of, share_of
 from adiabat.contrastive.criterion import criterion_of
+from adiabat.contrastive.length import steps_of, steps_within
 from adiabat.contrastive.order import OnePass, Order, order_of
 from adiabat.contrastive.ranks import ranks_of_answers
 from adiabat.contrastive.streams import Stream, Window, window_name
@@ -22,8 +23,10 @@ from adiabat.data.pairs import PairSet
 from adiabat.data.records import SIDES, Side
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
+from adiabat.plan.flops import PassedParameters, training_flops
 from adiabat.store.embeddings import Store
 from adiabat.train.chunking import Chunking
+from adiabat.train.counts import passed_parameters
 from adiabat.train.distributed import ALONE, Processes
 from adiabat.train.limits import Validation
 from adiabat.train.pairs import unit_rows
@@ -91,10 +94,30 @@ class PairContrast:
         """Tokens of the texts of `train`, of each side whose tower is trained."""
         return self._now.bank.tables
 
-    @property
+    @cached_property
     def steps(self) -> int:
-        """Optimiser steps of the run."""
-        return steps_of(self.settings.train, self.order.pairs)
+        """Optimiser steps of the run: as many as its budget pays for, or as settings and pairs say.
+
+        Raises:
+            ConfigError: If the budget does not pay for a single step.
+        """
+        budget = self.settings.train.budget_flops
+        return steps_of(self.settings.train, self.order.pairs) if budget is None else steps_within(budget, self.flops_of)
+
+    def flops_of(self, step: int) -> float:
+        """Operations of one step by parameters and tokens, which a budget is told in (mission B4).
+
+        Args:
+            step: From 0.
+
+        Returns:
+            Of trained towers, over all processes.
+        """
+        return sum(training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items())
+
+    @cached_property
+    def _passed(self) -> Mapping[Side, PassedParameters]:
+        return {side: passed_parameters(self.towers.tower(side)) for side in self.tables}
 
     def _first(self) -> Stretch:
         if isinstance(self.examples, Stream):
@@ -328,16 +351,3 @@ def _places(rows: Int[np.ndarray, " n"], wanted: Int[np.ndarray, " k"]) -> Int[n
     places = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
     found: Int[np.ndarray, " _"] = places[rows[places] == wanted]
     return found
-
-
-def steps_of(section: TrainSection, pairs: int) -> int:
-    """Optimiser steps of a run.
-
-    Args:
-        section: Its settings.
-        pairs: Trained on.
-
-    Returns:
-        `TrainSection.steps`, or as many as the passes over the data need, rounded up.
-    """
-    return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))

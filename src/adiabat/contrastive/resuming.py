@@ -14,7 +14,7 @@ WORDS = {
 }
 """What it means that a digest, which is known once model and data have been read, is another one."""
 
-LENGTHS = ("train.steps", "train.epochs")
+LENGTHS = ("train.steps", "train.epochs", "train.budget_flops")
 
 
 def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
@@ -62,7 +62,7 @@ def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
         One phrase, or none.
     """
     taken = max((row["step"] for row in read_log(job.log)), default=0) if job.log.exists() else 0
-    name = "train.steps" if "train.steps" in settings else "train.epochs"
+    name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
     return [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
 
 

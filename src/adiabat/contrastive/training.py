@@ -261,6 +261,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
         figures=objective.figures,
         saving=objective.save,
         ending=objective.ending,
+        cost=objective.flops_of,
         processes=objective.processes,
     )
 

@@ -70,6 +70,7 @@ def record_of(
         kind=kind,
         unit=unit,
         passes=passes,
+        flops=position.flops,
         measures={name: [(row["epoch"], row[f"validation_{name}"]) for row in validations] for name in measures},
     )
 

@@ -199,6 +199,7 @@ class TrainingRecord:
         unit: What the validation errors are counted in: ``pairs`` in the wrong order, or ``queries`` whose first document is wrong.
         passes: How often the run went over its pairs; None where it did not go by them.
         measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
+        flops: Operations spent, by parameters and tokens (mission B4).
     """
 
     settings: dict[str, Any]
@@ -220,6 +221,7 @@ class TrainingRecord:
     unit: Literal["pairs", "queries"] = "pairs"
     passes: float | None = None
     measures: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    flops: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ def _training(record: TrainingRecord) -> dict[str, Any]:
             for name, points in record.measures.items()
         ),
         ("ended because", record.stop_reason),
+        ("operations", f"{record.flops:.3g}{wording.NO_BREAK}FLOP by parameters and tokens" if record.flops else ""),
         ("time", wording.duration(record.seconds)),
     ]
     return {

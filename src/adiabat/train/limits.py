@@ -86,6 +86,7 @@ class Position:
         logged_step: Step of the last log row.
         loss_sum: Of the steps since then.
         seconds: Spent so far, over all resumed parts.
+        flops: Operations so far, by parameters and tokens; 0 where nobody counts them.
         rate_factor: On the learning rate: a half for each time the run went back.
         outside: Why the last epoch's weights must not be the result; None where they may.
     """
@@ -98,6 +99,7 @@ class Position:
     logged_step: int = 0
     loss_sum: float = 0.0
     seconds: float = 0.0
+    flops: float = 0.0
     rate_factor: float = 1.0
     outside: str | None = None
 

@@ -49,6 +49,7 @@ class Loop:
         figures: Further numbers of a step for the log, such as a learned temperature.
         saving: Called in every process before each checkpoint, to save what the objective keeps beside weights.
         ending: Called with the steps taken where no limit is reached; says why the run ends there if data do that, and None elsewhere.
+        cost: Operations of a step by its number, to be summed up (`Position.flops`).
         processes: Those that train together; each has a part of every batch, and the main one writes.
         position: Where the run stands.
     """
@@ -66,6 +67,7 @@ class Loop:
     figures: Callable[[], Mapping[str, float]] = dict
     saving: Callable[[], None] = lambda: None
     ending: Callable[[int], str | None] = lambda step: None
+    cost: Callable[[int], float] = lambda step: 0.0
     processes: Processes = ALONE
     position: Position = field(default_factory=Position, init=False)
 
@@ -217,6 +219,7 @@ class Loop:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._loss_sum += loss
+        position.flops += self.cost(position.step)
         position.step += 1
         if position.step % self.limits.log_every == 0 or self._at_an_end():
             self._log_step(rate)

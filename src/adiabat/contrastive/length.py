@@ -1,0 +1,51 @@
+"""How many steps a training run takes: by settings and pairs, or by what a budget pays for (mission B5)."""
+
+import math
+from collections.abc import Callable
+
+from adiabat.config import TrainSection
+from adiabat.errors import ConfigError
+
+MOST_STEPS = 1_000_000
+"""That a budget may pay for: the batch of each is drawn before the first, to know what it costs."""
+
+
+def steps_of(section: TrainSection, pairs: int) -> int:
+    """Optimiser steps of a run.
+
+    Args:
+        section: Its settings.
+        pairs: Trained on.
+
+    Returns:
+        `TrainSection.steps`, or as many as the passes over the data need, rounded up.
+    """
+    return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
+
+
+def steps_within(budget: float, cost: Callable[[int], float]) -> int:
+    """Steps that a budget pays for.
+
+    Args:
+        budget: In FLOP, > 0.
+        cost: Of each step, by its number from 0.
+
+    Returns:
+        The most steps that together cost no more, at least 1.
+
+    Raises:
+        ConfigError: If it does not pay for the first step, or pays for more than `MOST_STEPS`.
+    """
+    first = cost(0)
+    if first > budget:
+        raise ConfigError(
+            f"train.budget_flops must pay for a step, which takes {first:.3g} FLOP, got {budget:.3g}; raise it, or lower train.batch_size"
+        )
+    if budget > MOST_STEPS * first:
+        raise ConfigError(
+            f"train.budget_flops must pay for about {MOST_STEPS:,} steps of {first:.3g} FLOP at the most, got {budget:.3g}; lower it"
+        )
+    spent, steps = first, 1
+    while (spent := spent + cost(steps)) <= budget:
+        steps += 1
+    return steps
