@@ -64,9 +64,9 @@ def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(problem: Proble
 
 
 def test_a_budget_of_a_stream_or_beside_steps_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"train.steps has no effect with train.budget_flops = 1000000000000.0; leave it out, or leave out train.b"):
+    with pytest.raises(ConfigError, match=r"train.steps has no effect with train.budget_flops = 1000000000000.0; leave it out, or "):
         checked(TrainSettings, {"train": {"steps": 3, "budget_flops": 1e12}})
     with pytest.raises(ConfigError, match=r"train.epochs has no effect with train.budget_flops = 1000000000000.0; leave it out, or "):
         checked(TrainSettings, {"train": {"epochs": 3.0, "budget_flops": 1e12}})
-    with pytest.raises(ConfigError, match=r"train.budget_flops must be left out where data.stream is true, since tokens yet to be read are"):
+    with pytest.raises(ConfigError, match=r"train.budget_flops must be left out where data.stream is true, since tokens yet to be "):
         checked(TrainSettings, {"data": {"stream": True, "validation": "dev.jsonl"}, "train": {"budget_flops": 1e12}})
