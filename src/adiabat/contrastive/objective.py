@@ -96,7 +96,10 @@ class PairContrast:
 
     @cached_property
     def steps(self) -> int:
-        """Optimiser steps of the run: as many as its budget pays for, or as settings and pairs say.
+        """Optimiser steps of the run.
+
+        Returns:
+            As many as its budget pays for, or as settings and pairs say.
 
         Raises:
             ConfigError: If the budget does not pay for a single step.
