@@ -210,6 +210,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "train.epochs": (0.5, {}),
     "train.steps": (10, {}),
     "train.budget_flops": (1e12, {}),
+    "train.budget_seconds": (60.0, {}),
     "train.validate_every": (7, {}),
     "train.keep": ("best", {}),
     "train.dropout": (False, {}),

@@ -3,14 +3,18 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from adiabat.config import TrainSettings, checked
+from adiabat.contrastive import timing
+from adiabat.contrastive.estimate import estimate
 from adiabat.contrastive.length import steps_within
 from adiabat.contrastive.training import prepared
 from adiabat.errors import ConfigError
 from adiabat.plan.flops import training_flops
 from adiabat.train.counts import passed_parameters
 from adiabat.train.distributed import ALONE
+from adiabat.watch import SILENT
 from tests.contrastive.problem import Problem, from_memory, job_settings, run, write_problem
 
 
@@ -70,3 +74,82 @@ def test_a_budget_of_a_stream_or_beside_steps_is_refused() -> None:
         checked(TrainSettings, {"train": {"epochs": 3.0, "budget_flops": 1e12}})
     with pytest.raises(ConfigError, match=r"train.budget_flops must be left out where data.stream is true, since tokens yet to be "):
         checked(TrainSettings, {"data": {"stream": True, "validation": "dev.jsonl"}, "train": {"budget_flops": 1e12}})
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Every look at the clock comes so many seconds after the last."""
+    now = [0.0]
+
+    def monotonic() -> float:
+        now[0] += seconds
+        return now[0]
+
+    monkeypatch.setattr("time.monotonic", monotonic)
+
+
+def test_time_alone_gives_the_steps_that_fit_into_it(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.contrastive.timing.step_seconds", lambda objective, watch: 2.0)
+    monkeypatch.setattr("adiabat.contrastive.timing._validation_seconds", lambda objective: 8.0)
+    notes: list[str] = []
+    # Each step takes 2 s and a quarter of a validation.
+    settings = job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": 41.0, "validate_every": 4})
+    result = run(settings, notes=notes)
+    assert "41 s are enough for about 10 steps of 4 s, validations among them" in notes
+    assert result.training is not None
+    assert (result.training.steps, result.training.stop_reason) == (10, "the limit of 10 steps was reached")
+    assert result.settings["train"]["steps"] == 10
+    # What was found is not measured again: the schedule of the steps taken depends on it.
+    monkeypatch.setattr("adiabat.contrastive.timing.step_seconds", lambda objective, watch: pytest.fail("measured again"))
+    again = run(settings, resume=True)
+    assert again.training is not None
+    assert again.training.steps == 10
+
+
+def test_measuring_steps_changes_no_number_of_the_run(problem: Problem, tmp_path: Path) -> None:
+    plain = run(job_settings(problem, tmp_path / "plain", train={"steps": 5}))
+    timed = job_settings(problem, tmp_path / "timed", train={"steps": 5})
+    objective, _ = prepared(from_memory, timed, ALONE)
+    before = {name: weights.detach().clone() for name, weights in objective.module.named_parameters()}
+    state = torch.get_rng_state()
+    assert timing.step_seconds(objective, SILENT) > 0
+    assert all(weights.equal(before[name]) for name, weights in objective.module.named_parameters())
+    assert all(weights.grad is None for weights in objective.module.parameters())
+    assert torch.equal(state, torch.get_rng_state())
+    assert plain.training is not None
+
+
+def test_a_run_ends_with_the_first_step_past_its_time(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = job_settings(problem, tmp_path / "job", train={"steps": 1000, "budget_seconds": 50.0, "schedule": "constant"})
+    with monkeypatch.context() as patched:
+        clock(patched, 1.0)
+        record = run(settings).training
+    assert record is not None
+    assert record.stop_reason == "the limit of 50 seconds was reached"
+    assert 5 < record.steps < 50
+    # Its last weights were validated and kept.
+    assert record.validation_loss[-1][0] == record.epochs == record.best_epoch
+    longer = job_settings(problem, tmp_path / "job", train={"steps": 1000, "budget_seconds": 90.0, "schedule": "constant"})
+    with monkeypatch.context() as patched:
+        clock(patched, 1.0)
+        again = run(longer, resume=True).training
+    assert again is not None
+    assert again.steps > record.steps
+    assert again.stop_reason == "the limit of 90 seconds was reached"
+
+
+def test_time_below_a_step_and_passes_beside_it_are_refused(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.contrastive.timing.step_seconds", lambda objective, watch: 2.0)
+    with pytest.raises(ConfigError, match=r"^train.budget_seconds must pay for a step, which takes 2.* s, got 1; raise it, or lower train"):
+        run(job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": 1.0}))
+    assert not (tmp_path / "job").exists()
+    with pytest.raises(ConfigError, match=r"^train.epochs has no effect with train.budget_seconds, which says how long the run is; leave"):
+        checked(TrainSettings, {"train": {"epochs": 2.0, "budget_seconds": 1.0}})
+
+
+def test_an_estimate_of_a_run_by_time_says_its_steps(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.contrastive.timing.step_seconds", lambda objective, watch: 2.0)
+    monkeypatch.setattr("adiabat.contrastive.timing._validation_seconds", lambda objective: 0.0)
+    settings = job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": 30.0})
+    found = estimate(from_memory, settings, watch=SILENT)
+    assert found.steps == 15
+    assert found.settings["train"]["steps"] == 15

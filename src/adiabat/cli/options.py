@@ -35,6 +35,7 @@ def settings_of(
     split: str | None = None,
     out: Path | None = None,
     budget_flops: str | None = None,
+    seconds: str | None = None,
 ) -> S:
     """Settings from the file, then ``--set``, then the short flags.
 
@@ -47,6 +48,7 @@ def settings_of(
         split: ``--split``, of `data.split`.
         out: ``--out``, of `job.out`.
         budget_flops: ``--budget-flops``, of `train.budget_flops`.
+        seconds: ``--budget-time``, of `train.budget_seconds`.
 
     Returns:
         The settings.
@@ -56,6 +58,7 @@ def settings_of(
     short += [f"data.split={json.dumps(split)}"] if split is not None else []
     short += [f"job.out={json.dumps(str(out))}"] if out is not None else []
     short += [f"train.budget_flops={budget_flops}"] if budget_flops is not None else []
+    short += [f"train.budget_seconds={seconds}"] if seconds is not None else []
     return read_settings(kind, config, [*(assignments or ()), *short])
 
 

@@ -96,6 +96,9 @@ def train(
     out: Annotated[Path | None, typer.Option("--out", help="Short for --set job.out=DIR.", show_default=False)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was cut short.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what the run would take, and begin no job.")] = False,
+    seconds: Annotated[
+        str | None, typer.Option("--budget-time", help="Short for --set train.budget_seconds=N.", show_default=False)
+    ] = None,
     budget: Annotated[str | None, typer.Option("--budget-flops", help="Short for --set train.budget_flops=N.", show_default=False)] = None,
     assignments: Assignments = None,
     seed: Seed = None,
@@ -104,7 +107,7 @@ def train(
 ) -> None:
     """Train both towers of a dual encoder on pairs of texts."""
     with told_once():
-        settings = settings_of(TrainSettings, config, assignments, seed=seed, device=device, out=out, budget_flops=budget)
+        settings = settings_of(TrainSettings, config, assignments, seed=seed, device=device, out=out, budget_flops=budget, seconds=seconds)
         from adiabat.contrastive.beforehand import require_estimable, require_ready
 
         if dry_run:

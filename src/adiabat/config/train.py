@@ -250,11 +250,24 @@ class TrainSection(Section):
     """Optimiser steps, in place of `epochs`."""
     budget_flops: PositiveFloat | None = None
     """Operations by parameters and tokens (`adiabat.plan.flops`), in place of `steps`: as many steps as they pay for (mission B5)."""
+    budget_seconds: PositiveFloat | None = None
+    """The run ends after so long. With neither `steps` nor `budget_flops`, its steps are as many as fit by the speed of the first."""
     validate_every: PositiveInt = 500
     """Steps between validations; one is also made at the end."""
     keep: Literal["last", "best"] = "last"
     """Which weights are the result: the last, or those with the lowest validation loss."""
     dropout: bool = True
+
+    @property
+    def goes_by_time(self) -> bool:
+        """Whether nothing but time says how many steps there are; they are known once some have been measured."""
+        return self.budget_seconds is not None and self.steps is None and self.budget_flops is None
+
+    @model_validator(mode="after")
+    def _passes_say_how_long(self) -> Self:
+        if self.goes_by_time and self.epochs != 1.0:
+            raise ValueError("train.epochs has no effect with train.budget_seconds, which says how long the run is; leave one of them out")
+        return self
 
     @model_validator(mode="after")
     def _sides_have_directions(self) -> Self:
@@ -345,7 +358,8 @@ class TrainSettings(Section):
                 f'data.sources.weight of number {", ".join(weighted)} has no effect where mixture.rule is not "weights"; '
                 "leave it out, or set that"
             )
-        if self.batches.token_budget is not None and self.train.steps is None and self.train.budget_flops is None:
+        train = self.train
+        if self.batches.token_budget is not None and (train.steps, train.budget_flops, train.budget_seconds) == (None, None, None):
             raise ValueError("train.steps must be given where batches.token_budget is, since batches are of any size then, got none")
         return self
 

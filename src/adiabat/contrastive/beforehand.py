@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from adiabat.config import TrainSettings
-from adiabat.contrastive.resuming import RULES, WORDS
+from adiabat.contrastive.resuming import RULES, WORDS, as_begun
 from adiabat.data.streaming import require_streamable
 from adiabat.errors import ConfigError, several
 from adiabat.jobs.directory import require_fitting, require_free
@@ -27,6 +27,7 @@ def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
         AdiabatError: If data or store are missing.
     """
     _require_named(settings, "out")
+    settings = as_begun(settings, resume=resume)
     # Before the data: settings that were left out make faults that speak of anything but resuming.
     note = require_fitting(Path(str(settings.job.out)), settings.model_dump(), resume=resume, rules=RULES, unknown=WORDS)
     _require_inputs(settings)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from adiabat.config import EncoderSection, TrainSettings
+from adiabat.config import EncoderSection, TrainSection, TrainSettings
 from adiabat.data.records import SIDES
 from adiabat.errors import ConfigError, ModelError, several
 from adiabat.model.adapters import train_part
@@ -16,6 +17,7 @@ from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.freezing import freeze
 from adiabat.model.tokenizer import require_pad_token
 from adiabat.model.towers import DualEncoder
+from adiabat.train.optimizers import decay_groups, make_optimizer
 
 Loader = Callable[[str, EncoderSection], DualEncoder]
 """Loads a model by its name, under settings that override its own."""
@@ -170,3 +172,17 @@ def named_weights(towers: DualEncoder) -> dict[str, Tensor]:
     if towers.shared:
         return dict(towers.query.used_parameters())
     return {f"{side}.{name}": weights for side in SIDES for name, weights in towers.tower(side).used_parameters().items()}
+
+
+def optimizer_of(module: nn.Module, section: TrainSection) -> Optimizer:
+    """The optimiser that settings describe; matrices alone decay.
+
+    Args:
+        module: What is trained.
+        section: Name, rate and decay.
+
+    Returns:
+        The optimiser, at the peak rate.
+    """
+    groups = decay_groups(module)
+    return make_optimizer(section.optimizer, groups, learning_rate=section.learning_rate, weight_decay=section.weight_decay)

@@ -1,7 +1,6 @@
 """What a training run will take: counted, and measured on its first steps."""
 
 import resource
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +13,8 @@ from adiabat.contrastive.beforehand import require_estimable
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of
-from adiabat.contrastive.training import check, optimizer_of, prepared
+from adiabat.contrastive.timing import TIMED_STEPS, fit_into_time, step_seconds
+from adiabat.contrastive.training import check, prepared
 from adiabat.jobs.directory import without_none
 from adiabat.model.device import device_name, device_of
 from adiabat.train.distributed import Processes
@@ -22,9 +22,6 @@ from adiabat.watch import Watch
 
 SAMPLED_STEPS = 50
 """Batches whose tokens are counted."""
-
-TIMED_STEPS = 3
-"""Steps taken; the first one, which also sets things up, does not count for the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +101,13 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
     require_estimable(settings)
     device = device_of(settings.run.device)
     objective, _ = prepared(load, settings, Processes(device=device), watch)
+    fit_into_time(objective, watch)
     steps = objective.steps
     parameters, trained = counts_of(objective)
     tokens, flops = _passed(objective, steps)
-    step_seconds = _step_seconds(objective, watch)
+    seconds = step_seconds(objective, watch)
     return Estimate(
-        settings=settings.model_dump(mode="json", exclude={"digests"}),
+        settings=objective.settings.model_dump(mode="json", exclude={"digests"}),
         parameters=parameters,
         trained=trained,
         pairs=len(objective.train),
@@ -117,8 +115,8 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
         tokens=tokens,
         flops=flops,
         memory_bytes=_memory(device),
-        step_seconds=step_seconds,
-        seconds=step_seconds * steps,
+        step_seconds=seconds,
+        seconds=seconds * steps,
         device=device_name(device),
         notes=notes_of(objective),
     )
@@ -130,23 +128,6 @@ def _passed(objective: PairContrast, steps: int) -> tuple[float, float]:
     counted = [objective.tokens_of(step) for step in sample]
     tokens = {side: steps * float(np.mean([count[side] for count in counted])) for side in objective.tables}
     return sum(tokens.values()), steps * float(np.mean([objective.flops_of(step) for step in sample]))
-
-
-def _step_seconds(objective: PairContrast, watch: Watch) -> float:
-    optimizer = optimizer_of(objective)
-    seconds = []
-    with objective.passing():
-        for step in range(TIMED_STEPS):
-            watch.progress("measuring steps", step, TIMED_STEPS)
-            start = time.monotonic()
-            torch.autograd.backward(objective.loss(step))
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            if objective.towers.query.device.type == "cuda":
-                torch.cuda.synchronize()
-            seconds.append(time.monotonic() - start)
-    watch.progress("measuring steps", TIMED_STEPS, TIMED_STEPS)
-    return float(np.median(seconds[1:]))
 
 
 def _memory(device: torch.device) -> int:

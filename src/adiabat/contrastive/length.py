@@ -23,12 +23,14 @@ def steps_of(section: TrainSection, pairs: int) -> int:
     return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
 
 
-def steps_within(budget: float, cost: Callable[[int], float]) -> int:
+def steps_within(budget: float, cost: Callable[[int], float], *, setting: str = "budget_flops", unit: str = "FLOP") -> int:
     """Steps that a budget pays for.
 
     Args:
-        budget: In FLOP, > 0.
-        cost: Of each step, by its number from 0.
+        budget: In `unit`, > 0.
+        cost: Of each step, by its number from 0, in `unit`.
+        setting: Of ``[train]`` that the budget is; for messages.
+        unit: For messages.
 
     Returns:
         The most steps that together cost no more, at least 1.
@@ -39,11 +41,11 @@ def steps_within(budget: float, cost: Callable[[int], float]) -> int:
     first = cost(0)
     if first > budget:
         raise ConfigError(
-            f"train.budget_flops must pay for a step, which takes {first:.3g} FLOP, got {budget:.3g}; raise it, or lower train.batch_size"
+            f"train.{setting} must pay for a step, which takes {first:.3g} {unit}, got {budget:.3g}; raise it, or lower train.batch_size"
         )
     if budget > MOST_STEPS * first:
         raise ConfigError(
-            f"train.budget_flops must pay for about {MOST_STEPS:,} steps of {first:.3g} FLOP at the most, got {budget:.3g}; lower it"
+            f"train.{setting} must pay for about {MOST_STEPS:,} steps of {first:.3g} {unit} at the most, got {budget:.3g}; lower it"
         )
     spent, steps = first, 1
     while (spent := spent + cost(steps)) <= budget:

@@ -94,7 +94,7 @@ class PairContrast:
         """Tokens of the texts of `train`, of each side whose tower is trained."""
         return self._now.bank.tables
 
-    @cached_property
+    @property
     def steps(self) -> int:
         """Optimiser steps of the run.
 
@@ -104,8 +104,13 @@ class PairContrast:
         Raises:
             ConfigError: If the budget does not pay for a single step.
         """
+        return self._paid or steps_of(self.settings.train, self.order.pairs)
+
+    @cached_property
+    def _paid(self) -> int | None:
+        """Steps that a budget of operations pays for."""
         budget = self.settings.train.budget_flops
-        return steps_of(self.settings.train, self.order.pairs) if budget is None else steps_within(budget, self.flops_of)
+        return None if budget is None else steps_within(budget, self.flops_of)
 
     def flops_of(self, step: int) -> float:
         """Operations of one step by parameters and tokens, which a budget is told in (mission B4).

@@ -1,10 +1,11 @@
 """With what a training job may go on: other places and another device, and another end where no step before depends on it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from adiabat.config import TrainSettings
-from adiabat.jobs.directory import FREE_RUN, Job, Rules
+from adiabat.jobs.directory import FREE_RUN, Job, Rules, is_job, read_description
 from adiabat.train.log import read_log
 from adiabat.train.schedules import ENDING
 
@@ -15,6 +16,40 @@ WORDS = {
 """What it means that a digest, which is known once model and data have been read, is another one."""
 
 LENGTHS = ("train.steps", "train.epochs", "train.budget_flops")
+TIME = "train.budget_seconds"
+"""A limit that changes no step before it."""
+
+
+def as_begun(settings: TrainSettings, *, resume: bool) -> TrainSettings:
+    """Settings of a run of so many seconds, with the steps that were found to fit into them when it began.
+
+    Args:
+        settings: Wanted.
+        resume: Whether the job may stand there already.
+
+    Returns:
+        The same, where nothing was found.
+
+    Raises:
+        JobError: If the job's description is damaged.
+    """
+    section, out = settings.train, settings.job.out
+    if not (resume and out is not None and is_job(Path(out)) and section.steps is None and section.goes_by_time):
+        return settings
+    return with_steps(settings, read_description(Job(Path(out))).get("train", {}).get("steps"))
+
+
+def with_steps(settings: TrainSettings, steps: int | None) -> TrainSettings:
+    """Settings with another number of steps.
+
+    Args:
+        settings: Of a run.
+        steps: None leaves it to the other settings.
+
+    Returns:
+        A copy.
+    """
+    return settings.model_copy(update={"train": settings.train.model_copy(update={"steps": steps})})
 
 
 def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
@@ -37,7 +72,7 @@ def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
     """Settings that say when a run stops and change no step before."""
-    return set() if goes_by_length(settings) else set(LENGTHS)
+    return {TIME} if goes_by_length(settings) else {TIME, *LENGTHS}
 
 
 def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -9,18 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch.optim import Optimizer
-
 from adiabat.config import TrainSettings
 from adiabat.contrastive.batches import check_negatives
 from adiabat.contrastive.beforehand import require_ready
-from adiabat.contrastive.building import Built, Loader, build, merged
+from adiabat.contrastive.building import Built, Loader, build, merged, optimizer_of
 from adiabat.contrastive.data import read_pairs, read_validation
 from adiabat.contrastive.kept import cache_folder
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of, result_of_run
-from adiabat.contrastive.resuming import RULES, WORDS, behind
+from adiabat.contrastive.resuming import RULES, WORDS, as_begun, behind
 from adiabat.contrastive.streams import Stream
+from adiabat.contrastive.timing import fit_into_time
 from adiabat.contrastive.windows import ROWS
 from adiabat.data.pairs import PairSet
 from adiabat.errors import ConfigError, DataError, several
@@ -35,7 +34,6 @@ from adiabat.train.distributed import Processes, processes
 from adiabat.train.limits import Limits, Outcome, Position
 from adiabat.train.log import JobLog
 from adiabat.train.loop import Loop
-from adiabat.train.optimizers import decay_groups, make_optimizer
 from adiabat.train.schedules import Schedule, warmup_steps_of
 from adiabat.train.temperature import COLDEST
 from adiabat.train.together import on_main
@@ -66,12 +64,14 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
     """
     check(settings)
     note = require_ready(settings, resume=resume)
+    settings = as_begun(settings, resume=resume)
     out = Path(str(settings.job.out))
     with processes(device_of(settings.run.device)) as group:
         told = watch if group.is_main else SILENT
         # An exchange, before which nobody can make the directory that all have looked at.
         on_main(group, lambda: told.note(note) if note else None)
         objective, built = prepared(load, settings, group, told, stream_folder=out / STREAM if resume else None)
+        fit_into_time(objective, told)
         loop = _loop(objective, Job(out), told)
         rules = replace(RULES, behind=partial(behind, objective.steps))
         on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
@@ -218,20 +218,6 @@ def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     return {**objective.settings.model_dump(), "digests": digests}
 
 
-def optimizer_of(objective: PairContrast) -> Optimizer:
-    """The optimiser that settings describe; matrices alone decay.
-
-    Args:
-        objective: What is trained.
-
-    Returns:
-        The optimiser, at the peak rate.
-    """
-    section = objective.settings.train
-    groups = decay_groups(objective.module)
-    return make_optimizer(section.optimizer, groups, learning_rate=section.learning_rate, weight_decay=section.weight_decay)
-
-
 def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
     settings = objective.settings
     section, run = settings.train, settings.run
@@ -239,7 +225,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
     board = job.folder / "tensorboard" if run.tensorboard else None
     return Loop(
         objective=objective,
-        optimizer=optimizer_of(objective),
+        optimizer=optimizer_of(objective.module, section),
         learning_rate=section.learning_rate,
         schedule=schedule_of(settings, total_steps=total, steps_per_pass=math.ceil(objective.order.pairs / section.batch_size)),
         limits=Limits(
@@ -247,6 +233,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
             max_epochs=None,
             idle_epochs=None,
             max_steps=total,
+            max_seconds=section.budget_seconds,
             keep="last" if section.keep == "last" else "loss",
             max_grad_norm=section.max_grad_norm or None,
             log_every=run.log_every,

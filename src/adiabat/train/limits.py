@@ -52,6 +52,7 @@ class Limits:
         max_epochs: Upper limit; None leaves it to `max_steps`.
         idle_epochs: Stop after so many epochs in a row that did not improve; None goes on.
         max_steps: Upper limit; the last epoch may be shorter for it. None leaves it to `max_epochs`.
+        max_seconds: Of the whole run, over all resumed parts; it ends with the first step after them. None sets no limit.
         keep: Which weights are the result.
         max_grad_norm: Gradients are scaled down to this norm; None leaves them.
         log_every: Steps per row of the log.
@@ -65,6 +66,7 @@ class Limits:
     max_epochs: int | None
     idle_epochs: int | None
     max_steps: int | None = None
+    max_seconds: float | None = None
     keep: Keep = "both"
     max_grad_norm: float | None = None
     log_every: int = 50

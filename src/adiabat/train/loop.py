@@ -76,6 +76,7 @@ class Loop:
         self._best: dict[str, Tensor] = {}
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=next(iter(self._trained.values())).device)
         self._clock = self._saved_at = time.monotonic()
+        self._late = False
 
     def run(self, *, resume: bool = False) -> Outcome:
         """Train, and leave the best epoch's weights in the module.
@@ -112,6 +113,7 @@ class Loop:
         if not (resume and self._restore()):
             self._begin()
         self._require_together()
+        self._look_at_the_clock()
 
     def _steps(self) -> str:
         """Take steps until there is a reason to stop, and give it."""
@@ -221,9 +223,15 @@ class Loop:
         self._loss_sum += loss
         position.flops += self.cost(position.step)
         position.step += 1
+        self._look_at_the_clock()
         if position.step % self.limits.log_every == 0 or self._at_an_end():
             self._log_step(rate)
         self.watch(position)
+
+    def _look_at_the_clock(self) -> None:
+        """Notice where the time is up, in all processes at the same step."""
+        if (limit := self.limits.max_seconds) is not None:
+            self._late = self.processes.any(self._elapsed() >= limit)
 
     def _rate(self) -> float:
         return self.learning_rate * self.position.rate_factor * self.schedule.factor(self.position.step)
@@ -296,7 +304,7 @@ class Loop:
     def _at_an_end(self) -> bool:
         """Whether an epoch ends here."""
         step = self.position.step
-        return step % self.limits.steps_per_epoch == 0 or step == self.limits.max_steps or self.ending(step) is not None
+        return step % self.limits.steps_per_epoch == 0 or step == self.limits.max_steps or self._late or self.ending(step) is not None
 
     def _log_epoch(self, validation: Validation) -> None:
         values = {"validation_loss": validation.loss, "validation_errors": validation.errors, "validation_pairs": validation.pairs}
@@ -318,6 +326,8 @@ class Loop:
             return f"the limit of {limits.max_epochs} epochs was reached"
         if limits.max_steps is not None and position.step >= limits.max_steps:
             return f"the limit of {limits.max_steps:,} steps was reached"
+        if self._late:
+            return f"the limit of {limits.max_seconds:g} seconds was reached"
         if limits.keep == "both" and position.best and not position.best.errors:
             return "validation found no errors, so that nothing could improve any more"
         return self.ending(position.step)
