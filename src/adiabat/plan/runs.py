@@ -1,0 +1,90 @@
+"""Runs of a sweep, and the options that they are runs of: a model, and a way to train it (mission B6)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from adiabat.plan.flops import PassedParameters, training_flops
+from adiabat.plan.laws import Points
+
+Method = Literal["full", "freezing", "bias", "lora"]
+"""What is trained: everything, all but the tables and leading blocks, biases alone, or low-rank adapters (mission B3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A model and a way to train it.
+
+    Attributes:
+        model: Its name.
+        blocks: How many of its leading blocks make the model; None takes all.
+        method: What is trained.
+        rank: Of LoRA; None elsewhere.
+        frozen: Leading blocks that are frozen; 0 but for freezing.
+        parameters: ``N_F``, ``N_B`` and ``N_U``.
+    """
+
+    model: str
+    blocks: int | None
+    method: Method
+    rank: int | None
+    frozen: int
+    parameters: PassedParameters
+
+    @property
+    def share(self) -> float:
+        """``S``: trained parameters of all that a token passes."""
+        return self.parameters.updated / self.parameters.forward
+
+    @property
+    def flops_per_token(self) -> float:
+        """Operations by parameters of one token (mission B4)."""
+        return training_flops(self.parameters, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is over.
+
+    Attributes:
+        option: What was trained.
+        budget: That it was given, in FLOP.
+        tokens: Trained on.
+        loss: In nats; NaN or not above 0 where the run failed to give one.
+    """
+
+    option: Option
+    budget: float
+    tokens: float
+    loss: float
+
+
+def points_of(runs: Sequence[Run]) -> Points:
+    """What laws are fitted to.
+
+    Args:
+        runs: Some.
+
+    Returns:
+        A point for each.
+    """
+    return Points(
+        np.array([float(run.option.parameters.forward) for run in runs]),
+        np.array([run.tokens for run in runs]),
+        np.array([run.option.share for run in runs]),
+        np.array([run.loss for run in runs]),
+    )
+
+
+def usable(runs: Sequence[Run]) -> list[Run]:
+    """Runs with a loss that a law can be fitted to.
+
+    Args:
+        runs: Any.
+
+    Returns:
+        Those whose loss is a finite number above 0.
+    """
+    return [run for run in runs if np.isfinite(run.loss) and run.loss > 0]

@@ -1,0 +1,146 @@
+"""The recipe finds the best option of laws that are known, and says how sure it is."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from adiabat.errors import ConfigError, DataError
+from adiabat.plan.flops import PassedParameters
+from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS
+from adiabat.plan.recipe import MethodFit, choose_law, fit_methods, recommend
+from adiabat.plan.runs import Method, Option, Run, points_of, usable
+from tests.plan.simulated import BUDGETS, SIZES, by_share, by_size_and_tokens, grid
+
+Truth = Callable[[float, float], float]
+
+
+def better_when_small(size: float, tokens: float) -> float:
+    """Full training: costs six operations a parameter and token, and learns fast from few."""
+    return 0.2 + 126 / size**0.3 + 707 / tokens**0.35
+
+
+def worse_when_small(size: float, tokens: float) -> float:
+    """Adapters: much worse everywhere."""
+    return 0.4 + 150 / size**0.3 + 1500 / tokens**0.35
+
+
+def option(size: float, method: Method = "full") -> Option:
+    whole = int(size)
+    updated = whole if method == "full" else whole // 20
+    return Option(f"model of {whole:,}", None, method, 32 if method == "lora" else None, 0, PassedParameters(whole, whole, updated))
+
+
+def swept(truths: dict[Method, Truth], *, noise: float = 0.01, seed: int = 0, budgets: np.ndarray = BUDGETS) -> list[Run]:
+    generator = np.random.default_rng(seed)
+    found = []
+    for method, truth in truths.items():
+        for size in SIZES:
+            for budget in budgets:
+                one = option(size, method)
+                tokens = budget / one.flops_per_token
+                found.append(Run(one, float(budget), tokens, truth(size, tokens) * math.exp(noise * generator.normal())))
+    return found
+
+
+BOTH: dict[Method, Truth] = {"full": better_when_small, "lora": worse_when_small}
+OPTIONS = [option(size, method) for method in BOTH for size in SIZES]
+
+
+@pytest.fixture(scope="module")
+def fits() -> list[MethodFit]:
+    """Of a whole sweep of two methods."""
+    return fit_methods(swept(BOTH), resamples=12)
+
+
+def true_best(budget: float, data_tokens: float = math.inf) -> Option:
+    def loss(one: Option) -> float:
+        return BOTH[one.method](one.parameters.forward, min(budget / one.flops_per_token, data_tokens))
+
+    return min(OPTIONS, key=loss)
+
+
+def test_operations_and_shares_of_options_by_hand() -> None:
+    one = option(1000.0, "lora")
+    assert one.share == 0.05
+    assert one.flops_per_token == 2 * (1000 + 1000 + 50)
+
+
+@pytest.mark.parametrize("budget", [1.5e15, 1e17, 6e18])
+def test_the_best_option_of_known_laws_is_recommended(fits: list[MethodFit], budget: float) -> None:
+    found = recommend(fits, OPTIONS, budget)
+    best = true_best(budget)
+    assert found.best.option.method == best.method
+    truth = BOTH[best.method]
+    chosen = truth(found.best.option.parameters.forward, found.best.tokens)
+    # A neighbouring size may be as good; the loss tells.
+    assert chosen <= 1.02 * truth(best.parameters.forward, budget / best.flops_per_token)
+    assert found.best.flops == pytest.approx(budget)
+    assert found.best.law.low <= found.best.law.value <= found.best.law.high
+    assert found.best.run.high - found.best.run.low > found.best.law.high - found.best.law.low
+    assert found.sure == 1.0
+    assert found.runner_up is not None
+    assert found.runner_up.option.method == "lora"
+    values = [one.law.value for one in found.candidates]
+    assert values == sorted(values)
+    assert len(values) == len(OPTIONS)
+
+
+def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[MethodFit]) -> None:
+    found = recommend(fits, OPTIONS, 1e18, data_tokens=2e7)
+    assert found.best.tokens == 2e7
+    assert found.best.flops < 1e18
+    assert found.best.option.parameters.forward == max(SIZES)
+    assert true_best(1e18, 2e7).parameters.forward == max(SIZES)
+
+
+def test_methods_that_cannot_be_told_apart_leave_it_unsure() -> None:
+    same: dict[Method, Truth] = {"full": better_when_small, "freezing": better_when_small}
+    found = recommend(fit_methods(swept(same, noise=0.03), resamples=40), [option(s, m) for m in same for s in SIZES], 1e17)
+    assert 0.02 < found.sure < 0.98
+
+
+def test_only_one_method_has_no_runner_up(fits: list[MethodFit]) -> None:
+    found = recommend(fits, [one for one in OPTIONS if one.method == "full"], 1e17)
+    assert found.runner_up is None
+    assert found.sure == 1.0
+
+
+def test_the_law_that_predicts_the_largest_model_is_chosen() -> None:
+    assert (chosen := choose_law(grid(by_size_and_tokens, noise=0.01))) is not None
+    assert chosen[0] in (SIZE_AND_TOKENS, ONE_SHARE)
+    assert chosen[1] is not None
+    assert chosen[1] < 0.02
+    assert (shares := choose_law(grid(by_share, shares=(1.0, 0.75, 0.5, 0.25), noise=0.002))) is not None
+    assert shares[0] is SHARE
+
+
+def test_too_few_runs_for_a_law_are_told_and_for_a_hold_out_too() -> None:
+    points = grid(by_size_and_tokens)
+    three = points.taken(np.flatnonzero(np.isin(points.size, SIZES[:3])))
+    # Without the largest, two sizes are left.
+    assert (chosen := choose_law(three)) is not None
+    assert chosen[1] is None
+    (one,) = fit_methods([run for run in swept({"full": better_when_small}) if run.option.parameters.forward in SIZES[:2]], resamples=5)
+    assert one.law is None
+    assert one.why_not == "at least 3 sizes, got 2"
+    assert one.frontier is not None
+    with pytest.raises(
+        DataError, match=r"^runs must suffice for the law of a method, got none: full lacks at least 3 sizes, got 2; add runs"
+    ):
+        recommend([one], OPTIONS, 1e17)
+
+
+def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> None:
+    runs = swept({"full": better_when_small}, budgets=BUDGETS[:1])
+    failed = [Run(runs[0].option, 1e15, 1e9, loss) for loss in (math.nan, math.inf, 0.0, -1.0)]
+    assert usable([*failed, *runs]) == runs
+    assert len(points_of(runs)) == len(SIZES)
+    with pytest.raises(DataError, match=r"^runs must have at least one with a loss above 0, got 4 runs without; look at why they failed$"):
+        fit_methods(failed)
+
+
+def test_options_of_methods_without_a_law_leave_nothing_to_choose(fits: list[MethodFit]) -> None:
+    with pytest.raises(ConfigError, match=r"^options must hold one of a method that has a law, got none; allow more memory"):
+        recommend(fits, [], 1e17)
