@@ -23,7 +23,7 @@ BELOW_TRAINING = {"config", "data", "errors", "excerpts", "locks", "measure", "m
 BELOW_THE_DOOR = {
     *BELOW_TRAINING,
     *("api", "compare", "contrastive", "demo", "files", "inspection", "jobs", "makers", "mining", "plan", "report"),
-    *("drift", "study", "suite", "tasks", "train", "tune"),
+    *("drift", "study", "suite", "sweep", "tasks", "train", "tune"),
 }
 THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
 # What is said of numbers is arithmetic on arrays.
@@ -73,6 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compare": {*BELOW_TRAINING, "compare", "contrastive", "files", "jobs", "report", "tasks", "train"},
     "drift": {*BELOW_TRAINING, "drift", "tasks"},
     "study": {*BELOW_TRAINING, "drift", "files", "jobs", "report", "study", "suite", "tasks", "train", "tune"},
+    "sweep": {*BELOW_TRAINING, "contrastive", "files", "jobs", "plan", "report", "sweep", "train"},
     "demo": BELOW_THE_DOOR,
     "api": BELOW_THE_DOOR,
     "__init__": BELOW_THE_DOOR,

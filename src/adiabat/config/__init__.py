@@ -25,6 +25,7 @@ from adiabat.config.shared import (
 from adiabat.config.space import SpaceSection, SpaceSettings
 from adiabat.config.study import StudySettings
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
+from adiabat.config.sweep import SweepSettings
 from adiabat.config.train import (
     BatchesSection,
     JobSection,
@@ -83,6 +84,7 @@ __all__ = [
     "StoreSection",
     "StudySettings",
     "SuiteSettings",
+    "SweepSettings",
     "TowersSection",
     "TrainDataSection",
     "TrainRunSection",

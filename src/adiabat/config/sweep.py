@@ -1,0 +1,160 @@
+"""Settings of ``adiabat sweep``: sizes, methods, budgets, and the RUN.toml that all runs share (mission B6)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from adiabat.config.section import Fraction, ScheduleName, Section, SeedNumbers, Text, each_once
+from adiabat.config.shared import EncoderSection
+from adiabat.config.train import (
+    BatchesSection,
+    MemorySection,
+    MixtureSection,
+    TowersSection,
+    TrainDataSection,
+    TrainRunSection,
+    TrainSection,
+)
+
+COMMON = ("job", "encoder", "data", "towers", "mixture", "batches", "train", "memory", "run")
+"""Tables of a RUN.toml that all runs of a sweep share."""
+
+TAKEN: Mapping[str, tuple[str, ...]] = {
+    "encoder": ("blocks",),
+    "train": ("method", "rank", "freeze", "learning_rate", "epochs", "steps", "budget_flops", "budget_seconds"),
+}
+"""Settings of these tables that a sweep itself gives each run."""
+
+PRETRAINING_SHARE = 0.1
+"""Of the highest rate of a model's pre-training: what full training and freezing take (source 001, section 4.1 and E.1)."""
+
+Counts = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
+Part = Annotated[float, Field(gt=0, lt=1)]
+
+
+class SweepSection(Section):
+    """``[sweep]``: where it goes, and which runs it makes of each model and method."""
+
+    out: Text | None = None
+    """Directory of the sweep. Required."""
+    name: Text = "sweep"
+    """For the head of the page."""
+    budgets: Annotated[tuple[PositiveFloat, ...], Field(strict=False), each_once("budget")] = ()
+    """Operations by parameters and tokens of each run (`adiabat.plan.flops`). Required."""
+    seeds: SeedNumbers = (0,)
+    """A run of each model, method and budget with each of them."""
+    last_steps: PositiveInt = 20
+    """Of a run, whose mean is its training loss."""
+    keep_models: bool = False
+    """Whether trained models stay; checkpoints do not in any case."""
+    engine: Literal["process", "ray"] = "process"
+    """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the sweep."""
+
+
+class SweepJobSection(Section):
+    """``[job]`` of a sweep."""
+
+    data: Text | None = None
+    """What all runs are trained on; ``data.sources`` lists several."""
+
+
+class FamilySection(Section):
+    """One of ``[[models]]``: a model, or several that are made of its leading blocks."""
+
+    model: Text
+    blocks: Annotated[Counts, each_once("number of blocks")] = ()
+    """How many of its leading blocks make a model; none takes it as it is."""
+    pretraining_rate: PositiveFloat | None = None
+    """Highest learning rate of its pre-training, of which full training and freezing take a tenth."""
+
+
+class MethodsSection(Section):
+    """``[methods]``: what of each model is trained."""
+
+    full: bool = True
+    freezing: Annotated[tuple[Part, ...], Field(strict=False), each_once("share")] = ()
+    """Shares of the leading blocks that are frozen, with the tables of tokens."""
+    bias: bool = False
+    lora: Annotated[Counts, each_once("rank")] = ()
+    """Ranks of adapters."""
+
+    @model_validator(mode="after")
+    def _there_is_one(self) -> Self:
+        if not (self.full or self.freezing or self.bias or self.lora):
+            raise ValueError("methods must name at least one, got none; set methods.full = true, or list ranks as methods.lora = [32, 128]")
+        return self
+
+
+class RatesSection(Section):
+    """``[rates]``: learning rates of the methods."""
+
+    full: PositiveFloat | None = None
+    """Of full training and freezing; None takes a tenth of each model's ``pretraining_rate``."""
+    lora: PositiveFloat = 1e-3
+    """Source 001, table 3."""
+    bias: PositiveFloat = 1e-2
+    """Source 001, table 4."""
+
+
+class SweepTrainSection(TrainSection):
+    """``[train]`` of a sweep, with the source's regime as defaults: temperature, weight decay and schedule of source 001, section 4.1."""
+
+    temperature: PositiveFloat = 1 / 40
+    weight_decay: Annotated[float, Field(ge=0)] = 0.1
+    schedule: ScheduleName = "cosine"
+    final_fraction: Fraction = 0.1
+
+
+class SweepSettings(Section):
+    """Everything that ``adiabat sweep`` may be told."""
+
+    sweep: SweepSection = SweepSection()
+    models: Annotated[tuple[FamilySection, ...], Field(strict=False)] = ()
+    methods: MethodsSection = MethodsSection()
+    rates: RatesSection = RatesSection()
+    job: SweepJobSection = SweepJobSection()
+    encoder: EncoderSection = EncoderSection()
+    data: TrainDataSection = TrainDataSection()
+    towers: TowersSection = TowersSection()
+    mixture: MixtureSection = MixtureSection()
+    batches: BatchesSection = BatchesSection()
+    train: SweepTrainSection = SweepTrainSection()
+    memory: MemorySection = MemorySection()
+    run: TrainRunSection = TrainRunSection()
+    """Its seed is that of draws; runs have theirs from `SweepSection.seeds`."""
+
+    @model_validator(mode="after")
+    def _runs_have_what_they_take(self) -> Self:
+        if faults := list(self._faults()):
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        for table, names in TAKEN.items():
+            section = getattr(self, table)
+            for name in names:
+                if getattr(section, name) != type(section).model_fields[name].default:
+                    yield f"{table}.{name} must be left out of a sweep, which gives each run its own; leave it out"
+        if self.data.stream:
+            yield "data.stream must be left out of a sweep, whose runs end with a budget; leave it out"
+        if self.rates.full is None and (self.methods.full or self.methods.freezing):
+            for family in self.models:
+                if family.pretraining_rate is None:
+                    yield (
+                        f"models.pretraining_rate of {family.model} must be given where rates.full is not, got none; "
+                        "full training and freezing take a tenth of it"
+                    )
+
+    def common(self) -> dict[str, Any]:
+        """What all runs share.
+
+        Returns:
+            Nested tables, of what was said, and of the defaults of a sweep.
+        """
+        plain = {"temperature", "weight_decay", "schedule", "final_fraction"}
+        table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in COMMON}
+        own = {name: getattr(self.train, name) for name in plain}
+        if self.train.schedule in ("constant", "exponential"):
+            del own["final_fraction"]
+        return {**table, "train": {**own, **table["train"]}}

@@ -1,0 +1,1 @@
+"""Sweeps: the same training at several sizes, budgets and methods, a row for each run."""

@@ -1,0 +1,138 @@
+"""From the settings of a sweep to its runs: every model, method and budget, with every seed (mission B6)."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adiabat.config import SweepSettings, TrainSettings, checked
+from adiabat.config.compare import laid_over
+from adiabat.config.sweep import PRETRAINING_SHARE, FamilySection
+from adiabat.errors import ConfigError
+from adiabat.plan.runs import Method
+
+BlockCount = Callable[[str], int]
+"""Gives the number of blocks of a model by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A model, and what of it is trained.
+
+    Attributes:
+        model: Its name.
+        blocks: How many of its leading blocks make the model; None takes all.
+        method: What is trained.
+        rank: Of LoRA; None elsewhere.
+        frozen: Leading blocks that are frozen; 0 but for freezing.
+        learning_rate: By the rule of the method.
+    """
+
+    model: str
+    blocks: int | None
+    method: Method
+    rank: int | None
+    frozen: int
+    learning_rate: float
+
+    @property
+    def title(self) -> str:
+        """For people, and for the name of a run."""
+        size = "" if self.blocks is None else f", {self.blocks} blocks"
+        detail = f" {self.rank}" if self.rank else f" {self.frozen}" if self.frozen else ""
+        return f"{self.model}{size}, {self.method}{detail}"
+
+    def tables(self) -> dict[str, Any]:
+        """What it lays over the RUN.toml that all runs share."""
+        method = "full" if self.method == "freezing" else self.method
+        train: dict[str, Any] = {"method": method, "learning_rate": self.learning_rate}
+        if self.rank is not None:
+            train["rank"] = self.rank
+        if self.frozen:
+            train["freeze"] = ["embeddings", f"blocks[0:{self.frozen}]"]
+        return {"job": {"model": self.model}, "encoder": {} if self.blocks is None else {"blocks": self.blocks}, "train": train}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One run to be made.
+
+    Attributes:
+        name: Of its row and folder.
+        way: Model and method.
+        budget: In FLOP.
+        seed: Of the run.
+        settings: Everything that `adiabat train` would be told, but for the directory.
+    """
+
+    name: str
+    way: Way
+    budget: float
+    seed: int
+    settings: TrainSettings
+
+
+def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Way]:
+    """Every model with every method.
+
+    Args:
+        settings: Of the sweep.
+        blocks_of: Asked of models that are taken as they are, or cut.
+
+    Returns:
+        One for each, models in order; shares of frozen blocks that come to the same number of blocks are one.
+
+    Raises:
+        ConfigError: If a model has fewer blocks than are asked for.
+    """
+    found = []
+    for family in settings.models:
+        whole = blocks_of(family.model)
+        if beyond := [count for count in family.blocks if count > whole]:
+            raise ConfigError(f"models.blocks of {family.model} must be at most {whole}, which it has, got {beyond[0]}; leave it out")
+        for blocks in family.blocks or (None,):
+            found += list(_ways(settings, family, blocks, whole if blocks is None else blocks))
+    return found
+
+
+def _ways(settings: SweepSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Way]:
+    methods, rates = settings.methods, settings.rates
+    full = rates.full if rates.full is not None else PRETRAINING_SHARE * (family.pretraining_rate or 0.0)
+    if methods.full:
+        yield Way(family.model, blocks, "full", None, 0, full)
+    # At least one block is frozen, and at least one is not.
+    for frozen in dict.fromkeys(round(share * count) for share in methods.freezing):
+        if 0 < frozen < count:
+            yield Way(family.model, blocks, "freezing", None, frozen, full)
+    if methods.bias:
+        yield Way(family.model, blocks, "bias", None, 0, rates.bias)
+    for rank in methods.lora:
+        yield Way(family.model, blocks, "lora", rank, 0, rates.lora)
+
+
+def plan_runs(settings: SweepSettings, ways: list[Way]) -> list[Planned]:
+    """Every way at every budget, with every seed: small budgets first, so that a sweep that is cut short has whole ones.
+
+    Args:
+        settings: Of the sweep.
+        ways: From `ways_of`.
+
+    Returns:
+        The runs, their names unique.
+
+    Raises:
+        ConfigError: If a run cannot be made of the settings.
+    """
+    common = settings.common()
+    return [
+        _planned(common, way, budget, seed) for budget in sorted(settings.sweep.budgets) for seed in settings.sweep.seeds for way in ways
+    ]
+
+
+def _planned(common: Mapping[str, Any], way: Way, budget: float, seed: int) -> Planned:
+    name = f"{way.title}, {budget:g} FLOP, seed {seed}"
+    own = laid_over(way.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
+    try:
+        run = checked(TrainSettings, laid_over(common, own))
+    except ConfigError as fault:
+        raise ConfigError(f"{name}: {fault}") from fault
+    return Planned(name, way, budget, seed, run)
