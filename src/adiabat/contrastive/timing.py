@@ -1,5 +1,6 @@
 """How long steps of a run take here, found by taking a few and then forgetting them."""
 
+import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ def step_seconds(objective: PairContrast, watch: Watch) -> float:
                 torch.cuda.synchronize()
             seconds.append(time.monotonic() - start)
     watch.progress("measuring steps", TIMED_STEPS, TIMED_STEPS)
-    return sorted(seconds[1:])[(TIMED_STEPS - 1) // 2]
+    return statistics.median(seconds[1:])
 
 
 def fit_into_time(objective: PairContrast, watch: Watch) -> None:
