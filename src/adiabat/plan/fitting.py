@@ -145,7 +145,7 @@ def refits(fitted: Fitted, points: Points, *, count: int, seed: int, note: Calla
     """The law fitted to runs drawn again, with replacement: how it would have come out with other runs of the same kind.
 
     Each search starts from `fitted`. A draw in which too few sizes or tokens are left is drawn again. Drawing residuals instead covers too
-    seldom: those of a fit by absolute values are too small (LOG.md).
+    seldom: those of a fit by absolute values are too small.
 
     Args:
         fitted: To all of them.
