@@ -64,7 +64,7 @@ def make_arxiv(fields: dict[str, list[Row]], made: Path, out: Path) -> None:
     files = {"train": cs[VALIDATION:], "validation": cs[:VALIDATION]}
     files |= {f"test-{name}": [cut(row, MEASURED_DIFFICULTIES) for row in rows[:TEST]] for name, rows in fields.items()}
     files["test"] = [row for name in FIELDS for row in files[f"test-{name}"]]
-    write_with_corpus(files, made, out)
+    write_with_corpus(files, [row for rows in files.values() for row in rows], made, out)
 
 
 def make_difficulty(cs: list[Row], made: Path, out: Path) -> None:
@@ -72,16 +72,17 @@ def make_difficulty(cs: list[Row], made: Path, out: Path) -> None:
     first = TEST + VALIDATION
     parts = {"test": cs[:TEST], "train": cs[first : first + DIFFICULTY_TRAIN]}
     files = {name: [cut(row, MEASURED_DIFFICULTIES) for row in rows] for name, rows in parts.items()}
-    write_with_corpus(files, made, out)
+    named = [row for rows in files.values() for row in rows]
     # Some have the same paper at two difficulties; their papers stay in the corpus, for others to be told from.
-    write(out / "train.jsonl", (row for row in files["train"] if len(row["neg"]) == len(MEASURED_DIFFICULTIES)))
+    files["train"] = [row for row in files["train"] if len(row["neg"]) == len(MEASURED_DIFFICULTIES)]
+    write_with_corpus(files, named, made, out)
 
 
-def write_with_corpus(files: dict[str, list[Row]], made: Path, out: Path) -> None:
-    """Write examples, and the papers that they name."""
+def write_with_corpus(files: dict[str, list[Row]], naming: list[Row], made: Path, out: Path) -> None:
+    """Write examples, and the papers that some name."""
     for name, rows in files.items():
         write(out / f"{name}.jsonl", rows)
-    named = {doc_id for rows in files.values() for row in rows for doc_id in (*row["pos"], *row["neg"])}
+    named = {doc_id for row in naming for doc_id in (*row["pos"], *row["neg"])}
     write(out / "corpus.jsonl", (row for row in rows_of(made / "corpus.jsonl.gz") if row["_id"] in named))
 
 

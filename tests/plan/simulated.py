@@ -4,10 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from adiabat.plan import published
 from adiabat.plan.laws import Points
+from adiabat.plan.published import PYTHIA
 
-SIZES = np.array([1_189_888, 4_739_072, 18_915_328, 85_056_000, 302_311_424, 805_736_448, 1_208_602_624, 2_517_652_480.0])
-BUDGETS = np.array([1.5e15, 6e15, 2.4e16, 9.6e16, 3.8e17, 1.5e18])
+SIZES = np.array([float(one.parameters) for one in PYTHIA])
+BUDGETS = np.array(published.BUDGETS)
 
 
 def by_size_and_tokens(size: np.ndarray, tokens: np.ndarray, share: np.ndarray) -> Any:

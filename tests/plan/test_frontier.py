@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adiabat.errors import DataError
-from adiabat.plan.frontier import Line, Profile, best_of_budgets, frontier, line_through, optimal_sizes, profiles
+from adiabat.plan.frontier import Line, Profile, frontier, least_of_each, line_through, optimal_sizes, profiles
 
 
 def test_a_line_worked_by_hand() -> None:
@@ -32,7 +32,7 @@ def test_lines_meet_where_they_are_equal() -> None:
 
 
 def test_the_best_of_each_budget_is_kept() -> None:
-    budgets, best = best_of_budgets(np.array([4.0, 1.0, 4.0, 1.0]), np.array([0.5, 0.9, 0.4, 0.8]))
+    budgets, best = least_of_each(np.array([4.0, 1.0, 4.0, 1.0]), np.array([0.5, 0.9, 0.4, 0.8]))
     assert budgets.tolist() == [1, 4]
     assert best.tolist() == [0.8, 0.4]
 

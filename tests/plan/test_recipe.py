@@ -10,7 +10,7 @@ from adiabat.errors import ConfigError, DataError
 from adiabat.plan.flops import PassedParameters
 from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS
 from adiabat.plan.recipe import MethodFit, choose_law, fit_methods, recommend
-from adiabat.plan.runs import Method, Option, Run, points_of, usable
+from adiabat.plan.runs import Method, Option, Run, Way, points_of, usable
 from tests.plan.simulated import BUDGETS, SIZES, by_share, by_size_and_tokens, grid
 
 Truth = Callable[[float, float], float]
@@ -29,7 +29,8 @@ def worse_when_small(size: float, tokens: float) -> float:
 def option(size: float, method: Method = "full") -> Option:
     whole = int(size)
     updated = whole if method == "full" else whole // 20
-    return Option(f"model of {whole:,}", None, method, 32 if method == "lora" else None, 0, PassedParameters(whole, whole, updated))
+    way = Way(f"model of {whole:,}", None, method, 32 if method == "lora" else None, 0)
+    return Option(way, PassedParameters(whole, whole, updated))
 
 
 def swept(truths: dict[Method, Truth], *, noise: float = 0.01, seed: int = 0, budgets: np.ndarray = BUDGETS) -> list[Run]:
@@ -56,7 +57,7 @@ def fits() -> list[MethodFit]:
 
 def true_best(budget: float, data_tokens: float = math.inf) -> Option:
     def loss(one: Option) -> float:
-        return BOTH[one.method](one.parameters.forward, min(budget / one.flops_per_token, data_tokens))
+        return BOTH[one.way.method](one.parameters.forward, min(budget / one.flops_per_token, data_tokens))
 
     return min(OPTIONS, key=loss)
 
@@ -71,8 +72,8 @@ def test_operations_and_shares_of_options_by_hand() -> None:
 def test_the_best_option_of_known_laws_is_recommended(fits: list[MethodFit], budget: float) -> None:
     found = recommend(fits, OPTIONS, budget)
     best = true_best(budget)
-    assert found.best.option.method == best.method
-    truth = BOTH[best.method]
+    assert found.best.option.way.method == best.way.method
+    truth = BOTH[best.way.method]
     chosen = truth(found.best.option.parameters.forward, found.best.tokens)
     # A neighbouring size may be as good; the loss tells.
     assert chosen <= 1.02 * truth(best.parameters.forward, budget / best.flops_per_token)
@@ -81,7 +82,7 @@ def test_the_best_option_of_known_laws_is_recommended(fits: list[MethodFit], bud
     assert found.best.run.high - found.best.run.low > found.best.law.high - found.best.law.low
     assert found.sure == 1.0
     assert found.runner_up is not None
-    assert found.runner_up.option.method == "lora"
+    assert found.runner_up.option.way.method == "lora"
     values = [one.law.value for one in found.candidates]
     assert values == sorted(values)
     assert len(values) == len(OPTIONS)
@@ -102,7 +103,7 @@ def test_methods_that_cannot_be_told_apart_leave_it_unsure() -> None:
 
 
 def test_only_one_method_has_no_runner_up(fits: list[MethodFit]) -> None:
-    found = recommend(fits, [one for one in OPTIONS if one.method == "full"], 1e17)
+    found = recommend(fits, [one for one in OPTIONS if one.way.method == "full"], 1e17)
     assert found.runner_up is None
     assert found.sure == 1.0
 

@@ -53,8 +53,8 @@ def test_rates_follow_the_rules_of_the_source() -> None:
     assert rates["small, lora 8"] == 1e-3
     assert rates["small, bias"] == 1e-2
     own = ways_of(settings(rates={"full": 5e-5, "lora": 2e-3}), BLOCKS.__getitem__)
-    assert {way.learning_rate for way in own if way.method in ("full", "freezing")} == {5e-5}
-    assert {way.learning_rate for way in own if way.method == "lora"} == {2e-3}
+    assert {way.learning_rate for way in own if way.way.method in ("full", "freezing")} == {5e-5}
+    assert {way.learning_rate for way in own if way.way.method == "lora"} == {2e-3}
 
 
 def test_runs_are_what_train_would_be_told_small_budgets_first() -> None:

@@ -53,12 +53,10 @@ def settings_of(
     Returns:
         The settings.
     """
-    short = [f"run.seed={seed}"] if seed is not None else []
-    short += [f"run.device={json.dumps(device)}"] if device is not None else []
-    short += [f"data.split={json.dumps(split)}"] if split is not None else []
-    short += [f"job.out={json.dumps(str(out))}"] if out is not None else []
-    short += [f"train.budget_flops={budget_flops}"] if budget_flops is not None else []
-    short += [f"train.budget_seconds={seconds}"] if seconds is not None else []
+    numbers = {"run.seed": seed, "train.budget_flops": budget_flops, "train.budget_seconds": seconds}
+    texts = {"run.device": device, "data.split": split, "job.out": out}
+    short = [f"{key}={value}" for key, value in numbers.items() if value is not None]
+    short += [f"{key}={json.dumps(str(value))}" for key, value in texts.items() if value is not None]
     return read_settings(kind, config, [*(assignments or ()), *short])
 
 

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from adiabat.config.compare import COMMON
+from adiabat.config.faults import unmet_need
 from adiabat.config.section import Fraction, ScheduleName, Section, SeedNumbers, Text, each_once
 from adiabat.config.shared import EncoderSection
 from adiabat.config.train import (
@@ -16,9 +18,6 @@ from adiabat.config.train import (
     TrainRunSection,
     TrainSection,
 )
-
-COMMON = ("job", "encoder", "data", "towers", "mixture", "batches", "train", "memory", "run")
-"""Tables of a RUN.toml that all runs of a sweep share."""
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "encoder": ("blocks",),
@@ -152,9 +151,7 @@ class SweepSettings(Section):
         Returns:
             Nested tables, of what was said, and of the defaults of a sweep.
         """
-        plain = {"temperature", "weight_decay", "schedule", "final_fraction"}
+        train = self.train
+        own = {name: getattr(train, name) for name in SweepTrainSection.__annotations__ if not unmet_need(name, train.needs, vars(train))}
         table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in COMMON}
-        own = {name: getattr(self.train, name) for name in plain}
-        if self.train.schedule in ("constant", "exponential"):
-            del own["final_fraction"]
         return {**table, "train": {**own, **table["train"]}}

@@ -125,9 +125,9 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
 def _passed(objective: PairContrast, steps: int) -> tuple[float, float]:
     """Tokens and operations of a run, from some of its batches."""
     sample = range(min(steps, SAMPLED_STEPS))
-    counted = [objective.tokens_of(step) for step in sample]
-    tokens = {side: steps * float(np.mean([count[side] for count in counted])) for side in objective.tables}
-    return sum(tokens.values()), steps * float(np.mean([objective.flops_of(step) for step in sample]))
+    counted = [(sum(objective.tokens_of(step).values()), objective.flops_of(step)) for step in sample]
+    tokens, flops = (steps * float(each) for each in np.mean(counted, axis=0))
+    return tokens, flops
 
 
 def _memory(device: torch.device) -> int:

@@ -69,6 +69,7 @@ class PairContrast:
         self._kept: tuple[Path, bool] | None = None
         self._saved_window: int | None = None
         self._now = self._first()
+        self._drawn: tuple[int, Batch] | None = None
         self.passes = Passes(*self._models.trained, precision=self.settings.run.precision, chunking=self._chunking())
         self.module = nn.ModuleDict({"query": self.towers.query, "document": self.towers.document})
         if self._learned is not None:
@@ -294,8 +295,11 @@ class PairContrast:
         return self.at(step).order.rows(step)
 
     def _batch(self, step: int) -> Batch:
-        pairs = self.at(step).pairs
-        return draw_batch(pairs, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step)
+        """Drawn once for all who ask for it, one after the other."""
+        if self._drawn is None or self._drawn[0] != step:
+            pairs = self.at(step).pairs
+            self._drawn = step, draw_batch(pairs, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step)
+        return self._drawn[1]
 
     @torch.no_grad()
     def validate(self) -> Validation:

@@ -64,20 +64,20 @@ def _polynomial(x: Column, y: Column, degree: int) -> tuple[float, ...]:
     return tuple(map(float, np.polynomial.Polynomial.fit(np.log(x), np.log(y), degree).convert().coef))
 
 
-def best_of_budgets(budget: Column, loss: Column) -> tuple[Best, Best]:
-    """The least loss of each budget.
+def least_of_each(kind: Column, loss: Column) -> tuple[Best, Best]:
+    """The least loss of each budget, or size.
 
     Args:
-        budget: Of each run, in FLOP.
+        kind: Budget or size of each run.
         loss: Of each run.
 
     Returns:
-        Budgets, rising, and the least loss of each.
+        Budgets or sizes, rising, and the least loss of each.
     """
-    budgets, places = np.unique(budget, return_inverse=True)
-    best = np.full(len(budgets), np.inf)
+    kinds, places = np.unique(kind, return_inverse=True)
+    best = np.full(len(kinds), np.inf)
     np.minimum.at(best, places, loss)
-    return budgets, best
+    return kinds, best
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,8 +133,9 @@ def frontier(budget: Column, loss: Column, *, resamples: int = 1_000, seed: int 
     while len(again) < resamples:
         rows = generator.integers(0, len(loss), len(loss))
         if len(np.unique(budget[rows])) >= 2:
-            again.append(line_through(*best_of_budgets(budget[rows], loss[rows])))
-    return Frontier(line_through(*best_of_budgets(budget, loss)), again, *best_of_budgets(budget, loss))
+            again.append(line_through(*least_of_each(budget[rows], loss[rows])))
+    budgets, best = least_of_each(budget, loss)
+    return Frontier(line_through(budgets, best), again, budgets, best)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ def _enough(size: Column, rows: Bool[np.ndarray, " p"]) -> bool:
 
 
 def _profile(budget: float, size: Column, loss: Column) -> Profile:
-    sizes, losses = best_of_budgets(size, loss)
+    sizes, losses = least_of_each(size, loss)
     constant, linear, quadratic = _polynomial(sizes, losses, 2)
     lowest = math.exp(-linear / (2 * quadratic)) if quadratic > 0 else math.nan
     optimum = lowest if sizes[0] <= lowest <= sizes[-1] else None

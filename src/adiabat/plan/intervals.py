@@ -120,8 +120,31 @@ class Ensemble:
             One for each run.
         """
         draws = self.draws(points)
-        if of_a_run:
-            draws = draws * np.exp(np.random.default_rng(seed).choice(self.residuals, draws.shape))
+        return self.estimates(points, self.noisy(draws, seed) if of_a_run else draws)
+
+    def noisy(self, draws: Draws, seed: int) -> Draws:
+        """Losses of single runs.
+
+        Args:
+            draws: Of the law, from `draws`.
+            seed: Of the noise.
+
+        Returns:
+            The same with a residual each.
+        """
+        found: Draws = draws * np.exp(np.random.default_rng(seed).choice(self.residuals, draws.shape))
+        return found
+
+    def estimates(self, points: Points, draws: Draws) -> list[Estimate]:
+        """Predictions with the intervals that draws give.
+
+        Args:
+            points: Sizes, tokens and shares.
+            draws: A row for each fit.
+
+        Returns:
+            One for each run.
+        """
         return [estimate(value, column) for value, column in zip(self.fitted.predict(points), draws.T, strict=True)]
 
     def coefficients(self) -> Mapping[str, Estimate]:
@@ -135,7 +158,8 @@ class Ensemble:
         Yields:
             The name of each, and why.
         """
-        noise, free = float(self.residuals.std()), {"a_d", "b_d", "a_s", "c_s"}
+        law, noise = self.fitted.law, float(self.residuals.std())
+        free = {name for name, positive in zip(law.weights, law.positive, strict=True) if not positive}
         for name, one in self.coefficients().items():
             if self.effects[name] < noise:
                 yield f"{name} decides less of the loss than noise does ({self.effects[name]:.1%} of it)"

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from adiabat.errors import ConfigError, DataError
 from adiabat.plan.fitting import fit, missing
 from adiabat.plan.frontier import Frontier, frontier
-from adiabat.plan.intervals import Ensemble, Estimate
+from adiabat.plan.intervals import Draws, Ensemble, Estimate
 from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Law, Points
 from adiabat.plan.runs import Method, Option, Run, points_of, usable
 
@@ -59,8 +59,8 @@ def fit_methods(
     kept = usable(runs)
     if not kept:
         raise DataError(f"runs must have at least one with a loss above 0, got {len(runs)} runs without; look at why they failed")
-    methods = list(dict.fromkeys(run.option.method for run in kept))
-    return [_fit_method(method, [run for run in kept if run.option.method == method], resamples, seed, note) for method in methods]
+    methods = list(dict.fromkeys(run.option.way.method for run in kept))
+    return [_fit_method(method, [run for run in kept if run.option.way.method == method], resamples, seed, note) for method in methods]
 
 
 def _fit_method(method: Method, runs: list[Run], resamples: int, seed: int, note: Callable[[str, int], None]) -> MethodFit:
@@ -167,21 +167,22 @@ def recommend(
     laws = {one.method: one.law for one in fits if one.law is not None}
     if not laws:
         raise DataError(f"runs must suffice for the law of a method, got none: {'; '.join(_why_not(fits))}; add runs to the sweep")
-    asked = [option for option in options if option.method in laws]
+    asked = [option for option in options if option.way.method in laws]
     if not asked:
         raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
     found: list[Candidate] = []
     draws: dict[Method, Float[np.ndarray, " d"]] = {}
     for method, ensemble in laws.items():
-        own = [option for option in asked if option.method == method]
+        own = [option for option in asked if option.way.method == method]
         if own:
             points = _at(own, budget, data_tokens)
-            found += _candidates(own, points, ensemble, seed)
-            draws[method] = ensemble.draws(points).min(axis=1)
+            of_law = ensemble.draws(points)
+            found += _candidates(own, points, ensemble, of_law, seed)
+            draws[method] = of_law.min(axis=1)
     found.sort(key=lambda one: one.law.value)
     best = found[0]
-    others = [one for one in found if one.option.method != best.option.method]
-    return Recommendation(budget, best, others[0] if others else None, _sure(best.option.method, draws), found)
+    others = [one for one in found if one.option.way.method != best.option.way.method]
+    return Recommendation(budget, best, others[0] if others else None, _sure(best.option.way.method, draws), found)
 
 
 def _why_not(fits: Sequence[MethodFit]) -> Iterator[str]:
@@ -196,8 +197,8 @@ def _at(options: Sequence[Option], budget: float, data_tokens: float | None) -> 
     return Points(sizes, tokens, np.array([option.share for option in options]), np.ones(len(options)))
 
 
-def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, seed: int) -> Iterator[Candidate]:
-    estimates = zip(ensemble.predict(points), ensemble.predict(points, of_a_run=True, seed=seed), strict=True)
+def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, draws: Draws, seed: int) -> Iterator[Candidate]:
+    estimates = zip(ensemble.estimates(points, draws), ensemble.estimates(points, ensemble.noisy(draws, seed)), strict=True)
     for option, tokens, (law, run) in zip(options, points.tokens.tolist(), estimates, strict=True):
         yield Candidate(option, tokens, tokens * option.flops_per_token, law, run)
 

@@ -14,8 +14,8 @@ Method = Literal["full", "freezing", "bias", "lora"]
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """A model and a way to train it.
+class Way:
+    """A model, and what of it is trained.
 
     Attributes:
         model: Its name.
@@ -23,7 +23,6 @@ class Option:
         method: What is trained.
         rank: Of LoRA; None elsewhere.
         frozen: Leading blocks that are frozen; 0 but for freezing.
-        parameters: ``N_F``, ``N_B`` and ``N_U``.
     """
 
     model: str
@@ -31,6 +30,18 @@ class Option:
     method: Method
     rank: int | None
     frozen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A model and a way to train it, with what that costs.
+
+    Attributes:
+        way: Model and method.
+        parameters: ``N_F``, ``N_B`` and ``N_U``.
+    """
+
+    way: Way
     parameters: PassedParameters
 
     @property

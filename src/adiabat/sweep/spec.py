@@ -8,48 +8,42 @@ from adiabat.config import SweepSettings, TrainSettings, checked
 from adiabat.config.compare import laid_over
 from adiabat.config.sweep import PRETRAINING_SHARE, FamilySection
 from adiabat.errors import ConfigError
-from adiabat.plan.runs import Method
+from adiabat.plan.runs import Way
 
 BlockCount = Callable[[str], int]
 """Gives the number of blocks of a model by its name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A model, and what of it is trained.
+class Tried:
+    """A way to train a model, and the rate that it is tried with.
 
     Attributes:
-        model: Its name.
-        blocks: How many of its leading blocks make the model; None takes all.
-        method: What is trained.
-        rank: Of LoRA; None elsewhere.
-        frozen: Leading blocks that are frozen; 0 but for freezing.
+        way: Model and method.
         learning_rate: By the rule of the method.
     """
 
-    model: str
-    blocks: int | None
-    method: Method
-    rank: int | None
-    frozen: int
+    way: Way
     learning_rate: float
 
     @property
     def title(self) -> str:
         """For people, and for the name of a run."""
-        size = "" if self.blocks is None else f", {self.blocks} blocks"
-        detail = f" {self.rank}" if self.rank else f" {self.frozen}" if self.frozen else ""
-        return f"{self.model}{size}, {self.method}{detail}"
+        way = self.way
+        size = "" if way.blocks is None else f", {way.blocks} blocks"
+        detail = f" {way.rank}" if way.rank else f" {way.frozen}" if way.frozen else ""
+        return f"{way.model}{size}, {way.method}{detail}"
 
     def tables(self) -> dict[str, Any]:
         """What it lays over the RUN.toml that all runs share."""
-        method = "full" if self.method == "freezing" else self.method
+        way = self.way
+        method = "full" if way.method == "freezing" else way.method
         train: dict[str, Any] = {"method": method, "learning_rate": self.learning_rate}
-        if self.rank is not None:
-            train["rank"] = self.rank
-        if self.frozen:
-            train["freeze"] = ["embeddings", f"blocks[0:{self.frozen}]"]
-        return {"job": {"model": self.model}, "encoder": {} if self.blocks is None else {"blocks": self.blocks}, "train": train}
+        if way.rank is not None:
+            train["rank"] = way.rank
+        if way.frozen:
+            train["freeze"] = ["embeddings", f"blocks[0:{way.frozen}]"]
+        return {"job": {"model": way.model}, "encoder": {} if way.blocks is None else {"blocks": way.blocks}, "train": train}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +52,20 @@ class Planned:
 
     Attributes:
         name: Of its row and folder.
-        way: Model and method.
+        tried: Model, method and rate.
         budget: In FLOP.
         seed: Of the run.
         settings: Everything that `adiabat train` would be told, but for the directory.
     """
 
     name: str
-    way: Way
+    tried: Tried
     budget: float
     seed: int
     settings: TrainSettings
 
 
-def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Way]:
+def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Tried]:
     """Every model with every method.
 
     Args:
@@ -94,22 +88,22 @@ def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Way]:
     return found
 
 
-def _ways(settings: SweepSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Way]:
+def _ways(settings: SweepSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Tried]:
     methods, rates = settings.methods, settings.rates
     full = rates.full if rates.full is not None else PRETRAINING_SHARE * (family.pretraining_rate or 0.0)
     if methods.full:
-        yield Way(family.model, blocks, "full", None, 0, full)
+        yield Tried(Way(family.model, blocks, "full", None, 0), full)
     # At least one block is frozen, and at least one is not.
     for frozen in dict.fromkeys(round(share * count) for share in methods.freezing):
         if 0 < frozen < count:
-            yield Way(family.model, blocks, "freezing", None, frozen, full)
+            yield Tried(Way(family.model, blocks, "freezing", None, frozen), full)
     if methods.bias:
-        yield Way(family.model, blocks, "bias", None, 0, rates.bias)
+        yield Tried(Way(family.model, blocks, "bias", None, 0), rates.bias)
     for rank in methods.lora:
-        yield Way(family.model, blocks, "lora", rank, 0, rates.lora)
+        yield Tried(Way(family.model, blocks, "lora", rank, 0), rates.lora)
 
 
-def plan_runs(settings: SweepSettings, ways: list[Way]) -> list[Planned]:
+def plan_runs(settings: SweepSettings, ways: list[Tried]) -> list[Planned]:
     """Every way at every budget, with every seed: small budgets first, so that a sweep that is cut short has whole ones.
 
     Args:
@@ -128,7 +122,7 @@ def plan_runs(settings: SweepSettings, ways: list[Way]) -> list[Planned]:
     ]
 
 
-def _planned(common: Mapping[str, Any], way: Way, budget: float, seed: int) -> Planned:
+def _planned(common: Mapping[str, Any], way: Tried, budget: float, seed: int) -> Planned:
     name = f"{way.title}, {budget:g} FLOP, seed {seed}"
     own = laid_over(way.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
     try:
