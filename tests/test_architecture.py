@@ -34,6 +34,8 @@ SHARED_BY_REPORTS = {
     *("errors", "excerpts", "files", *(f"report.{path.stem}" for path in (SOURCE / "report").glob("[!_]*.py"))),
     *("measure.comparison", "measure.results", "measure.samples", "measure.space_results"),
     *("measure.study_results", "measure.suite_results", "measure.safe_rate_results", "measure.safety"),
+    # Of plans: what their records hold.
+    *("measure.sweep_results", "plan.frontier", "plan.runs"),
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -54,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure.metrics": {"errors"},
     "measure.space_results": {"errors", "measure.results"},
     "measure.study_results": {"errors", "measure.results", "measure.samples"},
+    "measure.sweep_results": {"measure.results", "plan"},
     "measure.drift": {"errors", "measure.study_results"},
     "measure.safe_rate_results": {"measure.results"},
     "measure.safety": set(),
@@ -73,7 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compare": {*BELOW_TRAINING, "compare", "contrastive", "files", "jobs", "report", "tasks", "train"},
     "drift": {*BELOW_TRAINING, "drift", "tasks"},
     "study": {*BELOW_TRAINING, "drift", "files", "jobs", "report", "study", "suite", "tasks", "train", "tune"},
-    "sweep": {*BELOW_TRAINING, "contrastive", "files", "jobs", "plan", "report", "sweep", "train"},
+    "sweep": {*BELOW_TRAINING, "contrastive", "jobs", "plan", "report", "suite", "sweep", "train"},
     "demo": BELOW_THE_DOOR,
     "api": BELOW_THE_DOOR,
     "__init__": BELOW_THE_DOOR,
@@ -244,7 +247,24 @@ def test_a_quick_module_leaves_torch_unloaded(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["", "embed", "tune", "train", "evaluate", "search", "inspect", "mine", "compare", "compare-runs", "space", "data", "demo"]
+    "verb",
+    [
+        "",
+        "embed",
+        "tune",
+        "train",
+        "evaluate",
+        "search",
+        "inspect",
+        "mine",
+        "compare",
+        "compare-runs",
+        "space",
+        "data",
+        "demo",
+        "sweep",
+        "plan",
+    ],
 )
 def test_help_is_shown_without_loading_torch(verb: str) -> None:
     code = f"""

@@ -15,6 +15,10 @@ class ConfigError(AdiabatError, ValueError):
     """A setting is unknown, of the wrong type or out of range."""
 
 
+class BudgetError(ConfigError):
+    """A budget does not pay for what was asked: this run cannot be made, others beside it can."""
+
+
 class DataError(AdiabatError, ValueError):
     """A data file is missing, malformed, or names what does not exist."""
 

@@ -24,5 +24,17 @@ class Watch:
     note: Callable[[str], None] = _ignore_note
     progress: Callable[[str, int, int], None] = _ignore_progress
 
+    def under(self, title: str, *, note: Callable[[str], None]) -> "Watch":
+        """For a part of the work.
+
+        Args:
+            title: Of the part, before what is said of its progress.
+            note: Takes the sentences of the part.
+
+        Returns:
+            Whom the part tells.
+        """
+        return Watch(note, lambda label, done, total: self.progress(f"{title}: {label}", done, total))
+
 
 SILENT = Watch()

@@ -9,7 +9,7 @@ import pytest
 from adiabat.errors import ConfigError, DataError
 from adiabat.plan.flops import PassedParameters
 from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS
-from adiabat.plan.recipe import MethodFit, choose_law, fit_methods, recommend
+from adiabat.plan.recipe import KindFit, choose_law, fit_kinds, recommend
 from adiabat.plan.runs import Method, Option, Run, Way, points_of, usable
 from tests.plan.simulated import BUDGETS, SIZES, by_share, by_size_and_tokens, grid
 
@@ -29,7 +29,8 @@ def worse_when_small(size: float, tokens: float) -> float:
 def option(size: float, method: Method = "full") -> Option:
     whole = int(size)
     updated = whole if method == "full" else whole // 20
-    way = Way(f"model of {whole:,}", None, method, 32 if method == "lora" else None, 0)
+    name = f"model of {whole:,}"
+    way = Way("", name, name, None, method, 32 if method == "lora" else None, 0)
     return Option(way, PassedParameters(whole, whole, updated))
 
 
@@ -50,9 +51,9 @@ OPTIONS = [option(size, method) for method in BOTH for size in SIZES]
 
 
 @pytest.fixture(scope="module")
-def fits() -> list[MethodFit]:
+def fits() -> list[KindFit]:
     """Of a whole sweep of two methods."""
-    return fit_methods(swept(BOTH), resamples=12)
+    return fit_kinds(swept(BOTH), resamples=12)
 
 
 def true_best(budget: float, data_tokens: float = math.inf) -> Option:
@@ -69,7 +70,7 @@ def test_operations_and_shares_of_options_by_hand() -> None:
 
 
 @pytest.mark.parametrize("budget", [1.5e15, 1e17, 6e18])
-def test_the_best_option_of_known_laws_is_recommended(fits: list[MethodFit], budget: float) -> None:
+def test_the_best_option_of_known_laws_is_recommended(fits: list[KindFit], budget: float) -> None:
     found = recommend(fits, OPTIONS, budget)
     best = true_best(budget)
     assert found.best.option.way.method == best.way.method
@@ -88,7 +89,7 @@ def test_the_best_option_of_known_laws_is_recommended(fits: list[MethodFit], bud
     assert len(values) == len(OPTIONS)
 
 
-def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[MethodFit]) -> None:
+def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[KindFit]) -> None:
     found = recommend(fits, OPTIONS, 1e18, data_tokens=2e7)
     assert found.best.tokens == 2e7
     assert found.best.flops < 1e18
@@ -98,11 +99,11 @@ def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[Meth
 
 def test_methods_that_cannot_be_told_apart_leave_it_unsure() -> None:
     same: dict[Method, Truth] = {"full": better_when_small, "freezing": better_when_small}
-    found = recommend(fit_methods(swept(same, noise=0.03), resamples=40), [option(s, m) for m in same for s in SIZES], 1e17)
+    found = recommend(fit_kinds(swept(same, noise=0.03), resamples=40), [option(s, m) for m in same for s in SIZES], 1e17)
     assert 0.02 < found.sure < 0.98
 
 
-def test_only_one_method_has_no_runner_up(fits: list[MethodFit]) -> None:
+def test_only_one_method_has_no_runner_up(fits: list[KindFit]) -> None:
     found = recommend(fits, [one for one in OPTIONS if one.way.method == "full"], 1e17)
     assert found.runner_up is None
     assert found.sure == 1.0
@@ -110,11 +111,13 @@ def test_only_one_method_has_no_runner_up(fits: list[MethodFit]) -> None:
 
 def test_the_law_that_predicts_the_largest_model_is_chosen() -> None:
     assert (chosen := choose_law(grid(by_size_and_tokens, noise=0.01))) is not None
-    assert chosen[0] in (SIZE_AND_TOKENS, ONE_SHARE)
-    assert chosen[1] is not None
-    assert chosen[1] < 0.02
+    assert chosen.law in (SIZE_AND_TOKENS, ONE_SHARE)
+    assert chosen.error is not None
+    assert chosen.error < 0.02
+    assert chosen.tried is not None
+    assert chosen.tried.law is chosen.law
     assert (shares := choose_law(grid(by_share, shares=(1.0, 0.75, 0.5, 0.25), noise=0.002))) is not None
-    assert shares[0] is SHARE
+    assert shares.law is SHARE
 
 
 def test_too_few_runs_for_a_law_are_told_and_for_a_hold_out_too() -> None:
@@ -122,8 +125,8 @@ def test_too_few_runs_for_a_law_are_told_and_for_a_hold_out_too() -> None:
     three = points.taken(np.flatnonzero(np.isin(points.size, SIZES[:3])))
     # Without the largest, two sizes are left.
     assert (chosen := choose_law(three)) is not None
-    assert chosen[1] is None
-    (one,) = fit_methods([run for run in swept({"full": better_when_small}) if run.option.parameters.forward in SIZES[:2]], resamples=5)
+    assert (chosen.law, chosen.tried, chosen.error) == (SIZE_AND_TOKENS, None, None)
+    (one,) = fit_kinds([run for run in swept({"full": better_when_small}) if run.option.parameters.forward in SIZES[:2]], resamples=5)
     assert one.law is None
     assert one.why_not == "at least 3 sizes, got 2"
     assert one.frontier is not None
@@ -137,9 +140,9 @@ def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> Non
     assert usable([*failed, *runs]) == runs
     assert len(points_of(runs)) == len(SIZES)
     with pytest.raises(DataError, match=r"^runs must have at least one with a loss above 0, got 4 runs without; look at why they failed$"):
-        fit_methods(failed)
+        fit_kinds(failed)
 
 
-def test_options_of_methods_without_a_law_leave_nothing_to_choose(fits: list[MethodFit]) -> None:
+def test_options_of_methods_without_a_law_leave_nothing_to_choose(fits: list[KindFit]) -> None:
     with pytest.raises(ConfigError, match=r"^options must hold one of a method that has a law, got none; allow more memory"):
         recommend(fits, [], 1e17)

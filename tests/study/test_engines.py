@@ -9,9 +9,9 @@ import pytest
 
 from adiabat.config import EncoderSection
 from adiabat.errors import MissingDependencyError, ModelError
+from adiabat.jobs import engines
 from adiabat.measure.study_results import StudyResult
 from adiabat.model.towers import DualEncoder
-from adiabat.study import engines
 from adiabat.study import study as study_module
 from adiabat.train.stacked import StackedTowers
 from tests.study.world import load as world_load
@@ -113,4 +113,4 @@ def test_a_missing_ray_is_told_with_the_line_that_installs_it(world: Path, monke
     with pytest.raises(
         MissingDependencyError, match=r"study.engine = ray needs the package ray; install it with: pip install 'adiabat\[ray\]'"
     ):
-        engines._ray()
+        engines._ray("study.engine")

@@ -9,7 +9,7 @@ import pytest
 from adiabat.errors import DataError, JobError
 from adiabat.measure.results import Change, GridComparison, LayerChange
 from adiabat.measure.study_results import Drift, StudyRun, TaskOutcome
-from adiabat.study.rows import read_rows, rows_at
+from adiabat.study.rows import rows_at
 
 CHANGE = Change(
     "PND", "cosine", True, 0.2, (0.1, 0.3), before=0.25, improvement=20.0, difference=-0.05, difference_interval=(-0.07, -0.03),
@@ -38,7 +38,7 @@ def test_rows_come_back_equal_and_in_order(tmp_path: Path) -> None:
     assert "rate=2" in again
     assert "rate=3" not in again
     assert again["rate=2"] == DONE
-    assert read_rows(tmp_path / "runs.parquet") == [FAILED, DONE]
+    assert rows_at(tmp_path / "runs.parquet").every == [FAILED, DONE]
 
 
 def test_columns_are_there_to_look_at_even_where_the_first_run_failed(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_run_that_is_made_again_takes_its_own_place(tmp_path: Path) -> None:
     rows.add(FAILED)
     rows.add(DONE)
     rows.add(replace(FAILED, status="done", reason="the limit was reached"))
-    assert [run.name for run in read_rows(tmp_path / "runs.parquet")] == ["rate=1", "rate=2"]
+    assert [run.name for run in rows_at(tmp_path / "runs.parquet").every] == ["rate=1", "rate=2"]
     assert rows["rate=1"].status == "done"
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from adiabat.config import StudySettings, checked
 from adiabat.errors import ConfigError
-from adiabat.study.spec import folder_of, groups_of, plan_runs
+from adiabat.study.spec import groups_of, plan_runs
+from adiabat.suite.kept import folder_of
 
 
 def study_of(**tables: Any) -> StudySettings:

@@ -21,7 +21,7 @@ from adiabat.report.study.files import read_study
 from adiabat.store.build import build_store
 from adiabat.study import study as study_module
 from adiabat.study import worker as worker_module
-from adiabat.study.rows import read_rows, rows_at
+from adiabat.study.rows import rows_at
 from adiabat.train.interrupt import InterruptionError
 from adiabat.train.loop import Loop
 from adiabat.tune.together import run_together
@@ -67,7 +67,7 @@ def test_a_study_leaves_its_page_tables_and_figures(done: Done) -> None:
 def test_every_run_is_a_job_of_its_own_and_leaves_a_row(done: Done) -> None:
     folder, result, _ = done
     assert [one.name for one in result.runs] == NAMES
-    assert read_rows(folder / "out" / "runs.parquet") == result.runs
+    assert rows_at(folder / "out" / "runs.parquet").every == result.runs
     for name, rate in zip(FOLDERS, (1e-4, 3e-3), strict=True):
         job = Job(folder / "out" / "runs" / name)
         assert is_job(job.folder)
@@ -127,7 +127,7 @@ def test_a_study_that_was_cut_short_goes_on_where_it_was(world: Path, done: Done
     monkeypatch.setattr(worker_module, "run_together", interrupted)
     with pytest.raises(InterruptionError):
         run(settings_of(world))
-    assert [one.name for one in read_rows(world / "out" / "runs.parquet")] == NAMES[:1]
+    assert [one.name for one in rows_at(world / "out" / "runs.parquet").every] == NAMES[:1]
     with pytest.raises(JobError, match="holds a study already; go on with it by --resume"):
         run(settings_of(world))
     found = run(settings_of(world), resume=True)
@@ -178,7 +178,7 @@ def test_variants_with_grids_of_their_own_may_be_added_later(world: Path) -> Non
         {"tune.learning_rate": 3e-3, "guard.most": 0.01},
         {"tune.learning_rate": 3e-3, "guard.most": 0.02},
     ]
-    assert read_rows(world / "out" / "runs.parquet") == second.runs
+    assert rows_at(world / "out" / "runs.parquet").every == second.runs
     assert [replace(one, varied={}) for one in second.runs[:2]] == [replace(one, varied={}) for one in first.runs]
     assert all("; softened: " in one.reason for one in second.runs[2:])
     # More values of its grid are other runs.

@@ -23,7 +23,7 @@ def settings(**tables: Any) -> SweepSettings:
 
 
 def test_every_model_is_trained_by_every_method() -> None:
-    titles = [way.title for way in ways_of(settings(), BLOCKS.__getitem__)]
+    titles = [way.way.title for way in ways_of(settings(), BLOCKS.__getitem__)]
     assert titles == [
         "small, full",
         "small, freezing 1",
@@ -47,7 +47,7 @@ def test_every_model_is_trained_by_every_method() -> None:
 
 
 def test_rates_follow_the_rules_of_the_source() -> None:
-    rates = {way.title: way.learning_rate for way in ways_of(settings(), BLOCKS.__getitem__)}
+    rates = {way.way.title: way.learning_rate for way in ways_of(settings(), BLOCKS.__getitem__)}
     assert rates["small, full"] == rates["small, freezing 2"] == pytest.approx(1e-4)
     assert rates["large, 8 blocks, full"] == pytest.approx(6e-5)
     assert rates["small, lora 8"] == 1e-3

@@ -14,6 +14,8 @@ from adiabat.api.loading import Model as Model
 from adiabat.api.loading import load as load
 from adiabat.api.measuring import evaluate as evaluate
 from adiabat.api.measuring import search as search
+from adiabat.api.planning import plan as plan
+from adiabat.api.planning import sweep as sweep
 from adiabat.api.space_analysis import space as space
 from adiabat.api.studies import safe_rate as safe_rate
 from adiabat.api.studies import study as study

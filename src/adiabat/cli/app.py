@@ -13,6 +13,7 @@ from adiabat.cli.comparing import compare
 from adiabat.cli.data import inspect, make, mine
 from adiabat.cli.measuring import compare_runs, demo, evaluate, folded, search
 from adiabat.cli.options import local_rank, rank
+from adiabat.cli.planning import plan, sweep
 from adiabat.cli.space import space
 from adiabat.cli.studying import safe_rate, study
 from adiabat.cli.training import embed, train, tune
@@ -28,7 +29,7 @@ app = typer.Typer(
     help="Tune query encoders against stored document embeddings, and measure what changed.",
     epilog="MODEL is a hub name, a directory, the directory of a job, or `demo` (the embedded model).",
 )
-for verb in (embed, tune, train, evaluate, search, inspect, mine, compare, space, study):
+for verb in (embed, tune, train, evaluate, search, inspect, mine, compare, space, study, sweep, plan):
     app.command()(verb)
 app.command("safe-rate")(safe_rate)
 app.command("compare-runs")(compare_runs)
@@ -45,7 +46,7 @@ SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 _GOES_ON = "what is finished is kept; run the same command again to go on"
 _NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
 AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite"), _GOES_ON)
-AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "compare", "study", "safe-rate"), "run the same command with --resume to go on")
+AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "compare", "study", "safe-rate", "sweep"), "run the same command with --resume to go on")
 """What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
 
 LOWER_MEMORY = {
@@ -55,6 +56,7 @@ LOWER_MEMORY = {
     "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
     "compare": "memory.chunk_tokens (with memory.cached) or train.batch_size",
     "study": "tune.batch_size, study.lanes, measure.depth or encoder.max_tokens",
+    "sweep": "memory.chunk_tokens (with memory.cached) or train.batch_size",
     "mine": "mine.depth",
     "evaluate --suite": "measure.depth or encoder.max_tokens",
     "space": "space.queries, space.documents, space.resamples or encoder.max_tokens",

@@ -21,7 +21,7 @@ from adiabat.config.train import DigestsSection, JobSection
 from adiabat.contrastive.building import Loader, build, merged
 from adiabat.contrastive.data import read_pairs
 from adiabat.contrastive.order import order_of
-from adiabat.contrastive.training import _check_pairs, train
+from adiabat.contrastive.training import check_pairs, train
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
 from adiabat.jobs.directory import Job, is_job
 from adiabat.jobs.rows import Rows
@@ -101,7 +101,7 @@ class Grid:
             )
         stored = settings.towers.store is not None and settings.train.guide in (None, "self")
         training, validation = read_pairs(settings.job.data, settings.data, stored=stored)
-        _check_pairs(training, validation, settings)
+        check_pairs(training, validation, settings)
         # Planned without tokens, which take the model: enough to see whether there is more than one topic where batches go by them.
         order_of(training, settings, np.zeros(len(training), dtype=np.int64))
         return len(training)
@@ -217,7 +217,7 @@ class Grid:
                 self._said.add(told)
                 self.watch.note(told)
 
-        return Watch(note=note, progress=lambda label, done, total: self.watch.progress(f"{title}: {label}", done, total))
+        return self.watch.under(title, note=note)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from adiabat.config.compare import CompareBackbonesSettings, CompareDataSettings
 from adiabat.config.inspect import InspectSettings
 from adiabat.config.makers import ArxivSettings, HotpotqaSettings, MsmarcoSettings, SquadSettings, XnliSettings
 from adiabat.config.mine import MineSettings
+from adiabat.config.plan import PlanSettings
 from adiabat.config.reading import S, checked, keys_of, read_settings
 from adiabat.config.section import Exhausted, MixtureRule, OptimizerName, ScalingRule, ScheduleName, Section
 from adiabat.config.shared import (
@@ -68,6 +69,7 @@ __all__ = [
     "MixtureSection",
     "MsmarcoSettings",
     "OptimizerName",
+    "PlanSettings",
     "RankingMeasureSection",
     "RehearsalSection",
     "RunSection",

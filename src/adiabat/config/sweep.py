@@ -1,6 +1,7 @@
 """Settings of ``adiabat sweep``: sizes, methods, budgets, and the RUN.toml that all runs share (mission B6)."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -8,7 +9,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from adiabat.config.compare import COMMON
 from adiabat.config.faults import unmet_need
 from adiabat.config.section import Fraction, ScheduleName, Section, SeedNumbers, Text, each_once
-from adiabat.config.shared import EncoderSection
+from adiabat.config.shared import EncoderSection, RankingMeasureSection
+from adiabat.config.suite import AnyTask, require_names
 from adiabat.config.train import (
     BatchesSection,
     MemorySection,
@@ -21,6 +23,7 @@ from adiabat.config.train import (
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "encoder": ("blocks",),
+    "towers": ("document_model",),
     "train": ("method", "rank", "freeze", "learning_rate", "epochs", "steps", "budget_flops", "budget_seconds"),
 }
 """Settings of these tables that a sweep itself gives each run."""
@@ -32,7 +35,18 @@ Counts = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 Part = Annotated[float, Field(gt=0, lt=1)]
 
 
-class SweepSection(Section):
+class ReadingSection(Section):
+    """How runs are read: what the pages of a sweep and of a plan have in common."""
+
+    loss: Literal["validation", "training"] = "validation"
+    """Of each run: on held-out pairs when it is over, or the mean over its last steps, as in source 001."""
+    least_steps: PositiveInt = 10
+    """No law is fitted to runs of fewer steps: they say more about where training starts."""
+    resamples: PositiveInt = 500
+    """How often runs are drawn again, for intervals."""
+
+
+class SweepSection(ReadingSection):
     """``[sweep]``: where it goes, and which runs it makes of each model and method."""
 
     out: Text | None = None
@@ -62,10 +76,25 @@ class FamilySection(Section):
     """One of ``[[models]]``: a model, or several that are made of its leading blocks."""
 
     model: Text
+    name: Text | None = None
+    """For names of runs; None takes the last part of the model's."""
+    family: Text | None = None
+    """Of models that differ in size alone: one law is fitted to all of them. None makes one of the leading blocks of this model, or, where
+    it is taken as it is, of all models that are."""
     blocks: Annotated[Counts, each_once("number of blocks")] = ()
     """How many of its leading blocks make a model; none takes it as it is."""
     pretraining_rate: PositiveFloat | None = None
     """Highest learning rate of its pre-training, of which full training and freezing take a tenth."""
+
+    @property
+    def title(self) -> str:
+        """For names of runs."""
+        return self.name or PurePath(self.model).name
+
+    @property
+    def group(self) -> str:
+        """Its family; empty for the family of all models that are taken as they are."""
+        return self.family or (self.title if self.blocks else "")
 
 
 class MethodsSection(Section):
@@ -122,9 +151,15 @@ class SweepSettings(Section):
     memory: MemorySection = MemorySection()
     run: TrainRunSection = TrainRunSection()
     """Its seed is that of draws; runs have theirs from `SweepSection.seeds`."""
+    tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
+    """What every trained model is measured on, to be compared with its loss."""
+    measure: RankingMeasureSection = RankingMeasureSection()
+    """Of the tasks; the first of its measures is the score of each."""
 
     @model_validator(mode="after")
     def _runs_have_what_they_take(self) -> Self:
+        require_names("tasks", [task.name for task in self.tasks])
+        require_names("models", [family.title for family in self.models])
         if faults := list(self._faults()):
             raise ValueError("; ".join(faults))
         return self

@@ -1,12 +1,10 @@
 """What a training run will take: counted, and measured on its first steps."""
 
-import resource
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import tomli_w
-import torch
 
 from adiabat.config import TrainSettings
 from adiabat.contrastive.beforehand import require_estimable
@@ -17,6 +15,7 @@ from adiabat.contrastive.timing import TIMED_STEPS, fit_into_time, step_seconds
 from adiabat.contrastive.training import check, prepared
 from adiabat.jobs.directory import without_none
 from adiabat.model.device import device_name, device_of
+from adiabat.model.memory import begin_peak, peak_bytes
 from adiabat.train.distributed import Processes
 from adiabat.watch import Watch
 
@@ -100,6 +99,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
     check(settings)
     require_estimable(settings)
     device = device_of(settings.run.device)
+    begin_peak(device)
     objective, _ = prepared(load, settings, Processes(device=device), watch)
     fit_into_time(objective, watch)
     steps = objective.steps
@@ -114,7 +114,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
         steps=steps,
         tokens=tokens,
         flops=flops,
-        memory_bytes=_memory(device),
+        memory_bytes=peak_bytes(device),
         step_seconds=seconds,
         seconds=seconds * steps,
         device=device_name(device),
@@ -128,10 +128,3 @@ def _passed(objective: PairContrast, steps: int) -> tuple[float, float]:
     counted = [(sum(objective.tokens_of(step).values()), objective.flops_of(step)) for step in sample]
     tokens, flops = (steps * float(each) for each in np.mean(counted, axis=0))
     return tokens, flops
-
-
-def _memory(device: torch.device) -> int:
-    """Most that was held so far, in bytes."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from adiabat.config import TrainSection
-from adiabat.errors import ConfigError
+from adiabat.errors import BudgetError
 
 MOST_STEPS = 1_000_000
 """That a budget may pay for: the batch of each is drawn before the first, to know what it costs."""
@@ -36,15 +36,15 @@ def steps_within(budget: float, cost: Callable[[int], float], *, setting: str = 
         The most steps that together cost no more, at least 1.
 
     Raises:
-        ConfigError: If it does not pay for the first step, or pays for more than `MOST_STEPS`.
+        BudgetError: If it does not pay for the first step, or pays for more than `MOST_STEPS`.
     """
     first = cost(0)
     if first > budget:
-        raise ConfigError(
+        raise BudgetError(
             f"train.{setting} must pay for a step, which takes {first:.3g} {unit}, got {budget:.3g}; raise it, or lower train.batch_size"
         )
     if budget > MOST_STEPS * first:
-        raise ConfigError(
+        raise BudgetError(
             f"train.{setting} must pay for about {MOST_STEPS:,} steps of {first:.3g} {unit} at the most, got {budget:.3g}; lower it"
         )
     spent, steps = first, 1

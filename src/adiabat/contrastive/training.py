@@ -137,7 +137,7 @@ def prepared(
         training = Stream(settings, validation=validation.texts.queries, folder=before, processes=group, watch=watch)
     else:
         training, validation = read_pairs(settings.job.data, settings.data, stored=not texts_needed, cache=cache, watch=watch)
-        _check_pairs(training, validation, settings)
+        check_pairs(training, validation, settings)
     group.share(settings.train.batch_size)
     if settings.batches.token_budget is not None and group.count > 1:
         raise ConfigError("batches.token_budget must be left out for several processes, which share batches of one size; leave it out")
@@ -153,8 +153,17 @@ def prepared(
     return objective, built
 
 
-def _check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
-    """Refuse data that cannot be trained on, or validated on."""
+def check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
+    """Refuse data that cannot be trained on, or validated on.
+
+    Args:
+        training: Pairs to learn from.
+        validation: Pairs held out.
+        settings: Of the run.
+
+    Raises:
+        DataError: If there are too few, or without the negatives that the loss takes.
+    """
     section = settings.train
     if section.batch_size > len(training):
         raise DataError(

@@ -1,57 +1,72 @@
-"""Which model, how many tokens, which method for a budget: read off the laws of each method (mission B8).
+"""Which model, how many tokens, which method for a budget: read off the laws of each family and method (mission B8).
 
-Every option that runs know is asked what its method's law predicts for it at the tokens that the budget pays for; the least prediction
-is the recommendation. How sure it is follows from the same question put to laws fitted to runs drawn again.
+Every option that runs know is asked what its kind's law predicts for it at the tokens that the budget pays for; the least prediction is
+the recommendation. How sure it is follows from the same question put to laws fitted to runs drawn again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from adiabat.errors import ConfigError, DataError
-from adiabat.plan.fitting import fit, missing
+from adiabat.plan.fitting import Fitted, fit, missing
 from adiabat.plan.frontier import Frontier, frontier
 from adiabat.plan.intervals import Draws, Ensemble, Estimate
 from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Law, Points
-from adiabat.plan.runs import Method, Option, Run, points_of, usable
+from adiabat.plan.runs import Kind, Option, Run, points_of, usable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MethodFit:
-    """What the runs of one method say.
+class Choice:
+    """The law that was chosen for a kind.
 
     Attributes:
-        method: Its name.
+        law: Its form.
+        tried: Fitted without the largest model; None where too few runs are left for that.
+        error: Median relative error of `tried` on the largest model; None likewise.
+    """
+
+    law: Law
+    tried: Fitted | None
+    error: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KindFit:
+    """What the runs of one family and method say.
+
+    Attributes:
+        kind: Family and method.
         runs: Those with a loss.
         law: Fitted; None where there are too few runs for any.
-        error: Median relative error of that law on the largest model, fitted without it; None where too few runs are left for that.
+        choice: Why that law; None likewise.
         frontier: Line of the least loss by budget; None of one budget.
         why_not: What is missing for a law; "" where there is one.
     """
 
-    method: Method
+    kind: Kind
     runs: list[Run]
     law: Ensemble | None
-    error: float | None
+    choice: Choice | None
     frontier: Frontier | None
     why_not: str
 
 
-def fit_methods(
-    runs: Sequence[Run], *, resamples: int = 1_000, seed: int = 0, note: Callable[[str, int], None] = lambda method, done: None
-) -> list[MethodFit]:
-    """Fit each method's law and frontier.
+def fit_kinds(
+    runs: Sequence[Run], *, resamples: int = 1_000, seed: int = 0, note: Callable[[Kind, int], None] = lambda kind, done: None
+) -> list[KindFit]:
+    """Fit the law and frontier of each family and method.
 
     Args:
-        runs: Of any methods.
+        runs: Of any.
         resamples: How often runs are drawn again.
         seed: Of the draws.
-        note: Told the method, and how many of its draws are done.
+        note: Told the kind, and how many of its draws are done.
 
     Returns:
-        One for each method that has runs with a loss, in the order of their first run.
+        One for each kind that has runs with a loss, in the order of their first run.
 
     Raises:
         DataError: If no run has a loss.
@@ -59,31 +74,32 @@ def fit_methods(
     kept = usable(runs)
     if not kept:
         raise DataError(f"runs must have at least one with a loss above 0, got {len(runs)} runs without; look at why they failed")
-    methods = list(dict.fromkeys(run.option.way.method for run in kept))
-    return [_fit_method(method, [run for run in kept if run.option.way.method == method], resamples, seed, note) for method in methods]
+    kinds = list(dict.fromkeys(run.option.way.kind for run in kept))
+    return [
+        _fit_kind(kind, [run for run in kept if run.option.way.kind == kind], resamples, seed + place, note)
+        for place, kind in enumerate(kinds)
+    ]
 
 
-def _fit_method(method: Method, runs: list[Run], resamples: int, seed: int, note: Callable[[str, int], None]) -> MethodFit:
+def _fit_kind(kind: Kind, runs: list[Run], resamples: int, seed: int, note: Callable[[Kind, int], None]) -> KindFit:
     points = points_of(runs)
     budgets = np.array([run.budget for run in runs])
     line = frontier(budgets, points.loss, resamples=resamples, seed=seed) if len(np.unique(budgets)) > 1 else None
-    chosen = choose_law(points)
-    if chosen is None:
-        return MethodFit(method, runs, None, None, line, " and ".join(missing(SIZE_AND_TOKENS, points)))
-    law, error = chosen
-    ensemble = Ensemble.of(fit(law, points), points, resamples=resamples, seed=seed, note=lambda done: note(method, done))
-    return MethodFit(method, runs, ensemble, error, line, "")
+    choice = choose_law(points)
+    if choice is None:
+        return KindFit(kind, runs, None, None, line, " and ".join(missing(SIZE_AND_TOKENS, points)))
+    ensemble = Ensemble.of(fit(choice.law, points), points, resamples=resamples, seed=seed, note=lambda done: note(kind, done))
+    return KindFit(kind, runs, ensemble, choice, line, "")
 
 
-def choose_law(points: Points) -> tuple[Law, float | None] | None:
+def choose_law(points: Points) -> Choice | None:
     """The law that predicts the largest model best from the others.
 
     Args:
-        points: Runs of one method.
+        points: Runs of one kind.
 
     Returns:
-        The law, and its median relative error there, None if too few runs are left without that model to try any; None if there are too
-        few for any law at all.
+        The law; where too few runs are left without that model to try any, the simplest. None if there are too few for any law at all.
 
     Reference:
         Source 001, appendix F; mission B7.
@@ -93,15 +109,12 @@ def choose_law(points: Points) -> tuple[Law, float | None] | None:
         return None
     largest = points.size == points.size.max()
     rest, kept_out = points.taken(~largest), points.taken(largest)
-    errors = {law: _error(law, rest, kept_out) for law in possible if not any(missing(law, rest))}
-    if not errors:
-        return possible[0], None
-    best = min(errors, key=lambda law: errors[law])
-    return best, errors[best]
-
-
-def _error(law: Law, rest: Points, kept_out: Points) -> float:
-    return float(np.median(np.abs(fit(law, rest).predict(kept_out) / kept_out.loss - 1)))
+    tried = [fit(law, rest) for law in possible if not any(missing(law, rest))]
+    if not tried:
+        return Choice(possible[0], None, None)
+    errors = [float(np.median(np.abs(one.predict(kept_out) / kept_out.loss - 1))) for one in tried]
+    best = int(np.argmin(errors))
+    return Choice(tried[best].law, tried[best], errors[best])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +143,8 @@ class Recommendation:
     Attributes:
         budget: In FLOP.
         best: Of all candidates.
-        runner_up: The best of another method; None where only one has a law.
-        sure: Share of laws fitted to runs drawn again by which `best`'s method stays ahead of all others.
+        runner_up: The best of another kind; None where only one has a law.
+        sure: Share of laws fitted to runs drawn again by which `best`'s kind stays ahead of all others.
         candidates: All, the least predicted loss first.
     """
 
@@ -142,13 +155,32 @@ class Recommendation:
     candidates: list[Candidate]
 
 
+def laws_of(fits: Sequence[KindFit]) -> dict[Kind, Ensemble]:
+    """The kinds that have a law.
+
+    Args:
+        fits: Of all kinds.
+
+    Returns:
+        Their laws.
+
+    Raises:
+        DataError: If none has one; says what each lacks.
+    """
+    laws = {one.kind: one.law for one in fits if one.law is not None}
+    if not laws:
+        lacks = "; ".join(f"{one.kind} lacks {one.why_not}" for one in fits)
+        raise DataError(f"runs must suffice for the law of a method, got none: {lacks}; add runs to the sweep")
+    return laws
+
+
 def recommend(
-    fits: Sequence[MethodFit], options: Sequence[Option], budget: float, *, data_tokens: float | None = None, seed: int = 0
+    fits: Sequence[KindFit], options: Sequence[Option], budget: float, *, data_tokens: float | None = None, seed: int = 0
 ) -> Recommendation:
     """The option with the least predicted loss at a budget.
 
     Args:
-        fits: Of the methods.
+        fits: Of the kinds.
         options: To choose from: those that memory allows.
         budget: In FLOP, > 0.
         data_tokens: That there are to train on; where the budget pays for more, the rest of it is left. None sets no limit.
@@ -158,42 +190,40 @@ def recommend(
         The choice.
 
     Raises:
-        ConfigError: If no option is left.
-        DataError: If no method has a law.
-
-    Reference:
-        Source 001, algorithm 1; mission B8.
+        DataError: If no kind has a law.
+        ConfigError: If no option is of a kind that has one.
     """
-    laws = {one.method: one.law for one in fits if one.law is not None}
-    if not laws:
-        raise DataError(f"runs must suffice for the law of a method, got none: {'; '.join(_why_not(fits))}; add runs to the sweep")
-    asked = [option for option in options if option.way.method in laws]
-    if not asked:
-        raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
+    laws = laws_of(fits)
     found: list[Candidate] = []
-    draws: dict[Method, Float[np.ndarray, " d"]] = {}
-    for method, ensemble in laws.items():
-        own = [option for option in asked if option.way.method == method]
+    least: dict[Kind, Float[np.ndarray, " d"]] = {}
+    for kind, ensemble in laws.items():
+        own = [option for option in options if option.way.kind == kind]
         if own:
-            points = _at(own, budget, data_tokens)
-            of_law = ensemble.draws(points)
-            found += _candidates(own, points, ensemble, of_law, seed)
-            draws[method] = of_law.min(axis=1)
+            points = points_at(own, budget, data_tokens)
+            draws = ensemble.draws(points)
+            found += _candidates(own, points, ensemble, draws, seed)
+            least[kind] = draws.min(axis=1)
+    if not found:
+        raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
     found.sort(key=lambda one: one.law.value)
     best = found[0]
-    others = [one for one in found if one.option.way.method != best.option.way.method]
-    return Recommendation(budget, best, others[0] if others else None, _sure(best.option.way.method, draws), found)
+    others = [one for one in found if one.option.way.kind != best.option.way.kind]
+    return Recommendation(budget, best, others[0] if others else None, _sure(best.option.way.kind, least), found)
 
 
-def _why_not(fits: Sequence[MethodFit]) -> Iterator[str]:
-    for one in fits:
-        yield f"{one.method} lacks {one.why_not}"
+def points_at(options: Sequence[Option], budget: float, data_tokens: float | None = None) -> Points:
+    """Options at the tokens that a budget pays for.
 
+    Args:
+        options: At least one.
+        budget: In FLOP, > 0.
+        data_tokens: Most tokens; None sets no limit.
 
-def _at(options: Sequence[Option], budget: float, data_tokens: float | None) -> Points:
-    """Options at the tokens that a budget pays for."""
-    tokens = np.array([min(budget / option.flops_per_token, data_tokens or np.inf) for option in options])
+    Returns:
+        A point for each, with a loss of 1 that nothing looks at.
+    """
     sizes = np.array([float(option.parameters.forward) for option in options])
+    tokens = np.minimum(budget / np.array([option.flops_per_token for option in options]), data_tokens or np.inf)
     return Points(sizes, tokens, np.array([option.share for option in options]), np.ones(len(options)))
 
 
@@ -203,6 +233,7 @@ def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, d
         yield Candidate(option, tokens, tokens * option.flops_per_token, law, run)
 
 
-def _sure(method: Method, draws: dict[Method, Float[np.ndarray, " d"]]) -> float:
-    others = [least for other, least in draws.items() if other != method]
-    return float(np.mean(draws[method] < np.min(others, axis=0))) if others else 1.0
+def _sure(best: Kind, least: Mapping[Kind, Float[np.ndarray, " d"]]) -> float:
+    """How often the best option of a kind stays ahead of those of all others."""
+    others = [own for kind, own in least.items() if kind != best]
+    return float(np.mean(least[best] < np.min(others, axis=0))) if others else 1.0

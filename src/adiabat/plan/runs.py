@@ -14,22 +14,55 @@ Method = Literal["full", "freezing", "bias", "lora"]
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """A family of models and a method.
+
+    Attributes:
+        family: As in `Way`.
+        method: What of its models is trained.
+    """
+
+    family: str
+    method: Method
+
+    def __str__(self) -> str:
+        """For people: the method alone where no family has a name."""
+        return f"{self.family}, {self.method}" if self.family else self.method
+
+
+@dataclass(frozen=True, slots=True)
 class Way:
     """A model, and what of it is trained.
 
     Attributes:
-        model: Its name.
+        family: Models that differ in size alone, to whose runs one law is fitted.
+        name: Of the model, for people.
+        model: What `adiabat train` is told.
         blocks: How many of its leading blocks make the model; None takes all.
         method: What is trained.
         rank: Of LoRA; None elsewhere.
         frozen: Leading blocks that are frozen; 0 but for freezing.
     """
 
+    family: str
+    name: str
     model: str
     blocks: int | None
     method: Method
     rank: int | None
     frozen: int
+
+    @property
+    def title(self) -> str:
+        """For people, and for the name of a run."""
+        size = "" if self.blocks is None else f", {self.blocks} {'block' if self.blocks == 1 else 'blocks'}"
+        detail = f" {self.rank}" if self.rank else f" {self.frozen}" if self.frozen else ""
+        return f"{self.name}{size}, {self.method}{detail}"
+
+    @property
+    def kind(self) -> "Kind":
+        """Whose runs one law is fitted to."""
+        return Kind(self.family, self.method)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from adiabat.measure.samples import TaskScores
 from adiabat.measure.study_results import Drift, TaskOutcome
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
-from adiabat.study.spec import folder_of
-from adiabat.suite.kept import SCORES
+from adiabat.suite.kept import SCORES, folder_of
 from adiabat.suite.running import Scoring
 from adiabat.suite.subjects import Subject
 from adiabat.watch import Watch

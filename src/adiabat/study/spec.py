@@ -1,8 +1,6 @@
 """From the settings of a study to its runs: every combination of the grid over every variant, or some of them, with every seed."""
 
-import hashlib
 import math
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,7 +17,6 @@ from adiabat.config.faults import unmet_need
 from adiabat.config.study import VariantSection, nested
 from adiabat.errors import ConfigError, several
 from adiabat.measure.study_results import Value
-from adiabat.suite.kept import folder_names
 from adiabat.tune.together import steps_alone
 
 TOGETHER = ("learning_rate", "weight_decay", "margin")
@@ -28,12 +25,6 @@ TOGETHER = ("learning_rate", "weight_decay", "margin")
 
 MOST_RUNS = 100_000
 """Of a study; each is planned before the first is made."""
-
-TAME = re.compile(r"[a-z]+|(?:[a-z_]+=[a-z0-9.+_-]+, )*seed=[0-9]+")
-"""Names of runs that stay apart when folders are named by them."""
-
-LONGEST_TAME = 100
-"""Characters of a folder's name before digits are added."""
 
 Cell = tuple[VariantSection | None, dict[str, Any]]
 """A variant, and the value of each setting of its grid."""
@@ -146,21 +137,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return short if float(short := f"{value:g}") == value else repr(value)
     return str(value)
-
-
-def folder_of(name: str) -> str:
-    """Folder of what belongs to a run: another one for every run, on any disk.
-
-    Args:
-        name: Of the run.
-
-    Returns:
-        The name itself, with other marks, where that tells it apart; otherwise as much of it as fits, and digits of its SHA-256.
-    """
-    plain = folder_names([name])[0]
-    if TAME.fullmatch(name) and len(name) <= LONGEST_TAME:
-        return plain
-    return f"{plain[:LONGEST_TAME]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def groups_of(runs: list[Planned], *, lanes: int) -> list[list[Planned]]:

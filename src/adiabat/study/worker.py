@@ -20,8 +20,9 @@ from adiabat.provenance import versions
 from adiabat.report.files import read_result
 from adiabat.store.embeddings import Store
 from adiabat.study.bench import Bench
-from adiabat.study.spec import Planned, folder_of
+from adiabat.study.spec import Planned
 from adiabat.suite.corpora import Corpora
+from adiabat.suite.kept import folder_of
 from adiabat.suite.prepared import Prepared, prepare
 from adiabat.suite.running import STORES, Clock, Scoring
 from adiabat.tune.adiabatic import TuningRun
@@ -151,7 +152,7 @@ class Worker:
     def _begun(self, run: Planned) -> TuningRun:
         folder = self._job(run).folder
         folder.parent.mkdir(parents=True, exist_ok=True)
-        watch = Watch(note=self._note_once, progress=lambda label, done, total: self.watch.progress(f"{run.name}: {label}", done, total))
+        watch = self.watch.under(run.name, note=self._note_once)
         return TuningRun.begin(self.ground, self.inputs, folder, settings=run.settings, resume=is_job(folder), watch=watch)
 
     def _note_once(self, sentence: str) -> None:

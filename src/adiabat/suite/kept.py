@@ -40,6 +40,13 @@ SIDES = ("model", "baseline")
 """Folders of scores of an evaluation of one model."""
 
 
+TAME = re.compile(r"[a-z]+|(?:[a-z_]+=[a-z0-9.+_-]+, )*seed=[0-9]+")
+"""Names of runs that stay apart when folders are named by them."""
+
+LONGEST_TAME = 100
+"""Characters of a folder's name before digits are added."""
+
+
 def folder_names(names: Sequence[str]) -> list[str]:
     """Names of folders that can be told apart on any disk, each the same in whatever order they come.
 
@@ -66,6 +73,21 @@ def folder_names(names: Sequence[str]) -> list[str]:
 def _cut(name: str) -> str:
     """As much as file systems take, with room for an ending; they count bytes."""
     return name.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
+
+
+def folder_of(name: str) -> str:
+    """Folder of what belongs to a run: another one for every run, on any disk.
+
+    Args:
+        name: Of the run.
+
+    Returns:
+        The name itself, with other marks, where that tells it apart; otherwise as much of it as fits, and digits of its SHA-256.
+    """
+    plain = folder_names([name])[0]
+    if TAME.fullmatch(name) and len(name) <= LONGEST_TAME:
+        return plain
+    return f"{plain[:LONGEST_TAME]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """From the settings of a sweep to its runs: every model, method and budget, with every seed (mission B6)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from adiabat.config import SweepSettings, TrainSettings, checked
@@ -25,14 +26,6 @@ class Tried:
 
     way: Way
     learning_rate: float
-
-    @property
-    def title(self) -> str:
-        """For people, and for the name of a run."""
-        way = self.way
-        size = "" if way.blocks is None else f", {way.blocks} blocks"
-        detail = f" {way.rank}" if way.rank else f" {way.frozen}" if way.frozen else ""
-        return f"{way.model}{size}, {way.method}{detail}"
 
     def tables(self) -> dict[str, Any]:
         """What it lays over the RUN.toml that all runs share."""
@@ -90,20 +83,21 @@ def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Tried]:
 
 def _ways(settings: SweepSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Tried]:
     methods, rates = settings.methods, settings.rates
+    way = partial(Way, family.group, family.title, family.model, blocks)
     full = rates.full if rates.full is not None else PRETRAINING_SHARE * (family.pretraining_rate or 0.0)
     if methods.full:
-        yield Tried(Way(family.model, blocks, "full", None, 0), full)
+        yield Tried(way("full", None, 0), full)
     # At least one block is frozen, and at least one is not.
     for frozen in dict.fromkeys(round(share * count) for share in methods.freezing):
         if 0 < frozen < count:
-            yield Tried(Way(family.model, blocks, "freezing", None, frozen), full)
+            yield Tried(way("freezing", None, frozen), full)
     if methods.bias:
-        yield Tried(Way(family.model, blocks, "bias", None, 0), rates.bias)
+        yield Tried(way("bias", None, 0), rates.bias)
     for rank in methods.lora:
-        yield Tried(Way(family.model, blocks, "lora", rank, 0), rates.lora)
+        yield Tried(way("lora", rank, 0), rates.lora)
 
 
-def plan_runs(settings: SweepSettings, ways: list[Tried]) -> list[Planned]:
+def plan_runs(settings: SweepSettings, ways: Sequence[Tried]) -> list[Planned]:
     """Every way at every budget, with every seed: small budgets first, so that a sweep that is cut short has whole ones.
 
     Args:
@@ -122,11 +116,11 @@ def plan_runs(settings: SweepSettings, ways: list[Tried]) -> list[Planned]:
     ]
 
 
-def _planned(common: Mapping[str, Any], way: Tried, budget: float, seed: int) -> Planned:
-    name = f"{way.title}, {budget:g} FLOP, seed {seed}"
-    own = laid_over(way.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
+def _planned(common: Mapping[str, Any], tried: Tried, budget: float, seed: int) -> Planned:
+    name = f"{tried.way.title}, {budget:g} FLOP, seed {seed}"
+    own = laid_over(tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
     try:
         run = checked(TrainSettings, laid_over(common, own))
     except ConfigError as fault:
         raise ConfigError(f"{name}: {fault}") from fault
-    return Planned(name, way, budget, seed, run)
+    return Planned(name, tried, budget, seed, run)

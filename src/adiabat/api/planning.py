@@ -1,0 +1,51 @@
+"""What to train for a budget: sweeps of sizes, methods and budgets, and plans made from their runs."""
+
+from pathlib import Path
+
+from adiabat.api.loading import load
+from adiabat.config import PlanSettings, SweepSettings
+from adiabat.jobs.claims import claimed
+from adiabat.measure.sweep_results import SweepResult
+from adiabat.report.sweep.files import read_sweep, write_sweep
+from adiabat.sweep.planning import plan as make_plan
+from adiabat.sweep.sweep import sweep as run_sweep
+from adiabat.watch import SILENT, Watch
+
+
+def sweep(settings: SweepSettings, *, resume: bool = False, command: str = "adiabat.sweep(...)", watch: Watch = SILENT) -> SweepResult:
+    """Train every size with every method to every budget, and fit how the loss goes with them; see `adiabat.sweep.sweep.sweep`.
+
+    Args:
+        settings: `SweepSection.out`, budgets, a model and data must be given.
+        resume: Go on with a sweep that was cut short; models, methods, budgets and seeds may have been added.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What was found, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    return run_sweep(lambda name, section: load(name, settings=section), settings, resume=resume, command=command, watch=watch)
+
+
+def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: Watch = SILENT) -> SweepResult:
+    """Say what to train for a budget, with reasons; see `adiabat.sweep.planning.plan`.
+
+    Args:
+        settings: `PlanSection.budget` must be given; with `PlanSection.out` the page and ``train.toml`` are written there.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What runs say, with the advice.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong, or the runs do not suffice.
+    """
+    with claimed(Path(settings.plan.out) if settings.plan.out is not None else None, reader=read_sweep) as folder:
+        found = make_plan(lambda name, section: load(name, settings=section), settings, command=command, watch=watch)
+        if folder is not None:
+            write_sweep(found, folder)
+    return found

@@ -1,0 +1,84 @@
+"""Rows in a Parquet file, for anyone's tools: columns to look at, and one that has all that is known of each row."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
+
+from adiabat.errors import JobError
+from adiabat.files import write_parquet
+from adiabat.jobs.rows import Rows
+
+Row = TypeVar("Row")
+
+RECORD = "record"
+"""Column that holds the whole row as JSON."""
+
+
+def parquet_rows(
+    path: Path, kind: type[Row], *, key: Callable[[Row], str], columns: Callable[[Row], Mapping[str, Any]], of: str
+) -> Rows[str, Row]:
+    """Rows that are kept as Parquet.
+
+    Args:
+        path: Of the file; perhaps missing.
+        kind: Of a row, a dataclass.
+        key: What a row is known by.
+        columns: What people look at, of one row: texts and numbers.
+        of: What the rows are of, such as ``a study``.
+
+    Returns:
+        The rows.
+
+    Raises:
+        JobError: If the file is damaged.
+    """
+
+    def write(rows: Sequence[Row], place: Path) -> None:
+        write_parquet(pa.Table.from_pylist(_filled([{**columns(row), RECORD: _record(row)} for row in rows])), place)
+
+    return Rows(path, key=key, read=lambda place: read_rows(place, kind, of=of), write=write)
+
+
+def read_rows(path: Path, kind: type[Row], *, of: str) -> list[Row]:
+    """Read rows.
+
+    Args:
+        path: The file.
+        kind: Of a row, a dataclass.
+        of: What the rows are of, such as ``a study``.
+
+    Returns:
+        The rows, in the order they were added.
+
+    Raises:
+        JobError: If it is damaged.
+    """
+    adapter = TypeAdapter(kind)
+    try:
+        records = pq.read_table(path, columns=[RECORD])[RECORD].to_pylist()
+        return [adapter.validate_json(record) for record in records]
+    except (OSError, pa.ArrowException, KeyError, ValidationError) as fault:
+        raise JobError(
+            f"{path} must be the rows of {of}, got: {str(fault).splitlines()[0]}; remove it, and what is measured is made again"
+        ) from fault
+
+
+def _record(row: Any) -> str:
+    return json.dumps(asdict(row), ensure_ascii=False, allow_nan=False)
+
+
+def _filled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every row with the columns of all, so that a first run that failed does not decide them; a column of several kinds is JSON."""
+    columns = dict.fromkeys(column for row in rows for column in row if column != RECORD)
+    mixed = {column for column in columns if len({isinstance(row.get(column), str) for row in rows if row.get(column) is not None}) > 1}
+    return [{**{column: _cell(row.get(column), column in mixed) for column in columns}, RECORD: row[RECORD]} for row in rows]
+
+
+def _cell(value: Any, mixed: bool) -> Any:
+    return json.dumps(value) if mixed and value is not None else value

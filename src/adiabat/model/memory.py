@@ -1,0 +1,40 @@
+"""How much memory a part of a job takes at its peak."""
+
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+_MARKS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+
+
+def begin_peak(device: torch.device) -> None:
+    """Forget how much was held before, as far as the system lets us: where it does not, the peak is that of the whole process.
+
+    Args:
+        device: Whose memory counts.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):
+        # Linux: the mark of the most that was resident begins anew.
+        _MARKS.write_text("5")
+
+
+def peak_bytes(device: torch.device) -> int:
+    """Most that was held since `begin_peak`.
+
+    Args:
+        device: A GPU, of which tensors count, or the CPU, where the whole process counts, libraries and all.
+
+    Returns:
+        Bytes.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    with suppress(OSError, StopIteration):
+        line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

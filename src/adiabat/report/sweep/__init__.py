@@ -1,0 +1,1 @@
+"""Sweeps, and plans made from their runs: their page, figures and tables."""

@@ -1,0 +1,119 @@
+"""The figures of a sweep, drawn (mission B10); `curves` has what they show, and the same data give the same bytes."""
+
+import math
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from adiabat.report.svg import INK, MUTED, PAPER, RULE, drawing, inline_svg
+from adiabat.report.sweep.curves import Curve, Panel, Picture
+from adiabat.report.wording import cut_middle, number
+
+WIDTH, HEIGHT = 7.4, 2.9
+"""Inches: of a figure that takes the whole column, and of a row of panels."""
+
+_LINE = 0.19
+"""Inches of a line of the legend."""
+
+_PER_LINE = 4
+"""Names in a line of the legend."""
+
+# Mid-tones, to be seen on light and dark pages alike; markers tell methods apart without colour.
+_HUES = (("#1f6fb4", "o"), ("#a67c00", "s"), ("#c2568f", "^"), ("#1b8a5a", "D"))
+_SHADES = LinearSegmentedColormap.from_list("small-large", ["#3f95dc", "#8071c4", "#b0508f", "#b0481f"])
+
+
+def inlined(picture: Picture) -> str:
+    """A figure for a page.
+
+    Args:
+        picture: Of a sweep.
+
+    Returns:
+        SVG that follows the page's colours.
+    """
+    with drawing():
+        return inline_svg(figure_of(picture), name=picture.name)
+
+
+def figure_of(picture: Picture) -> Figure:
+    """Draw a figure, within `adiabat.report.svg.drawing`.
+
+    Args:
+        picture: Of a sweep.
+
+    Returns:
+        Ready to be saved.
+    """
+    handles = _handles(picture)
+    across = min(2, len(picture.panels))
+    rows, lines = math.ceil(len(picture.panels) / across), math.ceil(len(handles) / _PER_LINE)
+    figure = Figure(figsize=(WIDTH, HEIGHT * rows + _LINE * lines), layout=ConstrainedLayoutEngine(h_pad=0.1))
+    every = figure.subplots(rows, across, squeeze=False).ravel()
+    for place, axes in enumerate(every):
+        if place < len(picture.panels):
+            _draw(axes, picture.panels[place])
+        else:
+            axes.remove()
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=_PER_LINE, frameon=False, fontsize=8.5, labelcolor=MUTED)
+    return figure
+
+
+def _draw(axes: Axes, panel: Panel) -> None:
+    for curve in panel.curves:
+        axes.plot(*zip(*curve.points, strict=True), **_style(curve))
+    if panel.diagonal:
+        every = [value for curve in panel.curves for point in curve.points for value in point]
+        axes.plot(*[(min(every), max(every))] * 2, color=MUTED, linewidth=1, linestyle=":", zorder=1)
+    for axis, name, scaled in ((axes.xaxis, "across", axes.set_xscale), (axes.yaxis, "up", axes.set_yscale)):
+        if name in panel.linear:
+            continue
+        scaled("log")
+        low, high = sorted(axis.get_view_interval())
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 300 else (1.0,)) if high / low > 4 else MaxNLocator(nbins=4))
+        axis.set_minor_locator(NullLocator())
+        axis.set_minor_formatter(NullFormatter())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(float(value))))
+    axes.grid(color=RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(panel.across)
+    axes.set_ylabel(panel.up)
+    if panel.title:
+        axes.set_title(cut_middle(panel.title, limit=44), color=INK)
+
+
+def _tick(value: float) -> str:
+    """A number as an axis has room for it."""
+    if value >= 1e4:
+        for limit, unit in ((1e12, ""), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+            if value >= limit:
+                return f"{value / limit:g}{unit}" if unit else f"{value:.2g}".replace("e+", "e")
+    return number(value, digits=2)
+
+
+def _style(curve: Curve) -> dict[str, Any]:
+    colour, marker = _colour(curve)
+    if curve.look in ("line", "dashed"):
+        return {"color": colour, "linewidth": 1.1, "linestyle": "-" if curve.look == "line" else "--", "alpha": 0.8}
+    hollow = curve.look == "hollow"
+    look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5.5 if hollow or curve.look == "point" else 4}
+    look |= {"markerfacecolor": PAPER if hollow else colour, "linestyle": "-" if curve.look == "marked" else "none", "linewidth": 1.4}
+    return look
+
+
+def _colour(curve: Curve) -> tuple[str, str]:
+    if isinstance(curve.hue, int):
+        return _HUES[curve.hue]
+    return to_hex(_SHADES(curve.hue)), "D" if curve.look == "point" else "o"
+
+
+def _handles(picture: Picture) -> list[Line2D]:
+    """One for each name, in the order in which names come."""
+    named = {curve.label: curve for panel in picture.panels for curve in panel.curves if curve.label}
+    return [Line2D([], [], label=label, **_style(curve)) for label, curve in named.items()]

@@ -1,0 +1,59 @@
+"""A sweep, or a plan, as tables for the terminal."""
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from adiabat.measure.sweep_results import Advice, SweepResult
+from adiabat.report.sweep.wording import CHOICE_HEAD, choice_cells, flop, headline, reservations
+from adiabat.report.table import empty_table
+from adiabat.report.wording import DASH, cut_name, integer, number, share
+
+MOST_ROWS = 8
+"""Options that are shown."""
+
+
+def sweep_tables(result: SweepResult) -> Group:
+    """What runs say, or what to train.
+
+    Texts of the user's are shown as they are: square brackets in a name are no styling.
+
+    Args:
+        result: Of a sweep, or of a plan.
+
+    Returns:
+        What to print; below the table stand the head line of the page and what weakens it.
+    """
+    table = _kinds(result) if result.advice is None else _options(result, result.advice)
+    said = [Text(headline(result), style="bold"), *(Text(f"- {one}") for one in reservations(result))]
+    return Group(table, *said)
+
+
+def _kinds(result: SweepResult) -> Table:
+    table = empty_table(cut_name(result.title, limit=200), "models and method", narrowest=False)
+    for heading in ("runs", "least loss", "at", "frontier", "error on the largest"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in result.kinds:
+        line = one.frontier
+        least = min(((value, budget) for value, budget in zip(line.values, line.at, strict=True)), default=None) if line else None
+        cells = [
+            integer(one.runs),
+            DASH if least is None else number(least[0]),
+            DASH if least is None else flop(least[1]),
+            DASH if line is None else f"{line.slope:.3f} ln C {line.intercept:+.2f}",
+            DASH if one.law is None or one.law.error is None else share(one.law.error),
+        ]
+        table.add_row(Text(str(one.kind)), *map(Text, cells))
+    return table
+
+
+def _options(result: SweepResult, advice: Advice) -> Table:
+    table = empty_table(cut_name(result.title, limit=200), CHOICE_HEAD[0], narrowest=False)
+    for heading in CHOICE_HEAD[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for place, one in enumerate(advice.candidates[:MOST_ROWS]):
+        table.add_row(*map(Text, choice_cells(one)), style="bold blue" if place == 0 and advice.best is not None else "")
+    if advice.additions:
+        told = "; ".join(f"{one.run} at {flop(one.budget)} ({share(min(1.0, one.gain))})" for one in advice.additions)
+        table.caption = Text(f"runs that would narrow the answer most: {told}")
+    return table

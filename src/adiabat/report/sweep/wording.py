@@ -1,0 +1,176 @@
+"""What a sweep or a plan says, in sentences."""
+
+from collections.abc import Iterator
+
+from adiabat.measure.sweep_results import Advice, Choice, KindRecord, SweepResult, SweepRun
+from adiabat.report.wording import counted, duration, integer, number, share
+
+FAR = 4.0
+"""How many times the largest budget of its runs a law reaches before a page warns of it."""
+
+
+def flop(budget: float) -> str:
+    """A number of operations.
+
+    Args:
+        budget: In FLOP.
+
+    Returns:
+        For instance ``1.5e+12 FLOP``.
+    """
+    return f"{budget:.3g} FLOP"
+
+
+def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
+    """An interval.
+
+    Args:
+        ends: Of it; None where there is none.
+        digits: Significant ones.
+
+    Returns:
+        For instance ``[0.312, 0.347]``; nothing where there is none.
+    """
+    return "" if ends is None else f"[{number(ends[0], digits=digits)}, {number(ends[1], digits=digits)}]"
+
+
+def gibibytes(held: int | None) -> str:
+    """An amount of memory.
+
+    Args:
+        held: In bytes; None or 0 where it is not known.
+
+    Returns:
+        For instance ``1.8 GiB``; nothing where it is not known.
+    """
+    return f"{held / 2**30:.1f} GiB" if held else ""
+
+
+def best_run(result: SweepResult) -> SweepRun | None:
+    """The run with the least loss at the largest budget.
+
+    Args:
+        result: Of a sweep.
+
+    Returns:
+        None where no run counts.
+    """
+    kept = [row for row in result.runs if row.name not in result.left_out and row.loss_of(result.loss) is not None]
+    largest = max((row.budget for row in kept), default=0.0)
+    return min((row for row in kept if row.budget == largest), key=lambda row: row.loss_of(result.loss) or 0.0, default=None)
+
+
+def headline(result: SweepResult) -> str:
+    """What it comes to.
+
+    Args:
+        result: Of a sweep, or of a plan.
+
+    Returns:
+        A sentence.
+    """
+    advice = result.advice
+    if advice is None:
+        return _of_sweep(result)
+    if advice.best is None:
+        method = advice.candidates[0].way.method
+        return f"By what was published: {'full training' if method == 'full' else 'LoRA'}; which model, nothing here tells."
+    best = advice.best
+    loss = "" if best.loss is None else f": {result.loss} loss {number(best.loss)} {bounds(best.law)}"
+    return f"Train {best.way.title} on {best.tokens:.3g} tokens{loss}."
+
+
+def _of_sweep(result: SweepResult) -> str:
+    best = best_run(result)
+    if best is None:
+        return "No run has given a loss."
+    loss = best.loss_of(result.loss) or 0.0
+    return f"At {flop(best.budget)} the least {result.loss} loss is {number(loss)}: {best.way.title}."
+
+
+def reservations(result: SweepResult) -> list[str]:
+    """What weakens the answer, and what else a reader must know.
+
+    Args:
+        result: Of a sweep, or of a plan.
+
+    Returns:
+        Sentences.
+    """
+    return [*_of_advice(result), *_of_runs(result), *result.notes]
+
+
+def _of_advice(result: SweepResult) -> Iterator[str]:
+    advice = result.advice
+    if advice is None:
+        return
+    best, other = advice.best, advice.runner_up
+    if best is not None and other is not None and advice.sure is not None:
+        yield (
+            f"Runner-up: {other.way.title}, {number(other.loss or 0.0)} {bounds(other.law)}. In {share(advice.sure)} of laws that are "
+            f"fitted to runs drawn again, {best.way.kind} stays ahead."
+        )
+    if best is not None and best.run is not None:
+        yield f"A single run of it is expected within {bounds(best.run)}."
+    if advice.beyond is not None and advice.beyond > FAR:
+        yield f"The budget is {advice.beyond:.3g} times the largest of the runs: laws say less the further they reach."
+    if best is not None and best.flops < 0.99 * advice.budget:
+        left = 1 - best.flops / advice.budget
+        yield f"Its tokens run out: {flop(best.flops)} are spent, and {left:.0%} of the budget is left."
+    if advice.seconds is not None:
+        yield f"On this machine it takes about {duration(advice.seconds)} and {gibibytes(advice.measured_memory)}, measured on a few steps."
+    if advice.too_large:
+        yield f"Too large for the memory: {', '.join(advice.too_large)}."
+
+
+def _of_runs(result: SweepResult) -> Iterator[str]:
+    if result.left_out:
+        yield f"No law is fitted to {counted(len(result.left_out), 'run')} of {integer(len(result.runs))}; the table of runs says why."
+    for one in result.kinds:
+        if one.law is None:
+            yield f"{one.kind}: no law, it lacks {one.why_not}."
+        elif one.law.error is not None and one.law.error > 3 * one.law.noise and one.law.error > 0.03:
+            yield f"{one.kind}: without the largest model, its law misses that model's loss by {share(one.law.error)} (median)."
+
+
+def law_facts(one: KindRecord) -> list[tuple[str, str]]:
+    """Coefficients of a law with their intervals.
+
+    Args:
+        one: A family and method with a law.
+
+    Returns:
+        Name and value with interval.
+    """
+    assert one.law is not None
+    law = one.law
+    return [(name, f"{value:.3g} [{law.low[name]:.3g}, {law.high[name]:.3g}]") for name, value in law.coefficients.items()]
+
+
+def choice_cells(one: Choice) -> list[str]:
+    """An option as a row of a table.
+
+    Args:
+        one: At a budget.
+
+    Returns:
+        Title, size, tokens, operations, loss, its interval, that of one run, memory.
+    """
+    loss = "" if one.loss is None else number(one.loss)
+    numbers = [f"{one.parameters.forward / 1e6:.3g} M", f"{one.tokens:.3g}", f"{one.flops:.3g}"]
+    return [one.way.title, *numbers, loss, bounds(one.law), bounds(one.run), gibibytes(one.memory)]
+
+
+CHOICE_HEAD = ("option", "size", "tokens", "FLOP", "loss", "of the law", "of one run", "memory")
+
+
+def toml_head(advice: Advice) -> list[str]:
+    """Reasons as comments of a TOML file.
+
+    Args:
+        advice: What to train.
+
+    Returns:
+        Lines without the mark of a comment.
+    """
+    return [f"{one.what}: {one.value} ({one.why}; {one.source})" for one in advice.reasons]

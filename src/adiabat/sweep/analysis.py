@@ -1,0 +1,172 @@
+"""From the rows of a sweep to what they say: laws, frontiers, profiles and correlations, as plain data (missions B7, B9, B10)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from adiabat.measure.sweep_results import Correlation, KindRecord, LawRecord, LineRecord, LossOf, Predicted, SweepRun
+from adiabat.plan.downstream import rank_correlation
+from adiabat.plan.frontier import Frontier, Profile, optimal_sizes, profiles
+from adiabat.plan.intervals import Estimate, estimate
+from adiabat.plan.recipe import KindFit, fit_kinds
+from adiabat.plan.runs import Run, points_of
+from adiabat.watch import Watch
+
+ALL_TASKS = "mean of all"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Rows that laws are fitted to.
+
+    Attributes:
+        rows: Those with a loss.
+        runs: The same, for laws.
+        left_out: Name of a row without one, to why.
+    """
+
+    rows: list[SweepRun]
+    runs: list[Run]
+    left_out: dict[str, str]
+
+
+def evidence_of(rows: Sequence[SweepRun], kind: LossOf, *, least_steps: int) -> Evidence:
+    """Part rows that laws can be fitted to from those that they cannot.
+
+    Args:
+        rows: Of a sweep.
+        kind: Which loss.
+        least_steps: Shorter runs say more about where training starts than about training.
+
+    Returns:
+        Both.
+    """
+    left_out = {row.name: why for row in rows if (why := _why_not(row, kind, least_steps))}
+    kept = [row for row in rows if row.name not in left_out]
+    return Evidence(kept, [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in kept], left_out)
+
+
+def _why_not(row: SweepRun, kind: LossOf, least_steps: int) -> str:
+    loss = row.loss_of(kind)
+    if row.status == "failed":
+        return f"it failed: {row.reason}"
+    if loss is None or not np.isfinite(loss) or loss <= 0:
+        return f"its loss must be a number above 0, got {loss}"
+    return f"it has {row.steps} steps, fewer than {least_steps}" if row.steps < least_steps else ""
+
+
+def fitted(evidence: Evidence, *, resamples: int, seed: int, watch: Watch) -> list[KindFit]:
+    """Fit the law of each family and method.
+
+    Args:
+        evidence: Rows.
+        resamples: How often runs are drawn again.
+        seed: Of the draws.
+        watch: Told how far it is.
+
+    Returns:
+        One for each kind.
+
+    Raises:
+        DataError: If there is no run to fit to.
+    """
+    return fit_kinds(
+        evidence.runs,
+        resamples=resamples,
+        seed=seed,
+        note=lambda kind, done: watch.progress(f"fitting the law of {kind}", done, resamples),
+    )
+
+
+def record_of(fit: KindFit, evidence: Evidence) -> KindRecord:
+    """What the runs of one kind say, as plain data.
+
+    Args:
+        fit: Of the kind.
+        evidence: All rows.
+
+    Returns:
+        The record.
+    """
+    points, budgets = points_of(fit.runs), np.array([run.budget for run in fit.runs])
+    found = profiles(budgets, points.size, points.loss)
+    return KindRecord(
+        kind=fit.kind,
+        runs=len(fit.runs),
+        law=_law(fit, [row.name for row in evidence.rows if row.way.kind == fit.kind]),
+        why_not=fit.why_not,
+        frontier=None if fit.frontier is None else _frontier(fit.frontier),
+        profiles=found,
+        sizes=_sizes(found),
+    )
+
+
+def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
+    if fit.law is None or fit.choice is None:
+        return None
+    points, law = points_of(fit.runs), fit.law
+    own = law.fitted.predict(points).tolist()
+    others = [None] * len(own) if fit.choice.tried is None else fit.choice.tried.predict(points).tolist()
+    largest = (points.size == points.size.max()).tolist()
+    coefficients = law.coefficients()
+    return LawRecord(
+        formula=law.fitted.law.formula,
+        coefficients={name: one.value for name, one in coefficients.items()},
+        low={name: one.low for name, one in coefficients.items()},
+        high={name: one.high for name, one in coefficients.items()},
+        noise=float(law.residuals.std()),
+        error=fit.choice.error,
+        left_open=list(law.left_open()),
+        predicted=[Predicted(*one) for one in zip(names, points.loss.tolist(), own, others, largest, strict=True)],
+    )
+
+
+def _frontier(found: Frontier) -> LineRecord:
+    slope, intercept = (
+        estimate(getattr(found.line, name), np.array([getattr(one, name) for one in found.again])) for name in ("slope", "intercept")
+    )
+    low, high = _ends(slope, intercept)
+    return LineRecord(slope.value, intercept.value, low, high, found.budgets.tolist(), found.best.tolist())
+
+
+def _ends(*estimates: Estimate) -> tuple[tuple[float, float], tuple[float, float]]:
+    first, second = estimates
+    return (first.low, second.low), (first.high, second.high)
+
+
+def _sizes(found: list[Profile]) -> LineRecord | None:
+    line = optimal_sizes(found)
+    if line is None:
+        return None
+    known = [(one.budget, one.optimum) for one in found if one.optimum is not None]
+    return LineRecord(line.slope, line.intercept, None, None, [budget for budget, _ in known], [size for _, size in known])
+
+
+def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -> list[Correlation]:
+    """Correlation of losses with scores of tasks.
+
+    Args:
+        evidence: Rows.
+        kind: Which loss.
+        resamples: How often runs are drawn again.
+        seed: Of the draws.
+
+    Returns:
+        Of the mean over tasks where there are several, then of each; nothing where no run was measured on any.
+    """
+    tasks = list(dict.fromkeys(task for row in evidence.rows for task in row.scores))
+    scored = [row for row in evidence.rows if all(task in row.scores for task in tasks)] if tasks else []
+    columns = {task: [row.scores[task] for row in scored] for task in tasks}
+    if len(tasks) > 1:
+        columns = {ALL_TASKS: [fmean(row.scores.values()) for row in scored], **columns}
+    losses = np.array([row.loss_of(kind) or 0.0 for row in scored])
+    return [_correlation(task, losses, np.array(scores), resamples, seed) for task, scores in columns.items()]
+
+
+def _correlation(task: str, losses: np.ndarray, scores: np.ndarray, resamples: int, seed: int) -> Correlation:
+    found = rank_correlation(losses, scores, resamples=resamples, seed=seed)
+    if found is None:
+        return Correlation(task, len(losses), None, None)
+    return Correlation(task, len(losses), found.value, (found.low, found.high))

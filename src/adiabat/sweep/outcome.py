@@ -1,0 +1,62 @@
+"""The record of a sweep, or of a plan made from its runs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adiabat.config import PlanSettings, SweepSettings
+from adiabat.measure.sweep_results import Advice, SweepResult, SweepRun
+from adiabat.model.device import device_name, device_of
+from adiabat.plan.recipe import KindFit
+from adiabat.provenance import now, versions
+from adiabat.sweep.analysis import Evidence, downstream, record_of
+
+
+def result_of(
+    settings: SweepSettings | PlanSettings,
+    title: str,
+    rows: Sequence[SweepRun],
+    evidence: Evidence,
+    fits: Sequence[KindFit],
+    advice: Advice | None,
+    *,
+    command: str,
+    inputs: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> SweepResult:
+    """Put together what runs say.
+
+    Args:
+        settings: Of the sweep, or of the plan.
+        title: For the head of the page.
+        rows: All of them.
+        evidence: Those that laws are fitted to.
+        fits: Of each kind.
+        advice: What to train; None of a sweep.
+        command: The command line.
+        inputs: What was read.
+        notes: What a reader must know.
+
+    Returns:
+        The record.
+    """
+    section = settings.plan if isinstance(settings, PlanSettings) else settings.sweep
+    seed = settings.run.seed
+    return SweepResult(
+        title=title,
+        command=command,
+        created=now(),
+        seconds=math.fsum(row.seconds for row in rows),
+        seed=seed,
+        versions=versions(device_name(device_of(settings.run.device))),
+        loss=section.loss,
+        runs=list(rows),
+        left_out=evidence.left_out,
+        kinds=[record_of(fit, evidence) for fit in fits],
+        downstream=downstream(evidence, section.loss, resamples=section.resamples, seed=seed),
+        resamples=section.resamples,
+        advice=advice,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        inputs=dict(inputs or {}),
+        notes=list(notes),
+    )

@@ -1,0 +1,148 @@
+"""What to train for a budget, by the runs of a sweep (mission B8)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from adiabat.config import PlanSettings, TrainSettings, checked
+from adiabat.config.compare import COMMON, laid_over
+from adiabat.contrastive.building import Loader
+from adiabat.contrastive.estimate import estimate
+from adiabat.errors import AdiabatError, ConfigError
+from adiabat.jobs.directory import Job, read_description, without_none
+from adiabat.measure.sweep_results import Addition, Advice, Choice, SweepResult, SweepRun
+from adiabat.plan.narrowing import narrowing
+from adiabat.plan.recipe import Candidate, KindFit, Recommendation, recommend
+from adiabat.plan.runs import Option, Way
+from adiabat.sweep.analysis import Evidence, evidence_of, fitted
+from adiabat.sweep.outcome import result_of
+from adiabat.sweep.prior import NOTES, by_prior
+from adiabat.sweep.reasons import reasons_of
+from adiabat.sweep.rows import rows_in
+from adiabat.sweep.spec import Tried
+from adiabat.watch import SILENT, Watch
+
+FURTHER = 4.0
+"""How many times the largest budget of its runs a plan reaches without a warning, and how many times less than the asked budget a run
+that is proposed may cost."""
+
+
+def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> SweepResult:
+    """Say what to train for a budget, with reasons.
+
+    Args:
+        load: Gives a model by its name; called where there are no runs, and where time and memory are measured.
+        settings: `PlanSection.budget` must be given.
+        command: The command line, for the report.
+        watch: Whom to tell.
+
+    Returns:
+        What the runs say, with the advice; nothing is written.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong, or the runs do not suffice.
+    """
+    section = settings.plan
+    if section.budget is None:
+        raise ConfigError("plan.budget must be given, got none; add --budget, such as --budget 1e17")
+    title = f"What to train for {section.budget:.3g} FLOP"
+    if section.runs is None:
+        advice = by_prior(load, settings, section.budget, watch)
+        return result_of(settings, title, [], Evidence([], [], {}), [], advice, command=command, notes=NOTES)
+    rows = rows_in(Path(section.runs))
+    evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
+    fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=watch)
+    advice = _advice(_Asked(settings, section.budget, Path(section.runs)), rows, fits)
+    if section.measure and advice.settings:
+        advice = _measured(load, advice, watch)
+    return result_of(settings, title, rows, evidence, fits, advice, command=command)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    settings: PlanSettings
+    budget: float
+    runs: Path
+
+
+def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) -> Advice:
+    section, options = asked.settings.plan, _options(rows)
+    memory = {way: max((row.memory for row in rows if row.way == way), default=0) or None for way in (one.way for one in options)}
+    small = [one for one in options if _fits(memory[one.way], section.memory)]
+    if not small:
+        least = min(known for known in memory.values() if known is not None)
+        raise ConfigError(
+            f"plan.memory must be enough for an option, the smallest of which held {least / 2**30:.1f} GiB, got "
+            f"{(section.memory or 0) / 2**30:.1f} GiB; raise it, or sweep with a smaller train.batch_size, or with memory.cached = true"
+        )
+    found = recommend(fits, small, asked.budget, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
+    own = max((row for row in rows if row.way == found.best.option.way), key=lambda row: row.budget)
+    largest = max(row.budget for row in rows)
+    return Advice(
+        budget=asked.budget,
+        data_tokens=section.data_tokens,
+        memory=section.memory,
+        best=_choice(found.best, memory),
+        runner_up=None if found.runner_up is None else _choice(found.runner_up, memory),
+        sure=found.sure,
+        candidates=[_choice(one, memory) for one in found.candidates],
+        too_large=[one.way.title for one in options if one not in small],
+        reasons=reasons_of(found, own, section, largest),
+        additions=_additions(fits, found, small, sorted({row.budget for row in rows}), asked.budget),
+        beyond=asked.budget / largest,
+        settings=_run_settings(found.best, own, asked.runs),
+    )
+
+
+def _options(rows: Sequence[SweepRun]) -> list[Option]:
+    return list(dict.fromkeys(row.option for row in rows))
+
+
+def _fits(held: int | None, memory: int | None) -> bool:
+    return memory is None or held is None or held <= memory
+
+
+def _choice(one: Candidate, memory: dict[Way, int | None]) -> Choice:
+    return Choice(
+        way=one.option.way,
+        parameters=one.option.parameters,
+        tokens=one.tokens,
+        flops=one.flops,
+        loss=one.law.value,
+        law=(one.law.low, one.law.high),
+        run=(one.run.low, one.run.high),
+        memory=memory[one.option.way],
+    )
+
+
+def _additions(
+    fits: Sequence[KindFit], found: Recommendation, options: Sequence[Option], budgets: Sequence[float], asked: float
+) -> list[Addition]:
+    """Runs at the budgets there are and the next one, none of them near to what is asked."""
+    affordable = [budget for budget in (*budgets, FURTHER * budgets[-1]) if budget <= asked / FURTHER] or budgets[:1]
+    return [Addition(one.option.way.title, one.budget, one.gain) for one in narrowing(fits, found, options, affordable)]
+
+
+def _run_settings(best: Candidate, own: SweepRun, runs: Path) -> dict[str, Any]:
+    """What `adiabat train` is told to carry the advice out, but for the directory; of bare rows, without what runs share."""
+    tables = Tried(best.option.way, own.learning_rate).tables()
+    train = {"budget_flops": best.flops, "batch_size": own.batch_size}
+    told = laid_over(tables, {"train": train})
+    if not (runs / "config.toml").is_file():
+        return without_none(told)
+    before = read_description(Job(runs))
+    common = {name: table for name, table in before.get("common", {}).items() if name in COMMON}
+    data = before.get("sweep", {}).get("data")
+    whole = laid_over(common, laid_over({"job": {} if data is None else {"data": data}}, told))
+    return without_none(checked(TrainSettings, whole).model_dump(mode="json", exclude_defaults=True))
+
+
+def _measured(load: Loader, advice: Advice, watch: Watch) -> Advice:
+    """With time and memory on this machine; where model or data are not at hand it stays as it is."""
+    try:
+        found = estimate(load, checked(TrainSettings, advice.settings), watch=watch)
+    except AdiabatError as fault:
+        watch.note(f"time and memory are not measured: {fault}")
+        return advice
+    return replace(advice, seconds=found.seconds, measured_memory=found.memory_bytes)

@@ -1,0 +1,57 @@
+"""``runs.parquet`` of a sweep: a row for each run."""
+
+from pathlib import Path
+from typing import Any
+
+from adiabat.errors import DataError
+from adiabat.jobs.parquet_rows import parquet_rows
+from adiabat.jobs.rows import Rows
+from adiabat.measure.sweep_results import SweepRun
+
+ROWS = "runs.parquet"
+"""In the directory of a sweep."""
+
+
+def rows_at(path: Path) -> Rows[str, SweepRun]:
+    """The runs of a sweep that are over.
+
+    Args:
+        path: Of the file; perhaps missing.
+
+    Returns:
+        Runs by name.
+
+    Raises:
+        JobError: If the file is damaged.
+    """
+    return parquet_rows(path, SweepRun, key=lambda run: run.name, columns=_columns, of="a sweep")
+
+
+def rows_in(place: Path) -> list[SweepRun]:
+    """The runs of a sweep that is there.
+
+    Args:
+        place: Its directory, or its file of rows.
+
+    Returns:
+        The rows, in the order they were made.
+
+    Raises:
+        DataError: If there is none.
+        JobError: If the file is damaged.
+    """
+    path = place / ROWS if place.is_dir() else place
+    if not path.is_file():
+        raise DataError(f"--runs must be the directory of a sweep, or its {ROWS}, got {place}; make one with adiabat sweep")
+    return rows_at(path).every
+
+
+def _columns(run: SweepRun) -> dict[str, Any]:
+    way, passed = run.way, run.parameters
+    what: dict[str, Any] = {"run": run.name, "family": way.family, "model": way.name, "blocks": way.blocks, "method": way.method}
+    what |= {"rank": way.rank, "frozen": way.frozen, "seed": run.seed, "budget": run.budget, "status": run.status, "reason": run.reason}
+    counts = {"parameters": passed.forward, "backward": passed.backward, "updated": passed.updated, "share": run.option.share}
+    spent: dict[str, Any] = {"learning_rate": run.learning_rate, "batch_size": run.batch_size, "steps": run.steps, "tokens": run.tokens}
+    spent |= {"flops": run.flops, "seconds": run.seconds, "memory": run.memory, "device": run.device}
+    found = {"loss": run.loss, "validation_loss": run.validation_loss, **run.validation}
+    return {**what, **counts, **spent, **found, **run.scores}

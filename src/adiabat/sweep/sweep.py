@@ -1,0 +1,186 @@
+"""A sweep from its settings to its rows: checked, counted, trained; what was cut short goes on where it was (mission B6)."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adiabat.config import SweepSettings
+from adiabat.config.compare import COMMON
+from adiabat.contrastive.building import Loader
+from adiabat.contrastive.data import read_pairs
+from adiabat.contrastive.kept import cache_folder
+from adiabat.contrastive.resuming import FREE_MEMORY
+from adiabat.contrastive.training import check, check_pairs
+from adiabat.errors import ConfigError, several
+from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
+from adiabat.jobs.engines import make_here, make_over_ray
+from adiabat.locks import sole_writer
+from adiabat.measure.metrics import require_relevant_alone
+from adiabat.measure.sweep_results import SweepResult, SweepRun
+from adiabat.model.device import device_of
+from adiabat.report.sweep.files import write_sweep
+from adiabat.sweep.analysis import evidence_of, fitted
+from adiabat.sweep.outcome import result_of
+from adiabat.sweep.rows import ROWS, rows_at
+from adiabat.sweep.spec import Planned, plan_runs, ways_of
+from adiabat.sweep.worker import Worker
+from adiabat.train.blocks import blocks_of
+from adiabat.train.inputs import require_inputs
+from adiabat.watch import SILENT, Watch
+
+
+def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> SweepResult:
+    """Train every size with every method to every budget, and report what that says of models and methods.
+
+    The directory holds ``config.toml`` (as resolved), ``runs.parquet`` (a row for each run that is over), ``runs/NAME`` (a job each),
+    ``result.json``, the page and figures.
+
+    Args:
+        load: Gives a model by its name; called once settings, tasks and data have been found sound.
+        settings: `SweepSection.out`, budgets, a model and data must be given.
+        resume: Go on with a sweep that was cut short. What is done is not done again; models, methods, budgets and seeds may be others.
+        command: The command line, for the reports.
+        watch: Whom to tell.
+
+    Returns:
+        What was found, as written to ``result.json``: of the runs that settings name, in their order.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong; what can be seen before the first run is seen before it.
+    """
+    _check(settings)
+    folder = Path(str(settings.sweep.out))
+    going_on = is_described(folder, "sweep")
+    if note := require_begun(folder, "sweep", begun=going_on, resume=resume):
+        watch.note(note)
+    worker = Worker(settings, folder, load, command, watch)
+    examples, tasks = _examples(settings, watch), {task.name: task.sha256 for task in worker.tasks}
+    models = _Models(load, settings)
+    runs = plan_runs(settings, ways_of(settings, models.blocks))
+    description = _description(settings, runs, examples=examples, models=models.prints, tasks=tasks)
+    if going_on:
+        description = _same(folder, description)
+    rows = rows_at(folder / ROWS)
+    waiting = [run for run in runs if run.name not in rows]
+    _set_up_once(worker, waiting)
+    claim(folder, description, begun=going_on)
+    with sole_writer(folder):
+        _carry_out(worker, waiting, rows.add)
+        found = _result(worker, [rows[run.name] for run in runs], {"sha256": examples, "tasks": tasks}, command)
+        write_sweep(found, folder)
+    return found
+
+
+def _result(worker: Worker, rows: Sequence[SweepRun], inputs: Mapping[str, Any], command: str) -> SweepResult:
+    settings, section = worker.settings, worker.settings.sweep
+    evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
+    fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=worker.watch) if evidence.runs else []
+    data = settings.job.data or " + ".join(one.path for one in settings.data.sources)
+    return result_of(settings, section.name, rows, evidence, fits, None, command=command, inputs={"trained on": {"data": data, **inputs}})
+
+
+def _check(settings: SweepSettings) -> None:
+    """Refuse what can be seen to be wrong without data or models."""
+    section, data = settings.sweep, settings.job.data or settings.data.sources
+    wanted = {"sweep.out": section.out, "sweep.budgets": section.budgets, "models": settings.models, "job.data": data}
+    if missing := [f"{name} must be given, got none" for name, value in wanted.items() if not value]:
+        raise ConfigError(f"{several(missing)}; write it into the file")
+    require_relevant_alone(settings.measure.measures)
+    device_of(settings.run.device)
+    store = settings.towers.store
+    require_inputs([one.path for one in settings.data.listed(settings.job.data)], stores=[] if store is None else [store])
+
+
+def _examples(settings: SweepSettings, watch: Watch) -> str:
+    """SHA-256 of what runs are trained and validated on; read here, so that its faults come before any model, and kept for the runs."""
+    # Any method and rate: neither decides what is read.
+    plain = plan_runs(settings, ways_of(settings, lambda name: 2**31))[0].settings
+    check(plain)
+    stored = plain.towers.store is not None and plain.train.guide in (None, "self")
+    training, validation = read_pairs(plain.job.data, plain.data, stored=stored, cache=cache_folder(plain.data.cache), watch=watch)
+    check_pairs(training, validation, plain)
+    return hashlib.sha256(" ".join([training.digest(), validation.digest()]).encode()).hexdigest()
+
+
+class _Models:
+    """The models of a sweep, each loaded once to be looked at."""
+
+    def __init__(self, load: Loader, settings: SweepSettings) -> None:
+        self._load, self._settings = load, settings
+        self.prints: dict[str, str] = {}
+
+    def blocks(self, name: str) -> int:
+        """How many a model has; its fingerprint is noted."""
+        model = self._load(name, self._settings.encoder)
+        told = json.dumps([model.fingerprint(side).to_json() for side in ("query", "document")], sort_keys=True)
+        self.prints[name] = hashlib.sha256(told.encode()).hexdigest()
+        return len(blocks_of(model.query.backbone))
+
+
+def _description(
+    settings: SweepSettings, runs: Sequence[Planned], *, examples: str, models: Mapping[str, str], tasks: Mapping[str, str]
+) -> dict[str, Any]:
+    """Everything that decides what runs give. It has no table ``[job]``: the directory is no job, and has some inside."""
+    titles = {family.model: family.title for family in settings.models}
+    return without_none(
+        {
+            "sweep": {"name": settings.sweep.name, "data": settings.job.data, "last_steps": settings.sweep.last_steps},
+            "start": {"examples": examples, "models": {titles[model]: digest for model, digest in models.items()}},
+            "common": settings.model_dump(include=set(COMMON) - {"job"}),
+            "rates": {run.tried.way.title: run.tried.learning_rate for run in runs},
+            "tasks": dict(tasks),
+            "measure": settings.measure.model_dump(),
+        }
+    )
+
+
+def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse to go on with another sweep; models and methods that are there already and not wanted now stay described."""
+    before = read_description(Job(folder))
+    plain = SweepSettings()
+    defaults = {"common": plain.model_dump(include=set(COMMON) - {"job"}), "measure": plain.measure.model_dump()}
+    require_same(Job(folder), wanted, rules=Rules(free=frozenset(_free(before, wanted)), defaults=defaults))
+    start = {**wanted["start"], "models": {**before["start"]["models"], **wanted["start"]["models"]}}
+    return {**wanted, "start": start, "rates": {**before["rates"], **wanted["rates"]}}
+
+
+def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """What may differ: where inputs lie whose digests are compared, how runs go, and what has come or gone."""
+    yield from ("sweep.name", "sweep.data", "common.data.cache", "common.data.corpus", "common.data.validation", "common.towers.store")
+    yield from (f"common.{key}" for key in (*FREE_MEMORY, *FREE_RUNS, "run.seed"))
+    yield from (f"rates.{title}" for title in before["rates"].keys() ^ wanted["rates"].keys())
+    yield from (f"start.models.{name}" for name in before["start"]["models"].keys() ^ wanted["start"]["models"].keys())
+
+
+def _set_up_once(worker: Worker, runs: Sequence[Planned]) -> None:
+    """Set every model up as it will be trained, so that what does not fit comes to light before the first run."""
+    ways = list({run.tried.way: run for run in runs}.values())
+    for number, run in enumerate(ways):
+        worker.watch.progress("setting models up", number, len(ways))
+        worker.count(run)
+
+
+def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[SweepRun], None]) -> None:
+    done = 0
+
+    def told(row: SweepRun) -> None:
+        nonlocal done
+        add(row)
+        done += 1
+        loss = "" if row.loss is None else f", loss {row.loss:.4f}, validation {row.validation_loss:.4f}"
+        worker.watch.note(f"{row.name}: run {done:,} of {len(runs):,}, {row.status} after {row.steps:,} steps{loss}")
+
+    groups = [[run] for run in runs]
+    if worker.settings.sweep.engine == "ray" and runs:
+        parts = (worker.settings, worker.folder.resolve(), worker.load, worker.command, SILENT)
+        on_gpu = device_of(worker.settings.run.device).type == "cuda"
+        make_over_ray(_apart, parts, groups, told, setting="sweep.engine", on_gpu=on_gpu)
+    else:
+        make_here(worker.make, groups, told)
+
+
+def _apart(*parts: Any) -> Callable[[Sequence[Planned]], Iterable[SweepRun]]:
+    """What makes runs in a process of its own."""
+    return Worker(*parts).make

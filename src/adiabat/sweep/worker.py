@@ -1,0 +1,186 @@
+"""Who makes the runs of a sweep: trains, measures, and gives a row for each; what was cut short goes on where it was."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+
+from adiabat.config import EncoderSection, SuiteSettings, SweepSettings, TrainSettings
+from adiabat.contrastive.building import Loader, build
+from adiabat.contrastive.training import train
+from adiabat.errors import BudgetError, DivergedError, JobError
+from adiabat.jobs.directory import Job, is_job
+from adiabat.measure.results import Result, TrainingRecord
+from adiabat.measure.statistics import value_of
+from adiabat.measure.sweep_results import SweepRun
+from adiabat.model.device import device_name, device_of
+from adiabat.model.memory import begin_peak, peak_bytes
+from adiabat.plan.flops import PassedParameters
+from adiabat.plan.runs import Way
+from adiabat.provenance import versions
+from adiabat.report.files import read_result
+from adiabat.suite.corpora import Corpora
+from adiabat.suite.kept import folder_of
+from adiabat.suite.prepared import Prepared, prepare
+from adiabat.suite.running import STORES, Clock, Scoring
+from adiabat.suite.subjects import Subject
+from adiabat.sweep.spec import Planned
+from adiabat.train.counts import passed_parameters
+from adiabat.watch import Watch
+
+RUNS = "runs"
+"""Folder of a sweep in which its jobs lie."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Makes runs, one after the other.
+
+    Attributes:
+        settings: Of the sweep.
+        folder: Of the sweep.
+        load: Gives a model by its name.
+        command: For the reports of the jobs.
+        watch: Whom to tell.
+    """
+
+    settings: SweepSettings
+    folder: Path
+    load: Loader
+    command: str
+    watch: Watch
+
+    @cached_property
+    def tasks(self) -> list[Prepared]:
+        """What trained models are measured on, read and found sound."""
+        return prepare(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch) if self.settings.tasks else []
+
+    @cached_property
+    def _counted(self) -> dict[Way, PassedParameters]:
+        return {}
+
+    def count(self, run: Planned) -> PassedParameters:
+        """Set a model up as a run trains it, once for each way, and count its parameters.
+
+        Args:
+            run: One of those that train it so.
+
+        Returns:
+            Of the tower of queries.
+
+        Raises:
+            AdiabatError: If the model cannot be loaded, or settings do not fit it.
+        """
+        way = run.tried.way
+        if way not in self._counted:
+            self._counted[way] = passed_parameters(build(run.settings, self.load).towers.query)
+        return self._counted[way]
+
+    def make(self, group: Sequence[Planned]) -> Iterator[SweepRun]:
+        """Train and measure runs.
+
+        Args:
+            group: One after the other.
+
+        Yields:
+            The row of each; one that diverged, or whose budget does not pay for a step, is ``failed``.
+
+        Raises:
+            AdiabatError: If what the user gave is wrong, or the disk is full.
+            InterruptionError: After Ctrl-C, with a checkpoint written.
+        """
+        for run in group:
+            yield self._made(run)
+            self._tidy(self._job(run))
+
+    def _job(self, run: Planned) -> Job:
+        return Job(self.folder / RUNS / folder_of(run.name))
+
+    def _made(self, run: Planned) -> SweepRun:
+        row, job, device = self._begun(run), self._job(run), device_of(run.settings.run.device)
+        measured = not _is_done(job)
+        begin_peak(device)
+        try:
+            record = self._trained(run, job)
+        except (BudgetError, DivergedError) as fault:
+            told = fault.what if isinstance(fault, DivergedError) else str(fault)
+            self.watch.note(f"{run.name} failed: {told}")
+            return replace(row, reason=told)
+        return replace(
+            row,
+            status="done",
+            reason=record.stop_reason,
+            steps=record.steps,
+            tokens=record.flops / row.option.flops_per_token,
+            flops=record.flops,
+            loss=fmean(loss for _, loss in record.loss[-self.settings.sweep.last_steps :]),
+            validation_loss=record.validation_loss[-1][1],
+            validation={name: points[-1][1] for name, points in record.measures.items()},
+            queries=record.validation_pairs,
+            seconds=record.seconds,
+            memory=peak_bytes(device) if measured else 0,
+            scores=self._scores(run, job),
+        )
+
+    def _begun(self, run: Planned) -> SweepRun:
+        """The row of a run that has not given anything yet."""
+        return SweepRun(
+            name=run.name,
+            way=run.tried.way,
+            parameters=self.count(run),
+            learning_rate=run.tried.learning_rate,
+            batch_size=run.settings.train.batch_size,
+            budget=run.budget,
+            seed=run.seed,
+            status="failed",
+            reason="",
+            device=device_name(device_of(run.settings.run.device)),
+        )
+
+    def _trained(self, run: Planned, job: Job) -> TrainingRecord:
+        """The record of the finished job; one that was begun goes on."""
+        if not _is_done(job):
+            job.folder.mkdir(parents=True, exist_ok=True)
+            watch = self.watch.under(run.name, note=self._note_once)
+            train(self.load, _in(run.settings, job.folder), resume=is_job(job.folder), command=self.command, watch=watch)
+        result: Result = read_result(job.result)
+        if result.training is None:
+            raise JobError(f"{job.result} must be the result of a training run, got another; remove {job.folder}, and it is made again")
+        return result.training
+
+    def _note_once(self, sentence: str) -> None:
+        """What all runs have to say is said once."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self.watch.note(sentence)
+
+    @cached_property
+    def _said(self) -> set[str]:
+        return set()
+
+    def _scores(self, run: Planned, job: Job) -> dict[str, float]:
+        """What the trained model scores on each task, by its first measure."""
+        if not self.tasks:
+            return {}
+        device = device_of(run.settings.run.device)
+        model, stores = self.load(str(job.folder), EncoderSection()).to(device), job.folder / STORES
+        scoring = Scoring(self.tasks, Corpora(stores, self.watch), Clock(), versions(device_name(device)), self.watch)
+        found = scoring.run(Subject(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores")
+        shutil.rmtree(stores, ignore_errors=True)
+        return {task: float(value_of(scores.samples[0])[0]) for task, scores in found.items()}
+
+    def _tidy(self, job: Job) -> None:
+        """Remove what a run needs no more once its row is on the disk."""
+        shutil.rmtree(job.checkpoints, ignore_errors=True)
+        if not self.settings.sweep.keep_models:
+            shutil.rmtree(job.model, ignore_errors=True)
+
+
+def _is_done(job: Job) -> bool:
+    return job.model.is_dir() and job.result.is_file()
+
+
+def _in(settings: TrainSettings, folder: Path) -> TrainSettings:
+    return settings.model_copy(update={"job": settings.job.model_copy(update={"out": str(folder)})})

@@ -1,0 +1,22 @@
+"""A sweep that is made once."""
+
+from pathlib import Path
+
+import pytest
+
+from adiabat.measure.sweep_results import SweepResult
+from adiabat.report import page
+from tests.sweep.world import run, settings_of, write_world
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResult]:
+    """The folder of a sweep over three sizes and budgets, and what it found; to be read alone."""
+    folder = tmp_path_factory.mktemp("sweep")
+    write_world(folder)
+    return folder, run(settings_of(folder))
+
+
+@pytest.fixture(autouse=True)
+def _no_pages_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "render_page", lambda result: "page")

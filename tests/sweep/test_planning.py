@@ -1,0 +1,292 @@
+"""What a plan says of a budget, by runs whose laws are known, and by what was published."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.config import PlanSettings, TrainSettings, checked
+from adiabat.errors import ConfigError, DataError, JobError
+from adiabat.measure.sweep_results import Advice, SweepResult, SweepRun
+from adiabat.plan.runs import Kind
+from adiabat.report.sweep.files import run_toml
+from adiabat.sweep.planning import plan
+from adiabat.sweep.rows import rows_at
+from adiabat.watch import Watch
+from tests.sweep.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
+
+BUDGET = 4 * BUDGETS[-1]
+
+
+def asked(runs: Path | None, **section: Any) -> PlanSettings:
+    """A plan that measures nothing."""
+    usual: dict[str, Any] = {"budget": BUDGET, "measure": False}
+    usual |= {} if runs is None else {"runs": str(runs), "resamples": 20}
+    return checked(PlanSettings, {"plan": {**usual, **section}})
+
+
+def written(folder: Path, rows: list[SweepRun]) -> Path:
+    """A file of rows."""
+    path = folder / "runs.parquet"
+    kept = rows_at(path)
+    for one in rows:
+        kept.add(one)
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of a sweep whose laws are known, in a file alone."""
+    return written(tmp_path_factory.mktemp("runs"), rows_of(scored=True))
+
+
+@pytest.fixture(scope="module")
+def found(runs: Path) -> SweepResult:
+    """What a plan at four times the largest budget says of them."""
+    return plan(load, asked(runs))
+
+
+def advice_of(result: SweepResult) -> Advice:
+    assert result.advice is not None
+    return result.advice
+
+
+def true_loss(one: SweepRun | Any, tokens: float) -> float:
+    truth = TRUTHS[one.way.method]
+    return truth(one.parameters.forward, tokens)
+
+
+def test_the_best_option_of_known_laws_is_advised(found: SweepResult) -> None:
+    advice = advice_of(found)
+    best, other = advice.best, advice.runner_up
+    assert best is not None
+    assert other is not None
+    options = {row.way: row for row in found.runs}
+    truths = {way: true_loss(one, BUDGET / one.option.flops_per_token) for way, one in options.items()}
+    assert truths[best.way] <= 1.01 * min(truths.values())
+    assert best.loss == pytest.approx(truths[best.way], rel=0.03)
+    assert other.way.kind != best.way.kind
+    assert best.law is not None
+    assert best.run is not None
+    assert best.run[0] < best.law[0] < best.law[1] < best.run[1]
+    assert best.tokens == pytest.approx(BUDGET / (2 * sum([best.parameters.forward, best.parameters.backward, best.parameters.updated])))
+    assert [one.loss for one in advice.candidates] == sorted(one.loss or 0 for one in advice.candidates)
+    assert len(advice.candidates) == 2 * len(SIZES)
+    assert advice.beyond == 4.0
+    assert [one.what for one in advice.reasons][:3] == ["method", "model", "tokens"]
+    assert all(one.why and one.source for one in advice.reasons)
+
+
+def test_of_bare_rows_the_run_is_told_but_for_what_runs_share(found: SweepResult) -> None:
+    advice = advice_of(found)
+    best = advice.best
+    assert best is not None
+    told = tomllib.loads(run_toml(advice))
+    assert told["job"] == {"model": best.way.model}
+    assert told["train"]["budget_flops"] == pytest.approx(BUDGET)
+    assert told["train"]["learning_rate"] == 1e-3
+    assert told["train"]["method"] == best.way.method
+    checked(TrainSettings, told)
+
+
+def test_of_a_sweep_the_run_is_told_whole(tmp_path: Path) -> None:
+    written(tmp_path, rows_of())
+    (tmp_path / "config.toml").write_text(
+        '[sweep]\ndata = "pairs.jsonl"\n[common.encoder]\nmax_tokens = 48\n[common.train]\ntemperature = 0.025\nweight_decay = 0.1\n',
+        encoding="utf-8",
+    )
+    told = tomllib.loads(run_toml(advice_of(plan(load, asked(tmp_path)))))
+    assert told["job"]["data"] == "pairs.jsonl"
+    assert told["encoder"] == {"max_tokens": 48}
+    assert (told["train"]["temperature"], told["train"]["weight_decay"]) == (0.025, 0.1)
+    checked(TrainSettings, told)
+
+
+def test_runs_that_would_narrow_the_answer_are_affordable(found: SweepResult) -> None:
+    additions = advice_of(found).additions
+    assert 1 <= len(additions) <= 3
+    for one in additions:
+        assert one.budget <= BUDGET / 4
+        assert 0 < one.gain < 1.5
+
+
+def test_few_tokens_are_told_and_leave_budget(runs: Path) -> None:
+    advice = advice_of(plan(load, asked(runs, data_tokens=1e6)))
+    assert advice.best is not None
+    assert advice.best.tokens == 1e6
+    assert advice.best.flops < BUDGET
+    assert next(one for one in advice.reasons if one.what == "tokens").why.startswith("all there are")
+
+
+def test_memory_takes_options_away(runs: Path) -> None:
+    # Rows hold twenty bytes for each parameter.
+    advice = advice_of(plan(load, asked(runs, memory=4_000_000 * 20 + 1)))
+    assert advice.best is not None
+    assert {one.parameters.forward for one in advice.candidates} == {1_000_000, 4_000_000}
+    assert set(advice.too_large) == {f"m{size}, {method}" for size in (16, 64) for method in ("full", "lora 32")}
+    with pytest.raises(ConfigError, match=r"^plan.memory must be enough for an option, the smallest of which held 0.0 GiB, got 0.0 GiB"):
+        plan(load, asked(runs, memory=1))
+
+
+def test_runs_without_a_loss_and_short_ones_are_counted_and_left_out(tmp_path: Path) -> None:
+    rows = rows_of()
+    odd = [replace(row("full", 2_000_000, budget, 0.5), validation_loss=loss) for budget, loss in ((1e12, None), (2e12, 0.0), (3e12, -1.0))]
+    odd += [replace(row("full", 3_000_000, 1e12, 0.5), steps=9)]
+    odd += [replace(row("full", 5_000_000, 1e12, 0.5), status="failed", reason="the loss is NaN", validation_loss=None)]
+    result = plan(load, asked(written(tmp_path, [*rows, *odd])))
+    assert list(result.left_out) == [one.name for one in odd]
+    assert [why.split(",")[0] for why in result.left_out.values()] == [
+        "its loss must be a number above 0",
+        "its loss must be a number above 0",
+        "its loss must be a number above 0",
+        "it has 9 steps",
+        "it failed: the loss is NaN",
+    ]
+    assert sum(one.runs for one in result.kinds) == len(rows)
+
+
+def test_families_have_laws_of_their_own(tmp_path: Path) -> None:
+    rows = rows_of()
+    others = [
+        replace(
+            one,
+            name=f"other {one.name}",
+            way=replace(one.way, family="other", name=f"o{one.way.name}"),
+            validation_loss=2 * (one.validation_loss or 0),
+        )
+        for one in rows
+    ]
+    result = plan(load, asked(written(tmp_path, [*rows, *others])))
+    assert [one.kind for one in result.kinds] == [Kind("", "full"), Kind("", "lora"), Kind("other", "full"), Kind("other", "lora")]
+    assert all(one.law is not None and one.law.error is not None and one.law.error < 0.05 for one in result.kinds)
+    best = advice_of(result).best
+    assert best is not None
+    assert best.way.family == ""
+
+
+def test_the_other_loss_may_decide(runs: Path, found: SweepResult) -> None:
+    own, other = (advice_of(one).best for one in (found, plan(load, asked(runs, loss="training"))))
+    assert own is not None
+    assert other is not None
+    # Rows have a training loss of 1.1 times the other.
+    assert (other.loss or 0) / (own.loss or 1) == pytest.approx(1.1, rel=0.02)
+
+
+def test_losses_go_with_scores(found: SweepResult) -> None:
+    by_task = {one.task: one for one in found.downstream}
+    assert list(by_task) == ["mean of all", "sts", "search"]
+    assert by_task["search"].value == pytest.approx(-1.0)
+    assert by_task["sts"].interval is not None
+    assert by_task["sts"].interval[1] < -0.9
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (lambda: rows_of()[:3], "runs must suffice for the law of a method, got none: full lacks at least 6 runs, got 3"),
+        (lambda: [one for one in rows_of() if one.parameters.forward < 1e7], "lacks at least 3 sizes, got 2"),
+        (
+            lambda: [replace(one, validation_loss=None) for one in rows_of()[:3]],
+            "runs must have at least one with a loss above 0, got ",
+        ),
+    ],
+)
+def test_tables_that_do_not_suffice_say_what_is_missing(tmp_path: Path, rows: Any, told: str) -> None:
+    with pytest.raises(DataError) as caught:
+        plan(load, asked(written(tmp_path, rows())))
+    assert told in str(caught.value)
+
+
+def test_runs_that_are_none_are_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^--runs must be the directory of a sweep, or its runs.parquet, got "):
+        plan(load, asked(tmp_path))
+    (tmp_path / "runs.parquet").write_bytes(b"PAR1 cut off")
+    with pytest.raises(JobError, match=r"must be the rows of a sweep, got: "):
+        plan(load, asked(tmp_path))
+
+
+def test_a_budget_is_needed() -> None:
+    with pytest.raises(ConfigError, match=r"^plan.budget must be given, got none; add --budget"):
+        plan(load, checked(PlanSettings, {}))
+
+
+@pytest.mark.parametrize(("budget", "method"), [(1e16, "full"), (9.06e16, "lora"), (1e18, "lora")])
+def test_without_runs_the_published_switch_decides_the_method_and_nothing_the_model(budget: float, method: str) -> None:
+    result = plan(load, asked(None, budget=budget))
+    advice = advice_of(result)
+    assert {one.way.method for one in advice.candidates} == {method}
+    assert advice.best is None
+    assert advice.settings == {}
+    assert (advice.sure, advice.beyond) == (None, None)
+    assert any("meet at 2.8e23 FLOP" in note for note in result.notes)
+    assert any("there are no runs" in note for note in result.notes)
+    assert advice.candidates[0].tokens == pytest.approx(budget / ((6 if method == "full" else 4) * 1_189_888))
+
+
+def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Path) -> None:
+    from tests.tiny import save_tiny
+
+    small, large = (str(save_tiny(tmp_path / name, layers=layers)) for name, layers in (("small", 1), ("large", 3)))
+    alone = advice_of(plan(load, asked(None, models=[small])))
+    assert alone.best is not None
+    assert alone.best.tokens == pytest.approx(BUDGET / (6 * alone.best.parameters.forward))
+    told = checked(TrainSettings, tomllib.loads(run_toml(alone)))
+    assert (told.job.model, told.train.method, told.train.learning_rate, told.train.temperature) == (small, "full", 3e-5, 1 / 40)
+    both = advice_of(plan(load, asked(None, models=[small, large])))
+    assert both.best is None
+    assert len(both.candidates) == 2
+    least = min(one.memory or 0 for one in both.candidates)
+    fits = advice_of(plan(load, asked(None, models=[small, large], memory=least)))
+    assert len(fits.candidates) == 1
+    assert fits.too_large == ["large, full"]
+    with pytest.raises(ConfigError, match=r"^plan.memory must be enough for a model"):
+        plan(load, asked(None, models=[large], memory=1))
+
+
+def test_time_and_memory_are_measured_where_model_and_data_are_there(made: tuple[Path, SweepResult]) -> None:
+    folder, _ = made
+    settings = checked(
+        PlanSettings, {"plan": {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 10}, "run": {"device": "cpu"}}
+    )
+    advice = advice_of(plan(load, settings))
+    assert advice.seconds is not None
+    assert advice.seconds > 0
+    assert (advice.measured_memory or 0) > 1e6
+    assert advice.settings["job"]["data"] == str(folder / "pairs.jsonl")
+
+
+def test_where_the_data_are_gone_the_plan_stands_without_them(made: tuple[Path, SweepResult], tmp_path: Path) -> None:
+    folder, _ = made
+    for name in ("runs.parquet", "config.toml"):
+        (tmp_path / name).write_bytes((folder / "out" / name).read_bytes())
+    (tmp_path / "config.toml").write_text(
+        (tmp_path / "config.toml").read_text(encoding="utf-8").replace("pairs.jsonl", "gone.jsonl"), encoding="utf-8"
+    )
+    notes: list[str] = []
+    settings = checked(PlanSettings, {"plan": {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 10}})
+    advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
+    assert advice.seconds is None
+    assert any(note.startswith("time and memory are not measured: ") for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"memory": "lots"}, 'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got "lots"'),
+        ({"memory": 0}, "plan.memory must be > 0, got 0"),
+        ({"budget": -1.0}, "plan.budget must be > 0"),
+        ({"loss": "training"}, "plan.loss has no effect"),
+        ({"runs": "a", "models": ["demo"]}, "plan.models must be left out with plan.runs"),
+    ],
+)
+def test_settings_that_make_no_plan_are_told(table: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(PlanSettings, {"plan": table})
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "amount"), [("24GiB", 24 * 2**30), ("1.5 GB", 1_500_000_000), ("512MiB", 2**29), (".5TiB", 2**39)])
+def test_memory_is_told_with_its_unit(text: str, amount: int) -> None:
+    assert checked(PlanSettings, {"plan": {"memory": text}}).plan.memory == amount

@@ -1,0 +1,233 @@
+"""A sweep from its settings to its rows: what runs are, how they go on, and what is told."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat import api
+from adiabat.config import checked
+from adiabat.config.train import TrainSettings
+from adiabat.errors import ConfigError, DataError, JobError, ModelError
+from adiabat.measure.sweep_results import SweepResult
+from adiabat.plan.runs import Kind
+from adiabat.sweep import sweep as sweep_module
+from adiabat.sweep import worker as worker_module
+from adiabat.sweep.rows import rows_at, rows_in
+from adiabat.train.interrupt import InterruptionError
+from tests.sweep.world import load, run, settings_of, write_world
+
+Made = tuple[Path, SweepResult]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    """What a sweep reads."""
+    write_world(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def again(made: Made, tmp_path: Path) -> Path:
+    """A copy of the sweep that is made, to go on with."""
+    shutil.copytree(made[0], tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_every_size_is_trained_to_every_budget(made: Made) -> None:
+    folder, result = made
+    assert [row.name for row in result.runs] == [
+        f"tiny, {blocks}, full, {budget} FLOP, seed 0"
+        for budget in ("2e+07", "4e+07", "8e+07")
+        for blocks in ("1 block", "2 blocks", "4 blocks")
+    ]
+    for row in result.runs:
+        assert row.status == "done"
+        # To within a step, and never above.
+        assert 0 < row.flops <= row.budget < row.flops * (1 + 1.6 / row.steps)
+        assert row.tokens == pytest.approx(row.flops / (6 * row.parameters.forward))
+        assert row.parameters.forward == row.parameters.backward == row.parameters.updated
+        assert row.learning_rate == pytest.approx(3e-3)
+        assert row.loss is not None
+        assert row.validation_loss is not None
+        assert row.validation["P@1"] <= 1
+        assert row.memory > 0
+        assert not (folder / "out" / "runs" / row.name).exists()
+    sizes = [row.parameters.forward for row in result.runs[:3]]
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+def test_a_run_is_what_train_alone_makes(made: Made, tmp_path: Path) -> None:
+    folder, result = made
+    settings = settings_of(folder)
+    table = {
+        **settings.common(),
+        "job": {"model": str(folder / "model"), "data": str(folder / "pairs.jsonl"), "out": str(tmp_path / "job")},
+        "encoder": {"blocks": 2},
+    }
+    table["train"] = {**table["train"], "learning_rate": 3e-3, "budget_flops": 4e7}
+    table["run"] = {**table["run"], "log_every": 1}
+    alone = api.train(checked(TrainSettings, table))
+    assert alone is not None
+    assert alone.training is not None
+    row = result.runs[4]
+    assert row.way.blocks == 2
+    assert row.steps == alone.training.steps
+    losses = [loss for _, loss in alone.training.loss]
+    assert row.loss == pytest.approx(sum(losses[-20:]) / len(losses[-20:]), rel=1e-6)
+    assert row.validation_loss == pytest.approx(alone.training.validation_loss[-1][1], rel=1e-6)
+
+
+def test_what_the_rows_say_is_in_the_record(made: Made) -> None:
+    folder, result = made
+    (one,) = result.kinds
+    assert one.kind == Kind("tiny", "full")
+    assert one.law is not None
+    assert [own.run for own in one.law.predicted] == [row.name for row in result.runs]
+    assert [own.largest for own in one.law.predicted] == [False, False, True] * 3
+    assert len(one.profiles) == 3
+    assert one.frontier is not None
+    assert one.frontier.values[0] == min(row.validation_loss or 9 for row in result.runs[:3])
+    assert {path.name for path in (folder / "out").iterdir()} >= {"report.html", "result.json", "runs.parquet", "figures", "config.toml"}
+    table = pq.read_table(folder / "out" / "runs.parquet").to_pylist()
+    assert [row["parameters"] for row in table] == [row.parameters.forward for row in result.runs]
+    assert rows_in(folder / "out") == rows_in(folder / "out" / "runs.parquet") == result.runs
+    assert list((folder / "out" / "runs").glob("*/checkpoints")) == []
+    assert list((folder / "out" / "runs").glob("*/model")) == []
+
+
+def test_a_sweep_goes_on_with_more_budgets_methods_and_models(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = rows_in(again / "out")
+    trained: list[str] = []
+    real = worker_module.Worker._trained
+
+    def noted(self: Any, planned: Any, job: Any) -> Any:
+        trained.append(planned.name)
+        return real(self, planned, job)
+
+    monkeypatch.setattr(worker_module.Worker, "_trained", noted)
+    more = {"sweep": {"budgets": [2e7, 4e7], "out": str(again / "out"), "least_steps": 1, "resamples": 20}}
+    found = run(settings_of(again, **more, methods={"lora": [2], "bias": True}), resume=True)
+    assert len(found.runs) == 18
+    assert len(trained) == 12
+    assert found.runs[0] == before[0]
+    lora = next(row for row in found.runs if row.way.method == "lora")
+    assert (lora.way.rank, lora.learning_rate) == (2, 1e-3)
+    assert lora.parameters.updated < lora.parameters.forward / 4
+    # Rows of what is not asked now stay.
+    assert len(rows_in(again / "out")) == 9 + 12
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"train": {"batch_size": 5, "validate_every": 100}}, "common.train.batch_size was 6, is 5"),
+        ({"rates": {"full": 1e-4}}, "rates.tiny, 1 block, full was 0.003"),
+        ({"sweep": {"last_steps": 5}}, "sweep.last_steps was 20, is 5"),
+    ],
+)
+def test_another_sweep_is_not_gone_on_with(again: Path, tables: dict[str, Any], told: str) -> None:
+    with pytest.raises(JobError, match=told):
+        run(settings_of(again, **tables), resume=True)
+    assert len(rows_in(again / "out")) == 9
+
+
+def test_other_pairs_under_the_same_name_are_refused(again: Path) -> None:
+    path = again / "pairs.jsonl"
+    path.write_text(path.read_text(encoding="utf-8") + '{"query": "one more", "positive": "of them"}\n', encoding="utf-8")
+    with pytest.raises(JobError, match=r"start\.examples"):
+        run(settings_of(again), resume=True)
+
+
+def test_a_sweep_that_is_there_needs_resume(again: Path) -> None:
+    with pytest.raises(JobError, match=r"holds a sweep already; go on with it by --resume"):
+        run(settings_of(again))
+
+
+def test_what_was_cut_short_goes_on_where_it_was(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = worker_module.train, []
+
+    def cut(*args: Any, **named: Any) -> Any:
+        calls.append(named["resume"])
+        if len(calls) == 2:
+            raise InterruptionError("stopped")
+        return real(*args, **named)
+
+    settings = settings_of(world, sweep={"budgets": [2e7]})
+    monkeypatch.setattr(worker_module, "train", cut)
+    with pytest.raises(InterruptionError):
+        run(settings)
+    assert len(rows_in(world / "out")) == 1
+    found = run(settings, resume=True)
+    assert len(calls) == 4
+    assert [row.status for row in found.runs] == ["done"] * 3
+
+
+def test_a_budget_below_one_step_is_a_failed_run_and_others_go_on(world: Path) -> None:
+    notes: list[str] = []
+    found = run(settings_of(world, sweep={"budgets": [3e6]}), notes=notes)
+    assert [row.status for row in found.runs] == ["done", "failed", "failed"]
+    assert found.runs[1].reason.startswith("train.budget_flops must pay for a step, which takes ")
+    assert any("failed: train.budget_flops must pay" in note for note in notes)
+    assert found.left_out == {row.name: f"it failed: {row.reason}" for row in found.runs[1:]}
+    assert found.runs[1].loss is None
+
+
+def test_a_run_that_diverges_is_a_failed_run(world: Path) -> None:
+    found = run(settings_of(world, sweep={"budgets": [2e7]}, rates={"full": 1e30}, train={"max_grad_norm": 0.0}))
+    assert {row.status for row in found.runs} == {"failed"}
+    assert found.kinds == []
+
+
+def test_trained_models_are_measured_on_tasks(world: Path) -> None:
+    task = {"kind": "retrieval", "name": "asked", "data": str(world / "asked.jsonl"), "corpus": str(world / "corpus.jsonl")}
+    found = run(settings_of(world, sweep={"budgets": [2e7, 4e7]}, tasks=[task], measure={"measures": ["RR"]}))
+    assert all(0 <= row.scores["asked"] <= 1 for row in found.runs)
+    assert [one.task for one in found.downstream] == ["asked"]
+    assert found.downstream[0].runs == 6
+    assert not list((world / "out" / "runs").glob("*/stores"))
+
+
+@pytest.mark.parametrize(
+    ("tables", "kind", "told"),
+    [
+        ({"sweep": {"out": None}}, ConfigError, "sweep.out must be given"),
+        ({"sweep": {"budgets": []}}, ConfigError, "sweep.budgets must be given"),
+        ({"models": []}, ConfigError, "models must be given"),
+        ({"job": {"data": None}}, ConfigError, "job.data must be given"),
+        ({"job": {"data": "gone.jsonl"}}, DataError, "gone.jsonl"),
+        ({"train": {"batch_size": 500}}, DataError, "train.batch_size must be at most the"),
+        ({"models": [{"model": "gone", "pretraining_rate": 1e-3}]}, ModelError, "gone"),
+    ],
+)
+def test_what_is_wrong_comes_before_anything_is_written(world: Path, tables: dict[str, Any], kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind, match=told):
+        run(settings_of(world, **tables))
+    assert not (world / "out").exists()
+
+
+def test_faults_of_any_model_come_before_the_first_run(world: Path) -> None:
+    models = [{"model": str(world / "model"), "name": "tiny", "blocks": [1, 9], "pretraining_rate": 0.03}]
+    with pytest.raises(ConfigError, match=r"must be at most 4, which it has, got 9"):
+        run(settings_of(world, models=models))
+    assert not (world / "out").exists()
+
+
+@pytest.mark.real
+def test_runs_are_spread_over_ray(world: Path) -> None:
+    pytest.importorskip("ray")
+    settings = settings_of(world, sweep={"budgets": [2e7], "engine": "ray"})
+    found = sweep_module.sweep(load, settings)
+    assert {row.name for row in found.runs} == {row.name for row in rows_at(world / "out" / "runs.parquet").every}
+    assert {row.status for row in found.runs} == {"done"}
+
+
+def test_a_failed_row_is_made_again_only_where_it_is_removed(again: Path) -> None:
+    rows = rows_at(again / "out" / "runs.parquet")
+    rows.add(replace(rows.every[0], status="failed", reason="power cut", loss=None, validation_loss=None))
+    found = run(settings_of(again), resume=True)
+    assert found.runs[0].reason == "power cut"
+    assert list(found.left_out.values()) == ["it failed: power cut"]
