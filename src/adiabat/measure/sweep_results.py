@@ -120,14 +120,29 @@ class LineRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Coefficient:
+    """Of a law.
+
+    Attributes:
+        name: In the source's letters.
+        value: As the source writes it.
+        low: Lower end of the 95 % interval.
+        high: Upper end.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class LawRecord:
     """A law fitted to the runs of one family and method.
 
     Attributes:
         formula: In the source's letters.
-        coefficients: Name to value, as the source writes them.
-        low: Name to the lower end of the 95 % interval.
-        high: Name to the upper end.
+        coefficients: In the order of the formula.
         noise: Standard deviation of the logarithm of a run's loss about the law.
         error: Median relative error on the largest model, of the law fitted without it; None where too few runs are left for that.
         left_open: Coefficients that the runs do not determine, and why.
@@ -135,9 +150,7 @@ class LawRecord:
     """
 
     formula: str
-    coefficients: dict[str, float]
-    low: dict[str, float]
-    high: dict[str, float]
+    coefficients: list[Coefficient]
     noise: float
     error: float | None
     left_open: list[str]

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import numpy as np
 
-from adiabat.measure.sweep_results import Correlation, KindRecord, LawRecord, LineRecord, LossOf, Predicted, SweepRun
+from adiabat.measure.sweep_results import Coefficient, Correlation, KindRecord, LawRecord, LineRecord, LossOf, Predicted, SweepRun
 from adiabat.plan.downstream import rank_correlation
 from adiabat.plan.frontier import Frontier, Profile, optimal_sizes, profiles
 from adiabat.plan.intervals import Estimate, estimate
@@ -110,12 +110,9 @@ def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
     own = law.fitted.predict(points).tolist()
     others = [None] * len(own) if fit.choice.tried is None else fit.choice.tried.predict(points).tolist()
     largest = (points.size == points.size.max()).tolist()
-    coefficients = law.coefficients()
     return LawRecord(
         formula=law.fitted.law.formula,
-        coefficients={name: one.value for name, one in coefficients.items()},
-        low={name: one.low for name, one in coefficients.items()},
-        high={name: one.high for name, one in coefficients.items()},
+        coefficients=[Coefficient(name, one.value, one.low, one.high) for name, one in law.coefficients().items()],
         noise=float(law.residuals.std()),
         error=fit.choice.error,
         left_open=list(law.left_open()),

@@ -75,7 +75,7 @@ class Picture:
     panels: tuple[Panel, ...]
 
 
-SIZE, TOKENS, BUDGET = "parameters without the table of tokens", "tokens", "budget, FLOP"
+SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
 
 
 def pictures(result: SweepResult) -> list[Picture]:
@@ -101,8 +101,8 @@ def pictures(result: SweepResult) -> list[Picture]:
 
 
 _ISOFLOP = (
-    "A curve is a budget, the darker the larger; of several runs of a size the least loss counts. Dashed: the parabola through the "
-    "logarithms. A large marker is its lowest point, where that lies within the sizes."
+    "A curve is a budget, the darker the larger; sizes leave out the table of tokens, and of several runs of a size the least loss counts. "
+    "Dashed: the parabola through the logarithms. A large marker is its lowest point, where that lies within the sizes."
 )
 _OPTIMAL = "Lowest points of the parabolas, and the tokens that the budget pays for there. Lines are least squares of logarithms."
 _FRONTIER = "The best run of each budget, and the line of least squares through the logarithms."
@@ -223,7 +223,7 @@ def _beside(one: KindRecord) -> Iterator[Curve]:
 
 def _downstream(result: SweepResult, up: str) -> Iterator[Panel]:
     kept = [(row, loss) for row in result.runs if row.name not in result.left_out and (loss := row.loss_of(result.loss))]
-    for task in dict.fromkeys(task for row, _ in kept for task in row.scores):
+    for task in (one.task for one in result.downstream if any(one.task in row.scores for row, _ in kept)):
         curves = [
             Curve(method, points, METHODS.index(method), "point")
             for method in METHODS

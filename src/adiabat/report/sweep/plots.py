@@ -1,6 +1,8 @@
 """The figures of a sweep, drawn (mission B10); `curves` has what they show, and the same data give the same bytes."""
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -8,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from adiabat.report.svg import INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.sweep.curves import Curve, Panel, Picture
@@ -19,6 +21,9 @@ WIDTH, HEIGHT = 7.4, 2.9
 
 _LINE = 0.19
 """Inches of a line of the legend."""
+
+MOST_OWN_TICKS, APART = 6, 1.4
+"""Ticks that stand at the values that are drawn, and how many times each the next must be."""
 
 _PER_LINE = 4
 """Names in a line of the legend."""
@@ -71,12 +76,13 @@ def _draw(axes: Axes, panel: Panel) -> None:
     if panel.diagonal:
         every = [value for curve in panel.curves for point in curve.points for value in point]
         axes.plot(*[(min(every), max(every))] * 2, color=MUTED, linewidth=1, linestyle=":", zorder=1)
+    own = sorted({x for curve in panel.curves if curve.look == "marked" for x, _ in curve.points})
     for axis, name, scaled in ((axes.xaxis, "across", axes.set_xscale), (axes.yaxis, "up", axes.set_yscale)):
         if name in panel.linear:
             continue
         scaled("log")
-        low, high = sorted(axis.get_view_interval())
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 300 else (1.0,)) if high / low > 4 else MaxNLocator(nbins=4))
+        low, high = sorted(map(float, axis.get_view_interval()))
+        axis.set_major_locator(_locator(low, high, own if name == "across" else []))
         axis.set_minor_locator(NullLocator())
         axis.set_minor_formatter(NullFormatter())
         axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(float(value))))
@@ -86,6 +92,15 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.set_ylabel(panel.up)
     if panel.title:
         axes.set_title(cut_middle(panel.title, limit=44), color=INK)
+
+
+def _locator(low: float, high: float, own: Sequence[float]) -> Locator:
+    """Ticks at values of their own where these are few, else at round numbers."""
+    if 0 < len(own) <= MOST_OWN_TICKS and all(one * APART <= other for one, other in pairwise(own)):
+        return FixedLocator(own)
+    if high / low < 4:
+        return MaxNLocator(nbins=4)
+    return LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 300 else (1.0,))
 
 
 def _tick(value: float) -> str:

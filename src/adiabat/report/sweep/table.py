@@ -12,6 +12,9 @@ from adiabat.report.wording import DASH, cut_name, integer, number, share
 MOST_ROWS = 8
 """Options that are shown."""
 
+NOT_SHOWN = ("FLOP", "memory")
+"""Columns of the page for which a terminal has no room."""
+
 
 def sweep_tables(result: SweepResult) -> Group:
     """What runs say, or what to train.
@@ -49,10 +52,13 @@ def _kinds(result: SweepResult) -> Table:
 
 def _options(result: SweepResult, advice: Advice) -> Table:
     table = empty_table(cut_name(result.title, limit=200), CHOICE_HEAD[0], narrowest=False)
-    for heading in CHOICE_HEAD[1:]:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for place, one in enumerate(advice.candidates[:MOST_ROWS]):
-        table.add_row(*map(Text, choice_cells(one)), style="bold blue" if place == 0 and advice.best is not None else "")
+    shown = [place for place, heading in enumerate(CHOICE_HEAD) if heading not in NOT_SHOWN]
+    for place in shown[1:]:
+        table.add_column(CHOICE_HEAD[place], justify="right", no_wrap=True)
+    for number_of, one in enumerate(advice.candidates[:MOST_ROWS]):
+        cells = choice_cells(one)
+        style = "bold blue" if number_of == 0 and advice.best is not None else ""
+        table.add_row(*(Text(cells[place]) for place in shown), style=style)
     if advice.additions:
         told = "; ".join(f"{one.run} at {flop(one.budget)} ({share(min(1.0, one.gain))})" for one in advice.additions)
         table.caption = Text(f"runs that would narrow the answer most: {told}")

@@ -143,8 +143,7 @@ def law_facts(one: KindRecord) -> list[tuple[str, str]]:
         Name and value with interval.
     """
     assert one.law is not None
-    law = one.law
-    return [(name, f"{value:.3g} [{law.low[name]:.3g}, {law.high[name]:.3g}]") for name, value in law.coefficients.items()]
+    return [(own.name, f"{own.value:.3g} [{own.low:.3g}, {own.high:.3g}]") for own in one.law.coefficients]
 
 
 def choice_cells(one: Choice) -> list[str]:

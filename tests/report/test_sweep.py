@@ -1,0 +1,178 @@
+"""Sweeps and plans on disk: records that come back equal, pages that hold what was found and nothing else, figures, tables."""
+
+import json
+import re
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from adiabat.config import PlanSettings, SweepSettings, checked
+from adiabat.errors import DataError
+from adiabat.measure.sweep_results import SweepResult
+from adiabat.report.sweep.curves import Picture, pictures
+from adiabat.report.sweep.files import read_sweep, write_sweep
+from adiabat.report.sweep.page import render_sweep
+from adiabat.report.sweep.plots import inlined
+from adiabat.report.sweep.table import sweep_tables
+from adiabat.report.sweep.wording import headline, reservations
+from adiabat.report.wording import NO_BREAK
+from adiabat.sweep.analysis import evidence_of, fitted
+from adiabat.sweep.outcome import result_of
+from adiabat.sweep.planning import plan
+from adiabat.sweep.rows import rows_at
+from adiabat.watch import SILENT
+from tests.sweep.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
+
+FAILED = replace(row("full", 2_000_000, 1e12, 0.5), status="failed", reason="<b>power</b> cut", loss=None, validation_loss=None)
+RANKS = [row("lora", 4_000_000, budget, 0.5 + 1 / rank, rank=rank) for budget in BUDGETS for rank in (8, 128)]
+FROZEN = [row("freezing", size, budget, 0.6 + frozen / 20, frozen=frozen) for size in SIZES[:2] for budget in BUDGETS for frozen in (1, 2)]
+
+
+@pytest.fixture(scope="module")
+def swept() -> SweepResult:
+    """The record of a sweep."""
+    rows = [*rows_of(scored=True), *RANKS, *FROZEN, FAILED]
+    evidence = evidence_of(rows, "validation", least_steps=10)
+    fits = fitted(evidence, resamples=10, seed=0, watch=SILENT)
+    settings = checked(SweepSettings, {"sweep": {"resamples": 10}, "models": [{"model": "m", "pretraining_rate": 1e-3}]})
+    return result_of(settings, "sizes & methods", rows, evidence, fits, None, command="adiabat sweep", inputs={"a": {"b": "c"}})
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
+    """The record of a plan."""
+    path = tmp_path_factory.mktemp("plan") / "runs.parquet"
+    for one in rows_of():
+        rows_at(path).add(one)
+    section = {"budget": 8 * BUDGETS[-1], "runs": str(path), "resamples": 10, "measure": False}
+    return plan(load, checked(PlanSettings, {"plan": section}))
+
+
+def printed(result: SweepResult) -> str:
+    console = Console(width=100, file=StringIO())
+    console.print(sweep_tables(result))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("which", ["swept", "planned"])
+def test_a_record_comes_back_equal_with_its_page_and_figures(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    result: SweepResult = request.getfixturevalue(which)
+    write_sweep(result, tmp_path)
+    assert read_sweep(tmp_path / "result.json") == result
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == len(pictures(result)) == len(list((tmp_path / "figures").glob("*.png")))
+    assert (tmp_path / "train.toml").exists() == (which == "planned")
+    assert render_sweep(read_sweep(tmp_path / "result.json")) == page
+
+
+def test_a_page_holds_every_run_and_escapes_what_it_is_given(swept: SweepResult) -> None:
+    page = render_sweep(swept)
+    assert "sizes &amp; methods" in page
+    assert page.count('<tr><td dir="auto">m') >= len(swept.runs)
+    assert "left out: it failed: &lt;b&gt;power&lt;/b&gt; cut" in page
+    assert "<b>power" not in page
+    assert "<script" not in page
+    assert "http://" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", page)
+
+
+def test_a_page_of_a_plan_says_what_to_train_and_why(planned: SweepResult) -> None:
+    page, advice = render_sweep(planned), planned.advice
+    assert advice is not None
+    assert advice.best is not None
+    assert f"Train {advice.best.way.title} on " in page
+    for one in advice.reasons:
+        assert one.what in page
+    assert "8 times the largest of the runs" in page
+    assert "Runs that would narrow the answer" in page
+
+
+def test_figures_show_what_there_is(swept: SweepResult) -> None:
+    by_name = {one.name: one for one in pictures(swept)}
+    assert list(by_name) == ["isoflop", "optimal", "frontier", "ranks", "frozen", "predicted", "downstream"]
+    profile = by_name["isoflop"].panels[0]
+    assert profile.title == "full"
+    points = next(curve for curve in profile.curves if curve.look == "marked").points
+    assert [x for x, _ in points] == list(map(float, SIZES))
+    assert [y for _, y in points] == [one.validation_loss for one in swept.runs if one.way.method == "full" and one.budget == BUDGETS[0]]
+    ranks = by_name["ranks"].panels
+    assert [panel.title for panel in ranks] == ["m4"]
+    assert [x for x, _ in ranks[0].curves[0].points] == [8, 32, 128]
+    frozen = by_name["frozen"].panels
+    assert [panel.title for panel in frozen] == ["m1", "m4"]
+    # Half and three quarters are trained, and everything where nothing is frozen.
+    assert [x for x, _ in frozen[0].curves[0].points] == pytest.approx([0.5, 0.75, 1.0])
+    (predicted,) = by_name["predicted"].panels
+    hollow = [curve for curve in predicted.curves if curve.look == "hollow"]
+    assert len(hollow[0].points) == len(BUDGETS)
+    assert predicted.diagonal
+    assert [panel.title for panel in by_name["downstream"].panels] == ["sts", "search"]
+
+
+def test_tokens_at_the_best_size_are_what_the_budget_pays_for(swept: SweepResult) -> None:
+    sizes, tokens = next(one for one in pictures(swept) if one.name == "optimal").panels
+    for (budget, size), (same, amount) in zip(sizes.curves[0].points, tokens.curves[0].points, strict=True):
+        assert budget == same
+        assert amount == pytest.approx(budget / (6 * size))
+
+
+def test_equal_data_give_equal_figures(swept: SweepResult) -> None:
+    for one in pictures(swept):
+        assert inlined(one) == inlined(Picture(one.name, one.title, one.caption, one.panels))
+
+
+def test_the_head_line_names_the_best_run_of_the_largest_budget(swept: SweepResult) -> None:
+    kept = [one for one in swept.runs if one.budget == BUDGETS[-1]]
+    best = min(kept, key=lambda one: one.validation_loss or 9)
+    assert headline(swept).startswith("At 6.4e+14 FLOP the least validation loss is ")
+    assert headline(swept).endswith(f": {best.way.title}.")
+    assert any(said.startswith(f"No law is fitted to 1{NO_BREAK}run of {len(swept.runs)}") for said in reservations(swept))
+
+
+def test_tables_for_the_terminal(swept: SweepResult, planned: SweepResult) -> None:
+    assert "frontier" in printed(swept)
+    told = printed(planned)
+    assert planned.advice is not None
+    assert planned.advice.best is not None
+    assert planned.advice.best.way.title in told
+    assert "Runner-up" in told
+
+
+def test_a_sweep_without_a_loss_still_has_a_page() -> None:
+    evidence = evidence_of([FAILED], "validation", least_steps=10)
+    settings = checked(SweepSettings, {"models": [{"model": "m", "pretraining_rate": 1e-3}]})
+    result = result_of(settings, "all failed", [FAILED], evidence, [], None, command="")
+    assert "No run has given a loss." in render_sweep(result)
+    assert pictures(result) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda plain: plain["runs"].append(plain["runs"][0]), "must be there once, got 2"),
+        (lambda plain: plain["left_out"].update(nobody="why"), "left_out must name runs, got nobody"),
+        (lambda plain: plain["runs"][0].update(validation_loss=None), "must have a validation loss above 0, or be left out"),
+        (lambda plain: plain["kinds"][0]["frontier"]["at"].pop(), "a line must have a value at each place"),
+        (lambda plain: plain["kinds"][0]["profiles"][0]["losses"].pop(), "a profile must have a loss for each size"),
+        (lambda plain: plain.update(format=7), "format must be 1, got 7"),
+    ],
+)
+def test_a_record_whose_parts_do_not_fit_is_refused(swept: SweepResult, tmp_path: Path, change: Any, told: str) -> None:
+    write_sweep(swept, tmp_path)
+    plain = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    change(plain)
+    (tmp_path / "result.json").write_text(json.dumps(plain), encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(told)):
+        read_sweep(tmp_path / "result.json")
+
+
+def test_laws_are_those_of_the_truth(swept: SweepResult) -> None:
+    full = next(one for one in swept.kinds if one.kind.method == "full")
+    assert full.law is not None
+    for own in full.law.predicted:
+        named = next(one for one in swept.runs if one.name == own.run)
+        assert own.fitted == pytest.approx(TRUTHS["full"](named.parameters.forward, named.tokens), rel=0.02)
