@@ -1,26 +1,35 @@
-"""Make runs from laws that are known, with one percent of noise, and see what fits find of them (mission B7).
+"""Make runs from laws that are known, with one percent of noise, and see what fits find of them (missions B7 and B8).
 
-    python scripts/recover_laws.py [--seeds 100] [--resamples 200]
+    python scripts/recover_laws.py [--seeds 100] [--resamples 200] [--cases 100]
 
 The grid is the source's: its eight sizes at its six budgets. Printed for each law: the largest error of a prediction at four times the
 largest budget over all seeds, which is to stay under five percent, and how often intervals at 95 percent hold the law's true loss there,
-and how often that of one more run.
+and how often that of one more run. Then, of cases in which the best options of two methods with laws drawn at random differ by at least
+three percent at four times the largest budget, in how many the recipe names the method that is truly best.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from adiabat.console import watching
 from adiabat.plan.fitting import fit
+from adiabat.plan.flops import PassedParameters
 from adiabat.plan.intervals import Ensemble
 from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Law, Points
 from adiabat.plan.published import BUDGETS, PYTHIA
+from adiabat.plan.recipe import fit_kinds, recommend
+from adiabat.plan.runs import Method, Option, Run, Way
 
 Truth = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
+Loss = Callable[[float, float], float]
+
 NOISE = 0.01
+APART = 1.03
+"""How many times the least loss of one method that of the other must be for a case to count."""
+
 SIZES = np.array([float(one.parameters) for one in PYTHIA])
 LAWS: dict[str, tuple[Law, Truth, tuple[float, ...]]] = {
     "size and tokens": (SIZE_AND_TOKENS, lambda n, d, s: 0.2 + 126 / n**0.3 + 707 / d**0.35, (1.0,)),
@@ -38,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--resamples", type=int, default=200)
+    parser.add_argument("--cases", type=int, default=100)
     given = parser.parse_args()
     for name, (law, truth, shares) in LAWS.items():
         found = []
@@ -51,6 +61,55 @@ def main() -> None:
             f"{np.mean(of_law):.1%}, a run {np.mean(of_run):.1%} ({given.seeds} seeds, {given.resamples} resamples)",
             flush=True,
         )
+    right = found_methods(given.cases)
+    print(f"method: the best one is named in {right:,} of {given.cases:,} cases that are well apart", flush=True)
+
+
+def found_methods(cases: int) -> int:
+    """In how many cases the recipe names the method that is truly best."""
+    generator = np.random.default_rng(0)
+    right = done = 0
+    with watching() as watch:
+        while done < cases:
+            truths: dict[Method, Loss] = {"full": drawn_law(generator), "lora": drawn_law(generator)}
+            options = [option for method in truths for option in options_of(method)]
+            losses = {one: truths[one.way.method](*at(one, 4 * BUDGETS[-1])) for one in options}
+            least = {method: min(loss for one, loss in losses.items() if one.way.method == method) for method in truths}
+            if max(least.values()) >= APART * min(least.values()):
+                runs = [run_of(one, budget, truths, generator) for one in options for budget in BUDGETS]
+                found = recommend(fit_kinds(runs, resamples=5), options, 4 * BUDGETS[-1])
+                right += found.best.option.way.method == min(least, key=lambda method: least[method])
+                done += 1
+                watch.progress("methods", done, cases)
+    return right
+
+
+def drawn_law(generator: np.random.Generator) -> Loss:
+    """A law whose best size lies among those of the grid, or near."""
+    c, alpha, beta = generator.uniform(0.1, 0.4), generator.uniform(0.2, 0.45), generator.uniform(0.25, 0.45)
+    a, b = (generator.uniform(0.1, 0.5) * middle**power for middle, power in ((5e7, alpha), (2e8, beta)))
+    return lambda size, tokens: float(c + a / size**alpha + b / tokens**beta)
+
+
+def options_of(method: Method) -> list[Option]:
+    """Every size of the grid by a method."""
+    found = []
+    for one in PYTHIA:
+        whole = one.parameters
+        way = Way("", one.name, one.name, None, method, 32 if method == "lora" else None, 0)
+        found.append(Option(way, PassedParameters(whole, whole, whole if method == "full" else whole // 50)))
+    return found
+
+
+def at(option: Option, budget: float) -> tuple[float, float]:
+    """Size and tokens of an option at a budget."""
+    return float(option.parameters.forward), budget / option.flops_per_token
+
+
+def run_of(option: Option, budget: float, truths: Mapping[Method, Loss], generator: np.random.Generator) -> Run:
+    """A run with noise."""
+    size, tokens = at(option, budget)
+    return Run(option, budget, tokens, truths[option.way.method](size, tokens) * float(np.exp(NOISE * generator.standard_normal())))
 
 
 def recovered(law: Law, truth: Truth, shares: tuple[float, ...], seed: int, resamples: int) -> tuple[float, float, float]:

@@ -183,6 +183,7 @@ class _Problem:
 
     def __init__(self, law: Law, base: Base, powers: Powers, loss: Column) -> None:
         self.law, self.base, self.powers = law, base, powers
+        self.flat = powers.reshape(len(powers), -1)
         self.loss, self.target = loss, np.log(loss)
         self.floor = _FLOOR * float(loss.min())
         self.positive = np.array(law.positive)
@@ -202,7 +203,7 @@ class _Problem:
         value = np.where(sizes <= delta, residuals**2 / (2 * delta), sizes - delta / 2).mean()
         pulls = np.clip(residuals / delta, -1, 1) * slopes / len(residuals)
         terms = pulls @ columns * np.where(self.positive, weights, 1.0)
-        steps = np.tensordot(self.powers, pulls[:, None] * columns * weights, axes=2) * exponents
+        steps = self.flat @ (pulls[:, None] * columns * weights).ravel() * exponents
         return float(value), np.concatenate([steps, terms])
 
     def _logs(self, predicted: Column) -> tuple[Column, Column]:

@@ -1,0 +1,50 @@
+"""How long a law and its intervals take: the fit, and 1,000 refits to runs drawn again (mission B7).
+
+    python benchmarks/laws.py [--refits 1000] [--rounds 3]
+
+Runs are simulated from known laws on the source's grid of eight sizes and six budgets, that of shares with four shares of each, with one
+percent of noise. Printed for each law: seconds of the fit and of the refits, the median of the rounds with the lowest and highest.
+"""
+
+import argparse
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from recover_laws import LAWS, simulated
+
+from adiabat.plan.fitting import fit, refits
+from adiabat.plan.published import BUDGETS
+
+
+def main() -> None:
+    """Print a line for each law."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--refits", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    print(f"{platform.machine()}, one thread; {given.rounds} rounds")
+    for name, (law, truth, shares) in LAWS.items():
+        points = simulated(truth, shares, BUDGETS, seed=0)
+        first, rest = [], []
+        for _ in range(given.rounds):
+            started = time.perf_counter()
+            fitted = fit(law, points)
+            between = time.perf_counter()
+            refits(fitted, points, count=given.refits, seed=0)
+            first.append(between - started)
+            rest.append(time.perf_counter() - between)
+        print(f"{name}, {len(points)} runs: fit {spread(first)}, {given.refits:,} refits {spread(rest)}", flush=True)
+
+
+def spread(seconds: list[float]) -> str:
+    """Median with both ends."""
+    return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+if __name__ == "__main__":
+    main()
