@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": SHARED_BY_REPORTS,
     **{f"report.{kind}": {*SHARED_BY_REPORTS, f"report.{kind}"} for kind in KINDS_OF_REPORT},
     "jobs": {"errors", "files", "jobs", "locks", "measure.results", "model", "report", "provenance", "store", "train.limits", "train.log"},
-    "tune": {*BELOW_TRAINING, "drift", "jobs", "report", "train", "tune"},
+    "tune": {*BELOW_TRAINING, "drift", "jobs", "plan.flops", "report", "train", "tune"},
     "plan": {"errors", "plan"},
     "contrastive": {*BELOW_TRAINING, "contrastive", "jobs", "plan", "report", "train"},
     "makers": {"config", "data", "errors", "files", "locks", "makers", "provenance", "watch"},

@@ -62,10 +62,24 @@ def test_a_suite_runs(run: Run) -> None:
     assert "cut at 64 tokens" in said.err
 
 
+def test_a_sweep_runs_and_is_planned_with(run: Run) -> None:
+    settings = (EXAMPLES / "07_sweep.toml").read_text(encoding="utf-8")
+    small = {'model = "demo"': 'model = "model"', "[1, 2, 4] ": "[1, 2] ", "[1e12, 4e12, 1.6e13]": "[2e8, 4e8]"}
+    for wanted, other in small.items():
+        assert wanted in settings
+        settings = settings.replace(wanted, other)
+    Path("sweep.toml").write_text(settings, encoding="utf-8")
+    said = run("sweep", "sweep.toml", "--out", "out", "--device", "cpu", "--set", "sweep.resamples=10")
+    assert (said.code, said.out) == (0, "out/report.html\n"), said.err
+    planned = run("plan", "--budget", "1e9", "--runs", "out")
+    assert planned.code == 2
+    assert "lacks at least " in planned.err
+
+
 def test_every_file_of_settings_is_run_here() -> None:
     here = Path(__file__).read_text(encoding="utf-8")
     files = sorted(path.name for path in EXAMPLES.glob("*.toml"))
-    assert len(files) == 5
+    assert len(files) == 6
     assert all(f'EXAMPLES / "{name}"' in here for name in files)
 
 

@@ -72,6 +72,7 @@ def test_what_was_published_is_told_without_runs(verb: Verb) -> None:
         (("plan", "--budget", "1e15", "--runs", "x", "--model", "demo"), "plan.models must be left out with plan.runs"),
         (("plan", "--budget", "1e15", "--model", "model", "--out", "model"), "--out must be a directory of its own, model is a model"),
         (("sweep", "gone.toml"), "gone.toml"),
+        (("plan", "--budget", "1e15", "--model", "gone"), "gone"),
     ],
 )
 def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told: str) -> None:
@@ -79,6 +80,11 @@ def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told:
     assert said.code == 2
     assert said.err.count("\n") == 1
     assert told in said.err
+
+
+def test_an_engine_that_is_none_is_told(verb: Verb) -> None:
+    said = verb("sweep", spec(), "--out", "out", "--engine", "steam")
+    assert (said.code, said.err) == (2, "adiabat: sweep.engine must be 'process' or 'ray', got \"steam\"\n")
 
 
 @pytest.mark.parametrize(

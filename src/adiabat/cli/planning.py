@@ -15,14 +15,16 @@ def sweep(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="Models, methods and budgets, over a RUN.toml that all runs share.")],
     out: Annotated[Path | None, typer.Option("--out", help="Short for --set sweep.out=DIR.", show_default=False)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what was cut short; runs may be added.")] = False,
+    engine: Annotated[str | None, typer.Option("--engine", help="process, or ray: over a cluster.", show_default=False)] = None,
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Train every size with every method to every budget, and fit how the loss goes with them."""
-    place = [] if out is None else [f"sweep.out={json.dumps(str(out))}"]
-    settings = settings_of(SweepSettings, spec, [*(assignments or ()), *place], seed=seed, device=device)
+    texts = {"sweep.out": out, "sweep.engine": engine}
+    short = [f"{key}={json.dumps(str(value))}" for key, value in texts.items() if value is not None]
+    settings = settings_of(SweepSettings, spec, [*(assignments or ()), *short], seed=seed, device=device)
     from adiabat import api
     from adiabat.report.sweep.table import sweep_tables
 

@@ -123,12 +123,22 @@ class Bank:
             Embeddings with their graph.
         """
         distinct = {side: np.unique(rows, return_inverse=True) for side, rows in batch.sides.items()}
-        trained = self.models.trained
-        groups = [Group(table, distinct[side][0], trained.index(self.models.towers.tower(side))) for side, table in self.tables.items()]
-        found = dict(zip(self.tables, passes.embed_all(groups), strict=True))
+        found = dict(zip(self.tables, passes.embed_all(self.groups(batch)), strict=True))
         found |= {side: frozen.embed(distinct[side][0]) for side, frozen in self.frozen.items()}
         query, document = (found[side][torch.from_numpy(distinct[side][1]).to(found[side].device)] for side in SIDES)
         return Sides(query, document)
+
+    def groups(self, batch: Batch) -> list[Group]:
+        """Each distinct text of a batch that passes through a trained tower.
+
+        Args:
+            batch: Over these texts.
+
+        Returns:
+            A group for each of `tables`.
+        """
+        towers, trained = self.models.towers, self.models.trained
+        return [Group(table, np.unique(batch.sides[side]), trained.index(towers.tower(side))) for side, table in self.tables.items()]
 
     def judged(self, batch: Batch) -> Sides | None:
         """What the guide makes of a batch's texts.

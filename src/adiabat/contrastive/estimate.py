@@ -35,6 +35,7 @@ class Estimate:
         steps: Optimiser steps.
         tokens: That pass through trained towers in the whole run, padding left out.
         flops: ``2 (N_F + N_B + N_U)`` operations for each of them; see `adiabat.plan.flops`.
+        operations: The same counted one by one; see `adiabat.train.operations`.
         memory_bytes: Most that the process held, loading and `TIMED_STEPS` steps among it; on a GPU, of its memory.
         step_seconds: Of one optimiser step, measured; with it, where a tower is frozen, the embedding of texts that are then kept.
         seconds: Of all steps; validations and checkpoints come on top.
@@ -49,6 +50,7 @@ class Estimate:
     steps: int
     tokens: float
     flops: float
+    operations: float
     memory_bytes: int
     step_seconds: float
     seconds: float
@@ -74,7 +76,7 @@ class Estimate:
         lines = [
             f"parameters: {self.parameters:,}, trained: {self.trained:,} ({100 * self.trained / self.parameters:.1f} %)",
             f"length: {self.steps:,} steps on {amount}, {self.tokens:.3g} tokens",
-            f"operations: {self.flops:.3g} FLOP by parameters and tokens",
+            f"operations: {self.flops:.3g} FLOP by parameters and tokens, {self.operations:.3g} counted one by one",
             f"memory: {self.memory_bytes / 2**20:,.0f} MB, measured in {TIMED_STEPS} steps on {self.device}",
             f"time: {self.seconds:,.0f} s at {self.step_seconds:.2f} s a step, validations not counted",
             *self.notes,
@@ -104,7 +106,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
     fit_into_time(objective, watch)
     steps = objective.steps
     parameters, trained = counts_of(objective)
-    tokens, flops = _passed(objective, steps)
+    tokens, flops, operations = _passed(objective, steps)
     seconds = step_seconds(objective, watch)
     return Estimate(
         settings=objective.settings.model_dump(mode="json", exclude={"digests"}),
@@ -114,6 +116,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
         steps=steps,
         tokens=tokens,
         flops=flops,
+        operations=operations,
         memory_bytes=peak_bytes(device),
         step_seconds=seconds,
         seconds=seconds * steps,
@@ -122,9 +125,11 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
     )
 
 
-def _passed(objective: PairContrast, steps: int) -> tuple[float, float]:
-    """Tokens and operations of a run, from some of its batches."""
+def _passed(objective: PairContrast, steps: int) -> tuple[float, float, float]:
+    """Tokens, and both counts of operations, of a run, from some of its batches."""
     sample = range(min(steps, SAMPLED_STEPS))
-    counted = [(sum(objective.tokens_of(step).values()), objective.flops_of(step)) for step in sample]
-    tokens, flops = (steps * float(each) for each in np.mean(counted, axis=0))
-    return tokens, flops
+    with objective.passing():
+        costs = [(sum(objective.tokens_of(step).values()), objective.cost(step)) for step in sample]
+    counted = [(tokens, cost.flops, cost.operations) for tokens, cost in costs]
+    tokens, flops, operations = (steps * float(each) for each in np.mean(counted, axis=0))
+    return tokens, flops, operations

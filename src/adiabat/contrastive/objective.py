@@ -23,7 +23,7 @@ from adiabat.data.pairs import PairSet
 from adiabat.data.records import SIDES, Side
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
-from adiabat.plan.flops import PassedParameters, training_flops
+from adiabat.plan.flops import Cost, PassedParameters, training_flops
 from adiabat.store.embeddings import Store
 from adiabat.train.chunking import Chunking
 from adiabat.train.counts import passed_parameters
@@ -123,6 +123,17 @@ class PairContrast:
             Of trained towers, over all processes.
         """
         return sum(training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items())
+
+    def cost(self, step: int) -> Cost:
+        """What one step takes (mission B4).
+
+        Args:
+            step: From 0.
+
+        Returns:
+            Of trained towers, as one process takes it; texts of a frozen tower pass once, and are not among it.
+        """
+        return Cost(self.flops_of(step), self.passes.operations(self.at(step).bank.groups(self._batch(step))))
 
     @cached_property
     def _passed(self) -> Mapping[Side, PassedParameters]:

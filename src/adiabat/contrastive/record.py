@@ -95,6 +95,8 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
         layers=_layers(built, plain),
         notes=(*notes_of(objective), *_told(objective, steps)),
         passes=None if objective.stream is not None else steps * settings.train.batch_size / objective.order.pairs,
+        total=objective.steps,
+        planned=settings.train.budget_flops,
         measures=("P@1", "RR"),
     )
     digests = {f"{name}_sha256": digest for name, digest in read_description(job).get("digests", {}).items()}

@@ -257,7 +257,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
         figures=objective.figures,
         saving=objective.save,
         ending=objective.ending,
-        cost=objective.flops_of,
+        cost=objective.cost,
         processes=objective.processes,
     )
 

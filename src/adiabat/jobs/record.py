@@ -26,6 +26,8 @@ def record_of(
     validated: int,
     layers: list[LayerChange],
     notes: tuple[str, ...],
+    total: int,
+    planned: float | None = None,
     passes: float | None = None,
     measures: Sequence[str] = (),
 ) -> TrainingRecord:
@@ -43,6 +45,8 @@ def record_of(
         validated: How many units validation counts errors over.
         layers: Per parameter tensor that was updated.
         notes: Plain sentences.
+        total: Steps that the run was to take at the most.
+        planned: Its budget in FLOP; None where it has none, so that it is what all its steps would take.
         passes: How often the run went over its pairs; None where it did not go by them.
         measures: Further figures of each validation that the log holds.
 
@@ -71,6 +75,8 @@ def record_of(
         unit=unit,
         passes=passes,
         flops=position.flops,
+        operations=position.operations,
+        planned=planned or position.flops * total / max(1, position.step),
         measures={name: [(row["epoch"], row[f"validation_{name}"]) for row in validations] for name in measures},
     )
 

@@ -200,6 +200,9 @@ class TrainingRecord:
         passes: How often the run went over its pairs; None where it did not go by them.
         measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
         flops: Operations spent, by parameters and tokens (mission B4).
+        operations: The same counted one by one: attention, padding, and what was computed a second time among them; 0 where nobody
+            counted.
+        planned: Operations by parameters and tokens that the run was to take: its budget, or what all its steps would have taken.
     """
 
     settings: dict[str, Any]
@@ -222,6 +225,8 @@ class TrainingRecord:
     passes: float | None = None
     measures: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     flops: float = 0.0
+    operations: float = 0.0
+    planned: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,19 @@ def training_flops(parameters: PassedParameters, tokens: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What a step takes.
+
+    Attributes:
+        flops: By parameters and tokens (`training_flops`), as budgets are told.
+        operations: As they are counted one by one: attention, padding, and what is computed a second time among them.
+    """
+
+    flops: float
+    operations: float
+
+
+@dataclass(frozen=True, slots=True)
 class ByLength:
     """Operations of one text by its length L: ``per_text + per_token * L + per_pair * L^2``.
 

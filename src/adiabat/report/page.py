@@ -157,7 +157,7 @@ def _training(record: TrainingRecord) -> dict[str, Any]:
             for name, points in record.measures.items()
         ),
         ("ended because", record.stop_reason),
-        ("operations", f"{record.flops:.3g}{wording.NO_BREAK}FLOP by parameters and tokens" if record.flops else ""),
+        ("operations", _operations(record)),
         ("time", wording.duration(record.seconds)),
     ]
     return {
@@ -168,6 +168,15 @@ def _training(record: TrainingRecord) -> dict[str, Any]:
         "notes": record.notes,
         "curves": [picture(curve) for curve in plots.curves(record)],
     }
+
+
+def _operations(record: TrainingRecord) -> str:
+    """Planned and spent, and what was really done; nothing of records of before anybody counted."""
+    if not record.flops:
+        return ""
+    planned = f", {record.planned:.3g} planned" if record.planned else ""
+    counted = f"; {record.operations:.3g} counted one by one" if record.operations else ""
+    return f"{record.flops:.3g}{wording.NO_BREAK}FLOP by parameters and tokens{planned}{counted}"
 
 
 def _example(example: ChangedQuery) -> dict[str, Any]:

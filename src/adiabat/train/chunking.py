@@ -92,11 +92,23 @@ def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: in
     cut = list(token_budget_batches(lengths, chunking.tokens)) if chunking.tokens else []
     if len(cut) < threads:
         cut = shared_out(lengths, threads, packed=packed)
-    return [Piece(places, _computed(lengths[places], packed=packed)) for places in cut]
+    return [Piece(places, int(padded_lengths(lengths[places], packed=packed).sum())) for places in cut]
 
 
-def _computed(lengths: Int[np.ndarray, " p"], *, packed: bool) -> int:
-    return int(lengths.sum() if packed else len(lengths) * lengths.max())
+def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple[int, int] | None = None) -> Int[np.ndarray, " _"]:
+    """What is computed of texts that pass together.
+
+    Args:
+        lengths: Tokens of each text, at least one text.
+        packed: Whether padding costs nothing.
+        shape: Rows and length to which they are padded; None goes by the texts.
+
+    Returns:
+        Lengths of all rows, padding among them.
+    """
+    if shape is not None:
+        return np.full(*shape, dtype=np.int64)
+    return lengths if packed else np.full(len(lengths), lengths.max())
 
 
 def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) -> list[Places]:

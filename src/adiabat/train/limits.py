@@ -89,6 +89,7 @@ class Position:
         loss_sum: Of the steps since then.
         seconds: Spent so far, over all resumed parts.
         flops: Operations so far, by parameters and tokens; 0 where nobody counts them.
+        operations: The same, counted one by one.
         rate_factor: On the learning rate: a half for each time the run went back.
         outside: Why the last epoch's weights must not be the result; None where they may.
     """
@@ -102,6 +103,7 @@ class Position:
     loss_sum: float = 0.0
     seconds: float = 0.0
     flops: float = 0.0
+    operations: float = 0.0
     rate_factor: float = 1.0
     outside: str | None = None
 

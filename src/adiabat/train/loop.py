@@ -18,6 +18,7 @@ from torch import Tensor, nn, optim
 from adiabat.data.batching import step_seed
 from adiabat.errors import DivergedError, JobError, several
 from adiabat.model.device import device_name
+from adiabat.plan.flops import Cost
 from adiabat.train.checkpoint import Snapshot, optimizer_snapshot, read_latest, restore_optimizer, restore_weights, write_checkpoint
 from adiabat.train.distributed import ALONE, Processes
 from adiabat.train.interrupt import Interruption, InterruptionError
@@ -49,7 +50,7 @@ class Loop:
         figures: Further numbers of a step for the log, such as a learned temperature.
         saving: Called in every process before each checkpoint, to save what the objective keeps beside weights.
         ending: Called with the steps taken where no limit is reached; says why the run ends there if data do that, and None elsewhere.
-        cost: Operations of a step by its number, to be summed up (`Position.flops`).
+        cost: Of a step by its number, to be summed up (`Position.flops`, `Position.operations`).
         processes: Those that train together; each has a part of every batch, and the main one writes.
         position: Where the run stands.
     """
@@ -67,7 +68,7 @@ class Loop:
     figures: Callable[[], Mapping[str, float]] = dict
     saving: Callable[[], None] = lambda: None
     ending: Callable[[int], str | None] = lambda step: None
-    cost: Callable[[int], float] = lambda step: 0.0
+    cost: Callable[[int], Cost] = lambda step: Cost(0.0, 0.0)
     processes: Processes = ALONE
     position: Position = field(default_factory=Position, init=False)
 
@@ -221,7 +222,9 @@ class Loop:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._loss_sum += loss
-        position.flops += self.cost(position.step)
+        spent = self.cost(position.step)
+        position.flops += spent.flops
+        position.operations += spent.operations
         position.step += 1
         self._look_at_the_clock()
         if position.step % self.limits.log_every == 0 or self._at_an_end():

@@ -21,10 +21,12 @@ from adiabat.model.packing import is_packable
 from adiabat.model.precision import Precision
 from adiabat.model.tokens import TokenTable
 from adiabat.model.workers import side_by_side
+from adiabat.plan.flops import TowerOperations
 from adiabat.train.blocks import blocks_of, frozen_prefix
-from adiabat.train.chunking import Chunking, Piece, evenly, pieces_of
+from adiabat.train.chunking import Chunking, Piece, evenly, padded_lengths, pieces_of
 from adiabat.train.chunks import Chunk, Manner
 from adiabat.train.copies import is_packed, size_of, training_copies
+from adiabat.train.operations import operations_of
 from adiabat.train.randomness import draws
 
 WORKERS = 2
@@ -100,6 +102,7 @@ class Passes:
         self._sizes = [size_of(encoder) for encoder in encoders]
         self._blocks = [[blocks_of(encoder.backbone) for encoder in own] for own in self._copies]
         self._prefixes: dict[tuple[int, tuple[bool, ...]], int] = {}
+        self._counted: dict[tuple[int, tuple[bool, ...]], TowerOperations] = {}
 
     def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"], *, tower: int = 0) -> Float[Tensor, "b e"]:
         """Embed some texts of a table: `embed_all` for one group.
@@ -138,6 +141,29 @@ class Passes:
         root = torch.empty(0, requires_grad=any(trained))
         joined: tuple[Tensor, ...] = _Joined.apply(root, self, groups, shares, trained)  # type: ignore[no-untyped-call]
         return list(joined)
+
+    def operations(self, groups: Sequence[Group]) -> float:
+        """What passing groups forwards and backwards takes, counted one by one.
+
+        Args:
+            groups: Any number, of any tower.
+
+        Returns:
+            Multiplications and additions of matrix products; see `adiabat.train.operations`.
+        """
+        return sum(self._operations(group) for group in groups)
+
+    def _operations(self, group: Group) -> float:
+        manner, encoder = self._manner(group.tower), self._encoders[group.tower]
+        flags = tuple(weights.requires_grad for weights in encoder.parameters())
+        if (group.tower, flags) not in self._counted:
+            self._counted[group.tower, flags] = operations_of(encoder)
+        lengths, packed = group.table.lengths[group.picked], is_packed(self._copies[0][group.tower])
+        computed = [padded_lengths(lengths[piece.places], packed=packed, shape=piece.shape) for piece in self._pieces(group)]
+        return sum(
+            self._counted[group.tower, flags].of(own, trained=manner.trained, cached=manner.cached, checkpointed=manner.checkpointed)
+            for own in computed
+        )
 
     def _manner(self, tower: int) -> Manner:
         """How a tower passes, which may change from step to step."""

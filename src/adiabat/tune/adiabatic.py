@@ -257,6 +257,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
         validated=pairs_of(objective.validation),
         layers=_layers(run, tower),
         notes=(*found, *_notes(objective, run.settings)),
+        total=run.settings.tune.max_epochs * run.settings.tune.batches_per_epoch,
         measures=MEASURES if run.settings.guard.use else (),
     )
     return result_of(

@@ -16,9 +16,9 @@ from adiabat.model.freezing import FreezeReport, check_patterns, freeze
 from adiabat.train.limits import Limits, Position
 from adiabat.train.log import JobLog, require_tensorboard
 from adiabat.train.loop import Loop
-from adiabat.train.objective import Objective
 from adiabat.train.optimizers import make_optimizer
 from adiabat.train.schedules import Schedule, scaled_learning_rate
+from adiabat.tune.objective import DriftingDocuments, StoredDocuments
 from adiabat.tune.remedies import pull_to_start
 
 
@@ -78,7 +78,7 @@ def learning_rate_of(section: TuneSection) -> float:
 
 
 def make_loop(
-    objective: Objective,
+    objective: StoredDocuments | DriftingDocuments,
     settings: TuneSettings,
     folder: Path,
     *,
@@ -116,6 +116,7 @@ def make_loop(
         seed=run.seed,
         watch=watch,
         note=note,
+        cost=objective.cost,
     )
 
 

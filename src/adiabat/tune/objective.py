@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -15,12 +16,14 @@ from adiabat.data.ragged import Ragged
 from adiabat.model.encoder import Encoder
 from adiabat.model.precision import Precision
 from adiabat.model.tokens import TokenTable, embed_all
+from adiabat.plan.flops import Cost, PassedParameters, training_flops
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
+from adiabat.train.counts import passed_parameters
 from adiabat.train.limits import Validation
 from adiabat.train.losses import Distance, in_batch_softmax, triplet_errors, triplet_margin
 from adiabat.train.pairs import Pairs
-from adiabat.train.passes import Embedder, Passes
+from adiabat.train.passes import Embedder, Group, Passes
 from adiabat.tune.guard import Guard, Look
 from adiabat.tune.negatives import Chooser, gather_ragged, listed_negatives
 from adiabat.tune.remedies import Rehearsal
@@ -60,7 +63,8 @@ class StoredLoss:
     rehearsal: Rehearsal | None = None
 
     def __post_init__(self) -> None:
-        self.passes: Embedder = Passes(self.encoder, precision=self.precision)
+        self._alone = Passes(self.encoder, precision=self.precision)
+        self.passes: Embedder = self._alone
         self._stream = ShuffledStream(len(self.train), seed=self.seed)
 
     @property
@@ -82,6 +86,26 @@ class StoredLoss:
         negatives = self.choose(picked, step, query)
         loss = self._loss(query, self.train, picked, negatives)
         return loss if self.rehearsal is None else loss + self.rehearsal.loss(self.passes, step)
+
+    def cost(self, step: int) -> Cost:
+        """What one step takes, of a run alone (mission B4).
+
+        Args:
+            step: From 0.
+
+        Returns:
+            Of its queries, and of what it rehearses; documents are stored.
+        """
+        # Of lanes that step together, each takes what it would take alone.
+        passes = self.passes if isinstance(self.passes, Passes) else self._alone
+        groups = [Group(self.tokens, self._stream.rows(step, self.settings.batch_size))]
+        groups += [] if self.rehearsal is None else [self.rehearsal.group(step)]
+        tokens = sum(int(group.table.lengths[group.picked].sum()) for group in groups)
+        return Cost(training_flops(self._passed, float(tokens)), passes.operations(groups))
+
+    @cached_property
+    def _passed(self) -> PassedParameters:
+        return passed_parameters(self.encoder)
 
     def batch_ids(self, step: int) -> list[str]:
         """Ids of the queries of one step.

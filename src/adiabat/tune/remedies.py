@@ -17,7 +17,7 @@ from adiabat.errors import ConfigError
 from adiabat.model.building import interpolated, merged_tower
 from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable, embed_all
-from adiabat.train.passes import Embedder
+from adiabat.train.passes import Embedder, Group
 from adiabat.tune.guard import PROBE_TOKENS, Guard
 
 HALVINGS = 10
@@ -104,6 +104,17 @@ class Rehearsal:
         self._taught, self._weight, self._texts_per_step = taught, weight, texts_per_step
         self.stream = ShuffledStream(len(taught.tokens), seed=seed)
 
+    def group(self, step: int) -> Group:
+        """The texts of a step.
+
+        Args:
+            step: From 0.
+
+        Returns:
+            Which of all.
+        """
+        return Group(self._taught.tokens, self.stream.rows(step, self._texts_per_step))
+
     def loss(self, passes: Embedder, step: int) -> Tensor:
         """``weight mean(1 - cos(q, q_0))`` over the texts of a step.
 
@@ -117,9 +128,9 @@ class Rehearsal:
         Reference:
             Robins 1995 (pseudorehearsal: other inputs, with what the untuned network made of them); mission A12's probes, without labels.
         """
-        picked = self.stream.rows(step, self._texts_per_step)
-        now = passes.embed(self._taught.tokens, picked)
-        before = self._taught.vectors[torch.from_numpy(picked)].to(now.device)
+        asked = self.group(step)
+        now = passes.embed(asked.table, asked.picked)
+        before = self._taught.vectors[torch.from_numpy(asked.picked)].to(now.device)
         return self._weight * (1 - functional.cosine_similarity(now, before)).mean()
 
 
