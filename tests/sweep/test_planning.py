@@ -75,7 +75,7 @@ def test_the_best_option_of_known_laws_is_advised(found: SweepResult) -> None:
     assert [one.loss for one in advice.candidates] == sorted(one.loss or 0 for one in advice.candidates)
     assert len(advice.candidates) == 2 * len(SIZES)
     assert advice.beyond == 4.0
-    assert [one.what for one in advice.reasons][:3] == ["method", "model", "tokens"]
+    assert [one.what for one in advice.reasons if one.what != "rank"] == ["method", "model", "tokens", "batch", "rate", "reach"]
     assert all(one.why and one.source for one in advice.reasons)
 
 
@@ -97,10 +97,12 @@ def test_of_a_sweep_the_run_is_told_whole(tmp_path: Path) -> None:
         '[sweep]\ndata = "pairs.jsonl"\n[common.encoder]\nmax_tokens = 48\n[common.train]\ntemperature = 0.025\nweight_decay = 0.1\n',
         encoding="utf-8",
     )
-    told = tomllib.loads(run_toml(advice_of(plan(load, asked(tmp_path)))))
+    found = advice_of(plan(load, asked(tmp_path)))
+    told = tomllib.loads(run_toml(found))
     assert told["job"]["data"] == "pairs.jsonl"
     assert told["encoder"] == {"max_tokens": 48}
     assert (told["train"]["temperature"], told["train"]["weight_decay"]) == (0.025, 0.1)
+    assert next(one for one in found.reasons if one.what == "temperature").value == "0.025"
     checked(TrainSettings, told)
 
 

@@ -55,7 +55,7 @@ def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watc
     fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=watch)
     advice = _advice(_Asked(settings, section.budget, Path(section.runs)), rows, fits)
     if section.measure and advice.settings:
-        advice = _measured(load, advice, watch)
+        advice = _measured(load, advice, settings.run.device, watch)
     return result_of(settings, title, rows, evidence, fits, advice, command=command)
 
 
@@ -78,7 +78,7 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
         )
     found = recommend(fits, small, asked.budget, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
     own = max((row for row in rows if row.way == found.best.option.way), key=lambda row: row.budget)
-    largest = max(row.budget for row in rows)
+    largest, told = max(row.budget for row in rows), _run_settings(found.best, own, asked.runs)
     return Advice(
         budget=asked.budget,
         data_tokens=section.data_tokens,
@@ -88,10 +88,10 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
         sure=found.sure,
         candidates=[_choice(one, memory) for one in found.candidates],
         too_large=[one.way.title for one in options if one not in small],
-        reasons=reasons_of(found, own, section, largest),
+        reasons=reasons_of(found, own, section, largest=largest, temperature=told["train"].get("temperature")),
         additions=_additions(fits, found, small, sorted({row.budget for row in rows}), asked.budget),
         beyond=asked.budget / largest,
-        settings=_run_settings(found.best, own, asked.runs),
+        settings=told,
     )
 
 
@@ -138,10 +138,10 @@ def _run_settings(best: Candidate, own: SweepRun, runs: Path) -> dict[str, Any]:
     return without_none(checked(TrainSettings, whole).model_dump(mode="json", exclude_defaults=True))
 
 
-def _measured(load: Loader, advice: Advice, watch: Watch) -> Advice:
+def _measured(load: Loader, advice: Advice, device: str, watch: Watch) -> Advice:
     """With time and memory on this machine; where model or data are not at hand it stays as it is."""
     try:
-        found = estimate(load, checked(TrainSettings, advice.settings), watch=watch)
+        found = estimate(load, checked(TrainSettings, laid_over(advice.settings, {"run": {"device": device}})), watch=watch)
     except AdiabatError as fault:
         watch.note(f"time and memory are not measured: {fault}")
         return advice

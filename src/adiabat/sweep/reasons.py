@@ -7,10 +7,10 @@ from adiabat.config.sweep import PRETRAINING_SHARE
 from adiabat.measure.sweep_results import Reason, SweepRun
 from adiabat.plan.recipe import Recommendation
 
-OWN, RULE = "runs of the sweep", "source 001, section 4.1 and tables 3 and 4"
+OWN, RULES = "runs of the sweep", "source 001, section 4.1 and tables 3 and 4"
 
 
-def reasons_of(found: Recommendation, own: SweepRun, section: PlanSection, largest: float) -> list[Reason]:
+def reasons_of(found: Recommendation, own: SweepRun, section: PlanSection, *, largest: float, temperature: float | None) -> list[Reason]:
     """Why each value is recommended.
 
     Args:
@@ -18,19 +18,24 @@ def reasons_of(found: Recommendation, own: SweepRun, section: PlanSection, large
         own: A run of the sweep that trains the same model by the same method.
         section: What was asked.
         largest: Budget of the runs, in FLOP.
+        temperature: Of the runs; None where rows alone are there, which do not say it.
 
     Returns:
         In the order in which they are decided.
     """
-    return list(_reasons(found, own, section, largest))
+    reasons = [*_of_method(found), *_of_tokens(found, section), *_of_regime(own, temperature)]
+    if found.budget > largest:
+        times = f"{found.budget / largest:.3g} times the largest budget of the runs"
+        reasons.append(Reason("reach", times, "laws say less the further they reach; the interval is that of their fit alone", "LOG.md"))
+    return reasons
 
 
-def _reasons(found: Recommendation, own: SweepRun, section: PlanSection, largest: float) -> Iterator[Reason]:
+def _of_method(found: Recommendation) -> Iterator[Reason]:
+    """Method and model, and how much of it is trained."""
     best, other = found.best, found.runner_up
     way = best.option.way
-    if other is None:
-        ahead = "the only method whose runs suffice for a law"
-    else:
+    ahead = "the only method whose runs suffice for a law"
+    if other is not None:
         ahead = (
             f"its predicted loss of {best.law.value:.4f} is below that of {other.option.way.title}, {other.law.value:.4f}; "
             f"{found.sure:.0%} of laws fitted to runs drawn again agree that it is ahead"
@@ -38,21 +43,26 @@ def _reasons(found: Recommendation, own: SweepRun, section: PlanSection, largest
     yield Reason("method", str(way.kind), ahead, OWN)
     size = f"{best.option.parameters.forward:,} parameters without the table of tokens"
     yield Reason("model", f"{way.name}, {size}", "the least predicted loss of all sizes of its family", OWN)
-    spent = f"{best.option.flops_per_token:.3g} FLOP a token"
-    if section.data_tokens is not None and best.tokens >= section.data_tokens:
-        why = f"all there are; at {spent} they take {best.flops:.3g} FLOP, and the rest of the budget is left"
-    else:
-        why = f"what the budget pays for, at {spent}"
-    yield Reason("tokens", f"{best.tokens:.3g}", why, "mission B4: C = 2 (N_F + N_B + N_U) D")
+    tried = {(one.option.way.rank, one.option.way.frozen) for one in found.candidates if one.option.way.kind == way.kind}
+    why = "the least predicted loss of what was swept" if len(tried) > 1 else "no other was swept"
     if way.rank is not None:
-        served = "the best of the ranks that were swept; 32 to 128 serve nearly everywhere"
-        yield Reason("rank", str(way.rank), served, f"{OWN}; source 001, section 4.6")
+        yield Reason("rank", str(way.rank), f"{why}; 32 to 128 serve nearly everywhere", f"{OWN}; source 001, section 4.6")
     if way.frozen:
-        yield Reason("frozen", f"{way.frozen} leading blocks", "the best of the shares that were swept", OWN)
+        yield Reason("frozen", f"{way.frozen} leading blocks", why, OWN)
+
+
+def _of_tokens(found: Recommendation, section: PlanSection) -> Iterator[Reason]:
+    best = found.best
+    why = f"what the budget pays for, at {best.option.flops_per_token:.3g} FLOP a token"
+    if section.data_tokens is not None and best.tokens >= section.data_tokens:
+        why = f"all there are; they take {best.flops:.3g} FLOP, and the rest of the budget is left"
+    yield Reason("tokens", f"{best.tokens:.3g}", why, "mission B4: C = 2 (N_F + N_B + N_U) D")
+
+
+def _of_regime(own: SweepRun, temperature: float | None) -> Iterator[Reason]:
     yield Reason("batch", f"{own.batch_size} queries", "as in the runs: the loss of another batch is another loss", OWN)
-    rules = {"lora": "the rate of LoRA", "bias": "the rate of biases"}
-    rule = rules.get(way.method, f"{PRETRAINING_SHARE:g} of the highest rate of the model's pre-training")
-    yield Reason("rate", f"{own.learning_rate:g}", f"as in the runs; the source takes {rule}", RULE)
-    if found.budget > largest:
-        times = f"{found.budget / largest:.3g} times the largest budget of the runs"
-        yield Reason("reach", times, "laws say less the further they reach; the interval is that of their fit alone", "LOG.md")
+    rules = {"lora": "1e-3 for LoRA", "bias": "1e-2 for biases"}
+    rule = rules.get(own.way.method, f"{PRETRAINING_SHARE:g} of the highest rate of a model's pre-training")
+    yield Reason("rate", f"{own.learning_rate:g}", f"as in the runs; the source takes {rule}", RULES)
+    if temperature is not None:
+        yield Reason("temperature", f"{temperature:g}", "as in the runs; the source takes 1/40", "source 001, section 4.1")
