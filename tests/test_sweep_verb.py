@@ -11,6 +11,7 @@ import tomli_w
 
 from adiabat.jobs.directory import without_none
 from adiabat.report import page
+from adiabat.report.sweep import files
 from adiabat.report.sweep.files import read_sweep
 from tests.commands import Said, run_in_process
 from tests.sweep.world import tables_of, write_world
@@ -23,6 +24,7 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     """A verb in the test's directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(page, "render_page", lambda result: "page")
+    monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)
     write_world(tmp_path)
     return lambda *words: run_in_process(capsys, monkeypatch, list(words))
 
@@ -48,10 +50,10 @@ def test_a_sweep_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
     assert "On this machine it takes about" in told.err
     written = verb(*asked, "--out", "plan")
     assert (written.code, written.out) == (0, "plan/report.html\n"), written.err
-    assert {path.name for path in Path("plan").iterdir()} == {"figures", "report.html", "result.json", "train.toml"}
+    assert {path.name for path in Path("plan").iterdir()} == {"report.html", "result.json", "train.toml"}
     Path("run.toml").write_text(told.out, encoding="utf-8")
     assert verb("train", "run.toml", "--out", "job", "--device", "cpu").code == 0
-    record = verb(*asked, "--set", "plan.measure=false", "--json")
+    record = verb(*asked, "--json")
     assert json.loads(record.out)["advice"]["budget"] == 3e8
 
 
@@ -84,7 +86,7 @@ def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told:
 
 def test_an_engine_that_is_none_is_told(verb: Verb) -> None:
     said = verb("sweep", spec(), "--out", "out", "--engine", "steam")
-    assert (said.code, said.err) == (2, "adiabat: sweep.engine must be 'process' or 'ray', got \"steam\"\n")
+    assert (said.code, said.err) == (2, "adiabat: sweep.engine must be 'process' or 'ray', got 'steam'; the default is 'process'\n")
 
 
 @pytest.mark.parametrize(

@@ -133,3 +133,15 @@ def several(phrases: Iterable[str], *, of: str = "faults", shown: int = 10) -> s
     faults = Faults(shown=shown)
     faults.extend(phrases)
     return faults.told(of)
+
+
+def is_out_of_memory(fault: BaseException) -> bool:
+    """Whether memory did not suffice, which a smaller batch may mend.
+
+    Args:
+        fault: Any.
+
+    Returns:
+        True of Python, of a GPU (known by its name: torch may not be loaded), and of torch on a CPU, which has no class for it.
+    """
+    return isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(fault)

@@ -46,6 +46,9 @@ def test_a_run_spends_its_budget_to_within_a_step_and_says_so(problem: Problem, 
     assert record.steps == 6
     assert record.stop_reason == "the limit of 6 steps was reached"
     assert record.flops == pytest.approx(sum(costs[:6]))
+    assert record.planned == pytest.approx(budget)
+    with objective.passing():
+        assert record.operations == pytest.approx(sum(objective.cost(step).operations for step in range(6)))
 
 
 def test_a_step_costs_what_its_tokens_do(problem: Problem, tmp_path: Path) -> None:
@@ -64,7 +67,19 @@ def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(problem: Proble
     assert whole.training is not None
     assert resumed.training is not None
     assert resumed.training.flops == pytest.approx(whole.training.flops)
+    assert resumed.training.operations == whole.training.operations
     assert whole.training.flops > 0
+    # Without a budget it is what all its steps take.
+    assert whole.training.planned == pytest.approx(whole.training.flops)
+
+
+def test_a_second_pass_is_counted_and_is_none_of_the_budget(problem: Problem, tmp_path: Path) -> None:
+    plain, cached = (
+        prepared(from_memory, job_settings(problem, tmp_path / "none", memory={"cached": use}), ALONE)[0] for use in (False, True)
+    )
+    first, second = plain.cost(0), cached.cost(0)
+    assert first.flops == second.flops
+    assert 1.2 < second.operations / first.operations < 1.4
 
 
 def test_a_budget_of_a_stream_or_beside_steps_is_refused() -> None:

@@ -108,7 +108,7 @@ def rows(points: Points, keep: np.ndarray) -> Points:
 
 def test_too_few_runs_sizes_tokens_and_shares_are_all_told() -> None:
     points = grid(by_share, shares=(1.0, 0.5))
-    assert list(missing(SHARE, points)) == ["at least 3 shares of trained parameters, got 2"]
+    assert list(missing(SHARE, points)) == ["at least 3 shares of trained parameters at one size, got 2"]
     few = rows(points, np.isin(points.size, SIZES[:2]) & (points.share == 1.0)).taken(np.arange(5))
     with pytest.raises(DataError, match="at least 9 runs, got 5 and at least 3 sizes, got 1 and at least 3 shares .*, got 1$"):
         fit(SHARE, few)

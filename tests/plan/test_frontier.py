@@ -41,13 +41,16 @@ def test_a_frontier_holds_its_line_within_the_interval() -> None:
     generator = np.random.default_rng(0)
     budget = np.repeat([1e15, 4e15, 1.6e16, 6.4e16], 6)
     loss = np.exp(-0.2 * np.log(budget) + 8) * (1 + np.tile([0, 0.1, 0.2, 0.3, 0.4, 0.5], 4)) * np.exp(0.01 * generator.normal(size=24))
-    found = frontier(budget, loss, resamples=200)
+    found = frontier(budget, loss, residuals=0.01 * generator.normal(size=24), resamples=200)
     assert found.line.slope == pytest.approx(-0.2, abs=0.01)
     beyond = found.at(2.56e17)
     assert beyond.low <= beyond.value <= beyond.high
     assert beyond.high > beyond.low
     assert found.budgets.tolist() == [1e15, 4e15, 1.6e16, 6.4e16]
     assert len(found.again) == 200
+    # The best of a budget stays within its noise, however few runs of that budget there are.
+    assert beyond.high / beyond.low < 1.1
+    assert frontier(budget, loss).again == []
 
 
 def test_one_budget_makes_no_frontier() -> None:

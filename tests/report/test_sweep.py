@@ -38,7 +38,7 @@ def swept() -> SweepResult:
     rows = [*rows_of(scored=True), *RANKS, *FROZEN, FAILED]
     evidence = evidence_of(rows, "validation", least_steps=10)
     fits = fitted(evidence, resamples=10, seed=0, watch=SILENT)
-    settings = checked(SweepSettings, {"sweep": {"resamples": 10}, "models": [{"model": "m", "pretraining_rate": 1e-3}]})
+    settings = checked(SweepSettings, {"sweep": {"resamples": 10}})
     return result_of(settings, "sizes & methods", rows, evidence, fits, None, command="adiabat sweep", inputs={"a": {"b": "c"}})
 
 
@@ -162,8 +162,7 @@ def test_a_sweep_without_a_loss_still_has_a_page() -> None:
     ],
 )
 def test_a_record_whose_parts_do_not_fit_is_refused(swept: SweepResult, tmp_path: Path, change: Any, told: str) -> None:
-    write_sweep(swept, tmp_path)
-    plain = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    plain = json.loads(json.dumps(swept.to_json()))
     change(plain)
     (tmp_path / "result.json").write_text(json.dumps(plain), encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(told)):
@@ -175,4 +174,4 @@ def test_laws_are_those_of_the_truth(swept: SweepResult) -> None:
     assert full.law is not None
     for own in full.law.predicted:
         named = next(one for one in swept.runs if one.name == own.run)
-        assert own.fitted == pytest.approx(TRUTHS["full"](named.parameters.forward, named.tokens), rel=0.02)
+        assert own.fitted == pytest.approx(TRUTHS["full"](named.option.size, named.tokens), rel=0.02)

@@ -6,6 +6,7 @@ import pytest
 
 from adiabat.measure.sweep_results import SweepResult
 from adiabat.report import page
+from adiabat.report.sweep import files
 from tests.sweep.world import run, settings_of, write_world
 
 
@@ -20,3 +21,4 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResult]:
 @pytest.fixture(autouse=True)
 def _no_pages_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "render_page", lambda result: "page")
+    monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)

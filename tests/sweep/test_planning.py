@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
-from adiabat.config import PlanSettings, TrainSettings, checked
+from adiabat.config import PlanSettings, SweepSettings, TrainSettings, checked
+from adiabat.config.compare import COMMON
 from adiabat.errors import ConfigError, DataError, JobError
+from adiabat.jobs.directory import without_none
 from adiabat.measure.sweep_results import Advice, SweepResult, SweepRun
 from adiabat.plan.runs import Kind
 from adiabat.report.sweep.files import run_toml
@@ -22,8 +25,8 @@ BUDGET = 4 * BUDGETS[-1]
 
 def asked(runs: Path | None, **section: Any) -> PlanSettings:
     """A plan that measures nothing."""
-    usual: dict[str, Any] = {"budget": BUDGET, "measure": False}
-    usual |= {} if runs is None else {"runs": str(runs), "resamples": 20}
+    usual: dict[str, Any] = {"budget": BUDGET}
+    usual |= {} if runs is None else {"runs": str(runs), "resamples": 20, "measure": False}
     return checked(PlanSettings, {"plan": {**usual, **section}})
 
 
@@ -53,9 +56,9 @@ def advice_of(result: SweepResult) -> Advice:
     return result.advice
 
 
-def true_loss(one: SweepRun | Any, tokens: float) -> float:
+def true_loss(one: SweepRun, tokens: float) -> float:
     truth = TRUTHS[one.way.method]
-    return truth(one.parameters.forward, tokens)
+    return truth(one.option.size, tokens)
 
 
 def test_the_best_option_of_known_laws_is_advised(found: SweepResult) -> None:
@@ -106,12 +109,42 @@ def test_of_a_sweep_the_run_is_told_whole(tmp_path: Path) -> None:
     checked(TrainSettings, told)
 
 
+@pytest.mark.parametrize("train", [{"schedule": "constant"}, {"loss": "triplet", "margin": 0.2}, {"batch_size": 4}])
+def test_a_sweep_of_any_regime_is_planned_with(tmp_path: Path, train: dict[str, Any]) -> None:
+    settings = checked(SweepSettings, {"train": train, "data": {"sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}})
+    written(tmp_path, rows_of())
+    common = settings.model_dump(include=set(COMMON) - {"job"})
+    (tmp_path / "config.toml").write_text(tomli_w.dumps(without_none({"sweep": {"name": "any"}, "common": common})), encoding="utf-8")
+    told = checked(TrainSettings, tomllib.loads(run_toml(advice_of(plan(load, asked(tmp_path))))))
+    assert told.train.schedule == settings.train.schedule
+    assert told.train.loss == settings.train.loss
+    assert [one.path for one in told.data.sources] == ["a.jsonl", "b.jsonl"]
+
+
+def test_ranks_are_no_sizes(tmp_path: Path) -> None:
+    rows = [row("lora", 4_000_000, budget, 0.5 + 1e5 / rank / budget**0.4, rank=rank) for budget in BUDGETS for rank in (8, 32, 128)]
+    with pytest.raises(DataError, match=r"lora lacks at least 3 sizes, got 1"):
+        plan(load, asked(written(tmp_path, rows)))
+    assert {one.option.size for one in rows} == {4_000_000}
+
+
+def test_an_option_whose_runs_all_failed_is_none(tmp_path: Path) -> None:
+    failed = [
+        replace(row("full", 100_000_000, budget, 0.1), status="failed", reason="it diverged", validation_loss=None, memory=0)
+        for budget in BUDGETS
+    ]
+    advice = advice_of(plan(load, asked(written(tmp_path, [*rows_of(), *failed]), memory=10**9)))
+    assert "m100" not in {one.way.name for one in advice.candidates}
+
+
 def test_runs_that_would_narrow_the_answer_are_affordable(found: SweepResult) -> None:
     additions = advice_of(found).additions
     assert 1 <= len(additions) <= 3
+    made = {(one.way.title, one.budget) for one in found.runs}
     for one in additions:
         assert one.budget <= BUDGET / 4
-        assert 0 < one.gain < 1.5
+        assert 0 < one.gain <= 1
+        assert one.seed == int((one.run, one.budget) in made)
 
 
 def test_few_tokens_are_told_and_leave_budget(runs: Path) -> None:
@@ -126,7 +159,7 @@ def test_memory_takes_options_away(runs: Path) -> None:
     # Rows hold twenty bytes for each parameter.
     advice = advice_of(plan(load, asked(runs, memory=4_000_000 * 20 + 1)))
     assert advice.best is not None
-    assert {one.parameters.forward for one in advice.candidates} == {1_000_000, 4_000_000}
+    assert {one.way.name for one in advice.candidates} == {"m1", "m4"}
     assert set(advice.too_large) == {f"m{size}, {method}" for size in (16, 64) for method in ("full", "lora 32")}
     with pytest.raises(ConfigError, match=r"^plan.memory must be enough for an option, the smallest of which held 0.0 GiB, got 0.0 GiB"):
         plan(load, asked(runs, memory=1))
@@ -280,6 +313,8 @@ def test_where_the_data_are_gone_the_plan_stands_without_them(made: tuple[Path, 
         ({"memory": 0}, "plan.memory must be > 0, got 0"),
         ({"budget": -1.0}, "plan.budget must be > 0"),
         ({"loss": "training"}, "plan.loss has no effect"),
+        ({"measure": False}, "plan.measure has no effect"),
+        ({"memory": "24GiB"}, "plan.memory has no effect without plan.runs or plan.models"),
         ({"runs": "a", "models": ["demo"]}, "plan.models must be left out with plan.runs"),
     ],
 )
@@ -289,6 +324,11 @@ def test_settings_that_make_no_plan_are_told(table: dict[str, Any], told: str) -
     assert told in str(caught.value)
 
 
+def test_a_device_that_nothing_is_measured_on_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"run.device has no effect where nothing is measured, which takes plan.runs; leave it out"):
+        checked(PlanSettings, {"plan": {"budget": 1e15}, "run": {"device": "cpu"}})
+
+
 @pytest.mark.parametrize(("text", "amount"), [("24GiB", 24 * 2**30), ("1.5 GB", 1_500_000_000), ("512MiB", 2**29), (".5TiB", 2**39)])
 def test_memory_is_told_with_its_unit(text: str, amount: int) -> None:
-    assert checked(PlanSettings, {"plan": {"memory": text}}).plan.memory == amount
+    assert checked(PlanSettings, {"plan": {"memory": text, "models": ["demo"]}}).plan.memory == amount

@@ -93,7 +93,7 @@ def test_what_the_rows_say_is_in_the_record(made: Made) -> None:
     assert one.frontier.values[0] == min(row.validation_loss or 9 for row in result.runs[:3])
     assert {path.name for path in (folder / "out").iterdir()} >= {"report.html", "result.json", "runs.parquet", "figures", "config.toml"}
     table = pq.read_table(folder / "out" / "runs.parquet").to_pylist()
-    assert [row["parameters"] for row in table] == [row.parameters.forward for row in result.runs]
+    assert [row["forward"] for row in table] == [row.parameters.forward for row in result.runs]
     assert rows_in(folder / "out") == rows_in(folder / "out" / "runs.parquet") == result.runs
     assert list((folder / "out" / "runs").glob("*/checkpoints")) == []
     assert list((folder / "out" / "runs").glob("*/model")) == []
@@ -113,7 +113,7 @@ def test_a_sweep_goes_on_with_more_budgets_methods_and_models(again: Path, monke
     found = run(settings_of(again, **more, methods={"lora": [2], "bias": True}), resume=True)
     assert len(found.runs) == 18
     assert len(trained) == 12
-    assert found.runs[0] == before[0]
+    assert replace(found.runs[0], way=before[0].way) == before[0]
     lora = next(row for row in found.runs if row.way.method == "lora")
     assert (lora.way.rank, lora.learning_rate) == (2, 1e-3)
     assert lora.parameters.updated < lora.parameters.forward / 4
@@ -147,7 +147,7 @@ def test_a_sweep_that_is_there_needs_resume(again: Path) -> None:
         run(settings_of(again))
 
 
-def test_what_was_cut_short_goes_on_where_it_was(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_cut_short_goes_on_where_it_was(world: Path, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = worker_module.train, []
 
     def cut(*args: Any, **named: Any) -> Any:
@@ -163,7 +163,8 @@ def test_what_was_cut_short_goes_on_where_it_was(world: Path, monkeypatch: pytes
     assert len(rows_in(world / "out")) == 1
     found = run(settings, resume=True)
     assert len(calls) == 4
-    assert [row.status for row in found.runs] == ["done"] * 3
+    own, other = ([(row.name, row.steps, row.loss, row.validation_loss) for row in some] for some in (found.runs, made[1].runs[:3]))
+    assert own == other
 
 
 def test_a_budget_below_one_step_is_a_failed_run_and_others_go_on(world: Path) -> None:
@@ -225,9 +226,38 @@ def test_runs_are_spread_over_ray(world: Path) -> None:
     assert {row.status for row in found.runs} == {"done"}
 
 
-def test_a_failed_row_is_made_again_only_where_it_is_removed(again: Path) -> None:
+def test_a_failed_run_is_made_again_when_the_sweep_goes_on(again: Path) -> None:
     rows = rows_at(again / "out" / "runs.parquet")
-    rows.add(replace(rows.every[0], status="failed", reason="power cut", loss=None, validation_loss=None))
+    first = rows.every[0]
+    rows.add(replace(first, status="failed", reason="power cut", loss=None, validation_loss=None))
     found = run(settings_of(again), resume=True)
-    assert found.runs[0].reason == "power cut"
-    assert list(found.left_out.values()) == ["it failed: power cut"]
+    assert found.runs[0].status == "done"
+    assert found.runs[0].loss == first.loss
+    assert found.left_out == {}
+
+
+def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = worker_module.train
+
+    def scarce(load: Any, settings: Any, **named: Any) -> Any:
+        if settings.encoder.blocks == 4:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(load, settings, **named)
+
+    monkeypatch.setattr(worker_module, "train", scarce)
+    found = run(settings_of(world, sweep={"budgets": [2e7]}))
+    assert [row.status for row in found.runs] == ["done", "done", "failed"]
+    assert found.runs[2].reason.startswith("the memory did not suffice; lower memory.chunk_tokens")
+
+
+def test_shares_that_freeze_nothing_or_all_leave_no_run(world: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^methods must leave a run to make, got shares of frozen blocks alone"):
+        run(settings_of(world, methods={"full": False, "freezing": [0.1]}))
+
+
+def test_a_model_that_moved_or_changed_its_family_takes_its_rows_along(again: Path) -> None:
+    moved = (again / "model").rename(again / "elsewhere")
+    models = [{"model": str(moved), "name": "tiny", "blocks": [1, 2, 4], "family": "other", "pretraining_rate": 0.03}]
+    found = run(settings_of(again, models=models), resume=True)
+    assert {row.way.model for row in rows_in(again / "out")} == {str(moved)}
+    assert [one.kind for one in found.kinds] == [Kind("other", "full")]

@@ -89,8 +89,9 @@ def row(
     scores: dict[str, float] | None = None,
 ) -> SweepRun:
     """A run that nobody made."""
-    updated = {"full": size, "lora": size // 20, "bias": size // 1000, "freezing": size * (4 - frozen) // 4}[method]
-    passed = PassedParameters(size, updated if method == "freezing" else size, updated)
+    updated = {"full": size, "lora": size * (rank or 0) // 640, "bias": size // 1000, "freezing": size * (4 - frozen) // 4}[method]
+    whole = size + (updated if method == "lora" else 0)
+    passed = PassedParameters(whole, updated if method == "freezing" else whole, updated)
     way = Way(family, f"m{size // 1_000_000}", f"models/m{size // 1_000_000}", None, method, rank, frozen)
     tokens = budget / training_flops(passed, 1.0)
     return SweepRun(

@@ -18,7 +18,7 @@ from adiabat.train.chunking import Chunking
 from adiabat.train.copies import training_copies
 from adiabat.train.counts import passed_parameters
 from adiabat.train.operations import operations_of
-from adiabat.train.passes import Passes
+from adiabat.train.passes import Group, Passes
 from tests.tiny import KINDS, Kind, tiny_encoder
 
 D, INNER, OUT = 16, 32, 5
@@ -108,6 +108,19 @@ def test_a_whole_step_costs_what_torch_counts(kind: Kind, way: str, cached: bool
     computed = lengths if packed else np.full(len(lengths), lengths.max())
     told = operations_of(encoder).of(computed, trained=True, cached=cached, checkpointed=checkpointed)
     assert told == pytest.approx(counter.get_total_flops(), rel=0.02)
+    assert passes.operations([Group(table, np.arange(len(TEXTS)))]) == told
+
+
+def test_padding_to_a_length_is_counted() -> None:
+    encoder = tower()
+    chunking = Chunking(64, buckets=(16, 32))
+    passes = Passes(encoder, precision="fp32", copies=training_copies([encoder], 1, chunking), chunking=chunking)
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        torch.autograd.backward(passes.embed(table, np.arange(len(TEXTS))).sum())
+    told = passes.operations([Group(table, np.arange(len(TEXTS)))])
+    assert told == pytest.approx(counter.get_total_flops(), rel=0.02)
+    assert told > 1.5 * operations_of(encoder).of(np.asarray(table.lengths), trained=True, cached=False, checkpointed=False)
 
 
 @pytest.mark.parametrize("way", WAYS)

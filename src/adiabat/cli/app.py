@@ -18,7 +18,7 @@ from adiabat.cli.space import space
 from adiabat.cli.studying import safe_rate, study
 from adiabat.cli.training import embed, train, tune
 from adiabat.console import complain, plain_warnings
-from adiabat.errors import AdiabatError, ConfigError
+from adiabat.errors import AdiabatError, ConfigError, is_out_of_memory
 
 app = typer.Typer(
     name="adiabat",
@@ -121,7 +121,7 @@ def _judged(fault: BaseException, verb: str) -> tuple[int, str]:
         return 130 if type(fault).__name__ == "InterruptionError" else 2, str(fault)
     if isinstance(fault, KeyboardInterrupt | typer.Abort):
         return 130, f"interrupted; {AFTER_CTRL_C.get(verb, _NOTHING_KEPT)}"
-    if _is_out_of_memory(fault):
+    if is_out_of_memory(fault):
         advice = f"lower {LOWER_MEMORY[verb]}, or free some" if verb in LOWER_MEMORY else "free some"
         return 1, f"memory must be enough for the work, got: {fault or type(fault).__name__}; {advice}"
     if isinstance(fault, UsageError):
@@ -132,8 +132,3 @@ def _judged(fault: BaseException, verb: str) -> tuple[int, str]:
         place = "a file" if fault.filename is None else fault.filename
         return 2, f"{place} must be readable or writable, got: {fault.strerror}; check the path, its permissions and the free space"
     return 1, f"defect: {type(fault).__name__}: {fault}; run with --debug before the verb and report the traceback"
-
-
-def _is_out_of_memory(fault: BaseException) -> bool:
-    """Of Python, of a GPU (known by its name: torch may not be loaded), or of torch on a CPU, which has no class for it."""
-    return isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(fault)

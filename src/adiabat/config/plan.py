@@ -20,7 +20,7 @@ _AMOUNT = re.compile(rf"\s*([0-9]*\.?[0-9]+)\s*({'|'.join(BYTES)})\s*")
 class PlanSection(ReadingSection):
     """``[plan]``."""
 
-    needs: ClassVar[Mapping[str, Need]] = {name: Need("runs") for name in ("loss", "least_steps", "resamples")}
+    needs: ClassVar[Mapping[str, Need]] = {name: Need("runs") for name in ("loss", "least_steps", "resamples", "measure")}
     budget: PositiveFloat | None = None
     """Operations by parameters and tokens (`adiabat.plan.flops`). Required."""
     runs: Text | None = None
@@ -67,4 +67,8 @@ class PlanSettings(Section):
             raise ValueError("plan.models must be left out with plan.runs, which name their models; leave one of them out")
         if self.encoder.model_fields_set and not self.plan.models:
             raise ValueError("encoder has no effect without plan.models; leave it out")
+        if self.plan.memory is not None and not (self.plan.models or self.plan.runs):
+            raise ValueError("plan.memory has no effect without plan.runs or plan.models; name one of them, or leave it out")
+        if self.run.device != "auto" and not (self.plan.runs and self.plan.measure):
+            raise ValueError("run.device has no effect where nothing is measured, which takes plan.runs; leave it out")
         return self

@@ -30,9 +30,10 @@ class SweepRun:
         reason: Why it stopped, or failed.
         steps: Taken.
         tokens: Trained on, padding left out.
+        passes: How often it went over its pairs; 0 where that is not known.
         flops: Spent, by parameters and tokens.
         loss: Mean over its last steps, in nats; None of one that failed, here and below.
-        validation_loss: On pairs held out, when it was over, in nats.
+        validation_loss: On pairs held out, of the weights that were kept, in nats.
         validation: Further figures of that validation: ``P@1`` and ``RR``.
         queries: That were held out.
         seconds: Of training and validation.
@@ -52,6 +53,7 @@ class SweepRun:
     reason: str
     steps: int = 0
     tokens: float = 0.0
+    passes: float = 0.0
     flops: float = 0.0
     loss: float | None = None
     validation_loss: float | None = None
@@ -246,11 +248,13 @@ class Addition:
     Attributes:
         run: Model and method.
         budget: In FLOP.
+        seed: Above 0 where there is such a run already.
         gain: By how much of itself the variance of the difference of best and runner-up is expected to fall.
     """
 
     run: str
     budget: float
+    seed: int
     gain: float
 
 
@@ -264,13 +268,14 @@ class Advice:
         memory: That there is, in bytes; None sets no limit.
         best: Of all that were asked; None where nothing tells which.
         runner_up: The best of another kind; None where only one has a law.
-        sure: Share of laws fitted to runs drawn again by which the best's kind stays ahead; None without laws.
+        sure: Share of laws fitted to runs drawn again by which the best's kind stays ahead; None where there is no other.
         candidates: All, the least predicted loss first.
         too_large: Models and methods that the memory does not allow.
         reasons: Of every value that is recommended.
         additions: Runs that would narrow the answer most for what they cost.
         beyond: How many times the largest budget of the runs the asked one is; None without runs.
         settings: Of the training run that carries it out, as `adiabat train` is told; empty where nothing tells which.
+        passes: That its tokens are over the data of the runs; None where that is not known.
         seconds: That the best takes on this machine; None where it was not measured.
         measured_memory: That it takes on this machine, in bytes; None likewise.
     """
@@ -287,6 +292,7 @@ class Advice:
     additions: list[Addition]
     beyond: float | None
     settings: dict[str, Any] = field(default_factory=dict)
+    passes: float | None = None
     seconds: float | None = None
     measured_memory: int | None = None
 

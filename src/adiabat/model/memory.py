@@ -1,6 +1,7 @@
 """How much memory a part of a job takes at its peak."""
 
 import resource
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,4 +38,4 @@ def peak_bytes(device: torch.device) -> int:
     with suppress(OSError, StopIteration):
         line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -18,6 +18,9 @@ HUBER_DELTA = 1e-3
 
 # Wider ones first: at the last one alone the loss is all but a sum of absolute values, on whose kinks a quasi-Newton method stalls.
 _DELTAS = (3e-2, 5e-3, HUBER_DELTA)
+LEAST_RATIO = 1.05
+"""Of two shares of trained parameters, for them to count as two."""
+
 _STARTS = 6
 _EXPONENT_STARTS: Mapping[str, tuple[float, ...]] = {
     "alpha": (0.1, 0.2, 0.3, 0.45, 0.65, 0.9, 1.3),
@@ -132,13 +135,19 @@ def missing(law: Law, points: Points) -> Iterator[str]:
 def _alike(law: Law, points: Points) -> Iterator[str]:
     """Of what too few different values are there, however many runs."""
     wanted = {"sizes": points.size, "amounts of tokens": points.tokens}
-    if "b_s" in law.exponents:
-        wanted["shares of trained parameters"] = points.share
     few = [f"at least 3 {name}, got {there}" for name, values in wanted.items() if (there := len(np.unique(values))) < 3]
+    if "b_s" in law.exponents and (shares := _shares_at_a_size(points)) < 3:
+        few.append(f"at least 3 shares of trained parameters at one size, got {shares}")
     yield from few
     logs = np.stack([np.ones(len(points)), np.log(points.size), np.log(points.tokens)], axis=1)
     if not few and np.linalg.matrix_rank(logs - [0, *logs[:, 1:].mean(axis=0)], tol=1e-6) < 3:
         yield "several budgets, got sizes and tokens that follow from one another"
+
+
+def _shares_at_a_size(points: Points) -> int:
+    """The most shares that a size was tried with: a share that goes with the size alone tells nothing."""
+    of_sizes = (np.sort(points.share[points.size == size]) for size in np.unique(points.size))
+    return max(1 + int((np.diff(np.log(shares)) > np.log(LEAST_RATIO)).sum()) for shares in of_sizes)
 
 
 def refits(fitted: Fitted, points: Points, *, count: int, seed: int, note: Callable[[int], None] | None = None) -> list[Fitted]:

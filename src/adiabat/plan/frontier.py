@@ -82,11 +82,11 @@ def least_of_each(kind: Column, loss: Column) -> tuple[Best, Best]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
-    """The line through the best run of each budget, and the same from runs drawn again.
+    """The line through the best run of each budget, and the same with noise drawn anew.
 
     Attributes:
         line: From all runs.
-        again: From runs drawn again.
+        again: With noise drawn anew; none where the noise is not known.
         budgets: That it runs through, rising, in FLOP.
         best: Least loss of each.
     """
@@ -103,18 +103,20 @@ class Frontier:
             budget: In FLOP, > 0.
 
         Returns:
-            In nats, with the interval of runs drawn again.
+            In nats, with the interval that noise gives; there must be draws.
         """
         return estimate(self.line.at(budget), np.array([one.at(budget) for one in self.again]))
 
 
-def frontier(budget: Column, loss: Column, *, resamples: int = 1_000, seed: int = 0) -> Frontier:
-    """The line of least loss by budget, of one method.
+def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0) -> Frontier:
+    """The line of least loss by budget, of one family and method.
 
     Args:
         budget: Of each run, in FLOP.
         loss: Of each run, > 0.
-        resamples: How often runs are drawn again; draws with fewer than two budgets are drawn again.
+        residuals: Of the logarithms of losses about a law: what noise there is. None draws nothing again. (Runs drawn again would lack
+            the best of a budget in one draw of three, as if nobody had thought of that size.)
+        resamples: How often noise is drawn.
         seed: Of the draws.
 
     Returns:
@@ -129,11 +131,8 @@ def frontier(budget: Column, loss: Column, *, resamples: int = 1_000, seed: int 
     if (there := len(np.unique(budget))) < 2:
         raise DataError(f"runs of a frontier must have at least 2 budgets, got {there}; sweep over more")
     generator = np.random.default_rng(seed)
-    again: list[Line] = []
-    while len(again) < resamples:
-        rows = generator.integers(0, len(loss), len(loss))
-        if len(np.unique(budget[rows])) >= 2:
-            again.append(line_through(*least_of_each(budget[rows], loss[rows])))
+    noise = generator.choice(residuals, (resamples, len(loss))) if residuals is not None else np.empty((0, len(loss)))
+    again = [line_through(*least_of_each(budget, loss * np.exp(one))) for one in noise]
     budgets, best = least_of_each(budget, loss)
     return Frontier(line_through(budgets, best), again, budgets, best)
 

@@ -2,23 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
+from jaxtyping import Float
 
 from adiabat.plan.intervals import Draws, Ensemble
-from adiabat.plan.recipe import KindFit, Recommendation, laws_of, points_at
+from adiabat.plan.recipe import Candidate, KindFit, Recommendation, laws_of, points_at
 from adiabat.plan.runs import Option
 
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """A run that has not been made.
+    """A run that could be made.
 
     Attributes:
         option: Model and method.
         budget: In FLOP.
-        gain: By how much of itself the variance of the difference between the best and the runner-up is expected to fall.
+        gain: By how much of itself the variance of the difference between the best and the runner-up is expected to fall, beside the runs
+            that are proposed before this one.
     """
 
     option: Option
@@ -27,43 +28,69 @@ class NextRun:
 
 
 def narrowing(
-    fits: Sequence[KindFit], found: Recommendation, options: Sequence[Option], budgets: Sequence[float], *, most: int = 3
+    fits: Sequence[KindFit],
+    found: Recommendation,
+    possible: Sequence[tuple[Option, float]],
+    *,
+    data_tokens: float | None = None,
+    most: int = 3,
 ) -> list[NextRun]:
-    """The runs that narrow the answer most per operation.
+    """The runs that narrow the answer most per operation, one after the other.
 
-    To first order, a run whose loss the laws of drawn runs do not agree on, and whose loss goes with the difference in question, takes
-    ``cov(difference, loss)^2 / (var(loss) + noise^2)`` off the difference's variance; all of them logarithms.
+    To first order a run takes ``cov(difference, loss)^2 / (var(loss) + noise^2)`` off the variance of the difference in question, and as
+    much as goes with it off every other's; all of them logarithms, over the laws of runs drawn again. What so few draws show by chance is
+    taken off first.
 
     Args:
         fits: Of the kinds.
         found: What they recommend.
-        options: That could be run.
-        budgets: That they could be run at, in FLOP.
+        possible: Options with budgets in FLOP; those of other kinds than the best's and the runner-up's tell nothing, and are left out.
+        data_tokens: Most tokens of a run; None sets no limit.
         most: How many.
 
     Returns:
-        The best first; none where there is no runner-up.
+        The best first; none where there is no runner-up, or nothing tells more than chance.
     """
     if found.runner_up is None:
         return []
     laws = laws_of(fits)
-    pair = [(one.option, laws[one.option.way.kind], one.tokens) for one in (found.best, found.runner_up)]
-    first, second = (_logs(law, [option], found.budget, tokens)[:, 0] for option, law, tokens in pair)
-    difference = first - second
-    spread = float(np.var(difference))
-    rated = []
-    for option, budget in product((one for one in options if one.way.kind in laws), budgets):
-        law = laws[option.way.kind]
-        loss = _logs(law, [option], budget, None)[:, 0]
-        shared = float(np.mean((difference - difference.mean()) * (loss - loss.mean())))
-        gain = shared**2 / (float(np.var(loss)) + float(np.var(law.residuals))) / spread if spread else 0.0
-        rated.append(NextRun(option, budget, gain))
-    rated.sort(key=lambda one: -one.gain / one.budget)
-    return rated[:most]
+    pair = (found.best, found.runner_up)
+    asked = [(option, budget) for option, budget in possible if option.way.kind in {one.option.way.kind for one in pair}]
+    if not asked:
+        return []
+    first, second = (_at_tokens(laws[one.option.way.kind], one) for one in pair)
+    losses = [_logs(laws[option.way.kind], [option], budget, data_tokens)[:, 0] for option, budget in asked]
+    noise = np.array([float(np.var(laws[option.way.kind].residuals)) for option, _ in asked])
+    budgets = np.array([budget for _, budget in asked])
+    picked = _picked(np.stack([first - second, *losses]), noise, budgets, most)
+    return [NextRun(*asked[place], gain) for place, gain in picked]
+
+
+def _picked(
+    draws: Float[np.ndarray, "r d"], noise: Float[np.ndarray, " r1"], budgets: Float[np.ndarray, " r1"], most: int
+) -> list[tuple[int, float]]:
+    """Numbers of runs with their gains; the first row of draws is the difference, the others are runs."""
+    covariance, count = np.cov(draws), draws.shape[1]
+    whole, picked = covariance[0, 0], list[tuple[int, float]]()
+    for _ in range(most):
+        told = np.diagonal(covariance)[1:] + noise
+        # Of draws that have nothing to do with one another, one in so many seems to be explained.
+        shares = covariance[0, 1:] ** 2 / (told * whole) - 1 / (count - 1)
+        best = int(np.argmax(shares / budgets))
+        if not whole or shares[best] <= 0:
+            break
+        picked.append((best, float(shares[best])))
+        row = covariance[best + 1]
+        covariance = covariance - np.outer(row, row) / told[best]
+    return picked
+
+
+def _at_tokens(law: Ensemble, one: Candidate) -> Float[np.ndarray, " d"]:
+    """Logarithms of the losses that each law of drawn runs predicts for a candidate."""
+    return _logs(law, [one.option], one.flops, None)[:, 0]
 
 
 def _logs(law: Ensemble, options: Sequence[Option], budget: float, tokens: float | None) -> Draws:
-    """Logarithms of the losses that each law of drawn runs predicts."""
     losses = law.draws(points_at(options, budget, tokens))
     # A law may say less than nothing where it does not hold.
     logs: Draws = np.log(np.maximum(losses, np.finfo(np.float64).tiny))

@@ -19,13 +19,14 @@ from adiabat.plan.runs import Kind, Option, Run, points_of, usable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class ChosenLaw:
     """The law that was chosen for a kind.
 
     Attributes:
         law: Its form.
         tried: Fitted without the largest model; None where too few runs are left for that.
-        error: Median relative error of `tried` on the largest model; None likewise.
+        error: Median relative error of `tried` on the largest model; None likewise. It is the least of the laws that were tried, and so
+            a little too good.
     """
 
     law: Law
@@ -49,7 +50,7 @@ class KindFit:
     kind: Kind
     runs: list[Run]
     law: Ensemble | None
-    choice: Choice | None
+    choice: ChosenLaw | None
     frontier: Frontier | None
     why_not: str
 
@@ -83,16 +84,22 @@ def fit_kinds(
 
 def _fit_kind(kind: Kind, runs: list[Run], resamples: int, seed: int, note: Callable[[Kind, int], None]) -> KindFit:
     points = points_of(runs)
-    budgets = np.array([run.budget for run in runs])
-    line = frontier(budgets, points.loss, resamples=resamples, seed=seed) if len(np.unique(budgets)) > 1 else None
     choice = choose_law(points)
     if choice is None:
-        return KindFit(kind, runs, None, None, line, " and ".join(missing(SIZE_AND_TOKENS, points)))
+        why_not = " and ".join(missing(SIZE_AND_TOKENS, points))
+        return KindFit(kind, runs, None, None, _frontier(runs, None, resamples, seed), why_not)
     ensemble = Ensemble.of(fit(choice.law, points), points, resamples=resamples, seed=seed, note=lambda done: note(kind, done))
-    return KindFit(kind, runs, ensemble, choice, line, "")
+    return KindFit(kind, runs, ensemble, choice, _frontier(runs, ensemble, resamples, seed), "")
 
 
-def choose_law(points: Points) -> Choice | None:
+def _frontier(runs: Sequence[Run], law: Ensemble | None, resamples: int, seed: int) -> Frontier | None:
+    budgets, losses = (np.array([getattr(run, name) for run in runs]) for name in ("budget", "loss"))
+    if len(np.unique(budgets)) < 2:
+        return None
+    return frontier(budgets, losses, residuals=None if law is None else law.residuals, resamples=resamples, seed=seed)
+
+
+def choose_law(points: Points) -> ChosenLaw | None:
     """The law that predicts the largest model best from the others.
 
     Args:
@@ -111,10 +118,10 @@ def choose_law(points: Points) -> Choice | None:
     rest, kept_out = points.taken(~largest), points.taken(largest)
     tried = [fit(law, rest) for law in possible if not any(missing(law, rest))]
     if not tried:
-        return Choice(possible[0], None, None)
+        return ChosenLaw(possible[0], None, None)
     errors = [float(np.median(np.abs(one.predict(kept_out) / kept_out.loss - 1))) for one in tried]
     best = int(np.argmin(errors))
-    return Choice(tried[best].law, tried[best], errors[best])
+    return ChosenLaw(tried[best].law, tried[best], errors[best])
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +229,7 @@ def points_at(options: Sequence[Option], budget: float, data_tokens: float | Non
     Returns:
         A point for each, with a loss of 1 that nothing looks at.
     """
-    sizes = np.array([float(option.parameters.forward) for option in options])
+    sizes = np.array([float(option.size) for option in options])
     tokens = np.minimum(budget / np.array([option.flops_per_token for option in options]), data_tokens or np.inf)
     return Points(sizes, tokens, np.array([option.share for option in options]), np.ones(len(options)))
 

@@ -78,6 +78,11 @@ class Option:
     parameters: PassedParameters
 
     @property
+    def size(self) -> int:
+        """``N``: parameters of the model that a token passes; adapters are no part of it, though their operations are paid for."""
+        return self.parameters.forward - (self.parameters.updated if self.way.method == "lora" else 0)
+
+    @property
     def share(self) -> float:
         """``S``: trained parameters of all that a token passes."""
         return self.parameters.updated / self.parameters.forward
@@ -115,7 +120,7 @@ def points_of(runs: Sequence[Run]) -> Points:
         A point for each.
     """
     return Points(
-        np.array([float(run.option.parameters.forward) for run in runs]),
+        np.array([float(run.option.size) for run in runs]),
         np.array([run.tokens for run in runs]),
         np.array([run.option.share for run in runs]),
         np.array([run.loss for run in runs]),

@@ -124,7 +124,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, every: str) -> list[tuple[str, str]]:

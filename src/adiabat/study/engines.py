@@ -30,11 +30,12 @@ def carry_out(worker: Worker, runs: Sequence[Planned], *, add: Callable[[StudyRu
         return
     # Before any run: what is wrong with a task and the model must not come to light after the first of them.
     worker.measure_start()
-    done = 0
+    done, named = 0, {run.name: run for run in runs}
 
     def told(row: StudyRun) -> None:
         nonlocal done
         add(row)
+        worker.tidy(named[row.name])
         done += 1
         worker.watch.note(f"{row.name}: run {done:,} of {len(runs):,}, {row.status} after {row.steps:,} steps")
 

@@ -127,7 +127,6 @@ class Worker:
         failed = self._tune(waiting) if waiting else {}
         for run in group:
             yield self._failed(run, failed[run.name]) if run.name in failed else self._measured(run)
-            self._tidy(self._job(run))
 
     def _job(self, run: Planned) -> Job:
         return Job(self.folder / RUNS / folder_of(run.name))
@@ -205,8 +204,13 @@ class Worker:
             device=device_name(device_of(self.settings.run.device)),
         )
 
-    def _tidy(self, job: Job) -> None:
-        """Remove what a run needs no more once it is measured."""
+    def tidy(self, run: Planned) -> None:
+        """Remove what a run needs no more once its row is on the disk.
+
+        Args:
+            run: Whose row is there.
+        """
+        job = self._job(run)
         shutil.rmtree(job.checkpoints, ignore_errors=True)
         if not self.settings.study.keep_models:
             shutil.rmtree(job.model, ignore_errors=True)

@@ -121,11 +121,14 @@ def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
 
 
 def _frontier(found: Frontier) -> LineRecord:
+    line, places = found.line, (found.budgets.tolist(), found.best.tolist())
+    if not found.again:
+        return LineRecord(line.slope, line.intercept, None, None, *places)
     slope, intercept = (
         estimate(getattr(found.line, name), np.array([getattr(one, name) for one in found.again])) for name in ("slope", "intercept")
     )
     low, high = _ends(slope, intercept)
-    return LineRecord(slope.value, intercept.value, low, high, found.budgets.tolist(), found.best.tolist())
+    return LineRecord(slope.value, intercept.value, low, high, *places)
 
 
 def _ends(*estimates: Estimate) -> tuple[tuple[float, float], tuple[float, float]]:

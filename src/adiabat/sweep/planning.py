@@ -1,12 +1,13 @@
 """What to train for a budget, by the runs of a sweep (mission B8)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from adiabat.config import PlanSettings, TrainSettings, checked
 from adiabat.config.compare import COMMON, laid_over
+from adiabat.config.faults import unmet_need
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.estimate import estimate
 from adiabat.errors import AdiabatError, ConfigError
@@ -23,9 +24,12 @@ from adiabat.sweep.rows import rows_in
 from adiabat.sweep.spec import Tried
 from adiabat.watch import SILENT, Watch
 
-FURTHER = 4.0
-"""How many times the largest budget of its runs a plan reaches without a warning, and how many times less than the asked budget a run
-that is proposed may cost."""
+MEASURED_STEPS = 3
+"""Of a run that is set up to see what it takes here; a budget would have every batch of it drawn first."""
+
+STEP = 4.0
+"""How many times the largest budget of the runs a run that is proposed may cost, and how many times less than the asked budget at the
+least: the source's budgets are a factor of four apart."""
 
 
 def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> SweepResult:
@@ -53,7 +57,7 @@ def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watc
     rows = rows_in(Path(section.runs))
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=watch)
-    advice = _advice(_Asked(settings, section.budget, Path(section.runs)), rows, fits)
+    advice = _advice(_Asked(settings, section.budget, Path(section.runs)), evidence.rows, fits)
     if section.measure and advice.settings:
         advice = _measured(load, advice, settings.run.device, watch)
     return result_of(settings, title, rows, evidence, fits, advice, command=command)
@@ -85,13 +89,14 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
         memory=section.memory,
         best=_choice(found.best, memory),
         runner_up=None if found.runner_up is None else _choice(found.runner_up, memory),
-        sure=found.sure,
+        sure=None if found.runner_up is None else found.sure,
         candidates=[_choice(one, memory) for one in found.candidates],
         too_large=[one.way.title for one in options if one not in small],
         reasons=reasons_of(found, own, section, largest=largest, temperature=told["train"].get("temperature")),
-        additions=_additions(fits, found, small, sorted({row.budget for row in rows}), asked.budget),
+        additions=_additions(asked, rows, fits, found, small),
         beyond=asked.budget / largest,
         settings=told,
+        passes=own.passes * found.best.tokens / own.tokens if own.passes else None,
     )
 
 
@@ -117,11 +122,17 @@ def _choice(one: Candidate, memory: dict[Way, int | None]) -> Choice:
 
 
 def _additions(
-    fits: Sequence[KindFit], found: Recommendation, options: Sequence[Option], budgets: Sequence[float], asked: float
+    asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit], found: Recommendation, options: Sequence[Option]
 ) -> list[Addition]:
-    """Runs at the budgets there are and the next one, none of them near to what is asked."""
-    affordable = [budget for budget in (*budgets, FURTHER * budgets[-1]) if budget <= asked / FURTHER] or budgets[:1]
-    return [Addition(one.option.way.title, one.budget, one.gain) for one in narrowing(fits, found, options, affordable)]
+    """Runs at the budgets there are and the next one, none of them near to what is asked; with another seed where there is one already."""
+    budgets = sorted({row.budget for row in rows})
+    affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= asked.budget / STEP] or budgets[:1]
+    seeds: dict[tuple[Way, float], int] = {}
+    for row in rows:
+        seeds[row.way, row.budget] = max(row.seed, seeds.get((row.way, row.budget), -1))
+    possible = [(option, budget) for option in options for budget in affordable]
+    proposed = narrowing(fits, found, possible, data_tokens=asked.settings.plan.data_tokens)
+    return [Addition(one.option.way.title, one.budget, seeds.get((one.option.way, one.budget), -1) + 1, one.gain) for one in proposed]
 
 
 def _run_settings(best: Candidate, own: SweepRun, runs: Path) -> dict[str, Any]:
@@ -130,19 +141,32 @@ def _run_settings(best: Candidate, own: SweepRun, runs: Path) -> dict[str, Any]:
     train = {"budget_flops": best.flops, "batch_size": own.batch_size}
     told = laid_over(tables, {"train": train})
     if not (runs / "config.toml").is_file():
-        return without_none(told)
+        return dict(without_none(told))
     before = read_description(Job(runs))
-    common = {name: table for name, table in before.get("common", {}).items() if name in COMMON}
+    common = {name: _with_effect(name, table) for name, table in before.get("common", {}).items() if name in COMMON}
     data = before.get("sweep", {}).get("data")
     whole = laid_over(common, laid_over({"job": {} if data is None else {"data": data}}, told))
-    return without_none(checked(TrainSettings, whole).model_dump(mode="json", exclude_defaults=True))
+    settings = checked(TrainSettings, whole)
+    kept = settings.model_dump(mode="json", exclude_defaults=True)
+    # What the advice names stands there even where it is the default.
+    kept["train"] |= {name: getattr(settings.train, name) for name in ("temperature",) if "temperature" in whole.get("train", {})}
+    return dict(without_none(kept))
+
+
+def _with_effect(name: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table of a description, which has every setting, without those that others make meaningless."""
+    plain = getattr(TrainSettings(), name)
+    values = {**plain.model_dump(), **table}
+    return {key: value for key, value in table.items() if unmet_need(key, plain.needs, values) is None}
 
 
 def _measured(load: Loader, advice: Advice, device: str, watch: Watch) -> Advice:
     """With time and memory on this machine; where model or data are not at hand it stays as it is."""
     try:
-        found = estimate(load, checked(TrainSettings, laid_over(advice.settings, {"run": {"device": device}})), watch=watch)
+        few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}
+        found = estimate(load, checked(TrainSettings, laid_over(advice.settings, few)), watch=watch)
     except AdiabatError as fault:
         watch.note(f"time and memory are not measured: {fault}")
         return advice
-    return replace(advice, seconds=found.seconds, measured_memory=found.memory_bytes)
+    assert advice.best is not None
+    return replace(advice, seconds=found.seconds * advice.best.flops / found.flops, measured_memory=found.memory_bytes)

@@ -34,15 +34,15 @@ def _of_method(found: Recommendation) -> Iterator[Reason]:
     """Method and model, and how much of it is trained."""
     best, other = found.best, found.runner_up
     way = best.option.way
-    ahead = "the only method whose runs suffice for a law"
+    ahead = "the only one that has a law, of those that memory allows"
     if other is not None:
         ahead = (
             f"its predicted loss of {best.law.value:.4f} is below that of {other.option.way.title}, {other.law.value:.4f}; "
             f"{found.sure:.0%} of laws fitted to runs drawn again agree that it is ahead"
         )
     yield Reason("method", str(way.kind), ahead, OWN)
-    size = f"{best.option.parameters.forward:,} parameters without the table of tokens"
-    yield Reason("model", f"{way.name}, {size}", "the least predicted loss of all sizes of its family", OWN)
+    size = f"{best.option.size:,} parameters without the table of tokens"
+    yield Reason("model", f"{way.name}, {size}", "the least predicted loss of all options", OWN)
     tried = {(one.option.way.rank, one.option.way.frozen) for one in found.candidates if one.option.way.kind == way.kind}
     why = "the least predicted loss of what was swept" if len(tried) > 1 else "no other was swept"
     if way.rank is not None:

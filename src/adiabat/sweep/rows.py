@@ -50,8 +50,15 @@ def _columns(run: SweepRun) -> dict[str, Any]:
     way, passed = run.way, run.parameters
     what: dict[str, Any] = {"run": run.name, "family": way.family, "model": way.name, "blocks": way.blocks, "method": way.method}
     what |= {"rank": way.rank, "frozen": way.frozen, "seed": run.seed, "budget": run.budget, "status": run.status, "reason": run.reason}
-    counts = {"parameters": passed.forward, "backward": passed.backward, "updated": passed.updated, "share": run.option.share}
+    counts = {
+        "size": run.option.size,
+        "forward": passed.forward,
+        "backward": passed.backward,
+        "updated": passed.updated,
+        "share": run.option.share,
+    }
     spent: dict[str, Any] = {"learning_rate": run.learning_rate, "batch_size": run.batch_size, "steps": run.steps, "tokens": run.tokens}
     spent |= {"flops": run.flops, "seconds": run.seconds, "memory": run.memory, "device": run.device}
     found = {"loss": run.loss, "validation_loss": run.validation_loss, **run.validation}
-    return {**what, **counts, **spent, **found, **run.scores}
+    scores = {f"task: {name}": score for name, score in run.scores.items()}
+    return {**what, **counts, **spent, **found, **scores}

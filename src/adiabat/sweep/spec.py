@@ -69,7 +69,7 @@ def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Tried]:
         One for each, models in order; shares of frozen blocks that come to the same number of blocks are one.
 
     Raises:
-        ConfigError: If a model has fewer blocks than are asked for.
+        ConfigError: If a model has fewer blocks than are asked for, or no share of any comes to some of its blocks.
     """
     found = []
     for family in settings.models:
@@ -78,6 +78,11 @@ def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Tried]:
             raise ConfigError(f"models.blocks of {family.model} must be at most {whole}, which it has, got {beyond[0]}; leave it out")
         for blocks in family.blocks or (None,):
             found += list(_ways(settings, family, blocks, whole if blocks is None else blocks))
+    if not found:
+        raise ConfigError(
+            "methods must leave a run to make, got shares of frozen blocks alone that come to none or all of every model's; "
+            "take other shares, or set methods.full = true"
+        )
     return found
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ from adiabat.train.blocks import blocks_of
 from adiabat.train.inputs import require_inputs
 from adiabat.watch import SILENT, Watch
 
+MANY_BLOCKS = 2**31
+"""Of a model that nobody has looked at yet: more than any is cut to."""
+
 
 def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> SweepResult:
     """Train every size with every method to every budget, and report what that says of models and methods.
@@ -40,7 +44,8 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
     Args:
         load: Gives a model by its name; called once settings, tasks and data have been found sound.
         settings: `SweepSection.out`, budgets, a model and data must be given.
-        resume: Go on with a sweep that was cut short. What is done is not done again; models, methods, budgets and seeds may be others.
+        resume: Go on with a sweep that was cut short. What is done is not done again, but for what failed; models, methods, budgets and
+            seeds may be others.
         command: The command line, for the reports.
         watch: Whom to tell.
 
@@ -63,11 +68,17 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
     if going_on:
         description = _same(folder, description)
     rows = rows_at(folder / ROWS)
-    waiting = [run for run in runs if run.name not in rows]
+    # What failed may have failed for want of memory, or of a disk, that is there now.
+    waiting = [run for run in runs if run.name not in rows or rows[run.name].status == "failed"]
     _set_up_once(worker, waiting)
     claim(folder, description, begun=going_on)
     with sole_writer(folder):
         _carry_out(worker, waiting, rows.add)
+        for run in runs:
+            worker.tidy(run)
+            # A model may lie elsewhere by now, or belong to another family.
+            if rows[run.name].way != run.tried.way:
+                rows.add(replace(rows[run.name], way=run.tried.way))
         found = _result(worker, [rows[run.name] for run in runs], {"sha256": examples, "tasks": tasks}, command)
         write_sweep(found, folder)
     return found
@@ -96,7 +107,7 @@ def _check(settings: SweepSettings) -> None:
 def _examples(settings: SweepSettings, watch: Watch) -> str:
     """SHA-256 of what runs are trained and validated on; read here, so that its faults come before any model, and kept for the runs."""
     # Any method and rate: neither decides what is read.
-    plain = plan_runs(settings, ways_of(settings, lambda name: 2**31))[0].settings
+    plain = plan_runs(settings, ways_of(settings, lambda name: MANY_BLOCKS))[0].settings
     check(plain)
     stored = plain.towers.store is not None and plain.train.guide in (None, "self")
     training, validation = read_pairs(plain.job.data, plain.data, stored=stored, cache=cache_folder(plain.data.cache), watch=watch)
@@ -165,9 +176,12 @@ def _set_up_once(worker: Worker, runs: Sequence[Planned]) -> None:
 def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[SweepRun], None]) -> None:
     done = 0
 
+    named = {run.name: run for run in runs}
+
     def told(row: SweepRun) -> None:
         nonlocal done
         add(row)
+        worker.tidy(named[row.name])
         done += 1
         loss = "" if row.loss is None else f", loss {row.loss:.4f}, validation {row.validation_loss:.4f}"
         worker.watch.note(f"{row.name}: run {done:,} of {len(runs):,}, {row.status} after {row.steps:,} steps{loss}")

@@ -1,5 +1,6 @@
 """Who makes the runs of a sweep: trains, measures, and gives a row for each; what was cut short goes on where it was."""
 
+import math
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from statistics import fmean
 from adiabat.config import EncoderSection, SuiteSettings, SweepSettings, TrainSettings
 from adiabat.contrastive.building import Loader, build
 from adiabat.contrastive.training import train
-from adiabat.errors import BudgetError, DivergedError, JobError
+from adiabat.errors import BudgetError, DivergedError, JobError, is_out_of_memory
 from adiabat.jobs.directory import Job, is_job
 from adiabat.measure.results import Result, TrainingRecord
 from adiabat.measure.statistics import value_of
@@ -29,6 +30,8 @@ from adiabat.suite.subjects import Subject
 from adiabat.sweep.spec import Planned
 from adiabat.train.counts import passed_parameters
 from adiabat.watch import Watch
+
+OUT_OF_MEMORY = "the memory did not suffice; lower memory.chunk_tokens (with memory.cached) or train.batch_size"
 
 RUNS = "runs"
 """Folder of a sweep in which its jobs lie."""
@@ -85,7 +88,7 @@ class Worker:
             group: One after the other.
 
         Yields:
-            The row of each; one that diverged, or whose budget does not pay for a step, is ``failed``.
+            The row of each; one that diverged, that memory did not suffice for, or whose budget does not pay for a step, is ``failed``.
 
         Raises:
             AdiabatError: If what the user gave is wrong, or the disk is full.
@@ -93,7 +96,6 @@ class Worker:
         """
         for run in group:
             yield self._made(run)
-            self._tidy(self._job(run))
 
     def _job(self, run: Planned) -> Job:
         return Job(self.folder / RUNS / folder_of(run.name))
@@ -104,8 +106,9 @@ class Worker:
         begin_peak(device)
         try:
             record = self._trained(run, job)
-        except (BudgetError, DivergedError) as fault:
-            told = fault.what if isinstance(fault, DivergedError) else str(fault)
+        except Exception as fault:
+            if (told := _of_this_run(fault)) is None:
+                raise
             self.watch.note(f"{run.name} failed: {told}")
             return replace(row, reason=told)
         return replace(
@@ -116,8 +119,9 @@ class Worker:
             tokens=record.flops / row.option.flops_per_token,
             flops=record.flops,
             loss=fmean(loss for _, loss in record.loss[-self.settings.sweep.last_steps :]),
-            validation_loss=record.validation_loss[-1][1],
-            validation={name: points[-1][1] for name, points in record.measures.items()},
+            validation_loss=dict(record.validation_loss)[record.best_epoch],
+            validation={name: dict(points)[record.best_epoch] for name, points in record.measures.items()},
+            passes=record.passes or 0.0,
             queries=record.validation_pairs,
             seconds=record.seconds,
             memory=peak_bytes(device) if measured else 0,
@@ -169,13 +173,28 @@ class Worker:
         scoring = Scoring(self.tasks, Corpora(stores, self.watch), Clock(), versions(device_name(device)), self.watch)
         found = scoring.run(Subject(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores")
         shutil.rmtree(stores, ignore_errors=True)
-        return {task: float(value_of(scores.samples[0])[0]) for task, scores in found.items()}
+        values = {task: float(value_of(scores.samples[0])[0]) for task, scores in found.items()}
+        for task in (task for task, value in values.items() if not math.isfinite(value)):
+            self.watch.note(f"{run.name}: {task} has no score, its measure is not defined there")
+        return {task: value for task, value in values.items() if math.isfinite(value)}
 
-    def _tidy(self, job: Job) -> None:
-        """Remove what a run needs no more once its row is on the disk."""
+    def tidy(self, run: Planned) -> None:
+        """Remove what a run needs no more once its row is on the disk.
+
+        Args:
+            run: Whose row is there.
+        """
+        job = self._job(run)
         shutil.rmtree(job.checkpoints, ignore_errors=True)
         if not self.settings.sweep.keep_models:
             shutil.rmtree(job.model, ignore_errors=True)
+
+
+def _of_this_run(fault: Exception) -> str | None:
+    """What is wrong with a run beside which others can be made; None where they cannot, or nobody knows."""
+    if isinstance(fault, DivergedError):
+        return fault.what
+    return str(fault) if isinstance(fault, BudgetError) else OUT_OF_MEMORY if is_out_of_memory(fault) else None
 
 
 def _is_done(job: Job) -> bool:

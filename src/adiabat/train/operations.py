@@ -6,6 +6,7 @@ memory take one more.
 """
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +19,14 @@ from adiabat.plan.flops import ByLength, TowerOperations
 from adiabat.train.blocks import BlockOutput, blocks_of, checkpointed, frozen_prefix, recorded, replayed
 from adiabat.train.randomness import RandomState
 
+_FOUND: dict[tuple[object, ...], TowerOperations] = {}
+
 _LENGTHS = (2, 4, 7)
 """Three, for three numbers; more than one token, which a product of a text could be mistaken for."""
 
 
 def operations_of(encoder: Encoder) -> TowerOperations:
-    """Count what a tower's passes cost.
+    """Count what a tower's passes cost, once for all towers that are made alike.
 
     Args:
         encoder: The tower, with what is frozen switched off; its state and torch's random numbers stay as they are.
@@ -34,10 +37,20 @@ def operations_of(encoder: Encoder) -> TowerOperations:
     Raises:
         ModelError: If the tower cannot pass.
     """
-    blocks = blocks_of(encoder.backbone)
-    prefix = frozen_prefix(encoder, blocks) if blocks else 0
-    counted = [_counted(encoder, blocks, prefix, length) for length in _LENGTHS]
-    return TowerOperations(*(_by_length(values) for values in zip(*counted, strict=True)))
+    if (key := _made_of(encoder)) not in _FOUND:
+        blocks = blocks_of(encoder.backbone)
+        prefix = frozen_prefix(encoder, blocks) if blocks else 0
+        counted = [_counted(encoder, blocks, prefix, length) for length in _LENGTHS]
+        _FOUND[key] = TowerOperations(*(_by_length(values) for values in zip(*counted, strict=True)))
+    return _FOUND[key]
+
+
+def _made_of(encoder: Encoder) -> tuple[object, ...]:
+    """All that decides the counts, whatever the weights are: a study or a sweep asks for the same tower again and again."""
+    config: Any = getattr(encoder.backbone, "config", None)
+    told = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
+    trained = tuple((name, weights.shape, weights.requires_grad) for name, weights in encoder.named_parameters())
+    return type(encoder.backbone), repr(encoder), told, encoder.settings, trained
 
 
 def _by_length(values: tuple[int, ...]) -> ByLength:

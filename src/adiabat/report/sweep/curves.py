@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import median
 from typing import Literal
 
+import numpy as np
+
 from adiabat.measure.sweep_results import KindRecord, LineRecord, SweepResult, SweepRun
-from adiabat.plan.frontier import Profile
+from adiabat.plan.frontier import Profile, line_through
 from adiabat.plan.runs import Method
 
 Points = tuple[tuple[float, float], ...]
@@ -108,7 +109,10 @@ _OPTIMAL = "Lowest points of the parabolas, and the tokens that the budget pays 
 _FRONTIER = "The best run of each budget, and the line of least squares through the logarithms."
 _RANKS = "A curve is a budget, the darker the larger."
 _FROZEN = "A curve is a budget, the darker the larger. Fewer trained parameters are more frozen blocks; at 1 nothing is frozen."
-_PREDICTED = "Hollow markers: runs of the largest model, predicted by the law fitted without them. Filled: all others, by the same law."
+_PREDICTED = (
+    "Hollow markers: runs of the largest model, predicted by the law fitted without them. Filled: all others, by the same law. Where too "
+    "few are left without the largest, all are filled, by the law fitted to all."
+)
 _DOWNSTREAM = "A marker is a run."
 
 
@@ -154,10 +158,22 @@ def _optimal(result: SweepResult) -> Iterator[Panel]:
 
 
 def _tokens(result: SweepResult, one: KindRecord, sizes: LineRecord) -> LineRecord:
-    """The same for tokens, which follow from size and budget: a token takes the same operations for each parameter."""
-    each = median(row.option.flops_per_token / row.parameters.forward for row in result.runs if row.way.kind == one.kind)
-    tokens = [budget / (each * size) for budget, size in zip(sizes.at, sizes.values, strict=True)]
-    return LineRecord(1 - sizes.slope, -math.log(each) - sizes.intercept, None, None, sizes.at, tokens)
+    """The tokens that each budget pays for at its best size, at what a token takes of the runs that the profile goes through."""
+    tokens = [budget / _each(result, one, budget, size) for budget, size in zip(sizes.at, sizes.values, strict=True)]
+    line = line_through(np.array(sizes.at), np.array(tokens))
+    return LineRecord(line.slope, line.intercept, None, None, sizes.at, tokens)
+
+
+def _each(result: SweepResult, one: KindRecord, budget: float, size: float) -> float:
+    """FLOP of a token at a size between those of a profile, between them along a line of logarithms."""
+    least: dict[int, tuple[float, float]] = {}
+    for row in result.runs:
+        loss = row.loss_of(result.loss)
+        if row.way.kind == one.kind and row.budget == budget and row.name not in result.left_out and loss:
+            own = (loss, row.option.flops_per_token)
+            least[row.option.size] = min(own, least.get(row.option.size, own))
+    known = np.log(np.array(sorted((float(own), each) for own, (_, each) in least.items())))
+    return math.exp(float(np.interp(math.log(size), known[:, 0], known[:, 1])))
 
 
 def _line(one: KindRecord, line: LineRecord) -> Iterator[Curve]:
@@ -214,7 +230,8 @@ def _beside(one: KindRecord) -> Iterator[Curve]:
     if one.law is None:
         return
     hue, method = METHODS.index(one.kind.method), one.kind.method
-    looks: tuple[tuple[bool, Look], ...] = ((False, "point"), (True, "hollow"))
+    held_out = any(run.held_out is not None for run in one.law.predicted)
+    looks: tuple[tuple[bool, Look], ...] = ((False, "point"), (True, "hollow" if held_out else "point"))
     for largest, look in looks:
         points = [(run.loss, run.fitted if run.held_out is None else run.held_out) for run in one.law.predicted if run.largest == largest]
         if sound := tuple(sorted(point for point in points if point[1] > 0)):

@@ -58,7 +58,7 @@ def _about(result: SweepResult) -> list[tuple[str, str]]:
 
 def _additions(result: SweepResult) -> list[dict[str, str]]:
     additions = [] if result.advice is None else result.advice.additions
-    return [{"run": one.run, "budget": words.flop(one.budget), "gain": wording.share(min(1.0, one.gain))} for one in additions]
+    return [{"run": one.run, "budget": words.flop(one.budget), "seed": str(one.seed), "gain": wording.share(one.gain)} for one in additions]
 
 
 def _law(one: KindRecord) -> dict[str, Any]:

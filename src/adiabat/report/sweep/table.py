@@ -60,6 +60,6 @@ def _options(result: SweepResult, advice: Advice) -> Table:
         style = "bold blue" if number_of == 0 and advice.best is not None else ""
         table.add_row(*(Text(cells[place]) for place in shown), style=style)
     if advice.additions:
-        told = "; ".join(f"{one.run} at {flop(one.budget)} ({share(min(1.0, one.gain))})" for one in advice.additions)
+        told = "; ".join(f"{one.run} at {flop(one.budget)}, seed {one.seed} ({share(one.gain)})" for one in advice.additions)
         table.caption = Text(f"runs that would narrow the answer most: {told}")
     return table

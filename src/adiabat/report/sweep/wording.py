@@ -117,6 +117,8 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
     if best is not None and best.flops < 0.99 * advice.budget:
         left = 1 - best.flops / advice.budget
         yield f"Its tokens run out: {flop(best.flops)} are spent, and {left:.0%} of the budget is left."
+    if advice.passes is not None and advice.passes > 1:
+        yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: see whether there are more, or set --data-tokens."
     if advice.seconds is not None:
         yield f"On this machine it takes about {duration(advice.seconds)} and {gibibytes(advice.measured_memory)}, measured on a few steps."
     if advice.too_large:
@@ -126,6 +128,13 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
 def _of_runs(result: SweepResult) -> Iterator[str]:
     if result.left_out:
         yield f"No law is fitted to {counted(len(result.left_out), 'run')} of {integer(len(result.runs))}; the table of runs says why."
+    again = [row for row in result.runs if row.passes > 1 and row.name not in result.left_out]
+    if again:
+        most = max(row.passes for row in again)
+        yield (
+            f"{counted(len(again), 'run')} went over the data more than once, up to {most:.1f} times: laws take a token that is read again "
+            "for a new one."
+        )
     for one in result.kinds:
         if one.law is None:
             yield f"{one.kind}: no law, it lacks {one.why_not}."
