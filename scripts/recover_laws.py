@@ -97,13 +97,14 @@ def options_of(method: Method) -> list[Option]:
     for one in PYTHIA:
         whole = one.parameters
         way = Way("", one.name, one.name, None, method, 32 if method == "lora" else None, 0)
-        found.append(Option(way, PassedParameters(whole, whole, whole if method == "full" else whole // 50)))
+        own = whole // 50 if method == "lora" else 0
+        found.append(Option(way, PassedParameters(whole + own, whole + own, own or whole)))
     return found
 
 
 def at(option: Option, budget: float) -> tuple[float, float]:
     """Size and tokens of an option at a budget."""
-    return float(option.parameters.forward), budget / option.flops_per_token
+    return float(option.size), budget / option.flops_per_token
 
 
 def run_of(option: Option, budget: float, truths: Mapping[Method, Loss], generator: np.random.Generator) -> Run:

@@ -31,7 +31,8 @@ def option(size: float, method: Method = "full") -> Option:
     updated = whole if method == "full" else whole // 20
     name = f"model of {whole:,}"
     way = Way("", name, name, None, method, 32 if method == "lora" else None, 0)
-    return Option(way, PassedParameters(whole, whole, updated))
+    passed = whole + (updated if method == "lora" else 0)
+    return Option(way, PassedParameters(passed, passed, updated))
 
 
 def swept(truths: dict[Method, Truth], *, noise: float = 0.01, seed: int = 0, budgets: np.ndarray = BUDGETS) -> list[Run]:
@@ -58,15 +59,16 @@ def fits() -> list[KindFit]:
 
 def true_best(budget: float, data_tokens: float = math.inf) -> Option:
     def loss(one: Option) -> float:
-        return BOTH[one.way.method](one.parameters.forward, min(budget / one.flops_per_token, data_tokens))
+        return BOTH[one.way.method](one.size, min(budget / one.flops_per_token, data_tokens))
 
     return min(OPTIONS, key=loss)
 
 
 def test_operations_and_shares_of_options_by_hand() -> None:
     one = option(1000.0, "lora")
-    assert one.share == 0.05
-    assert one.flops_per_token == 2 * (1000 + 1000 + 50)
+    assert one.size == 1000
+    assert one.share == 50 / 1050
+    assert one.flops_per_token == 2 * (1050 + 1050 + 50)
 
 
 @pytest.mark.parametrize("budget", [1.5e15, 1e17, 6e18])
@@ -75,9 +77,9 @@ def test_the_best_option_of_known_laws_is_recommended(fits: list[KindFit], budge
     best = true_best(budget)
     assert found.best.option.way.method == best.way.method
     truth = BOTH[best.way.method]
-    chosen = truth(found.best.option.parameters.forward, found.best.tokens)
+    chosen = truth(found.best.option.size, found.best.tokens)
     # A neighbouring size may be as good; the loss tells.
-    assert chosen <= 1.02 * truth(best.parameters.forward, budget / best.flops_per_token)
+    assert chosen <= 1.02 * truth(best.size, budget / best.flops_per_token)
     assert found.best.flops == pytest.approx(budget)
     assert found.best.law.low <= found.best.law.value <= found.best.law.high
     assert found.best.run.high - found.best.run.low > found.best.law.high - found.best.law.low
@@ -93,8 +95,8 @@ def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[Kind
     found = recommend(fits, OPTIONS, 1e18, data_tokens=2e7)
     assert found.best.tokens == 2e7
     assert found.best.flops < 1e18
-    assert found.best.option.parameters.forward == max(SIZES)
-    assert true_best(1e18, 2e7).parameters.forward == max(SIZES)
+    assert found.best.option.size == max(SIZES)
+    assert true_best(1e18, 2e7).size == max(SIZES)
 
 
 def test_methods_that_cannot_be_told_apart_leave_it_unsure() -> None:
@@ -126,7 +128,7 @@ def test_too_few_runs_for_a_law_are_told_and_for_a_hold_out_too() -> None:
     # Without the largest, two sizes are left.
     assert (chosen := choose_law(three)) is not None
     assert (chosen.law, chosen.tried, chosen.error) == (SIZE_AND_TOKENS, None, None)
-    (one,) = fit_kinds([run for run in swept({"full": better_when_small}) if run.option.parameters.forward in SIZES[:2]], resamples=5)
+    (one,) = fit_kinds([run for run in swept({"full": better_when_small}) if run.option.size in SIZES[:2]], resamples=5)
     assert one.law is None
     assert one.why_not == "at least 3 sizes, got 2"
     assert one.frontier is not None
