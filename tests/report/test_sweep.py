@@ -134,7 +134,7 @@ def test_the_head_line_names_the_best_run_of_the_largest_budget(swept: SweepResu
 
 
 def test_tables_for_the_terminal(swept: SweepResult, planned: SweepResult) -> None:
-    assert "frontier" in printed(swept)
+    assert "error on the largest" in printed(swept)
     told = printed(planned)
     assert planned.advice is not None
     assert planned.advice.best is not None

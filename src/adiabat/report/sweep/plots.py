@@ -108,7 +108,7 @@ def _tick(value: float) -> str:
     if value >= 1e4:
         for limit, unit in ((1e12, ""), (1e9, "G"), (1e6, "M"), (1e3, "k")):
             if value >= limit:
-                return f"{value / limit:g}{unit}" if unit else f"{value:.2g}".replace("e+", "e")
+                return f"{value / limit:.3g}{unit}" if unit else f"{value:.2g}".replace("e+", "e")
     return number(value, digits=2)
 
 

@@ -33,8 +33,8 @@ def sweep_tables(result: SweepResult) -> Group:
 
 
 def _kinds(result: SweepResult) -> Table:
-    table = empty_table(cut_name(result.title, limit=200), "models and method", narrowest=False)
-    for heading in ("runs", "least loss", "at", "frontier", "error on the largest"):
+    table = empty_table(cut_name(result.title, limit=200), "models and method")
+    for heading in ("runs", "least loss", "at", "error on the largest"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in result.kinds:
         line = one.frontier
@@ -43,7 +43,6 @@ def _kinds(result: SweepResult) -> Table:
             integer(one.runs),
             DASH if least is None else number(least[0]),
             DASH if least is None else flop(least[1]),
-            DASH if line is None else f"{line.slope:.3f} ln C {line.intercept:+.2f}",
             DASH if one.law is None or one.law.error is None else share(one.law.error),
         ]
         table.add_row(Text(str(one.kind)), *map(Text, cells))
