@@ -80,6 +80,15 @@ def test_a_profile_that_only_falls_rises_or_bulges_has_no_optimum(losses: np.nda
     assert profiles(np.full(4, 1e15), SIZES, losses)[0].optimum is None
 
 
+def test_a_straight_profile_and_one_of_equal_losses_have_no_optimum() -> None:
+    straight = 30 * SIZES**-0.3
+    assert profiles(np.full(4, 1e15), SIZES, straight * np.array([1, 1, 1, 1 + 1e-12]))[0].optimum is None
+    assert profiles(np.full(4, 1e15), SIZES, straight)[0].optimum is None
+    equal = profiles(np.full(4, 1e15), SIZES, np.ones(4))[0]
+    assert (equal.optimum, len(equal.coefficients)) == (None, 3)
+    assert line_through(np.array([1.0, 2.0]), np.ones(2)) == Line(0.0, 0.0)
+
+
 def test_two_sizes_make_no_profile_and_of_each_size_the_best_counts() -> None:
     budget = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0])
     size = np.array([1e6, 2e6, 1e6, 2e6, 3e6, 3e6])

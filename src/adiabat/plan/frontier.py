@@ -61,7 +61,9 @@ def line_through(x: Column, y: Column) -> Line:
 
 def _polynomial(x: Column, y: Column, degree: int) -> tuple[float, ...]:
     """Coefficients of ``ln y`` by ``ln x``, the constant first."""
-    return tuple(map(float, np.polynomial.Polynomial.fit(np.log(x), np.log(y), degree).convert().coef))
+    found = np.polynomial.Polynomial.fit(np.log(x), np.log(y), degree).convert().coef
+    # Zeros at the end are left out by numpy.
+    return tuple(map(float, np.pad(found, (0, degree + 1 - len(found)))))
 
 
 def least_of_each(kind: Column, loss: Column) -> tuple[Best, Best]:
@@ -180,8 +182,9 @@ def _enough(size: Column, rows: Bool[np.ndarray, " p"]) -> bool:
 def _profile(budget: float, size: Column, loss: Column) -> Profile:
     sizes, losses = least_of_each(size, loss)
     constant, linear, quadratic = _polynomial(sizes, losses, 2)
-    lowest = math.exp(-linear / (2 * quadratic)) if quadratic > 0 else math.nan
-    optimum = lowest if sizes[0] <= lowest <= sizes[-1] else None
+    # Of an all but straight line it lies beyond every number, so that its logarithm is looked at.
+    lowest = -linear / (2 * quadratic) if quadratic > 0 else math.nan
+    optimum = math.exp(lowest) if math.log(sizes[0]) <= lowest <= math.log(sizes[-1]) else None
     return Profile(budget, tuple(map(float, sizes)), tuple(map(float, losses)), (constant, linear, quadratic), optimum)
 
 
