@@ -10,7 +10,7 @@ import tomli_w
 
 from adiabat import api
 from adiabat.config import StudySettings
-from adiabat.jobs.directory import without_none
+from adiabat.jobs.descriptions import without_none
 from adiabat.report import page
 from adiabat.report.study.files import read_study
 from adiabat.study import study as study_module

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from adiabat.jobs.directory import without_none
+from adiabat.jobs.descriptions import without_none
 from adiabat.report import page
 from adiabat.report.sweep import files
 from adiabat.report.sweep.files import read_sweep

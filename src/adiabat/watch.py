@@ -38,3 +38,22 @@ class Watch:
 
 
 SILENT = Watch()
+
+
+def once(note: Callable[[str], None]) -> Callable[[str], None]:
+    """Say each sentence once: what many runs have to say is no news the second time.
+
+    Args:
+        note: Takes a sentence.
+
+    Returns:
+        The same, but for sentences that it was given before.
+    """
+    said = set[str]()
+
+    def say(sentence: str) -> None:
+        if sentence not in said:
+            said.add(sentence)
+            note(sentence)
+
+    return say

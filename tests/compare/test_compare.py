@@ -15,7 +15,8 @@ from adiabat.compare.rows import rows_at
 from adiabat.config import read_settings
 from adiabat.config.compare import COMPARISONS, CompareSettings
 from adiabat.errors import ConfigError, DataError, JobError, ModelError
-from adiabat.jobs.directory import Job, is_described, is_job
+from adiabat.jobs.descriptions import is_described, is_job
+from adiabat.jobs.job import Job
 from adiabat.measure.comparison import Comparison
 from adiabat.report.files import read_result
 from adiabat.watch import Watch

@@ -13,7 +13,8 @@ from adiabat.compare.speed import encoding_speeds
 from adiabat.config.compare import CompareSettings
 from adiabat.contrastive import training
 from adiabat.errors import ConfigError, JobError
-from adiabat.jobs.directory import Job, read_description
+from adiabat.jobs.descriptions import read_description
+from adiabat.jobs.job import Job
 from adiabat.measure.comparison import Comparison
 from adiabat.report.comparison import page
 from adiabat.train.interrupt import InterruptionError

@@ -8,7 +8,8 @@ from typing import Any
 from adiabat.compare.compare import compare
 from adiabat.config import EncoderSection, checked
 from adiabat.config.compare import COMPARISONS, CompareSettings
-from adiabat.jobs.directory import Job, is_job
+from adiabat.jobs.descriptions import is_job
+from adiabat.jobs.job import Job
 from adiabat.measure.comparison import Comparison
 from adiabat.model.directory import load
 from adiabat.model.encoder import EncoderSettings

@@ -13,7 +13,8 @@ from adiabat.config import TrainSettings, checked
 from adiabat.contrastive.beforehand import require_estimable, require_ready
 from adiabat.contrastive.resuming import RULES
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, StoreError
-from adiabat.jobs.directory import Job, open_job
+from adiabat.jobs.directory import open_job
+from adiabat.jobs.job import Job
 from tests.jobs.before import forget
 
 QUICK = """

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from adiabat.contrastive.record import counts_of, notes_of
-from adiabat.jobs.directory import Job, read_description
+from adiabat.jobs.descriptions import read_description
+from adiabat.jobs.job import Job
 from adiabat.measure.results import TrainingRecord
 from adiabat.model.encoder import EncoderSettings
 from adiabat.report import page

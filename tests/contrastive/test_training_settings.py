@@ -10,7 +10,7 @@ from adiabat.config import TrainSettings, checked, read_settings
 from adiabat.contrastive.length import steps_of
 from adiabat.contrastive.training import _loop, prepared, schedule_of
 from adiabat.errors import ConfigError
-from adiabat.jobs.directory import Job
+from adiabat.jobs.job import Job
 from adiabat.report import page
 from adiabat.train.distributed import ALONE
 from adiabat.watch import SILENT

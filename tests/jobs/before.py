@@ -2,7 +2,8 @@
 
 import tomli_w
 
-from adiabat.jobs.directory import Job, read_description
+from adiabat.jobs.descriptions import read_description
+from adiabat.jobs.job import Job
 
 
 def forget(job: Job, *keys: str) -> None:

@@ -14,8 +14,10 @@ from adiabat.config import CompareBackbonesSettings, CompareDataSettings, Sectio
 from adiabat.config.compare import TaskSection
 from adiabat.config.study import nested
 from adiabat.errors import DataError, InUseError, JobError
-from adiabat.jobs import directory
-from adiabat.jobs.directory import Job, Rules, claim, is_described, is_job, read_description, require_fitting, require_free
+from adiabat.jobs import descriptions, directory
+from adiabat.jobs.descriptions import Rules, is_described, is_job, read_description
+from adiabat.jobs.directory import claimed_for_jobs, require_fitting, require_free
+from adiabat.jobs.job import Job
 from adiabat.locks import sole_writer
 from adiabat.tune.resuming import RULES
 from tests.jobs.before import forget
@@ -157,6 +159,13 @@ def test_what_is_left_out_of_a_description_was_none_or_did_not_exist_and_never_e
                 type(plain).model_validate(nested({key: None}))
 
 
+def claim(folder: Path, wanted: dict[str, Any], *, begun: bool) -> None:
+    with claimed_for_jobs(folder, lambda: wanted, begun=begun):
+        with pytest.raises(InUseError, match="must have one writer at a time"), sole_writer(folder):
+            raise AssertionError
+        assert read_description(Job(folder)).keys() == wanted.keys()
+
+
 def test_what_consists_of_many_jobs_claims_its_directory_once_and_may_be_described_anew(tmp_path: Path) -> None:
     claim(tmp_path / "many", {"study": {"name": "one", "store": None}}, begun=False)
     assert is_described(tmp_path / "many", "study")
@@ -168,6 +177,30 @@ def test_what_consists_of_many_jobs_claims_its_directory_once_and_may_be_describ
         claim(tmp_path / "many", {"study": {}}, begun=True)
     with pytest.raises(JobError, match="must be a new or empty directory"):
         claim(tmp_path / "many", {"study": {}}, begun=False)
+
+
+def test_what_another_process_wrote_is_asked_for_once_it_writes_no_more(tmp_path: Path) -> None:
+    claim(tmp_path, {"study": {"name": "one"}}, begun=False)
+
+    def grown() -> dict[str, Any]:
+        with pytest.raises(InUseError), sole_writer(tmp_path):
+            raise AssertionError
+        return {**read_description(Job(tmp_path)), "more": {}}
+
+    with claimed_for_jobs(tmp_path, grown, begun=True):
+        assert read_description(Job(tmp_path)) == {"study": {"name": "one"}, "more": {}}
+
+
+@pytest.mark.parametrize("text", ["study = 5", "[study]\nstart = 5", "study = [{start = {}}]"])
+def test_a_description_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(JobError, match="config.toml must be the description of a study, got another shape; put back what stood there"):
+        descriptions.description_of(Job(tmp_path), {"study": {"start": {}}}, of="a study")
+
+
+def test_a_description_may_lack_tables(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[study]\n", encoding="utf-8")
+    assert descriptions.description_of(Job(tmp_path), {"study": {"start": {}}, "grid": {}}, of="a study") == {"study": {}}
 
 
 @pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])
@@ -213,7 +246,7 @@ def test_a_full_disk_leaves_no_directory_that_was_not_there(tmp_path: Path, monk
     def full(text: str, path: Path) -> None:
         raise DataError(f"{path} must be writable, got No space left on device")
 
-    monkeypatch.setattr(directory, "write_text", full)
+    monkeypatch.setattr(descriptions, "write_text", full)
     with pytest.raises(DataError, match="No space left on device"):
         open_job(tmp_path / "job", description(), resume=False)
     assert list(tmp_path.iterdir()) == []

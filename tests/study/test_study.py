@@ -13,7 +13,8 @@ import pytest
 from adiabat.config import StudySettings
 from adiabat.data.records import Document
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError
-from adiabat.jobs.directory import Job, is_described, is_job, read_description
+from adiabat.jobs.descriptions import is_described, is_job, read_description
+from adiabat.jobs.job import Job
 from adiabat.measure.study_results import StudyResult
 from adiabat.model.encoder import Encoder
 from adiabat.report.files import read_result

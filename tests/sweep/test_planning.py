@@ -11,7 +11,7 @@ import tomli_w
 from adiabat.config import PlanSettings, SweepSettings, TrainSettings, checked
 from adiabat.config.compare import COMMON
 from adiabat.errors import ConfigError, DataError, JobError
-from adiabat.jobs.directory import without_none
+from adiabat.jobs.descriptions import without_none
 from adiabat.measure.sweep_results import Advice, SweepResult, SweepRun
 from adiabat.plan.runs import Kind
 from adiabat.report.sweep.files import run_toml

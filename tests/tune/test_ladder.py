@@ -10,7 +10,8 @@ import torch
 
 from adiabat.config import TuneSettings, checked
 from adiabat.errors import ConfigError, JobError
-from adiabat.jobs.directory import Job, read_description
+from adiabat.jobs.descriptions import read_description
+from adiabat.jobs.job import Job
 from adiabat.measure.drift import MEASURES, TURN
 from adiabat.measure.safe_rate_results import Rung, SafeRate
 from adiabat.model.directory import load

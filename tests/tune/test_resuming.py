@@ -13,7 +13,7 @@ import torch
 
 from adiabat.errors import InUseError, JobError
 from adiabat.jobs import finish
-from adiabat.jobs.directory import Job
+from adiabat.jobs.job import Job
 from adiabat.locks import sole_writer
 from adiabat.measure.results import Result
 from adiabat.model.towers import DualEncoder

@@ -6,7 +6,8 @@ from pathlib import Path
 from adiabat.config import EncoderSection
 from adiabat.demo.model import demo_model_folder
 from adiabat.errors import ConfigError, JobError, ModelError
-from adiabat.jobs.directory import Job, is_job
+from adiabat.jobs.descriptions import is_job
+from adiabat.jobs.job import Job
 from adiabat.model.backbone import Trust
 from adiabat.model.device import device_of
 from adiabat.model.directory import load as load_directory

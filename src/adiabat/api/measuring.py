@@ -11,7 +11,8 @@ from adiabat.api.loading import Model, load
 from adiabat.config import EvaluateSettings, SearchSettings
 from adiabat.errors import DataError
 from adiabat.jobs.claims import claimed
-from adiabat.jobs.directory import Job, is_job
+from adiabat.jobs.descriptions import is_job
+from adiabat.jobs.job import Job
 from adiabat.measure.metrics import require_relevant_alone
 from adiabat.measure.results import Hit, Result, TrainingRecord
 from adiabat.measure.samples import TaskScores

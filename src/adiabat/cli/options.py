@@ -4,9 +4,10 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,8 @@ Assignments = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VAL
 Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Short for --set run.seed=N.", show_default=False)]
 Device = Annotated[str | None, typer.Option("--device", help="Short for --set run.device=auto|cpu|cuda|cuda:N.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def settings_of(
@@ -55,9 +58,21 @@ def settings_of(
     """
     numbers = {"run.seed": seed, "train.budget_flops": budget_flops, "train.budget_seconds": seconds}
     texts = {"run.device": device, "data.split": split, "job.out": out}
-    short = [f"{key}={value}" for key, value in numbers.items() if value is not None]
-    short += [f"{key}={json.dumps(str(value))}" for key, value in texts.items() if value is not None]
-    return read_settings(kind, config, [*(assignments or ()), *short])
+    return read_settings(kind, config, [*(assignments or ()), *short_for(texts, numbers)])
+
+
+def short_for(texts: Mapping[str, Path | str | None], numbers: Mapping[str, str | None] = NOTHING) -> list[str]:
+    """What short flags say, as ``--set`` would.
+
+    Args:
+        texts: Setting to what was typed; None where nothing was.
+        numbers: The same of settings that are numbers, which TOML reads.
+
+    Returns:
+        ``key=value`` of each that was typed.
+    """
+    written = {**numbers, **{key: None if value is None else json.dumps(str(value)) for key, value in texts.items()}}
+    return [f"{key}={value}" for key, value in written.items() if value is not None]
 
 
 def command_line() -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
 from adiabat.config import PlanSettings, SweepSettings
 from adiabat.console import PEOPLE, watching
 
@@ -22,8 +22,7 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Train every size with every method to every budget, and fit how the loss goes with them."""
-    texts = {"sweep.out": out, "sweep.engine": engine}
-    short = [f"{key}={json.dumps(str(value))}" for key, value in texts.items() if value is not None]
+    short = short_for({"sweep.out": out, "sweep.engine": engine})
     settings = settings_of(SweepSettings, spec, [*(assignments or ()), *short], seed=seed, device=device)
     from adiabat import api
     from adiabat.report.sweep.table import sweep_tables
@@ -48,11 +47,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say which model, how many tokens and which method a budget is best spent on, with reasons, and write the RUN.toml."""
-    numbers = {"budget": budget, "data_tokens": data_tokens}
-    texts = {"runs": runs, "memory": memory, "out": out}
-    short = [f"plan.{key}={value}" for key, value in numbers.items() if value is not None]
-    short += [f"plan.{key}={json.dumps(str(value))}" for key, value in texts.items() if value is not None]
-    short += [f"plan.models={json.dumps(models)}"] if models else []
+    numbers = {"plan.budget": budget, "plan.data_tokens": data_tokens, "plan.models": json.dumps(models) if models else None}
+    short = short_for({"plan.runs": runs, "plan.memory": memory, "plan.out": out}, numbers)
     settings = settings_of(PlanSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
     from adiabat import api
     from adiabat.report.sweep.files import run_toml

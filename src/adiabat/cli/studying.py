@@ -1,13 +1,12 @@
 """The verbs that ask how far a query tower can be tuned: study, safe-rate."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
 from adiabat.config import StudySettings, TuneSettings
 from adiabat.config.reading import assigned
 from adiabat.console import PEOPLE, watching
@@ -24,8 +23,7 @@ def study(
     as_json: AsJson = False,
 ) -> None:
     """Tune with every combination of a grid of settings, measure each on the same tasks, and show how far is safe."""
-    place = [] if out is None else [f"study.out={json.dumps(str(out))}"]
-    settings = settings_of(StudySettings, spec, [*(assignments or ()), *place], seed=seed, device=device)
+    settings = settings_of(StudySettings, spec, [*(assignments or ()), *short_for({"study.out": out})], seed=seed, device=device)
     from adiabat import api
     from adiabat.report.study.table import study_tables
 
@@ -62,10 +60,9 @@ def safe_rate(
     as_json: AsJson = False,
 ) -> None:
     """Find the largest learning rate at which what unlabelled probe texts find stays within noise."""
-    given = [] if probes is None else [f"guard.probes={json.dumps(probes)}"]
     _require_free(assigned(assignments or ()), probes)
     # The same file as for tune serves, whatever rate it names.
-    every = ["guard.use=true", *(assignments or ()), *given, 'tune.learning_rate="safe"']
+    every = ["guard.use=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']
     settings = settings_of(TuneSettings, config, every, seed=seed, device=device)
     from adiabat import api
     from adiabat.report.safe_rate.table import safe_rate_table

@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.compare.outcome import outcome_of
-from adiabat.compare.rows import rows_at
+from adiabat.compare.rows import ROWS, rows_at
 from adiabat.compare.runs import Grid
 from adiabat.compare.spec import Candidate, candidates_of
 from adiabat.config import TrainSettings, keys_of
 from adiabat.config.compare import CompareSettings, TaskSection
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.resuming import FREE_MEMORY
-from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
-from adiabat.locks import sole_writer
+from adiabat.jobs.descriptions import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
+from adiabat.jobs.directory import claimed_for_jobs, require_begun
+from adiabat.jobs.job import Job
 from adiabat.measure.comparison import Comparison
 from adiabat.report.comparison.page import write_comparison
 from adiabat.tasks.data import Task, read_tasks
@@ -45,13 +46,18 @@ def compare(load: Loader, settings: CompareSettings, *, resume: bool = False, co
     if note := require_begun(folder, "comparison", begun=going_on, resume=resume):
         watch.note(note)
     tasks = read_tasks(settings.tasks, watch)
-    description = _description(settings, candidates, tasks)
-    if going_on:
-        description = _same(folder, description, _defaults(settings, description))
-    grid = Grid(folder, settings, candidates, tasks, rows_at(folder / "runs.jsonl"), load, command, watch)
+    wanted = _description(settings, candidates, tasks)
+
+    def description() -> dict[str, Any]:
+        return _same(folder, wanted, _defaults(settings, wanted)) if going_on else wanted
+
+    # Refused before data are read.
+    description()
+    grid = Grid(folder, settings, candidates, tasks, rows_at(folder / ROWS), load, command, watch)
     grid.read_data()
-    claim(folder, description, begun=going_on)
-    with sole_writer(folder):
+    with claimed_for_jobs(folder, description, begun=going_on):
+        # Another process may have added some.
+        grid.rows = rows_at(folder / ROWS)
         grid.work()
         found = outcome_of(grid)
         write_comparison(found, folder)
@@ -87,7 +93,7 @@ def _defaults(settings: CompareSettings, wanted: Mapping[str, Any]) -> dict[str,
 
 def _same(folder: Path, wanted: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse to go on with another comparison; candidates that are there already and not wanted now stay described."""
-    before = read_description(Job(folder))["candidates"]
+    before = description_of(Job(folder), wanted, of="a comparison")["candidates"]
     come_or_gone = before.keys() ^ wanted["candidates"].keys()
     free = {f"candidates.{name}.{key}" for name in come_or_gone for key in keys_of(TrainSettings)}
     free |= {f"candidates.{name}.{key}" for name in wanted["candidates"] for key in (*FREE_MEMORY, *FREE_RUNS)}

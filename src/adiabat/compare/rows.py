@@ -11,6 +11,9 @@ from adiabat.measure.comparison import Speed
 Key = tuple[str, int | None]
 """Name of a candidate, and the seed of a run; None is the untrained start."""
 
+ROWS = "runs.jsonl"
+"""In the directory of a comparison."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:

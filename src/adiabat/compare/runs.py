@@ -22,19 +22,20 @@ from adiabat.contrastive.building import Loader, build, merged
 from adiabat.contrastive.data import read_pairs
 from adiabat.contrastive.order import order_of
 from adiabat.contrastive.training import check_pairs, train
-from adiabat.errors import AdiabatError, ConfigError, DataError, JobError, several
-from adiabat.jobs.directory import Job, is_job
+from adiabat.errors import AdiabatError, ConfigError, DataError, several
+from adiabat.jobs.descriptions import is_job
+from adiabat.jobs.job import Job
+from adiabat.jobs.record import finished
 from adiabat.jobs.rows import Rows
 from adiabat.measure.results import TrainingRecord
 from adiabat.measure.samples import TaskScores
 from adiabat.measure.statistics import value_of
 from adiabat.model.device import device_name, device_of
 from adiabat.model.towers import DualEncoder
-from adiabat.report.files import read_result
 from adiabat.tasks.data import Task
 from adiabat.train.interrupt import InterruptionError
 from adiabat.train.log import read_log
-from adiabat.watch import Watch
+from adiabat.watch import Watch, once
 
 
 @dataclass
@@ -64,7 +65,7 @@ class Grid:
     pairs: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._said: set[str] = set()
+        self._note_once = once(self.watch.note)
 
     def starts(self) -> list[tuple[Candidate, Key]]:
         """The untrained models: one for all candidates where these differ in data, else one for each."""
@@ -125,14 +126,8 @@ class Grid:
                 self.watch.note(f"{title}: run {number} of {len(runs)}")
                 with _naming(title):
                     self.rows.add(self._run(candidate, key, job, self._watch(candidate.name, title)))
-            self._tidy(job)
+            job.tidy(keep_model=self.settings.compare.keep_models)
         shutil.rmtree(self.folder / "stores", ignore_errors=True)
-
-    def _tidy(self, job: Job) -> None:
-        """Remove what a run needs no more once its row is on the disk."""
-        shutil.rmtree(job.checkpoints, ignore_errors=True)
-        if not self.settings.compare.keep_models:
-            shutil.rmtree(job.model, ignore_errors=True)
 
     def _start(self, candidate: Candidate, key: Key) -> Row:
         """Measure what training starts from; towers are built as for a run, which tells whether its settings fit the model."""
@@ -190,13 +185,11 @@ class Grid:
 
     def _trained(self, candidate: Candidate, key: Key, job: Job, watch: Watch) -> tuple[TrainingRecord, dict[str, str]]:
         """The record of the finished job, and what it began with."""
-        if not (job.model.is_dir() and job.result.is_file()):
+        if not job.is_done:
             job.folder.mkdir(parents=True, exist_ok=True)
             train(self.load, self._settings(candidate, key, job), resume=is_job(job.folder), command=self.command, watch=watch)
-        result = read_result(job.result)
-        if result.training is None:
-            raise JobError(f"{job.result} must be the result of a training run, got another; remove {job.folder}, and it is made again")
-        return result.training, {name: str(result.inputs["train"][f"{name}_sha256"]) for name in ("model", "examples")}
+        result, record = finished(job, "training")
+        return record, {name: str(result.inputs["train"][f"{name}_sha256"]) for name in ("model", "examples")}
 
     def _settings(self, candidate: Candidate, key: Key, job: Job) -> TrainSettings:
         """A candidate's other runs say what this one must find: a file may have changed under its name."""
@@ -210,14 +203,7 @@ class Grid:
 
     def _watch(self, who: str, title: str) -> Watch:
         """Says of which run it speaks; what all runs of a candidate have to say is said once."""
-
-        def note(sentence: str) -> None:
-            told = f"{who}: {sentence}"
-            if told not in self._said:
-                self._said.add(told)
-                self.watch.note(told)
-
-        return self.watch.under(title, note=note)
+        return self.watch.under(title, note=lambda sentence: self._note_once(f"{who}: {sentence}"))
 
 
 @contextmanager

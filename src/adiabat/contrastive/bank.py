@@ -123,22 +123,22 @@ class Bank:
             Embeddings with their graph.
         """
         distinct = {side: np.unique(rows, return_inverse=True) for side, rows in batch.sides.items()}
-        found = dict(zip(self.tables, passes.embed_all(self.groups(batch)), strict=True))
+        found = dict(zip(self.tables, passes.embed_all(self.groups({side: rows for side, (rows, _) in distinct.items()})), strict=True))
         found |= {side: frozen.embed(distinct[side][0]) for side, frozen in self.frozen.items()}
         query, document = (found[side][torch.from_numpy(distinct[side][1]).to(found[side].device)] for side in SIDES)
         return Sides(query, document)
 
-    def groups(self, batch: Batch) -> list[Group]:
-        """Each distinct text of a batch that passes through a trained tower.
+    def groups(self, distinct: Mapping[Side, Int[np.ndarray, " _"]]) -> list[Group]:
+        """Texts of a batch that pass through a trained tower.
 
         Args:
-            batch: Over these texts.
+            distinct: Of each side, each once.
 
         Returns:
             A group for each of `tables`.
         """
         towers, trained = self.models.towers, self.models.trained
-        return [Group(table, np.unique(batch.sides[side]), trained.index(towers.tower(side))) for side, table in self.tables.items()]
+        return [Group(table, distinct[side], trained.index(towers.tower(side))) for side, table in self.tables.items()]
 
     def judged(self, batch: Batch) -> Sides | None:
         """What the guide makes of a batch's texts.

@@ -13,7 +13,7 @@ from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.record import counts_of, notes_of
 from adiabat.contrastive.timing import TIMED_STEPS, fit_into_time, step_seconds
 from adiabat.contrastive.training import check, prepared
-from adiabat.jobs.directory import without_none
+from adiabat.jobs.descriptions import without_none
 from adiabat.model.device import device_name, device_of
 from adiabat.model.memory import begin_peak, peak_bytes
 from adiabat.train.distributed import Processes

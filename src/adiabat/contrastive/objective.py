@@ -133,7 +133,7 @@ class PairContrast:
         Returns:
             Of trained towers, as one process takes it; texts of a frozen tower pass once, and are not among it.
         """
-        return Cost(self.flops_of(step), self.passes.operations(self.at(step).bank.groups(self._batch(step))))
+        return Cost(self.flops_of(step), self.passes.operations(self.at(step).bank.groups(self._distinct(step))))
 
     @cached_property
     def _passed(self) -> Mapping[Side, PassedParameters]:
@@ -291,8 +291,12 @@ class PairContrast:
         Returns:
             By side, over all processes; a text that stands in the batch twice counts once.
         """
-        rows = self._batch(step).sides
-        return {side: int(table.lengths[np.unique(rows[side])].sum()) for side, table in self.tables.items()}
+        distinct = self._distinct(step)
+        return {side: int(table.lengths[distinct[side]].sum()) for side, table in self.tables.items()}
+
+    def _distinct(self, step: int) -> dict[Side, Int[np.ndarray, " _"]]:
+        """Texts of one step, each once."""
+        return {side: np.unique(rows) for side, rows in self._batch(step).sides.items()}
 
     def rows(self, step: int) -> Int[np.ndarray, " p"]:
         """Pairs of one step's batch, as all processes see it.

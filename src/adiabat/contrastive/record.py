@@ -5,7 +5,8 @@ import numpy as np
 from adiabat.contrastive.building import Built, named_weights
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.order import in_small_groups, mixture_told, unnamed
-from adiabat.jobs.directory import Job, read_description
+from adiabat.jobs.descriptions import read_description
+from adiabat.jobs.job import Job
 from adiabat.jobs.record import record_of, result_of
 from adiabat.measure.layers import layer_changes
 from adiabat.measure.results import LayerChange, Result

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config import TrainSettings
-from adiabat.jobs.directory import FREE_RUN, Job, Rules, is_job, read_description
+from adiabat.jobs.descriptions import FREE_RUN, Rules, is_job, read_description
+from adiabat.jobs.job import Job
 from adiabat.train.log import read_log
 from adiabat.train.schedules import ENDING
 

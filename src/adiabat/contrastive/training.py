@@ -23,8 +23,9 @@ from adiabat.contrastive.timing import fit_into_time
 from adiabat.contrastive.windows import ROWS
 from adiabat.data.pairs import PairSet
 from adiabat.errors import ConfigError, DataError, several
-from adiabat.jobs.directory import Job, open_job
+from adiabat.jobs.directory import open_job
 from adiabat.jobs.finish import finish_job
+from adiabat.jobs.job import Job
 from adiabat.locks import sole_writer
 from adiabat.measure.results import Result
 from adiabat.model.device import device_of

@@ -5,7 +5,7 @@ from pathlib import Path
 from adiabat import api
 from adiabat.config import EvaluateSettings, TuneSettings, checked
 from adiabat.demo.data import DEMO_CORPUS, DEMO_RETAIN, DEMO_TEST, DEMO_TRAIN, DEMO_VALIDATION
-from adiabat.jobs.directory import is_job
+from adiabat.jobs.descriptions import is_job
 from adiabat.measure.results import Result
 from adiabat.watch import SILENT, Watch
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from adiabat.errors import DataError, JobError
-from adiabat.jobs.directory import is_job
+from adiabat.jobs.descriptions import is_job
 from adiabat.locks import sole_writer
 from adiabat.report.files import read_result
 from adiabat.store.build import is_store

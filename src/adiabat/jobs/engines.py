@@ -1,53 +1,93 @@
 """Where the runs of a study or sweep are made: one group after another in this process, or spread over a Ray cluster."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+
+from torch import device
 
 from adiabat.errors import AdiabatError, MissingDependencyError
+from adiabat.watch import SILENT, Watch
 
-Planned = TypeVar("Planned")
-Row = TypeVar("Row")
-
-Make = Callable[[Sequence[Planned]], Iterable[Row]]
-"""Makes a group of runs, and gives the row of each as soon as it is there."""
+Engine = Literal["process", "ray"]
 
 
-def make_here(make: Make[Planned, Row], groups: Sequence[Sequence[Planned]], add: Callable[[Row], None]) -> None:
-    """Make runs in this process.
+@runtime_checkable
+class Named(Protocol):
+    """A run that is to be made, or its row."""
 
-    Args:
-        make: Makes each group.
-        groups: One after the other.
-        add: Takes each row as soon as it is there.
-    """
-    for group in groups:
-        for row in make(group):
-            add(row)
+    @property
+    def name(self) -> str:
+        """The same of both, and of no other run."""
 
 
-def make_over_ray(
-    begin: Callable[..., Make[Planned, Row]],
-    parts: Sequence[Any],
+Planned = TypeVar("Planned", bound=Named, contravariant=True)
+Row = TypeVar("Row", bound=Named, covariant=True)
+
+
+@runtime_checkable
+class Maker(Protocol[Planned, Row]):
+    """Who makes runs: a dataclass, of which each process gets one of its own."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def folder(self) -> Path:
+        """Where they are made."""
+
+    @property
+    def watch(self) -> Watch:
+        """Whom to tell."""
+
+    def make(self, group: Sequence[Planned], /) -> Iterable[Row]:
+        """Make a group of runs, and give the row of each as soon as it is there."""
+
+    def tidy(self, run: Planned, /) -> None:
+        """Remove what a run needs no more once it has its row."""
+
+
+def make_runs(
+    worker: Maker[Planned, Row],
     groups: Sequence[Sequence[Planned]],
     add: Callable[[Row], None],
     *,
-    setting: str,
-    on_gpu: bool,
+    engine: tuple[Engine, str],
+    place: device,
+    said: Callable[[Row], str],
 ) -> None:
-    """Make runs in processes of a Ray cluster, whose machines share the disk.
+    """Make runs, keep the row of each, and tell of it.
 
     Args:
-        begin: Gives each process what makes runs.
-        parts: What `begin` is called with; goes from process to process, so what can be read has no place among it.
-        groups: Each made by one process.
-        add: Takes the rows of a group as soon as all are there.
-        setting: That asks for Ray, for a message.
-        on_gpu: Whether each process needs a GPU, or a core.
+        worker: Makes them in this process, or is copied to others.
+        groups: Each made by one process; of no run, nothing is done.
+        add: Takes each row as soon as it is there; over Ray, those of a group as soon as all are.
+        engine: Which, and the setting that asks for it, for a message.
+        place: Where models are trained: over Ray, each process takes a GPU, or a core.
+        said: What a row says, after its number.
 
     Raises:
-        AdiabatError: As it was raised in a process.
-        MissingDependencyError: If Ray is not installed.
+        AdiabatError: As it was raised while a run was made; rows that were added stay.
+        MissingDependencyError: If Ray is asked for and not installed.
     """
+    planned = {run.name: run for group in groups for run in group}
+    if not planned:
+        return
+    using, setting = engine
+    made = _over_ray(worker, groups, setting, on_gpu=place.type == "cuda") if using == "ray" else _here(worker, groups)
+    for number, row in enumerate(made, 1):
+        add(row)
+        worker.tidy(planned[row.name])
+        worker.watch.note(f"{row.name}: run {number:,} of {len(planned):,}, {said(row)}")
+
+
+def _here(worker: Maker[Planned, Row], groups: Sequence[Sequence[Planned]]) -> Iterator[Row]:
+    for group in groups:
+        yield from worker.make(group)
+
+
+def _over_ray(worker: Maker[Planned, Row], groups: Sequence[Sequence[Planned]], setting: str, *, on_gpu: bool) -> Iterator[Row]:
+    """By processes of a cluster, whose machines share the disk."""
     ray = _ray(setting)
     begun_here = not ray.is_initialized()
     if begun_here:
@@ -55,10 +95,11 @@ def make_over_ray(
     try:
         count = min(len(groups), int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 1)))
         remote = ray.remote(_Apart).options(num_cpus=1, num_gpus=int(on_gpu))
-        pool = ray.util.ActorPool([remote.remote(begin, parts) for _ in range(count)])
+        # Without what this process has read: each reads its own, and tells nobody.
+        apart: Any = replace(worker, folder=worker.folder.resolve(), watch=SILENT)
+        pool = ray.util.ActorPool([remote.remote(apart) for _ in range(count)])
         for rows in pool.map_unordered(lambda one, group: one.make.remote(group), [list(group) for group in groups]):
-            for row in rows:
-                add(row)
+            yield from rows
     except ray.exceptions.RayTaskError as fault:
         # What went wrong, as it was said where it did; the rest is Ray's own text.
         raise (fault.cause if isinstance(fault.cause, AdiabatError) else fault) from None
@@ -70,11 +111,11 @@ def make_over_ray(
 class _Apart:
     """What makes runs, in a process of Ray's."""
 
-    def __init__(self, begin: Callable[..., Make[Any, Any]], parts: Sequence[Any]) -> None:
-        self._make = begin(*parts)
+    def __init__(self, worker: Maker[Any, Any]) -> None:
+        self._worker = worker
 
     def make(self, group: list[Any]) -> list[Any]:
-        return list(self._make(group))
+        return list(self._worker.make(group))
 
 
 def _ray(setting: str) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from adiabat.errors import JobError
-from adiabat.jobs.directory import Job
+from adiabat.jobs.job import Job
 from adiabat.measure.results import Result
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder

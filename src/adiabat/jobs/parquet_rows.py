@@ -42,23 +42,10 @@ def parquet_rows(
     def write(rows: Sequence[Row], place: Path) -> None:
         write_parquet(pa.Table.from_pylist(_filled([{**columns(row), RECORD: _record(row)} for row in rows])), place)
 
-    return Rows(path, key=key, read=lambda place: read_rows(place, kind, of=of), write=write)
+    return Rows(path, key=key, read=lambda place: _read(place, kind, of=of), write=write)
 
 
-def read_rows(path: Path, kind: type[Row], *, of: str) -> list[Row]:
-    """Read rows.
-
-    Args:
-        path: The file.
-        kind: Of a row, a dataclass.
-        of: What the rows are of, such as ``a study``.
-
-    Returns:
-        The rows, in the order they were added.
-
-    Raises:
-        JobError: If it is damaged.
-    """
+def _read(path: Path, kind: type[Row], *, of: str) -> list[Row]:
     adapter = TypeAdapter(kind)
     try:
         records = pq.read_table(path, columns=[RECORD])[RECORD].to_pylist()

@@ -5,10 +5,12 @@ from typing import Any, Literal
 
 import torch
 
-from adiabat.jobs.directory import Job
+from adiabat.errors import JobError
+from adiabat.jobs.job import Job
 from adiabat.measure.results import LayerChange, Result, TrainingRecord
 from adiabat.model.device import device_name
 from adiabat.provenance import now, versions
+from adiabat.report.files import read_result
 from adiabat.train.limits import Outcome
 from adiabat.train.log import read_log
 
@@ -110,3 +112,23 @@ def result_of(
         settings=record.settings,
         inputs={"train": dict(inputs)},
     )
+
+
+def finished(job: Job, what: str) -> tuple[Result, TrainingRecord]:
+    """The result of a job that is over, and what its run did.
+
+    Args:
+        job: Whose ``result.json`` is read.
+        what: The run did, such as ``training``; for a message.
+
+    Returns:
+        Both.
+
+    Raises:
+        DataError: If there is none, or it is damaged.
+        JobError: If it is the result of something else.
+    """
+    result = read_result(job.result)
+    if result.training is None:
+        raise JobError(f"{job.result} must be the result of a {what} run, got another; remove {job.folder}, and it is made again")
+    return result, result.training

@@ -326,3 +326,8 @@ class SweepResult(WithOrigin):
     inputs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     format: int = SWEEP_FORMAT
+
+    @property
+    def counted(self) -> list[tuple[SweepRun, float]]:
+        """Runs that laws are fitted to, each with its loss."""
+        return [(row, loss) for row in self.runs if row.name not in self.left_out and (loss := row.loss_of(self.loss))]

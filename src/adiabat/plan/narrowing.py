@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.plan.intervals import Draws, Ensemble
-from adiabat.plan.recipe import Candidate, KindFit, Recommendation, laws_of, points_at
+from adiabat.plan.intervals import Ensemble
+from adiabat.plan.recipe import KindFit, Recommendation, laws_of, points_at
 from adiabat.plan.runs import Option
 
 
@@ -58,8 +58,8 @@ def narrowing(
     asked = [(option, budget) for option, budget in possible if option.way.kind in {one.option.way.kind for one in pair}]
     if not asked:
         return []
-    first, second = (_at_tokens(laws[one.option.way.kind], one) for one in pair)
-    losses = [_logs(laws[option.way.kind], [option], budget, data_tokens)[:, 0] for option, budget in asked]
+    first, second = (_logs(laws[one.option.way.kind], one.option, one.flops, None) for one in pair)
+    losses = [_logs(laws[option.way.kind], option, budget, data_tokens) for option, budget in asked]
     noise = np.array([float(np.var(laws[option.way.kind].residuals)) for option, _ in asked])
     budgets = np.array([budget for _, budget in asked])
     picked = _picked(np.stack([first - second, *losses]), noise, budgets, most)
@@ -85,13 +85,9 @@ def _picked(
     return picked
 
 
-def _at_tokens(law: Ensemble, one: Candidate) -> Float[np.ndarray, " d"]:
-    """Logarithms of the losses that each law of drawn runs predicts for a candidate."""
-    return _logs(law, [one.option], one.flops, None)[:, 0]
-
-
-def _logs(law: Ensemble, options: Sequence[Option], budget: float, tokens: float | None) -> Draws:
-    losses = law.draws(points_at(options, budget, tokens))
+def _logs(law: Ensemble, option: Option, budget: float, tokens: float | None) -> Float[np.ndarray, " d"]:
+    """Logarithms of the losses that each law of drawn runs predicts for an option."""
+    losses = law.draws(points_at([option], budget, tokens))[:, 0]
     # A law may say less than nothing where it does not hold.
-    logs: Draws = np.log(np.maximum(losses, np.finfo(np.float64).tiny))
+    logs: Float[np.ndarray, " d"] = np.log(np.maximum(losses, np.finfo(np.float64).tiny))
     return logs

@@ -53,14 +53,18 @@ class Way:
     frozen: int
 
     @property
-    def title(self) -> str:
-        """For people, and for the name of a run."""
-        size = "" if self.blocks is None else f", {self.blocks} {'block' if self.blocks == 1 else 'blocks'}"
-        detail = f" {self.rank}" if self.rank else f" {self.frozen}" if self.frozen else ""
-        return f"{self.name}{size}, {self.method}{detail}"
+    def sized_name(self) -> str:
+        """The model as it is trained, for people."""
+        return self.name if self.blocks is None else f"{self.name}, {self.blocks} {'block' if self.blocks == 1 else 'blocks'}"
 
     @property
-    def kind(self) -> "Kind":
+    def title(self) -> str:
+        """For people, and for the name of a run."""
+        detail = f" {self.rank}" if self.rank else f" {self.frozen}" if self.frozen else ""
+        return f"{self.sized_name}, {self.method}{detail}"
+
+    @property
+    def kind(self) -> Kind:
         """Whose runs one law is fitted to."""
         return Kind(self.family, self.method)
 

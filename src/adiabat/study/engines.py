@@ -1,15 +1,13 @@
 """Which runs of a study are made together, and where."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from adiabat.jobs.engines import make_here, make_over_ray
+from adiabat.jobs.engines import make_runs
 from adiabat.measure.study_results import StudyRun
 from adiabat.model.device import device_of
 from adiabat.study.spec import Planned, groups_of
 from adiabat.study.worker import Worker
 from adiabat.tune.together import lanes_on
-from adiabat.watch import SILENT
 
 
 def carry_out(worker: Worker, runs: Sequence[Planned], *, add: Callable[[StudyRun], None]) -> None:
@@ -30,22 +28,5 @@ def carry_out(worker: Worker, runs: Sequence[Planned], *, add: Callable[[StudyRu
         return
     # Before any run: what is wrong with a task and the model must not come to light after the first of them.
     worker.measure_start()
-    done, named = 0, {run.name: run for run in runs}
-
-    def told(row: StudyRun) -> None:
-        nonlocal done
-        add(row)
-        worker.tidy(named[row.name])
-        done += 1
-        worker.watch.note(f"{row.name}: run {done:,} of {len(runs):,}, {row.status} after {row.steps:,} steps")
-
-    if section.engine == "ray":
-        parts = (worker.settings, worker.folder.resolve(), worker.load, worker.command, SILENT)
-        make_over_ray(_apart, parts, groups, told, setting="study.engine", on_gpu=device.type == "cuda")
-    else:
-        make_here(worker.make, groups, told)
-
-
-def _apart(*parts: Any) -> Callable[[Sequence[Planned]], Iterable[StudyRun]]:
-    """What makes runs in a process of its own."""
-    return Worker(*parts).make
+    engine = (section.engine, "study.engine")
+    make_runs(worker, groups, add, engine=engine, place=device, said=lambda row: f"{row.status} after {row.steps:,} steps")

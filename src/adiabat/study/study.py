@@ -9,8 +9,9 @@ from typing import Any
 from adiabat.config import Section, StudySettings, TuneSettings, keys_of
 from adiabat.config.study import COMMON, VariantSection
 from adiabat.errors import ConfigError, JobError, several
-from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
-from adiabat.locks import sole_writer
+from adiabat.jobs.descriptions import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
+from adiabat.jobs.directory import claimed_for_jobs, require_begun
+from adiabat.jobs.job import Job
 from adiabat.measure.metrics import require_relevant_alone
 from adiabat.measure.study_results import StudyResult, StudyRun
 from adiabat.model.device import device_name, device_of
@@ -61,10 +62,8 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     worker.ground.require_possible([run.settings for run in runs])
     _require_apart(worker, runs)
     description = _description(worker, digests)
-    made = (folder / "runs.parquet").is_file() or any((folder / RUNS).glob("*"))
-    claim(folder, _same(folder, description) if going_on and made else description, begun=going_on)
-    with sole_writer(folder):
-        if not made:
+    with claimed_for_jobs(folder, lambda: _same(folder, description) if _has_made(folder) else description, begun=going_on):
+        if not _has_made(folder):
             # Of a study that made nothing, what was read of probes might be of others.
             (folder / READINGS / NOISE).unlink(missing_ok=True)
         rows = rows_at(folder / "runs.parquet")
@@ -160,22 +159,16 @@ def _listed(settings: StudySettings, variant: VariantSection | None) -> dict[str
     return {key: list(value) for key, value in settings.values(variant).items() if key not in shared}
 
 
+def _has_made(folder: Path) -> bool:
+    """Whether a study stands there that made something."""
+    return (folder / "runs.parquet").is_file() or any((folder / RUNS).glob("*"))
+
+
 def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse to go on with another study; variants that are there already and not wanted now stay described."""
-    before = read_description(Job(folder))
-    if not _has_tables_of(before, wanted):
-        raise JobError(
-            f"{Job(folder).config} must be the description of a study, got another shape; put back what stood there, or choose another "
-            "--out"
-        )
+    before = description_of(Job(folder), wanted, of="a study")
     require_same(Job(folder), wanted, rules=Rules(free=frozenset(_free(before, wanted)), defaults=_defaults()))
     return {**wanted, "variants": {**before.get("variants", {}), **wanted["variants"]}}
-
-
-def _has_tables_of(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a table stands wherever one is wanted; keys may be missing."""
-    tables = {key: value for key, value in wanted.items() if isinstance(value, Mapping)}
-    return all(isinstance(own := before.get(key, {}), Mapping) and _has_tables_of(own, value) for key, value in tables.items())
 
 
 def _defaults() -> dict[str, Any]:

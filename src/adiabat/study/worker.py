@@ -1,6 +1,5 @@
 """Who makes the runs of a study: tunes, measures, and gives a row for each; what was cut short goes on where it was."""
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -9,15 +8,15 @@ from pathlib import Path
 
 from adiabat.config import EncoderSection, StudySettings, SuiteSettings
 from adiabat.drift.probes import ProbeSet
-from adiabat.errors import DivergedError, JobError
-from adiabat.jobs.directory import Job, is_job
+from adiabat.errors import DivergedError
+from adiabat.jobs.descriptions import is_job
+from adiabat.jobs.job import Job
+from adiabat.jobs.record import finished
 from adiabat.locks import sole_writer
-from adiabat.measure.results import TrainingRecord
 from adiabat.measure.study_results import StudyRun
 from adiabat.model.device import device_name, device_of
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import versions
-from adiabat.report.files import read_result
 from adiabat.store.embeddings import Store
 from adiabat.study.bench import Bench
 from adiabat.study.spec import Planned
@@ -30,7 +29,7 @@ from adiabat.tune.beforehand import inputs_of
 from adiabat.tune.building import learning_rate_of
 from adiabat.tune.ground import Ground
 from adiabat.tune.together import run_together
-from adiabat.watch import Watch
+from adiabat.watch import Watch, once
 
 Loader = Callable[[str, EncoderSection], DualEncoder]
 """Loads a model by its name, with overrides."""
@@ -123,7 +122,7 @@ class Worker:
             AdiabatError: If what the user gave is wrong, or the disk is full.
             InterruptionError: After Ctrl-C, with checkpoints written.
         """
-        waiting = [run for run in group if not _is_done(self._job(run))]
+        waiting = [run for run in group if not self._job(run).is_done]
         failed = self._tune(waiting) if waiting else {}
         for run in group:
             yield self._failed(run, failed[run.name]) if run.name in failed else self._measured(run)
@@ -154,22 +153,16 @@ class Worker:
         watch = self.watch.under(run.name, note=self._note_once)
         return TuningRun.begin(self.ground, self.inputs, folder, settings=run.settings, resume=is_job(folder), watch=watch)
 
-    def _note_once(self, sentence: str) -> None:
-        """What all runs have to say is said once."""
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self.watch.note(sentence)
-
     @cached_property
-    def _said(self) -> set[str]:
-        return set()
+    def _note_once(self) -> Callable[[str], None]:
+        return once(self.watch.note)
 
     def _has_steps(self, run: Planned) -> bool:
         return self._job(run).checkpoints.is_dir()
 
     def _measured(self, run: Planned) -> StudyRun:
         job = self._job(run)
-        record = _record_of(job)
+        _, record = finished(job, "tuning")
         place = device_of(self.settings.run.device)
         model = self.load(str(job.folder), EncoderSection()).to(place)
         return replace(
@@ -210,18 +203,4 @@ class Worker:
         Args:
             run: Whose row is there.
         """
-        job = self._job(run)
-        shutil.rmtree(job.checkpoints, ignore_errors=True)
-        if not self.settings.study.keep_models:
-            shutil.rmtree(job.model, ignore_errors=True)
-
-
-def _is_done(job: Job) -> bool:
-    return job.model.is_dir() and job.result.is_file()
-
-
-def _record_of(job: Job) -> TrainingRecord:
-    result = read_result(job.result)
-    if result.training is None:
-        raise JobError(f"{job.result} must be the result of a tuning run, got another; remove {job.folder}, and it is made again")
-    return result.training
+        self._job(run).tidy(keep_model=self.settings.study.keep_models)

@@ -9,7 +9,7 @@ import numpy as np
 from adiabat.measure.sweep_results import Coefficient, Correlation, KindRecord, LawRecord, LineRecord, LossOf, Predicted, SweepRun
 from adiabat.plan.downstream import rank_correlation
 from adiabat.plan.frontier import Frontier, Profile, optimal_sizes, profiles
-from adiabat.plan.intervals import Estimate, estimate
+from adiabat.plan.intervals import estimate
 from adiabat.plan.recipe import KindFit, fit_kinds
 from adiabat.plan.runs import Run, points_of
 from adiabat.watch import Watch
@@ -124,16 +124,9 @@ def _frontier(found: Frontier) -> LineRecord:
     line, places = found.line, (found.budgets.tolist(), found.best.tolist())
     if not found.again:
         return LineRecord(line.slope, line.intercept, None, None, *places)
-    slope, intercept = (
-        estimate(getattr(found.line, name), np.array([getattr(one, name) for one in found.again])) for name in ("slope", "intercept")
-    )
-    low, high = _ends(slope, intercept)
-    return LineRecord(slope.value, intercept.value, low, high, *places)
-
-
-def _ends(*estimates: Estimate) -> tuple[tuple[float, float], tuple[float, float]]:
-    first, second = estimates
-    return (first.low, second.low), (first.high, second.high)
+    slope = estimate(line.slope, np.array([one.slope for one in found.again]))
+    intercept = estimate(line.intercept, np.array([one.intercept for one in found.again]))
+    return LineRecord(line.slope, line.intercept, (slope.low, intercept.low), (slope.high, intercept.high), *places)
 
 
 def _sizes(found: list[Profile]) -> LineRecord | None:

@@ -11,7 +11,8 @@ from adiabat.config.faults import unmet_need
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.estimate import estimate
 from adiabat.errors import AdiabatError, ConfigError
-from adiabat.jobs.directory import Job, read_description, without_none
+from adiabat.jobs.descriptions import read_description, without_none
+from adiabat.jobs.job import Job
 from adiabat.measure.sweep_results import Addition, Advice, Choice, SweepResult, SweepRun
 from adiabat.plan.narrowing import narrowing
 from adiabat.plan.recipe import Candidate, KindFit, Recommendation, recommend

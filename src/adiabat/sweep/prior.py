@@ -6,7 +6,7 @@ from pathlib import PurePath
 from adiabat.config import PlanSettings, TrainSettings, checked
 from adiabat.contrastive.building import Loader, build
 from adiabat.errors import ConfigError
-from adiabat.jobs.directory import without_none
+from adiabat.jobs.descriptions import without_none
 from adiabat.measure.sweep_results import Advice, Choice, Reason
 from adiabat.model.towers import DualEncoder
 from adiabat.plan.flops import PassedParameters

@@ -1,5 +1,6 @@
 """From the settings of a sweep to its runs: every model, method and budget, with every seed (mission B6)."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -78,6 +79,8 @@ def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Tried]:
             raise ConfigError(f"models.blocks of {family.model} must be at most {whole}, which it has, got {beyond[0]}; leave it out")
         for blocks in family.blocks or (None,):
             found += list(_ways(settings, family, blocks, whole if blocks is None else blocks))
+    if alike := [title for title, count in Counter(one.way.title for one in found).items() if count > 1]:
+        raise ConfigError(f"models must have names that tell their runs apart, got {alike[0]} twice; give one of them another name")
     if not found:
         raise ConfigError(
             "methods must leave a run to make, got shares of frozen blocks alone that come to none or all of every model's; "
@@ -121,8 +124,14 @@ def plan_runs(settings: SweepSettings, ways: Sequence[Tried]) -> list[Planned]:
     ]
 
 
+def _exact(number: float) -> str:
+    """As short as can be, and of no other number."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
+
+
 def _planned(common: Mapping[str, Any], tried: Tried, budget: float, seed: int) -> Planned:
-    name = f"{tried.way.title}, {budget:g} FLOP, seed {seed}"
+    name = f"{tried.way.title}, {_exact(budget)} FLOP, seed {seed}"
     own = laid_over(tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
     try:
         run = checked(TrainSettings, laid_over(common, own))

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from adiabat.contrastive.data import read_pairs
 from adiabat.contrastive.kept import cache_folder
 from adiabat.contrastive.resuming import FREE_MEMORY
 from adiabat.contrastive.training import check, check_pairs
-from adiabat.errors import ConfigError, several
-from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, read_description, require_begun, require_same, without_none
-from adiabat.jobs.engines import make_here, make_over_ray
-from adiabat.locks import sole_writer
+from adiabat.errors import ConfigError, JobError, several
+from adiabat.jobs.descriptions import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
+from adiabat.jobs.directory import claimed_for_jobs, require_begun
+from adiabat.jobs.engines import make_runs
+from adiabat.jobs.job import Job
+from adiabat.jobs.rows import Rows
 from adiabat.measure.metrics import require_relevant_alone
 from adiabat.measure.sweep_results import SweepResult, SweepRun
 from adiabat.model.device import device_of
@@ -64,24 +66,43 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
     examples, tasks = _examples(settings, watch), {task.name: task.sha256 for task in worker.tasks}
     models = _Models(load, settings)
     runs = plan_runs(settings, ways_of(settings, models.blocks))
-    description = _description(settings, runs, examples=examples, models=models.prints, tasks=tasks)
-    if going_on:
-        description = _same(folder, description)
-    rows = rows_at(folder / ROWS)
-    # What failed may have failed for want of memory, or of a disk, that is there now.
-    waiting = [run for run in runs if run.name not in rows or rows[run.name].status == "failed"]
-    _set_up_once(worker, waiting)
-    claim(folder, description, begun=going_on)
-    with sole_writer(folder):
-        _carry_out(worker, waiting, rows.add)
+    wanted = _description(settings, runs, examples=examples, models=models.prints, tasks=tasks)
+
+    def description() -> dict[str, Any]:
+        return _same(folder, wanted) if going_on else wanted
+
+    # Refused before any model is set up, and models before anything is written.
+    description()
+    _set_up_once(worker, _waiting(runs, rows_at(folder / ROWS)))
+    with claimed_for_jobs(folder, description, begun=going_on):
+        # Another process may have added some by now.
+        rows = rows_at(folder / ROWS)
+        _carry_out(worker, _waiting(runs, rows), rows.add)
         for run in runs:
-            worker.tidy(run)
+            worker.tidy_left(run)
             # A model may lie elsewhere by now, or belong to another family.
             if rows[run.name].way != run.tried.way:
                 rows.add(replace(rows[run.name], way=run.tried.way))
         found = _result(worker, [rows[run.name] for run in runs], {"sha256": examples, "tasks": tasks}, command)
         write_sweep(found, folder)
     return found
+
+
+def _waiting(runs: Sequence[Planned], rows: Rows[str, SweepRun]) -> list[Planned]:
+    """Runs that have no row; and those that failed: it may have been for want of memory, or of a disk, that is there now."""
+    for run in runs:
+        if run.name in rows:
+            _require_alike(rows[run.name], run)
+    return [run for run in runs if run.name not in rows or rows[run.name].status == "failed"]
+
+
+def _require_alike(row: SweepRun, run: Planned) -> None:
+    """Refuse a row of another run, whatever its name."""
+    way = replace(row.way, family=run.tried.way.family, model=run.tried.way.model)
+    both = {"way": (way, run.tried.way), "budget": (row.budget, run.budget), "seed": (row.seed, run.seed)}
+    for what, (got, wanted) in both.items():
+        if got != wanted:
+            raise JobError(f"the row {run.name} must be of {what} = {wanted}, got {got}; choose another --out, or another models.name")
 
 
 def _result(worker: Worker, rows: Sequence[SweepRun], inputs: Mapping[str, Any], command: str) -> SweepResult:
@@ -134,11 +155,10 @@ def _description(
     settings: SweepSettings, runs: Sequence[Planned], *, examples: str, models: Mapping[str, str], tasks: Mapping[str, str]
 ) -> dict[str, Any]:
     """Everything that decides what runs give. It has no table ``[job]``: the directory is no job, and has some inside."""
-    titles = {family.model: family.title for family in settings.models}
     return without_none(
         {
             "sweep": {"name": settings.sweep.name, "data": settings.job.data, "last_steps": settings.sweep.last_steps},
-            "start": {"examples": examples, "models": {titles[model]: digest for model, digest in models.items()}},
+            "start": {"examples": examples, "models": {family.title: models[family.model] for family in settings.models}},
             "common": settings.model_dump(include=set(COMMON) - {"job"}),
             "rates": {run.tried.way.title: run.tried.learning_rate for run in runs},
             "tasks": dict(tasks),
@@ -149,11 +169,11 @@ def _description(
 
 def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse to go on with another sweep; models and methods that are there already and not wanted now stay described."""
-    before = read_description(Job(folder))
+    before = {"start": {}, "rates": {}, **description_of(Job(folder), wanted, of="a sweep")}
     plain = SweepSettings()
     defaults = {"common": plain.model_dump(include=set(COMMON) - {"job"}), "measure": plain.measure.model_dump()}
     require_same(Job(folder), wanted, rules=Rules(free=frozenset(_free(before, wanted)), defaults=defaults))
-    start = {**wanted["start"], "models": {**before["start"]["models"], **wanted["start"]["models"]}}
+    start = {**wanted["start"], "models": {**before["start"].get("models", {}), **wanted["start"]["models"]}}
     return {**wanted, "start": start, "rates": {**before["rates"], **wanted["rates"]}}
 
 
@@ -162,7 +182,7 @@ def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]
     yield from ("sweep.name", "sweep.data", "common.data.cache", "common.data.corpus", "common.data.validation", "common.towers.store")
     yield from (f"common.{key}" for key in (*FREE_MEMORY, *FREE_RUNS, "run.seed"))
     yield from (f"rates.{title}" for title in before["rates"].keys() ^ wanted["rates"].keys())
-    yield from (f"start.models.{name}" for name in before["start"]["models"].keys() ^ wanted["start"]["models"].keys())
+    yield from (f"start.models.{name}" for name in before["start"].get("models", {}).keys() ^ wanted["start"]["models"].keys())
 
 
 def _set_up_once(worker: Worker, runs: Sequence[Planned]) -> None:
@@ -174,27 +194,10 @@ def _set_up_once(worker: Worker, runs: Sequence[Planned]) -> None:
 
 
 def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[SweepRun], None]) -> None:
-    done = 0
-
-    named = {run.name: run for run in runs}
-
-    def told(row: SweepRun) -> None:
-        nonlocal done
-        add(row)
-        worker.tidy(named[row.name])
-        done += 1
-        loss = "" if row.loss is None else f", loss {row.loss:.4f}, validation {row.validation_loss:.4f}"
-        worker.watch.note(f"{row.name}: run {done:,} of {len(runs):,}, {row.status} after {row.steps:,} steps{loss}")
-
-    groups = [[run] for run in runs]
-    if worker.settings.sweep.engine == "ray" and runs:
-        parts = (worker.settings, worker.folder.resolve(), worker.load, worker.command, SILENT)
-        on_gpu = device_of(worker.settings.run.device).type == "cuda"
-        make_over_ray(_apart, parts, groups, told, setting="sweep.engine", on_gpu=on_gpu)
-    else:
-        make_here(worker.make, groups, told)
+    engine, place = (worker.settings.sweep.engine, "sweep.engine"), device_of(worker.settings.run.device)
+    make_runs(worker, [[run] for run in runs], add, engine=engine, place=place, said=_told)
 
 
-def _apart(*parts: Any) -> Callable[[Sequence[Planned]], Iterable[SweepRun]]:
-    """What makes runs in a process of its own."""
-    return Worker(*parts).make
+def _told(row: SweepRun) -> str:
+    loss = "" if row.loss is None else f", loss {row.loss:.4f}, validation {row.validation_loss:.4f}"
+    return f"{row.status} after {row.steps:,} steps{loss}"

@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +11,11 @@ from statistics import fmean
 from adiabat.config import EncoderSection, SuiteSettings, SweepSettings, TrainSettings
 from adiabat.contrastive.building import Loader, build
 from adiabat.contrastive.training import train
-from adiabat.errors import BudgetError, DivergedError, JobError, is_out_of_memory
-from adiabat.jobs.directory import Job, is_job
-from adiabat.measure.results import Result, TrainingRecord
+from adiabat.errors import BudgetError, DivergedError, is_out_of_memory
+from adiabat.jobs.descriptions import is_job
+from adiabat.jobs.job import Job
+from adiabat.jobs.record import finished
+from adiabat.measure.results import TrainingRecord
 from adiabat.measure.statistics import value_of
 from adiabat.measure.sweep_results import SweepRun
 from adiabat.model.device import device_name, device_of
@@ -21,7 +23,6 @@ from adiabat.model.memory import begin_peak, peak_bytes
 from adiabat.plan.flops import PassedParameters
 from adiabat.plan.runs import Way
 from adiabat.provenance import versions
-from adiabat.report.files import read_result
 from adiabat.suite.corpora import Corpora
 from adiabat.suite.kept import folder_of
 from adiabat.suite.prepared import Prepared, prepare
@@ -29,7 +30,7 @@ from adiabat.suite.running import STORES, Clock, Scoring
 from adiabat.suite.subjects import Subject
 from adiabat.sweep.spec import Planned
 from adiabat.train.counts import passed_parameters
-from adiabat.watch import Watch
+from adiabat.watch import Watch, once
 
 OUT_OF_MEMORY = "the memory did not suffice; lower memory.chunk_tokens (with memory.cached) or train.batch_size"
 
@@ -102,7 +103,7 @@ class Worker:
 
     def _made(self, run: Planned) -> SweepRun:
         row, job, device = self._begun(run), self._job(run), device_of(run.settings.run.device)
-        measured = not _is_done(job)
+        measured = not job.is_done
         begin_peak(device)
         try:
             record = self._trained(run, job)
@@ -145,24 +146,15 @@ class Worker:
 
     def _trained(self, run: Planned, job: Job) -> TrainingRecord:
         """The record of the finished job; one that was begun goes on."""
-        if not _is_done(job):
+        if not job.is_done:
             job.folder.mkdir(parents=True, exist_ok=True)
             watch = self.watch.under(run.name, note=self._note_once)
             train(self.load, _in(run.settings, job.folder), resume=is_job(job.folder), command=self.command, watch=watch)
-        result: Result = read_result(job.result)
-        if result.training is None:
-            raise JobError(f"{job.result} must be the result of a training run, got another; remove {job.folder}, and it is made again")
-        return result.training
-
-    def _note_once(self, sentence: str) -> None:
-        """What all runs have to say is said once."""
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self.watch.note(sentence)
+        return finished(job, "training")[1]
 
     @cached_property
-    def _said(self) -> set[str]:
-        return set()
+    def _note_once(self) -> Callable[[str], None]:
+        return once(self.watch.note)
 
     def _scores(self, run: Planned, job: Job) -> dict[str, float]:
         """What the trained model scores on each task, by its first measure."""
@@ -184,10 +176,16 @@ class Worker:
         Args:
             run: Whose row is there.
         """
-        job = self._job(run)
-        shutil.rmtree(job.checkpoints, ignore_errors=True)
-        if not self.settings.sweep.keep_models:
-            shutil.rmtree(job.model, ignore_errors=True)
+        self._job(run).tidy(keep_model=self.settings.sweep.keep_models)
+
+    def tidy_left(self, run: Planned) -> None:
+        """Remove what a process left that was killed once the row was on the disk; models that were kept before stay.
+
+        Args:
+            run: Whose row is there.
+        """
+        if self._job(run).checkpoints.is_dir():
+            self.tidy(run)
 
 
 def _of_this_run(fault: Exception) -> str | None:
@@ -195,10 +193,6 @@ def _of_this_run(fault: Exception) -> str | None:
     if isinstance(fault, DivergedError):
         return fault.what
     return str(fault) if isinstance(fault, BudgetError) else OUT_OF_MEMORY if is_out_of_memory(fault) else None
-
-
-def _is_done(job: Job) -> bool:
-    return job.model.is_dir() and job.result.is_file()
 
 
 def _in(settings: TrainSettings, folder: Path) -> TrainSettings:

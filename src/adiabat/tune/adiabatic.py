@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from adiabat.config import TuneSection, TuneSettings
-from adiabat.jobs.directory import Job, open_job, read_description
+from adiabat.jobs.descriptions import read_description
+from adiabat.jobs.directory import open_job
 from adiabat.jobs.finish import finish_job
+from adiabat.jobs.job import Job
 from adiabat.jobs.record import record_of, result_of
 from adiabat.locks import sole_writer
 from adiabat.measure.drift import MEASURES

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from adiabat.config import TuneSection, TuneSettings
-from adiabat.jobs.directory import Job
+from adiabat.jobs.job import Job
 from adiabat.model.adapters import train_part
 from adiabat.model.building import trainable_copy
 from adiabat.model.device import device_of

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from adiabat.config import LadderSection, TuneSettings
 from adiabat.errors import ConfigError, JobError
-from adiabat.jobs.directory import FREE_RUNS, Job, Rules, claim, is_described, require_begun, require_same
+from adiabat.jobs.descriptions import FREE_RUNS, Rules, is_described, require_same
+from adiabat.jobs.directory import claimed_for_jobs, require_begun
+from adiabat.jobs.job import Job
 from adiabat.jobs.rows import Rows, json_rows
 from adiabat.locks import sole_writer
 from adiabat.measure.safe_rate_results import Rung, SafeRate
@@ -131,7 +133,9 @@ def _claim(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: Tu
     description = {SEARCH: {**inputs, **ground.digests(settings, *ground.examples(settings.data))}, **settings.model_dump()}
     if begun:
         require_same(Job(folder), description, rules=RULES)
-    claim(folder, description, begun=begun)
+    with claimed_for_jobs(folder, lambda: description, begun=begun):
+        # Runs are made under a lock of their own, as where a ladder stands within a job.
+        pass
 
 
 def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:

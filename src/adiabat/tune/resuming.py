@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adiabat.config import TuneSettings
-from adiabat.jobs.directory import FREE_RUN, Job, Rules
+from adiabat.jobs.descriptions import FREE_RUN, Rules
+from adiabat.jobs.job import Job
 from adiabat.train.log import read_log
 from adiabat.train.schedules import ENDING
 

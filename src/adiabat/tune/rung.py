@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adiabat.config import TuneSettings
 from adiabat.errors import DivergedError
-from adiabat.jobs.directory import Job
+from adiabat.jobs.job import Job
 from adiabat.measure.drift import MEASURES
 from adiabat.measure.safe_rate_results import Rung
 from adiabat.model.device import device_name

@@ -167,9 +167,8 @@ def _tokens(result: SweepResult, one: KindRecord, sizes: LineRecord) -> LineReco
 def _each(result: SweepResult, one: KindRecord, budget: float, size: float) -> float:
     """FLOP of a token at a size between those of a profile, between them along a line of logarithms."""
     least: dict[int, tuple[float, float]] = {}
-    for row in result.runs:
-        loss = row.loss_of(result.loss)
-        if row.way.kind == one.kind and row.budget == budget and row.name not in result.left_out and loss:
+    for row, loss in result.counted:
+        if row.way.kind == one.kind and row.budget == budget:
             own = (loss, row.option.flops_per_token)
             least[row.option.size] = min(own, least.get(row.option.size, own))
     known = np.log(np.array(sorted((float(own), each) for own, (_, each) in least.items())))
@@ -192,17 +191,17 @@ def _frontiers(result: SweepResult, up: str) -> Iterator[Panel]:
 def _by_detail(result: SweepResult, up: str, method: Method) -> Iterator[Panel]:
     """Loss by rank, or by what is trained, of each model that was tried with several."""
     across = "rank" if method == "lora" else "trained share of the parameters"
-    with_loss = [row for row in result.runs if row.loss_of(result.loss) and row.name not in result.left_out]
-    for model in dict.fromkeys((row.way.name, row.way.blocks) for row in with_loss):
-        own = [row for row in with_loss if (row.way.name, row.way.blocks) == model and _shown_with(row, method)]
-        budgets = sorted({row.budget for row in own})
+    shown = [(row, loss) for row, loss in result.counted if _shown_with(row, method)]
+    for model in dict.fromkeys(row.way.sized_name for row, _ in shown):
+        own = [(row, loss) for row, loss in shown if row.way.sized_name == model]
+        budgets = sorted({row.budget for row, _ in own})
         curves = [
             Curve(f"{budget:.2g} FLOP", points, hue)
             for budget, hue in zip(budgets, _shades(budgets), strict=True)
-            if len(points := _means([(_detail(row), row.loss_of(result.loss) or 0.0) for row in own if row.budget == budget])) > 1
+            if len(points := _means([(_detail(row), loss) for row, loss in own if row.budget == budget])) > 1
         ]
         if curves:
-            yield Panel(f"{model[0]}" if model[1] is None else f"{model[0]}, {model[1]} blocks", across, up, tuple(curves))
+            yield Panel(model, across, up, tuple(curves))
 
 
 def _shown_with(row: SweepRun, method: Method) -> bool:
@@ -239,7 +238,7 @@ def _beside(one: KindRecord) -> Iterator[Curve]:
 
 
 def _downstream(result: SweepResult, up: str) -> Iterator[Panel]:
-    kept = [(row, loss) for row in result.runs if row.name not in result.left_out and (loss := row.loss_of(result.loss))]
+    kept = result.counted
     for task in (one.task for one in result.downstream if any(one.task in row.scores for row, _ in kept)):
         curves = [
             Curve(method, points, METHODS.index(method), "point")

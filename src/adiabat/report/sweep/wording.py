@@ -1,6 +1,7 @@
 """What a sweep or a plan says, in sentences."""
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from adiabat.measure.sweep_results import Advice, Choice, KindRecord, SweepResult, SweepRun
 from adiabat.report.wording import counted, duration, integer, number, share
@@ -46,8 +47,8 @@ def gibibytes(held: int | None) -> str:
     return f"{held / 2**30:.1f} GiB" if held else ""
 
 
-def best_run(result: SweepResult) -> SweepRun | None:
-    """The run with the least loss at the largest budget.
+def best_run(result: SweepResult) -> tuple[SweepRun, float] | None:
+    """The run with the least loss at the largest budget, and that loss.
 
     Args:
         result: Of a sweep.
@@ -55,9 +56,8 @@ def best_run(result: SweepResult) -> SweepRun | None:
     Returns:
         None where no run counts.
     """
-    kept = [row for row in result.runs if row.name not in result.left_out and row.loss_of(result.loss) is not None]
-    largest = max((row.budget for row in kept), default=0.0)
-    return min((row for row in kept if row.budget == largest), key=lambda row: row.loss_of(result.loss) or 0.0, default=None)
+    largest = max((row.budget for row, _ in result.counted), default=0.0)
+    return min((one for one in result.counted if one[0].budget == largest), key=itemgetter(1), default=None)
 
 
 def headline(result: SweepResult) -> str:
@@ -81,10 +81,10 @@ def headline(result: SweepResult) -> str:
 
 
 def _of_sweep(result: SweepResult) -> str:
-    best = best_run(result)
-    if best is None:
+    found = best_run(result)
+    if found is None:
         return "No run has given a loss."
-    loss = best.loss_of(result.loss) or 0.0
+    best, loss = found
     return f"At {flop(best.budget)} the least {result.loss} loss is {number(loss)}: {best.way.title}."
 
 
@@ -128,9 +128,9 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
 def _of_runs(result: SweepResult) -> Iterator[str]:
     if result.left_out:
         yield f"No law is fitted to {counted(len(result.left_out), 'run')} of {integer(len(result.runs))}; the table of runs says why."
-    again = [row for row in result.runs if row.passes > 1 and row.name not in result.left_out]
+    again = [row.passes for row, _ in result.counted if row.passes > 1]
     if again:
-        most = max(row.passes for row in again)
+        most = max(again)
         yield (
             f"{counted(len(again), 'run')} went over the data more than once, up to {most:.1f} times: laws take a token that is read again "
             "for a new one."

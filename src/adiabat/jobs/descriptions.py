@@ -1,0 +1,215 @@
+"""What a job, or what consists of many, was asked to do; and what may differ where it goes on."""
+
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from adiabat.errors import JobError, several
+from adiabat.files import write_text
+from adiabat.jobs.job import Job
+
+FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints")
+"""How a job runs: settings that change no number of it."""
+
+FREE_RUNS = (*FREE_RUN, "run.log_every", "run.tensorboard")
+"""The same of what consists of many jobs, which takes no number from their logs by step."""
+
+
+def _none_stop(settings: Mapping[str, Any]) -> set[str]:
+    return set()
+
+
+def _none_behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
+    return []
+
+
+def _no_reason(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may differ between how a job was begun and how it goes on.
+
+    Attributes:
+        free: Settings that change no number of the result, dotted: where inputs lie whose digests are compared, and how the job runs.
+        stopping: Given the settings wanted, those that say when the run stops and change no step before.
+        behind: Given the job and the settings wanted, what is wrong with a stop that lies behind the run.
+        words: Of settings whose values say nothing to people, such as digests, what a difference means.
+        reasons: Given the settings wanted, why some of them must stay as they were, where that is not plain.
+        defaults: Tables as in a description, of what settings are where nobody says anything: a job that was begun before a setting
+            existed had its default. None of those in the tables can be None, which is left out of a description as well.
+        later: Keys that descriptions have not always had, and that nobody can tell of a job whose description lacks them.
+    """
+
+    free: frozenset[str] = frozenset()
+    stopping: Callable[[Mapping[str, Any]], set[str]] = _none_stop
+    behind: Callable[[Job, Mapping[str, Any]], list[str]] = _none_behind
+    words: Mapping[str, str] = field(default_factory=dict)
+    reasons: Callable[[Mapping[str, Any]], Mapping[str, str]] = _no_reason
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    later: frozenset[str] = frozenset()
+
+
+STRICT = Rules()
+
+
+def read_description(job: Job) -> dict[str, Any]:
+    """What a job was asked to do.
+
+    Args:
+        job: Whose ``config.toml`` is read.
+
+    Returns:
+        Its tables.
+
+    Raises:
+        JobError: If the file is damaged.
+    """
+    try:
+        return tomllib.loads(job.config.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as fault:
+        raise JobError(f"{job.config} must be TOML: {fault}; start anew in another directory") from fault
+
+
+def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str, Any]:
+    """What many jobs were asked to do.
+
+    Args:
+        job: The directory that holds them.
+        tables: A description; what is a table in it must be one in the file as well, if it is there.
+        of: What is described, such as ``a study``.
+
+    Returns:
+        Its tables.
+
+    Raises:
+        JobError: If the file is damaged, or describes something else.
+    """
+    before = read_description(job)
+    if not _has_tables_of(before, tables):
+        raise JobError(
+            f"{job.config} must be the description of {of}, got another shape; put back what stood there, or choose another directory"
+        )
+    return before
+
+
+def _has_tables_of(before: Mapping[str, Any], tables: Mapping[str, Any]) -> bool:
+    """Whether a table stands wherever one is wanted; keys may be missing."""
+    inner = {key: value for key, value in tables.items() if isinstance(value, Mapping)}
+    return all(isinstance(own := before.get(key, {}), Mapping) and _has_tables_of(own, value) for key, value in inner.items())
+
+
+def write_description(job: Job, description: Mapping[str, Any]) -> None:
+    """Write what a job is asked to do.
+
+    Args:
+        job: Whose ``config.toml`` it becomes.
+        description: Its tables.
+
+    Raises:
+        DataError: If the disk is full or not writable; what stood there stays.
+    """
+    write_text(tomli_w.dumps(without_none(description)), job.config)
+
+
+def is_job(folder: Path) -> bool:
+    """Whether a directory is a job.
+
+    Args:
+        folder: Any path.
+
+    Returns:
+        True where it holds a ``config.toml`` that describes a job.
+    """
+    return is_described(folder, "job")
+
+
+def is_described(folder: Path, table: str) -> bool:
+    """Whether a directory's description has a table, by which one tells what it is.
+
+    Args:
+        folder: Any path.
+        table: Such as ``job`` or ``study``.
+
+    Returns:
+        True where it holds a ``config.toml`` with that table.
+
+    Raises:
+        JobError: If the file is damaged.
+    """
+    job = Job(folder)
+    return job.config.is_file() and table in read_description(job)
+
+
+def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:
+    """Refuse to go on with a job as another one.
+
+    Args:
+        job: What stands there.
+        description: What is wanted.
+        rules: What may differ.
+        unknown: Keys of the description, dotted, that are not known yet and so not compared.
+
+    Raises:
+        JobError: Naming every setting that differs.
+    """
+    wanted = flat_settings(description)
+    # Settings that may not have existed when the job was begun; a job that said nothing of them meant their defaults.
+    unsaid = {key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value}
+    said = flat_settings(read_description(job))
+    before = {**unsaid, **said}
+    reasons = rules.reasons(wanted)
+    differing = [
+        rules.words.get(key) or f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}{reasons.get(key, '')}"
+        for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown) - (rules.later - said.keys()))
+        if before.get(key) != wanted.get(key)
+    ]
+    if differing:
+        told = f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
+        raise JobError(
+            f"--resume must go on with the job in {job.folder} as it was begun, got {told}; "
+            f"repeat the first command with all its settings ({job.config} holds them), or choose another --out"
+        )
+
+
+def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description without its tables.
+
+    Args:
+        description: Nested tables.
+
+    Returns:
+        Dotted key to value, lists for tuples, without what is None.
+    """
+    return dict(_flat(without_none(description)))
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
+
+
+def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out settings that are None, which means the same: TOML has no null.
+
+    Args:
+        table: Nested tables.
+
+    Returns:
+        The rest.
+    """
+    return {key: _without_none(value) for key, value in table.items() if value is not None}
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_none(value)
+    return [_without_none(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,60 @@
+"""Where the files of a job are, and what it leaves once it is over."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+CONFIG = "config.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Paths of one job directory."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration."""
+        return self.folder / CONFIG
+
+    @property
+    def log(self) -> Path:
+        """Losses and validations, one row each."""
+        return self.folder / "log.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the run can be taken up again."""
+        return self.folder / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The tuned model, there once the job is done."""
+        return self.folder / "model"
+
+    @property
+    def result(self) -> Path:
+        """What the run did, for programs."""
+        return self.folder / "result.json"
+
+    @property
+    def report(self) -> Path:
+        """The same for people."""
+        return self.folder / "report.html"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its model and its result are there."""
+        return self.model.is_dir() and self.result.is_file()
+
+    def tidy(self, *, keep_model: bool) -> None:
+        """Remove what a job of many needs no more once it has its row.
+
+        Args:
+            keep_model: Whether its model stays; checkpoints do not in any case.
+        """
+        if not keep_model:
+            shutil.rmtree(self.model, ignore_errors=True)
+        # Last, so that what is left of a process that was killed is known by them.
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
