@@ -53,6 +53,15 @@ def test_a_sweep_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
     assert {path.name for path in Path("plan").iterdir()} == {"report.html", "result.json", "train.toml"}
     Path("run.toml").write_text(told.out, encoding="utf-8")
     assert verb("train", "run.toml", "--out", "job", "--device", "cpu").code == 0
+    assert verb(*asked, "--out", "plan").code == 0
+    refused = verb(*asked, "--out", "out")
+    assert refused.code == 2
+    assert "--out must be a directory of its own, out is what consists of jobs; choose another" in refused.err
+    Path("page").mkdir()
+    Path("page/result.json").write_bytes(Path("out/result.json").read_bytes())
+    refused = verb(*asked, "--out", "page")
+    assert refused.code == 2
+    assert "page/result.json must be the result of a plan, got that of a sweep" in refused.err
     record = verb(*asked, "--json")
     assert json.loads(record.out)["advice"]["budget"] == 3e8
 

@@ -86,6 +86,19 @@ def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
     assert train(temperature=0.05).temperature == 0.05
 
 
+def test_budgets_that_print_alike_have_runs_of_their_own() -> None:
+    close = settings(sweep={"budgets": [1.2345678e12, 1.2345679e12, 2e12]}, methods={})
+    names = [run.name for run in plan_runs(close, ways_of(close, BLOCKS.__getitem__)[:1])]
+    assert names == [f"small, full, {budget} FLOP, seed 0" for budget in ("1234567800000.0", "1234567900000.0", "2e+12")]
+
+
+def test_names_that_make_the_same_runs_are_told() -> None:
+    models = [{"model": "small", "name": "s", "blocks": [2]}, {"model": "large", "name": "s, 2 blocks"}]
+    alike = settings(models=models, rates={"full": 1e-3})
+    with pytest.raises(ConfigError, match=r"^models must have names that tell their runs apart, got s, 2 blocks, full twice; give one"):
+        ways_of(alike, BLOCKS.__getitem__)
+
+
 def test_too_many_blocks_are_told() -> None:
     sweep = settings(models=[{"model": "small", "blocks": [2, 5], "pretraining_rate": 1e-3}])
     with pytest.raises(ConfigError, match=r"^models.blocks of small must be at most 4, which it has, got 5; leave it out$"):
@@ -106,6 +119,11 @@ def test_too_many_blocks_are_told() -> None:
         ({"methods": {"freezing": [1.0]}}, "methods.freezing must be < 1, got 1.0"),
         ({"methods": {"lora": [8, 8]}}, "methods.lora must be a list that names each rank once, got [8, 8]"),
         ({"sweep": {"budgets": [1e12, 1e12]}}, "sweep.budgets must be a list that names each budget once, got "),
+        ({"sweep": {"resamples": 1}}, "sweep.resamples must be >= 2, got 1"),
+        (
+            {"tasks": [{"kind": "retrieval", "name": "mean of all", "data": "a.jsonl", "corpus": "b.jsonl"}]},
+            "tasks must have names of their own, got 'mean of all' more than once",
+        ),
         ({"sweep": {"budgets": [-1.0]}}, "sweep.budgets must be > 0, got -1"),
         (
             {"models": [{"model": "small"}]},

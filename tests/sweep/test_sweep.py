@@ -12,13 +12,17 @@ from adiabat import api
 from adiabat.config import checked
 from adiabat.config.train import TrainSettings
 from adiabat.errors import ConfigError, DataError, JobError, ModelError
+from adiabat.jobs.descriptions import read_description
+from adiabat.jobs.job import Job
 from adiabat.measure.sweep_results import SweepResult
+from adiabat.model.encoder import EncoderSettings
 from adiabat.plan.runs import Kind
 from adiabat.sweep import sweep as sweep_module
 from adiabat.sweep import worker as worker_module
 from adiabat.sweep.rows import rows_at, rows_in
 from adiabat.train.interrupt import InterruptionError
 from tests.sweep.world import load, run, settings_of, write_world
+from tests.tiny import save_tiny
 
 Made = tuple[Path, SweepResult]
 
@@ -253,6 +257,71 @@ def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(world: Path, mon
 def test_shares_that_freeze_nothing_or_all_leave_no_run(world: Path) -> None:
     with pytest.raises(ConfigError, match=r"^methods must leave a run to make, got shares of frozen blocks alone"):
         run(settings_of(world, methods={"full": False, "freezing": [0.1]}))
+
+
+def test_a_row_that_another_process_added_meanwhile_is_not_lost(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = again / "out" / "runs.parquet"
+    whole, real = path.read_bytes(), sweep_module._set_up_once
+    *rest, last = rows_at(path).every
+    path.unlink()
+    fewer = rows_at(path)
+    for one in rest:
+        fewer.add(one)
+
+    def meanwhile(worker: Any, runs: Any) -> None:
+        real(worker, runs)
+        assert [one.name for one in runs] == [last.name]
+        path.write_bytes(whole)
+
+    monkeypatch.setattr(sweep_module, "_set_up_once", meanwhile)
+    monkeypatch.setattr(worker_module, "train", lambda *_, **__: pytest.fail("it is there"))
+    assert [one.loss for one in run(settings_of(again), resume=True).runs] == [one.loss for one in (*rest, last)]
+
+
+def test_models_that_were_kept_stay(world: Path) -> None:
+    settings = {"budgets": [2e7]}
+    run(settings_of(world, sweep={**settings, "keep_models": True}))
+    kept = sorted((world / "out" / "runs").glob("*/model"))
+    assert len(kept) == 3
+    # What a process left that was killed before it could tidy up.
+    (kept[0].parent / "checkpoints").mkdir()
+    run(settings_of(world, sweep=settings), resume=True)
+    assert sorted((world / "out" / "runs").glob("*/model")) == kept[1:]
+    assert not list((world / "out" / "runs").glob("*/checkpoints"))
+
+
+def test_a_model_under_two_names_is_described_under_both(world: Path) -> None:
+    model = {"model": str(world / "model"), "blocks": [1], "pretraining_rate": 0.03}
+    settings = settings_of(world, sweep={"budgets": [2e7]}, models=[{**model, "name": name} for name in ("one", "two")])
+    run(settings)
+    start = read_description(Job(world / "out"))["start"]
+    assert start["models"]["one"] == start["models"]["two"]
+    save_tiny(world / "model", width=16, layers=4, seed=1, settings=EncoderSettings(max_tokens=48))
+    for models in ([{**model, "name": "one"}], [{**model, "name": "two"}]):
+        with pytest.raises(JobError, match=r"start\.models\."):
+            run(settings_of(world, sweep={"budgets": [2e7]}, models=models), resume=True)
+
+
+@pytest.mark.parametrize(("frozen", "trained"), [("query", "document"), ("document", "query")])
+def test_the_tower_that_is_trained_is_counted(world: Path, frozen: str, trained: str) -> None:
+    found = run(settings_of(world, sweep={"budgets": [2e7]}, towers={"kind": "asymmetric", "frozen": frozen}))
+    for row in found.runs:
+        assert row.parameters.forward == row.parameters.backward == row.parameters.updated, trained
+        assert row.tokens == pytest.approx(row.flops / (6 * row.parameters.forward))
+
+
+@pytest.mark.parametrize("text", ["[sweep]\nstart = 5", "sweep = 5", "[sweep]\n[start]\nmodels = 1", "[sweep]"])
+def test_a_damaged_description_is_told(again: Path, text: str) -> None:
+    (again / "out" / "config.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(JobError, match=r"config.toml must be the description of a sweep|must go on with the job"):
+        run(settings_of(again), resume=True)
+
+
+def test_a_row_of_another_run_under_the_same_name_is_told(again: Path) -> None:
+    rows = rows_at(again / "out" / "runs.parquet")
+    rows.add(replace(rows.every[0], budget=2.00000001e7))
+    with pytest.raises(JobError, match=r"the row tiny, 1 block, full, 2e\+07 FLOP, seed 0 must be of budget = 20000000.0, got 20000000.1"):
+        run(settings_of(again), resume=True)
 
 
 def test_a_model_that_moved_or_changed_its_family_takes_its_rows_along(again: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from adiabat.api.loading import load
 from adiabat.config import PlanSettings, SweepSettings
+from adiabat.errors import DataError
 from adiabat.jobs.claims import claimed
 from adiabat.measure.sweep_results import SweepResult
 from adiabat.report.sweep.files import read_sweep, write_sweep
@@ -44,8 +45,15 @@ def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: W
     Raises:
         AdiabatError: If anything the user gave is wrong, or the runs do not suffice.
     """
-    with claimed(Path(settings.plan.out) if settings.plan.out is not None else None, reader=read_sweep) as folder:
+    with claimed(Path(settings.plan.out) if settings.plan.out is not None else None, reader=_read_plan) as folder:
         found = make_plan(lambda name, section: load(name, settings=section), settings, command=command, watch=watch)
         if folder is not None:
             write_sweep(found, folder)
+    return found
+
+
+def _read_plan(path: Path) -> SweepResult:
+    found = read_sweep(path)
+    if found.advice is None:
+        raise DataError(f"{path} must be the result of a plan, got that of a sweep")
     return found

@@ -1,5 +1,6 @@
 """Settings of ``adiabat plan``: a budget, what limits it, and the runs that say what to do with it (mission B8)."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -41,7 +42,8 @@ class PlanSection(ReadingSection):
     def _amount(cls, given: Any) -> Any:
         if not isinstance(given, str):
             return given
-        if (found := _AMOUNT.fullmatch(given)) is None:
+        found = _AMOUNT.fullmatch(given)
+        if found is None or not math.isfinite(float(found[1])):
             raise ValueError(f'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got "{given}"')
         return int(float(found[1]) * BYTES[found[2]])
 
@@ -69,6 +71,8 @@ class PlanSettings(Section):
             raise ValueError("encoder has no effect without plan.models; leave it out")
         if self.plan.memory is not None and not (self.plan.models or self.plan.runs):
             raise ValueError("plan.memory has no effect without plan.runs or plan.models; name one of them, or leave it out")
+        if "seed" in self.run.model_fields_set and not self.plan.runs:
+            raise ValueError("run.seed has no effect without plan.runs: nothing is drawn; leave it out")
         if self.run.device != "auto" and not (self.plan.runs and self.plan.measure):
             raise ValueError("run.device has no effect where nothing is measured, which takes plan.runs; leave it out")
         return self

@@ -28,6 +28,9 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
 }
 """Settings of these tables that a sweep itself gives each run."""
 
+ALL_TASKS = "mean of all"
+"""In place of a task's name, where the mean over all of them stands."""
+
 PRETRAINING_SHARE = 0.1
 """Of the highest rate of a model's pre-training: what full training and freezing take (source 001, section 4.1 and E.1)."""
 
@@ -42,7 +45,7 @@ class ReadingSection(Section):
     """Of each run: on held-out pairs when it is over, or the mean over its last steps, as in source 001."""
     least_steps: PositiveInt = 10
     """No law is fitted to runs of fewer steps: they say more about where training starts."""
-    resamples: PositiveInt = 500
+    resamples: Annotated[int, Field(ge=2)] = 500
     """How often runs are drawn again, for intervals."""
 
 
@@ -158,7 +161,7 @@ class SweepSettings(Section):
 
     @model_validator(mode="after")
     def _runs_have_what_they_take(self) -> Self:
-        require_names("tasks", [task.name for task in self.tasks])
+        require_names("tasks", [ALL_TASKS, *(task.name for task in self.tasks)])
         require_names("models", [family.title for family in self.models])
         if faults := list(self._faults()):
             raise ValueError("; ".join(faults))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from adiabat.errors import DataError, JobError
 from adiabat.jobs.descriptions import is_job
+from adiabat.jobs.job import CONFIG
 from adiabat.locks import sole_writer
 from adiabat.report.files import read_result
 from adiabat.store.build import is_store
@@ -50,6 +51,7 @@ def _require_own(folder: Path, reader: Callable[[Path], object]) -> None:
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
         "a job": is_job(folder),
+        "what consists of jobs": (folder / CONFIG).is_file(),
         "a store": is_store(folder),
         "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
     }

@@ -21,7 +21,13 @@ RECORD = "record"
 
 
 def parquet_rows(
-    path: Path, kind: type[Row], *, key: Callable[[Row], str], columns: Callable[[Row], Mapping[str, Any]], of: str
+    path: Path,
+    kind: type[Row],
+    *,
+    key: Callable[[Row], str],
+    columns: Callable[[Row], Mapping[str, Any]],
+    of: str,
+    fault: Callable[[Row], str] = lambda row: "",
 ) -> Rows[str, Row]:
     """Rows that are kept as Parquet.
 
@@ -31,6 +37,7 @@ def parquet_rows(
         key: What a row is known by.
         columns: What people look at, of one row: texts and numbers.
         of: What the rows are of, such as ``a study``.
+        fault: What is wrong with a row, beyond what its kind says; "" where nothing is.
 
     Returns:
         The rows.
@@ -42,18 +49,19 @@ def parquet_rows(
     def write(rows: Sequence[Row], place: Path) -> None:
         write_parquet(pa.Table.from_pylist(_filled([{**columns(row), RECORD: _record(row)} for row in rows])), place)
 
-    return Rows(path, key=key, read=lambda place: _read(place, kind, of=of), write=write)
+    return Rows(path, key=key, read=lambda place: _read(place, kind, fault, of=of), write=write)
 
 
-def _read(path: Path, kind: type[Row], *, of: str) -> list[Row]:
+def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str) -> list[Row]:
     adapter = TypeAdapter(kind)
     try:
-        records = pq.read_table(path, columns=[RECORD])[RECORD].to_pylist()
-        return [adapter.validate_json(record) for record in records]
-    except (OSError, pa.ArrowException, KeyError, ValidationError) as fault:
-        raise JobError(
-            f"{path} must be the rows of {of}, got: {str(fault).splitlines()[0]}; remove it, and what is measured is made again"
-        ) from fault
+        rows = [adapter.validate_json(record) for record in pq.read_table(path, columns=[RECORD])[RECORD].to_pylist()]
+        found = next(filter(None, map(fault, rows)), "")
+    except (OSError, pa.ArrowException, KeyError, ValidationError) as wrong:
+        rows, found = [], str(wrong).splitlines()[0]
+    if found:
+        raise JobError(f"{path} must be the rows of {of}, got: {found}; without the file, what is measured is made again")
+    return rows
 
 
 def _record(row: Any) -> str:

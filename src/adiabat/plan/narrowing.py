@@ -71,15 +71,16 @@ def _picked(
 ) -> list[tuple[int, float]]:
     """Numbers of runs with their gains; the first row of draws is the difference, the others are runs."""
     covariance, count = np.cov(draws), draws.shape[1]
-    whole, picked = covariance[0, 0], list[tuple[int, float]]()
+    whole, picked, free = covariance[0, 0], list[tuple[int, float]](), np.ones(len(noise), dtype=bool)
     for _ in range(most):
         told = np.diagonal(covariance)[1:] + noise
         # Of draws that have nothing to do with one another, one in so many seems to be explained.
-        shares = covariance[0, 1:] ** 2 / (told * whole) - 1 / (count - 1)
+        shares = np.where(free, covariance[0, 1:] ** 2 / (told * whole) - 1 / (count - 1), 0.0)
         best = int(np.argmax(shares / budgets))
         if not whole or shares[best] <= 0:
             break
         picked.append((best, float(shares[best])))
+        free[best] = False
         row = covariance[best + 1]
         covariance = covariance - np.outer(row, row) / told[best]
     return picked

@@ -6,6 +6,7 @@ from statistics import fmean
 
 import numpy as np
 
+from adiabat.config.sweep import ALL_TASKS
 from adiabat.measure.sweep_results import Coefficient, Correlation, KindRecord, LawRecord, LineRecord, LossOf, Predicted, SweepRun
 from adiabat.plan.downstream import rank_correlation
 from adiabat.plan.frontier import Frontier, Profile, optimal_sizes, profiles
@@ -13,8 +14,6 @@ from adiabat.plan.intervals import estimate
 from adiabat.plan.recipe import KindFit, fit_kinds
 from adiabat.plan.runs import Run, points_of
 from adiabat.watch import Watch
-
-ALL_TASKS = "mean of all"
 
 
 @dataclass(frozen=True, slots=True)

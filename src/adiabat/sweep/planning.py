@@ -10,14 +10,15 @@ from adiabat.config.compare import COMMON, laid_over
 from adiabat.config.faults import unmet_need
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.estimate import estimate
-from adiabat.errors import AdiabatError, ConfigError
-from adiabat.jobs.descriptions import read_description, without_none
+from adiabat.errors import AdiabatError, ConfigError, DataError
+from adiabat.jobs.descriptions import description_of, is_described, without_none
 from adiabat.jobs.job import Job
 from adiabat.measure.sweep_results import Addition, Advice, Choice, SweepResult, SweepRun
 from adiabat.plan.narrowing import narrowing
 from adiabat.plan.recipe import Candidate, KindFit, Recommendation, recommend
 from adiabat.plan.runs import Option, Way
 from adiabat.sweep.analysis import Evidence, evidence_of, fitted
+from adiabat.sweep.options import with_steps, within
 from adiabat.sweep.outcome import result_of
 from adiabat.sweep.prior import NOTES, by_prior
 from adiabat.sweep.reasons import reasons_of
@@ -57,11 +58,21 @@ def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watc
         return result_of(settings, title, [], Evidence([], [], {}), [], advice, command=command, notes=NOTES)
     rows = rows_in(Path(section.runs))
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
+    _require_comparable(evidence, len(rows))
     fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=watch)
     advice = _advice(_Asked(settings, section.budget, Path(section.runs)), evidence.rows, fits)
     if section.measure and advice.settings:
         advice = _measured(load, advice, settings.run.device, watch)
     return result_of(settings, title, rows, evidence, fits, advice, command=command)
+
+
+def _require_comparable(evidence: Evidence, count: int) -> None:
+    if not evidence.rows:
+        first = next((f", such as {name}: {why}" for name, why in evidence.left_out.items()), "")
+        raise DataError(f"--runs must hold a run that a law can be fitted to, got {count} that none can{first}")
+    if len(sizes := sorted({row.batch_size for row in evidence.rows})) > 1:
+        told = " and ".join(f"{size:,}" for size in sizes)
+        raise DataError(f"--runs must hold runs of one batch size, got {told}, whose losses do not compare; plan by those of one sweep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +83,11 @@ class _Asked:
 
 
 def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) -> Advice:
-    section, options = asked.settings.plan, _options(rows)
-    memory = {way: max((row.memory for row in rows if row.way == way), default=0) or None for way in (one.way for one in options)}
-    small = [one for one in options if _fits(memory[one.way], section.memory)]
-    if not small:
-        least = min(known for known in memory.values() if known is not None)
-        raise ConfigError(
-            f"plan.memory must be enough for an option, the smallest of which held {least / 2**30:.1f} GiB, got "
-            f"{(section.memory or 0) / 2**30:.1f} GiB; raise it, or sweep with a smaller train.batch_size, or with memory.cached = true"
-        )
-    found = recommend(fits, small, asked.budget, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
+    section, memory = asked.settings.plan, _held(rows)
+    instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
+    small = within(memory, section.memory, takes="held {}", instead=instead)
+    paid = with_steps(small, rows, section, asked.budget)
+    found = recommend(fits, paid, asked.budget, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
     own = max((row for row in rows if row.way == found.best.option.way), key=lambda row: row.budget)
     largest, told = max(row.budget for row in rows), _run_settings(found.best, own, asked.runs)
     return Advice(
@@ -92,7 +98,7 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
         runner_up=None if found.runner_up is None else _choice(found.runner_up, memory),
         sure=None if found.runner_up is None else found.sure,
         candidates=[_choice(one, memory) for one in found.candidates],
-        too_large=[one.way.title for one in options if one not in small],
+        too_large=[one.way.title for one in memory if one not in small],
         reasons=reasons_of(found, own, section, largest=largest, temperature=told["train"].get("temperature")),
         additions=_additions(asked, rows, fits, found, small),
         beyond=asked.budget / largest,
@@ -101,15 +107,13 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
     )
 
 
-def _options(rows: Sequence[SweepRun]) -> list[Option]:
-    return list(dict.fromkeys(row.option for row in rows))
+def _held(rows: Sequence[SweepRun]) -> dict[Option, int | None]:
+    """Most that a run of each option held, where it was measured."""
+    options = dict.fromkeys(row.option for row in rows)
+    return {option: max(row.memory for row in rows if row.option == option) or None for option in options}
 
 
-def _fits(held: int | None, memory: int | None) -> bool:
-    return memory is None or held is None or held <= memory
-
-
-def _choice(one: Candidate, memory: dict[Way, int | None]) -> Choice:
+def _choice(one: Candidate, memory: Mapping[Option, int | None]) -> Choice:
     return Choice(
         way=one.option.way,
         parameters=one.option.parameters,
@@ -118,7 +122,7 @@ def _choice(one: Candidate, memory: dict[Way, int | None]) -> Choice:
         loss=one.law.value,
         law=(one.law.low, one.law.high),
         run=(one.run.low, one.run.high),
-        memory=memory[one.option.way],
+        memory=memory[one.option],
     )
 
 
@@ -141,13 +145,17 @@ def _run_settings(best: Candidate, own: SweepRun, runs: Path) -> dict[str, Any]:
     tables = Tried(best.option.way, own.learning_rate).tables()
     train = {"budget_flops": best.flops, "batch_size": own.batch_size}
     told = laid_over(tables, {"train": train})
-    if not (runs / "config.toml").is_file():
+    job = Job(runs if runs.is_dir() else runs.parent)
+    if not is_described(job.folder, "sweep"):
         return dict(without_none(told))
-    before = read_description(Job(runs))
+    before = description_of(job, {"sweep": {}, "common": {name: {} for name in COMMON}}, of="a sweep")
     common = {name: _with_effect(name, table) for name, table in before.get("common", {}).items() if name in COMMON}
     data = before.get("sweep", {}).get("data")
     whole = laid_over(common, laid_over({"job": {} if data is None else {"data": data}}, told))
-    settings = checked(TrainSettings, whole)
+    try:
+        settings = checked(TrainSettings, whole)
+    except ConfigError as fault:
+        raise ConfigError(f"{job.config}: {fault}") from fault
     kept = settings.model_dump(mode="json", exclude_defaults=True)
     # What the advice names stands there even where it is the default.
     kept["train"] |= {name: getattr(settings.train, name) for name in ("temperature",) if "temperature" in whole.get("train", {})}

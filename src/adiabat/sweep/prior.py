@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from adiabat.config import PlanSettings, TrainSettings, checked
+from adiabat.config import PlanSettings, SweepSettings, TrainSettings, checked
+from adiabat.config.compare import laid_over
+from adiabat.config.sweep import RatesSection
 from adiabat.contrastive.building import Loader, build
 from adiabat.errors import ConfigError
 from adiabat.jobs.descriptions import without_none
@@ -13,6 +15,7 @@ from adiabat.plan.flops import PassedParameters
 from adiabat.plan.published import FULL, LORA, PYTHIA, SWITCH
 from adiabat.plan.recipe import points_at
 from adiabat.plan.runs import Method, Option, Way
+from adiabat.sweep.options import within
 from adiabat.sweep.spec import Tried
 from adiabat.train.counts import passed_parameters
 from adiabat.watch import Watch
@@ -20,8 +23,8 @@ from adiabat.watch import Watch
 RANK = 64
 """Of LoRA: between 32 and 128, which source 001 finds to serve nearly everywhere."""
 
-RATES: dict[Method, float] = {"full": 3e-5, "lora": 1e-3}
-"""Source 001, section 4.1: full training of Pythia takes 1.2e-5 to 6e-5 by size, LoRA 1e-3."""
+RATES: dict[Method, float] = {"full": 3e-5, "lora": RatesSection().lora}
+"""Source 001, section 4.1: full training of Pythia takes 1.2e-5 to 6e-5 by size."""
 
 BYTES_PER_WEIGHT, BYTES_PER_TRAINED = 4, 12
 """Of a weight in single precision; and of its gradient and the two means of AdamW, where it is trained."""
@@ -54,15 +57,12 @@ def by_prior(load: Loader, settings: PlanSettings, budget: float, watch: Watch) 
     section = settings.plan
     method: Method = "full" if budget < SWITCH else "lora"
     line = FULL if method == "full" else LORA
-    found = list(_asked(load, settings, method, watch)) if section.models else [(option, None) for option in _pythia(method)]
-    small = [(option, held) for option, held in found if section.memory is None or held is None or held <= section.memory]
-    if not small:
-        least = min(held for _, held in found if held is not None)
-        raise ConfigError(
-            f"plan.memory must be enough for a model, the smallest of which takes {least / 2**30:.1f} GiB for weights, gradients and AdamW "
-            f"alone, got {(section.memory or 0) / 2**30:.1f} GiB; raise it, or name a smaller model"
-        )
-    choices = [_choice(option, held, budget, section.data_tokens) for option, held in small]
+    held = dict(_asked(load, settings, method, watch)) if section.models else dict.fromkeys(_pythia(method))
+    takes = "takes {} for weights, gradients and AdamW alone"
+    small = within(held, section.memory, takes=takes, instead="name a smaller model")
+    choices = [_choice(option, held[option], budget, section.data_tokens) for option in small]
+    if max(one.tokens for one in choices) < 1:
+        raise ConfigError(f"plan.budget must pay for tokens, got {budget:g}: not for one; raise it")
     best = choices[0] if len(choices) == 1 and section.models else None
     return Advice(
         budget=budget,
@@ -72,7 +72,7 @@ def by_prior(load: Loader, settings: PlanSettings, budget: float, watch: Watch) 
         runner_up=None,
         sure=None,
         candidates=choices,
-        too_large=[option.way.title for option, held in found if (option, held) not in small],
+        too_large=[option.way.title for option in held if option not in small],
         reasons=list(_reasons(method, line.at(budget), budget)),
         additions=[],
         beyond=None,
@@ -108,10 +108,8 @@ def _choice(option: Option, held: int | None, budget: float, data_tokens: float 
 
 
 def _settings(way: Way, settings: PlanSettings, **train: float) -> TrainSettings:
-    tables = Tried(way, RATES[way.method]).tables()
-    tables["encoder"] = settings.encoder.model_dump(exclude_unset=True)
-    tables["train"] |= {"temperature": 1 / 40, "weight_decay": 0.1, "schedule": "cosine", "final_fraction": 0.1, **train}
-    return checked(TrainSettings, tables)
+    own = laid_over(Tried(way, RATES[way.method]).tables(), {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train})
+    return checked(TrainSettings, laid_over({"train": SweepSettings().common()["train"]}, own))
 
 
 def _run_settings(best: Choice, settings: PlanSettings) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """``runs.parquet`` of a sweep: a row for each run."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def rows_at(path: Path) -> Rows[str, SweepRun]:
     Raises:
         JobError: If the file is damaged.
     """
-    return parquet_rows(path, SweepRun, key=lambda run: run.name, columns=_columns, of="a sweep")
+    return parquet_rows(path, SweepRun, key=lambda run: run.name, columns=_columns, of="a sweep", fault=_fault)
 
 
 def rows_in(place: Path) -> list[SweepRun]:
@@ -44,6 +45,18 @@ def rows_in(place: Path) -> list[SweepRun]:
     if not path.is_file():
         raise DataError(f"--runs must be the directory of a sweep, or its {ROWS}, got {place}; make one with adiabat sweep")
     return rows_at(path).every
+
+
+def _fault(row: SweepRun) -> str:
+    """Numbers that no run has, and that would become others by the way."""
+    passed, done = row.parameters, row.status == "done"
+    above = {"budget": row.budget, "batch_size": row.batch_size, "parameters.forward": passed.forward}
+    if done:
+        above |= {"steps": row.steps, "tokens": row.tokens, "flops": row.flops, "parameters.updated": passed.updated}
+    wrong = [f"{name} = {value}" for name, value in above.items() if not 0 < value < math.inf]
+    if not wrong and max(passed.backward, passed.updated) > passed.forward:
+        wrong = [str(passed)]
+    return f"{row.name} has {' and '.join(wrong)}" if wrong else ""
 
 
 def _columns(run: SweepRun) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from adiabat.config import EncoderSection, SuiteSettings, SweepSettings, TrainSettings
+from adiabat.contrastive.bank import is_trained
 from adiabat.contrastive.building import Loader, build
 from adiabat.contrastive.training import train
 from adiabat.errors import BudgetError, DivergedError, is_out_of_memory
@@ -72,14 +73,15 @@ class Worker:
             run: One of those that train it so.
 
         Returns:
-            Of the tower of queries.
+            Of a tower that is trained: where both are, one costs as much as the other.
 
         Raises:
             AdiabatError: If the model cannot be loaded, or settings do not fit it.
         """
         way = run.tried.way
         if way not in self._counted:
-            self._counted[way] = passed_parameters(build(run.settings, self.load).towers.query)
+            towers = build(run.settings, self.load).towers
+            self._counted[way] = passed_parameters(towers.query if is_trained(towers.query) else towers.document)
         return self._counted[way]
 
     def make(self, group: Sequence[Planned]) -> Iterator[SweepRun]:

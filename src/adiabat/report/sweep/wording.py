@@ -1,10 +1,13 @@
 """What a sweep or a plan says, in sentences."""
 
+import math
 from collections.abc import Iterator
 from operator import itemgetter
 
 from adiabat.measure.sweep_results import Advice, Choice, KindRecord, SweepResult, SweepRun
 from adiabat.report.wording import counted, duration, integer, number, share
+
+UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 FAR = 4.0
 """How many times the largest budget of its runs a law reaches before a page warns of it."""
@@ -35,7 +38,7 @@ def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
     return "" if ends is None else f"[{number(ends[0], digits=digits)}, {number(ends[1], digits=digits)}]"
 
 
-def gibibytes(held: int | None) -> str:
+def amount(held: int | None) -> str:
     """An amount of memory.
 
     Args:
@@ -44,10 +47,15 @@ def gibibytes(held: int | None) -> str:
     Returns:
         For instance ``1.8 GiB``; nothing where it is not known.
     """
-    return f"{held / 2**30:.1f} GiB" if held else ""
+    if not held:
+        return ""
+    if held < 2**10:
+        return counted(held, "byte")
+    power = min(int(math.log2(held)) // 10, len(UNITS))
+    return f"{held / 2 ** (10 * power):.1f} {UNITS[power - 1]}"
 
 
-def best_run(result: SweepResult) -> tuple[SweepRun, float] | None:
+def _best_run(result: SweepResult) -> tuple[SweepRun, float] | None:
     """The run with the least loss at the largest budget, and that loss.
 
     Args:
@@ -81,7 +89,7 @@ def headline(result: SweepResult) -> str:
 
 
 def _of_sweep(result: SweepResult) -> str:
-    found = best_run(result)
+    found = _best_run(result)
     if found is None:
         return "No run has given a loss."
     best, loss = found
@@ -120,7 +128,7 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
     if advice.passes is not None and advice.passes > 1:
         yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: see whether there are more, or set --data-tokens."
     if advice.seconds is not None:
-        yield f"On this machine it takes about {duration(advice.seconds)} and {gibibytes(advice.measured_memory)}, measured on a few steps."
+        yield f"On this machine it takes about {duration(advice.seconds)} and {amount(advice.measured_memory)}, measured on a few steps."
     if advice.too_large:
         yield f"Too large for the memory: {', '.join(advice.too_large)}."
 
@@ -166,7 +174,7 @@ def choice_cells(one: Choice) -> list[str]:
     """
     loss = "" if one.loss is None else number(one.loss)
     numbers = [f"{one.parameters.forward / 1e6:.3g} M", f"{one.tokens:.3g}", f"{one.flops:.3g}"]
-    return [one.way.title, *numbers, loss, bounds(one.law), bounds(one.run), gibibytes(one.memory)]
+    return [one.way.title, *numbers, loss, bounds(one.law), bounds(one.run), amount(one.memory)]
 
 
 CHOICE_HEAD = ("option", "size", "tokens", "FLOP", "loss", "of the law", "of one run", "memory")
