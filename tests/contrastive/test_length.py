@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from adiabat.errors import ConfigError
 from adiabat.plan.flops import training_flops
 from adiabat.train.counts import passed_parameters
 from adiabat.train.distributed import ALONE
+from adiabat.train.operations import operations_of
 from adiabat.watch import SILENT
 from tests.contrastive.problem import Problem, from_memory, job_settings, run, write_problem
 
@@ -59,11 +61,12 @@ def test_a_step_costs_what_its_tokens_do(problem: Problem, tmp_path: Path) -> No
     assert objective.flops_of(0) == pytest.approx(6 * parameters.forward * tokens)
 
 
-def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(problem: Problem, tmp_path: Path) -> None:
-    whole = run(job_settings(problem, tmp_path / "whole", train={"steps": 8, "schedule": "constant", "warmup_fraction": 0.0}))
+@pytest.mark.parametrize("frozen", [{}, {"kind": "asymmetric", "frozen": "document"}], ids=["none", "document"])
+def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(problem: Problem, tmp_path: Path, frozen: dict[str, str]) -> None:
     constant = {"schedule": "constant", "warmup_fraction": 0.0}
-    run(job_settings(problem, tmp_path / "job", train={"steps": 3, **constant}))
-    resumed = run(job_settings(problem, tmp_path / "job", train={"steps": 8, **constant}), resume=True)
+    whole = run(job_settings(problem, tmp_path / "whole", train={"steps": 8, **constant}, towers=frozen))
+    run(job_settings(problem, tmp_path / "job", train={"steps": 3, **constant}, towers=frozen))
+    resumed = run(job_settings(problem, tmp_path / "job", train={"steps": 8, **constant}, towers=frozen), resume=True)
     assert whole.training is not None
     assert resumed.training is not None
     assert resumed.training.flops == pytest.approx(whole.training.flops)
@@ -80,6 +83,31 @@ def test_a_second_pass_is_counted_and_is_none_of_the_budget(problem: Problem, tm
     first, second = plain.cost(0), cached.cost(0)
     assert first.flops == second.flops
     assert 1.2 < second.operations / first.operations < 1.4
+
+
+def test_texts_of_a_frozen_tower_are_counted_once_at_the_step_that_needs_them(problem: Problem, tmp_path: Path) -> None:
+    frozen = {"kind": "asymmetric", "frozen": "document"}
+    objective, _ = prepared(from_memory, job_settings(problem, tmp_path / "none", towers=frozen), ALONE)
+    document, texts = objective.towers.document, objective.train.texts.documents
+    seen: set[int] = set()
+    for step in range(6):
+        with objective.passing():
+            trained = objective.cost(step).operations
+            objective.loss(step)
+            spent = objective.cost(step).operations
+        new = set(objective._batch(step).documents.ravel().tolist()) - seen
+        seen |= new
+        lengths = np.array(
+            [len(ids) for ids in document.tokenize(texts.take(np.array(sorted(new), dtype=np.int64)), side="document")], dtype=np.int64
+        )
+        alone = operations_of(document).of(lengths, trained=False, cached=False, checkpointed=False)
+        assert spent - trained == pytest.approx(alone)
+        # Documents of a validation are none of the step after it.
+        objective.validate()
+        seen |= set(np.flatnonzero(objective._bank.frozen["document"]._known).tolist())  # type: ignore[union-attr]
+        with objective.passing():
+            assert objective.cost(step).operations == trained
+    assert len(seen) > 10
 
 
 def test_a_budget_of_a_stream_or_beside_steps_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from adiabat.measure.sweep_results import SweepResult
 from adiabat.report import page
 from adiabat.report.sweep import files
-from tests.sweep.world import run, settings_of, write_world
+from tests.sweep.world import rows_of, run, settings_of, write_world, written
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +22,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResult]:
 def _no_pages_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "render_page", lambda result: "page")
     monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of a sweep whose laws are known, in a file alone."""
+    return written(tmp_path_factory.mktemp("runs"), rows_of(scored=True))

@@ -10,51 +10,20 @@ import tomli_w
 
 from adiabat.config import PlanSettings, SweepSettings, TrainSettings, checked
 from adiabat.config.compare import COMMON
-from adiabat.errors import AdiabatError, ConfigError, DataError, JobError
+from adiabat.errors import ConfigError, DataError
 from adiabat.jobs.descriptions import without_none
-from adiabat.measure.sweep_results import Advice, SweepResult, SweepRun
-from adiabat.plan.flops import PassedParameters
+from adiabat.measure.sweep_results import SweepResult, SweepRun
 from adiabat.plan.runs import Kind
 from adiabat.report.sweep.files import run_toml
 from adiabat.sweep.planning import plan
-from adiabat.sweep.rows import rows_at
 from adiabat.watch import Watch
-from tests.sweep.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
-
-BUDGET = 4 * BUDGETS[-1]
-
-
-def asked(runs: Path | None, **section: Any) -> PlanSettings:
-    """A plan that measures nothing."""
-    usual: dict[str, Any] = {"budget": BUDGET}
-    usual |= {} if runs is None else {"runs": str(runs), "resamples": 20, "measure": False}
-    return checked(PlanSettings, {"plan": {**usual, **section}})
-
-
-def written(folder: Path, rows: list[SweepRun]) -> Path:
-    """A file of rows."""
-    path = folder / "runs.parquet"
-    kept = rows_at(path)
-    for one in rows:
-        kept.add(one)
-    return path
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of a sweep whose laws are known, in a file alone."""
-    return written(tmp_path_factory.mktemp("runs"), rows_of(scored=True))
+from tests.sweep.world import BUDGET, BUDGETS, SIZES, TRUTHS, advice_of, asked, load, row, rows_of, written
 
 
 @pytest.fixture(scope="module")
 def found(runs: Path) -> SweepResult:
     """What a plan at four times the largest budget says of them."""
     return plan(load, asked(runs))
-
-
-def advice_of(result: SweepResult) -> Advice:
-    assert result.advice is not None
-    return result.advice
 
 
 def true_loss(one: SweepRun, tokens: float) -> float:
@@ -219,75 +188,6 @@ def test_losses_go_with_scores(found: SweepResult) -> None:
     assert by_task["sts"].interval[1] < -0.9
 
 
-@pytest.mark.parametrize(
-    ("rows", "told"),
-    [
-        (lambda: rows_of()[:3], "runs must suffice for the law of a method, got none: full lacks at least 6 runs, got 3"),
-        (lambda: [one for one in rows_of() if one.parameters.forward < 1e7], "lacks at least 3 sizes, got 2"),
-        (
-            lambda: [replace(one, validation_loss=None) for one in rows_of()[:3]],
-            "--runs must hold a run that a law can be fitted to, got 3 that none can, such as m1, full, 1e+13 FLOP, seed 0: its loss",
-        ),
-        (
-            lambda: [replace(one, steps=3) for one in rows_of()],
-            "got 32 that none can, such as m1, full, 1e+13 FLOP, seed 0: it has 3 steps, fewer than 10",
-        ),
-        (
-            lambda: [replace(one, batch_size=64) if one.way.method == "full" else one for one in rows_of()],
-            "--runs must hold runs of one batch size, got 32 and 64, whose losses do not compare; plan by those of one sweep",
-        ),
-    ],
-)
-def test_tables_that_do_not_suffice_say_what_is_missing(tmp_path: Path, rows: Any, told: str) -> None:
-    with pytest.raises(DataError) as caught:
-        plan(load, asked(written(tmp_path, rows())))
-    assert told in str(caught.value)
-
-
-def test_runs_that_are_none_are_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^--runs must be the directory of a sweep, or its runs.parquet, got "):
-        plan(load, asked(tmp_path))
-    (tmp_path / "runs.parquet").write_bytes(b"PAR1 cut off")
-    with pytest.raises(JobError, match=r"must be the rows of a sweep, got: "):
-        plan(load, asked(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"budget": 0.0}, "budget = 0.0"),
-        ({"budget": -1e13}, "budget = -10000000000000.0"),
-        ({"tokens": 0.0}, "tokens = 0.0"),
-        ({"flops": -1.0}, "flops = -1.0"),
-        ({"steps": 0}, "steps = 0"),
-        ({"batch_size": 0}, "batch_size = 0"),
-        ({"parameters": PassedParameters(1, 0, 0)}, "parameters.updated = 0"),
-        ({"parameters": PassedParameters(10, 20, 10)}, "PassedParameters(forward=10, backward=20, updated=10)"),
-    ],
-)
-def test_numbers_that_no_run_has_are_told(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
-    first, *rest = rows_of()
-    path = written(tmp_path, [*rest, replace(first, **changes)])
-    with pytest.raises(JobError) as caught:
-        plan(load, asked(path))
-    assert f"runs.parquet must be the rows of a sweep, got: m1, full, 1e+13 FLOP, seed 0 has {told}; without the file" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("section", "told"),
-    [
-        ({"data_tokens": 5.0}, r"^plan.data_tokens must make plan.least_steps = 10 steps, \S+ tokens in the runs, got 5; raise it$"),
-        (
-            {"budget": 1e9},
-            r"^plan.budget must pay for plan.least_steps = 10 steps, which take 2.12e\+13 FLOP at the least in the runs, got ",
-        ),
-    ],
-)
-def test_fewer_tokens_than_runs_need_are_told(runs: Path, section: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        plan(load, asked(runs, **section))
-
-
 def test_options_that_a_budget_gives_too_few_steps_are_none(runs: Path) -> None:
     # The larger a model, the fewer tokens a step of these rows has.
     named = {one.way.title for one in advice_of(plan(load, asked(runs, data_tokens=7e4))).candidates}
@@ -302,34 +202,6 @@ def test_the_settings_beside_a_file_of_rows_are_read(tmp_path: Path) -> None:
     assert advice_of(plan(load, asked(path))).settings["job"]["data"] == "pairs.jsonl"
     (tmp_path / "config.toml").write_text('[job]\ndata = "others.jsonl"\n', encoding="utf-8")
     assert "data" not in advice_of(plan(load, asked(path))).settings["job"]
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("[sweep", "config.toml must be TOML"),
-        ("sweep = 5", "config.toml must be the description of a sweep, got another shape"),
-        ("[sweep]\n[common]\ntrain = 3", "config.toml must be the description of a sweep, got another shape"),
-        ("[sweep]\n[common.train]\ntemperature = 'low'", "config.toml: train.temperature must be"),
-        ("[sweep]\ndata = 5", "config.toml: job.data must be"),
-    ],
-)
-def test_a_damaged_description_is_told(tmp_path: Path, text: str, told: str) -> None:
-    written(tmp_path, rows_of())
-    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(AdiabatError) as caught:
-        plan(load, asked(tmp_path))
-    assert told in str(caught.value)
-
-
-def test_a_budget_of_no_token_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"^plan.budget must pay for tokens, got 4.94066e-324: not for one; raise it"):
-        plan(load, asked(None, budget=5e-324))
-
-
-def test_a_budget_is_needed() -> None:
-    with pytest.raises(ConfigError, match=r"^plan.budget must be given, got none; add --budget"):
-        plan(load, checked(PlanSettings, {}))
 
 
 @pytest.mark.parametrize(("budget", "method"), [(1e16, "full"), (9.06e16, "lora"), (1e18, "lora")])
@@ -389,36 +261,6 @@ def test_where_the_data_are_gone_the_plan_stands_without_them(made: tuple[Path, 
     advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
     assert advice.seconds is None
     assert any(note.startswith("time and memory are not measured: ") for note in notes)
-
-
-@pytest.mark.parametrize(
-    ("table", "told"),
-    [
-        ({"memory": "lots"}, 'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got "lots"'),
-        ({"memory": 0}, "plan.memory must be > 0, got 0"),
-        ({"memory": f"{'9' * 310}GiB"}, "plan.memory must be an amount with a unit"),
-        ({"runs": "a", "resamples": 1}, "plan.resamples must be >= 2, got 1"),
-        ({"budget": -1.0}, "plan.budget must be > 0"),
-        ({"loss": "training"}, "plan.loss has no effect"),
-        ({"measure": False}, "plan.measure has no effect"),
-        ({"memory": "24GiB"}, "plan.memory has no effect without plan.runs or plan.models"),
-        ({"runs": "a", "models": ["demo"]}, "plan.models must be left out with plan.runs"),
-    ],
-)
-def test_settings_that_make_no_plan_are_told(table: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        checked(PlanSettings, {"plan": table})
-    assert told in str(caught.value)
-
-
-def test_a_device_that_nothing_is_measured_on_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"run.device has no effect where nothing is measured, which takes plan.runs; leave it out"):
-        checked(PlanSettings, {"plan": {"budget": 1e15}, "run": {"device": "cpu"}})
-
-
-def test_a_seed_that_nothing_is_drawn_with_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"run.seed has no effect without plan.runs: nothing is drawn; leave it out"):
-        checked(PlanSettings, {"plan": {"budget": 1e15}, "run": {"seed": 3}})
 
 
 @pytest.mark.parametrize(("text", "amount"), [("24GiB", 24 * 2**30), ("1.5 GB", 1_500_000_000), ("512MiB", 2**29), (".5TiB", 2**39)])

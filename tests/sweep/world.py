@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.config import EncoderSection, SweepSettings, checked
-from adiabat.measure.sweep_results import SweepResult, SweepRun
+from adiabat.config import EncoderSection, PlanSettings, SweepSettings, checked
+from adiabat.measure.sweep_results import Advice, SweepResult, SweepRun
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
 from adiabat.plan.flops import PassedParameters, training_flops
 from adiabat.plan.runs import Method, Way
+from adiabat.sweep.rows import rows_at
 from adiabat.sweep.sweep import sweep
 from adiabat.watch import Watch
 from tests.tiny import save_tiny
@@ -23,6 +24,8 @@ Truth = Callable[[float, float], float]
 KINDS = ("paper", "note", "memo", "letter", "book")
 SIZES = (1_000_000, 4_000_000, 16_000_000, 64_000_000)
 BUDGETS = (1e13, 4e13, 1.6e14, 6.4e14)
+BUDGET = 4 * BUDGETS[-1]
+"""That plans are asked for."""
 TRUTHS: dict[Method, Truth] = {
     "full": lambda size, tokens: 0.2 + 30 / size**0.3 + 50 / tokens**0.3,
     "lora": lambda size, tokens: 0.2 + 40 / size**0.3 + 50 / tokens**0.3,
@@ -131,3 +134,25 @@ def rows_of(truths: dict[Method, Truth] = TRUTHS, *, noise: float = 0.005, seed:
                 scores = {"sts": 1 - loss + 0.01 * generator.standard_normal(), "search": 0.5 - loss / 5} if scored else {}
                 found.append(row(method, size, budget, loss, rank=rank, scores=scores))
     return found
+
+
+def advice_of(result: SweepResult) -> Advice:
+    """That there is."""
+    assert result.advice is not None
+    return result.advice
+
+
+def asked(runs: Path | None, **section: Any) -> PlanSettings:
+    """A plan that measures nothing."""
+    usual: dict[str, Any] = {"budget": BUDGET}
+    usual |= {} if runs is None else {"runs": str(runs), "resamples": 20, "measure": False}
+    return checked(PlanSettings, {"plan": {**usual, **section}})
+
+
+def written(folder: Path, rows: list[SweepRun]) -> Path:
+    """A file of rows."""
+    path = folder / "runs.parquet"
+    kept = rows_at(path)
+    for one in rows:
+        kept.add(one)
+    return path

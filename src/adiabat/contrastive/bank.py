@@ -1,5 +1,6 @@
 """The texts of pairs as towers take them: tokens for a tower that is trained, and vectors of one that is not, each embedded once."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,6 +179,14 @@ class Bank:
         """
         for name, tower in self._once().items():
             tower.keep_in(folder / f"{name}-{rank}", resume=resume)
+
+    def spent_once(self) -> float:
+        """What towers that do not change, a guide among them, have embedded since this was last asked.
+
+        Returns:
+            Operations, counted one by one.
+        """
+        return math.fsum(tower.spent() for tower in self._once().values())
 
     def save(self) -> None:
         """Note on the disk what was embedded: to be called with every checkpoint."""

@@ -1,6 +1,7 @@
 """Embeddings of a tower that does not change: each text passes through it once, when it is first asked for, or never where it is stored."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from adiabat.model.precision import Precision
 from adiabat.report.wording import cut
 from adiabat.store.addressing import rows_of_entries
 from adiabat.store.embeddings import Store
+from adiabat.train.operations import operations_of
 
 
 class FrozenTower:
@@ -41,6 +43,7 @@ class FrozenTower:
         self._vectors = np.empty((len(texts), encoder.width), dtype=np.float32)
         self._known = np.zeros(len(texts), dtype=np.bool_)
         self._flags: Path | None = None
+        self._spent = 0.0
 
     def keep_in(self, place: Path, *, resume: bool) -> None:
         """Keep vectors in files from here on.
@@ -95,9 +98,24 @@ class FrozenTower:
         """
         new = np.unique(rows[~self._known[rows]])
         if len(new):
-            self._vectors[new] = self.encoder.encode(self._texts.take(new), side=self._side, precision=self._precision)
+            texts = self._texts.take(new)
+            self._vectors[new] = self.encoder.encode(texts, side=self._side, precision=self._precision)
             self._known[new] = True
+            self._spent += self._operations(texts)
         return torch.from_numpy(np.asarray(self._vectors[rows])).to(self.encoder.device)
+
+    def spent(self) -> float:
+        """What was embedded since this was last asked.
+
+        Returns:
+            Multiplications and additions of matrix products, without what little padding there is; see `adiabat.train.operations`.
+        """
+        spent, self._spent = self._spent, 0.0
+        return spent
+
+    def _operations(self, texts: Sequence[str]) -> float:
+        lengths = np.array([len(ids) for ids in self.encoder.tokenize(texts, side=self._side)], dtype=np.int64)
+        return operations_of(self.encoder).of(lengths, trained=False, cached=False, checkpointed=False)
 
 
 class StoredTower:

@@ -131,9 +131,11 @@ class PairContrast:
             step: From 0.
 
         Returns:
-            Of trained towers, as one process takes it; texts of a frozen tower pass once, and are not among it.
+            Of trained towers, as one process takes it; operations counted one by one are also those of texts that a frozen tower or a
+            guide embedded since this was last asked: each once, at the step that first needs it.
         """
-        return Cost(self.flops_of(step), self.passes.operations(self.at(step).bank.groups(self._distinct(step))))
+        bank = self.at(step).bank
+        return Cost(self.flops_of(step), self.passes.operations(bank.groups(self._distinct(step))) + bank.spent_once())
 
     @cached_property
     def _passed(self) -> Mapping[Side, PassedParameters]:
@@ -331,7 +333,10 @@ class PairContrast:
         ranks = ranks_of_answers(self._comparable(query.vectors), self._comparable(document.vectors), answers, distance=self._distance())
         errors = int((ranks > 1).sum())
         measures = {"P@1": 1.0 - errors / len(asked), "RR": float((1.0 / ranks).mean())}
-        return Validation(self._validation_loss(query, document), errors, len(asked), measures)
+        loss = self._validation_loss(query, document)
+        # What was embedded here is no part of what the next step takes.
+        self._bank.spent_once()
+        return Validation(loss, errors, len(asked), measures)
 
     def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
         section = self.settings.train
