@@ -1,0 +1,100 @@
+"""Settings of sweeps and plans: every key of their own is reached, and those that runs are given are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.config import PlanSettings, Section, SweepSettings, checked, keys_of, read_settings
+from adiabat.config.sweep import TAKEN, FamilySection
+from adiabat.errors import ConfigError
+from tests.test_config import as_toml, value_at
+
+RUNS = {"plan.runs": "swept"}
+OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
+    SweepSettings: {
+        "sweep.out": ("swept", {}),
+        "sweep.name": ("mine", {}),
+        "sweep.budgets": ((1e12, 4e12), {}),
+        "sweep.seeds": ((3, 4), {}),
+        "sweep.last_steps": (5, {}),
+        "sweep.keep_models": (True, {}),
+        "sweep.engine": ("ray", {}),
+        "sweep.loss": ("training", {}),
+        "sweep.least_steps": (3, {}),
+        "sweep.resamples": (100, {}),
+        "models": ((FamilySection(model="demo", blocks=(1, 2), pretraining_rate=1e-3),), {}),
+        "methods.full": (False, {"methods.bias": True}),
+        "methods.freezing": ((0.25, 0.5), {}),
+        "methods.bias": (True, {}),
+        "methods.lora": ((8, 32), {}),
+        "rates.full": (1e-4, {}),
+        "rates.lora": (2e-3, {}),
+        "rates.bias": (2e-2, {}),
+        "job.data": ("pairs.jsonl", {}),
+    },
+    PlanSettings: {
+        "plan.budget": (1e17, {}),
+        "plan.runs": ("swept", {}),
+        "plan.models": (("demo",), {}),
+        "plan.data_tokens": (1e6, {}),
+        "plan.memory": (2**30, {"plan.models": ["demo"]}),
+        "plan.measure": (False, RUNS),
+        "plan.out": ("planned", {}),
+        "plan.loss": ("training", RUNS),
+        "plan.least_steps": (3, RUNS),
+        "plan.resamples": (100, RUNS),
+        "run.seed": (7, RUNS),
+        "run.device": ("cpu", RUNS),
+        "encoder.pooling": ("cls", {"plan.models": ["demo"]}),
+    },
+}
+EVERY_KEY = [(kind, key) for kind, values in OWN.items() for key in values]
+SHARED = {
+    SweepSettings: ("encoder", "data", "towers", "mixture", "batches", "train", "memory", "run", "tasks", "measure"),
+    PlanSettings: ("encoder",),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_the_tables_name_every_key_that_other_verbs_do_not_have(kind: type[Section]) -> None:
+    own = {key for key in keys_of(kind) if key.split(".")[0] not in SHARED[kind]}
+    assert own == {key for key in OWN[kind] if key.split(".")[0] not in SHARED[kind]}
+
+
+@pytest.mark.parametrize(("kind", "key"), EVERY_KEY, ids=[f"{kind.__name__}-{key}" for kind, key in EVERY_KEY])
+def test_every_key_is_reached_by_set_and_by_toml_alike(kind: type[Section], key: str, tmp_path: Path) -> None:
+    value, company = OWN[kind][key]
+    assert value_at(kind(), key) != value
+    given = {**company, key: value}
+    by_set = read_settings(kind, None, [f"{name}={as_toml(one).replace(chr(10), '')}" for name, one in given.items()])
+    file = tmp_path / "settings.toml"
+    file.write_text("".join(f"{name} = {as_toml(one)}\n" for name, one in given.items()), encoding="utf-8")
+    assert value_at(by_set, key) == value
+    assert read_settings(kind, file) == by_set
+
+
+VALUES_TAKEN = {
+    "encoder.blocks": 2,
+    "towers.document_model": "other",
+    "train.method": "bias",
+    "train.rank": 8,
+    "train.freeze": ["embeddings"],
+    "train.learning_rate": 1e-3,
+    "train.epochs": 2.0,
+    "train.steps": 5,
+    "train.budget_flops": 1e9,
+    "train.budget_seconds": 5.0,
+}
+COMPANY: dict[str, dict[str, Any]] = {"train.rank": {"method": "lora"}, "towers.document_model": {"kind": "asymmetric"}}
+
+
+@pytest.mark.parametrize("key", VALUES_TAKEN)
+def test_what_a_sweep_gives_each_run_is_refused(key: str) -> None:
+    table, name = key.split(".")
+    with pytest.raises(ConfigError, match=rf"{key} must be left out of a sweep, which gives each run its own; leave it out"):
+        checked(SweepSettings, {table: {**COMPANY.get(key, {}), name: VALUES_TAKEN[key]}})
+
+
+def test_everything_that_a_sweep_gives_is_tried() -> None:
+    assert {f"{table}.{name}" for table, names in TAKEN.items() for name in names} == set(VALUES_TAKEN)
