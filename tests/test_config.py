@@ -15,6 +15,7 @@ from adiabat.config import (
     ArxivSettings,
     CompareRunsSettings,
     EmbedSettings,
+    EncoderSection,
     EvaluateSettings,
     HotpotqaSettings,
     InspectSettings,
@@ -338,3 +339,9 @@ def test_a_long_value_is_shown_in_short() -> None:
 def test_settings_need_no_torch() -> None:
     code = "import sys, adiabat.config; print(sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_model_that_was_trained_from_settings_has_them_but_for_what_code_may_run() -> None:
+    assert EncoderSection(pooling="cls", blocks=2).of_saved("job") == EncoderSection()
+    trusted = EncoderSection(pooling="cls", trust_remote_code="owner/name").of_saved("job")
+    assert trusted == EncoderSection(trust_remote_code="job")

@@ -15,7 +15,7 @@ from adiabat.compare.measuring import drawn_texts, measure_on
 from adiabat.compare.rows import Key, Row, TaskRow, digests_of
 from adiabat.compare.spec import Candidate
 from adiabat.compare.speed import encoding_speeds, step_seconds
-from adiabat.config import EncoderSection, TrainSettings
+from adiabat.config import TrainSettings
 from adiabat.config.compare import CompareBackbonesSection, CompareSettings
 from adiabat.config.train import DigestsSection, JobSection
 from adiabat.contrastive.building import Loader, build, merged
@@ -166,7 +166,7 @@ class Grid:
         record, digests = self._trained(candidate, key, job, watch)
         begun = time.monotonic()
         place = device_of(candidate.settings.run.device)
-        model = self.load(str(job.folder), _as_saved(candidate.settings, job)).to(place)
+        model = self.load(str(job.folder), candidate.settings.encoder.of_saved(str(job.folder))).to(place)
         scores = measure_on(self.tasks, model, self._store(key), measure=self.settings.measure, watch=watch)
         return Row(
             candidate=candidate.name,
@@ -216,12 +216,6 @@ def _naming(title: str) -> Iterator[None]:
     except AdiabatError as fault:
         fault.args = (f"{title}: {fault}",)
         raise
-
-
-def _as_saved(settings: TrainSettings, job: Job) -> EncoderSection:
-    """A saved model has its settings in it; only what code may run has to be said again."""
-    trusted = None if settings.encoder.trust_remote_code is None else str(job.folder)
-    return EncoderSection(trust_remote_code=trusted)
 
 
 def _task_rows(scores: Mapping[str, TaskScores], measures: Sequence[str]) -> dict[str, TaskRow]:

@@ -41,6 +41,17 @@ class EncoderSection(Section):
         given = self.model_dump(exclude={"blocks", "pad_token", "trust_remote_code", "allow_pickles"}, exclude_none=True)
         return dict(given)
 
+    def of_saved(self, name: str) -> "EncoderSection":
+        """What a model is loaded with that was trained from one of these settings: they are in it, but for what code may run.
+
+        Args:
+            name: That it is loaded by.
+
+        Returns:
+            The settings.
+        """
+        return EncoderSection(trust_remote_code=None if self.trust_remote_code is None else name)
+
 
 class ColumnsSection(Section):
     """``[data.columns]``: names of columns in the user's files, where no alias of ours fits."""

@@ -164,7 +164,7 @@ class Worker:
         job = self._job(run)
         _, record = finished(job, "tuning")
         place = device_of(self.settings.run.device)
-        model = self.load(str(job.folder), EncoderSection()).to(place)
+        model = self.load(str(job.folder), self.settings.encoder.of_saved(str(job.folder))).to(place)
         return replace(
             self._row(run, "done", record.stop_reason),
             seconds=record.seconds,

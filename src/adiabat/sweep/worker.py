@@ -163,7 +163,8 @@ class Worker:
         if not self.tasks:
             return {}
         device = device_of(run.settings.run.device)
-        model, stores = self.load(str(job.folder), EncoderSection()).to(device), job.folder / STORES
+        name, stores = str(job.folder), job.folder / STORES
+        model = self.load(name, run.settings.encoder.of_saved(name)).to(device)
         scoring = Scoring(self.tasks, Corpora(stores, self.watch), Clock(), versions(device_name(device)), self.watch)
         found = scoring.run(Subject(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores")
         shutil.rmtree(stores, ignore_errors=True)
