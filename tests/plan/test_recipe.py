@@ -105,6 +105,29 @@ def test_methods_that_cannot_be_told_apart_leave_it_unsure() -> None:
     assert 0.02 < found.sure < 0.98
 
 
+def falls_below_nothing(size: float, tokens: float) -> float:
+    """A law of the source's form whose loss is none beyond some 4e12 tokens."""
+    return float((5.8 - 0.2 * math.log(tokens)) * (1e8 / size) ** 0.05 + 300 / tokens**0.35)
+
+
+def test_a_law_is_not_asked_where_it_reaches_losses_that_are_none() -> None:
+    fits = fit_kinds(swept({"full": falls_below_nothing, "lora": worse_when_small}, noise=0.001), resamples=20)
+    near = recommend(fits, OPTIONS, float(BUDGETS[2]))
+    assert near.unpredicted == []
+    assert near.best.option.way.method == "full"
+    far = recommend(fits, OPTIONS, 1e24)
+    assert far.best.option.way.method == "lora"
+    assert {one.way.method for one in far.unpredicted} == {"full"}
+    assert {one.option for one in far.candidates}.isdisjoint(far.unpredicted)
+    assert len(far.candidates) + len(far.unpredicted) == len(OPTIONS)
+    alone = [one for one in OPTIONS if one.way.method == "full"]
+    with pytest.raises(
+        DataError, match=r"^a law must hold at the budget, got none that does: at 1e\+24 FLOP all reach losses below 0; plan"
+    ):
+        recommend(fits, far.unpredicted, 1e24)
+    assert set(far.unpredicted) <= set(alone)
+
+
 def test_only_one_method_has_no_runner_up(fits: list[KindFit]) -> None:
     found = recommend(fits, [one for one in OPTIONS if one.way.method == "full"], 1e17)
     assert found.runner_up is None

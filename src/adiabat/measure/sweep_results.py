@@ -271,6 +271,7 @@ class Advice:
         sure: Share of laws fitted to runs drawn again by which the best's kind stays ahead; None where there is no other.
         candidates: All, the least predicted loss first.
         too_large: Models and methods that the memory does not allow.
+        unpredicted: Those whose law does not hold at the budget, where it reaches losses below 0.
         reasons: Of every value that is recommended.
         additions: Runs that would narrow the answer most for what they cost.
         beyond: How many times the largest budget of the runs the asked one is; None without runs.
@@ -288,6 +289,7 @@ class Advice:
     sure: float | None
     candidates: list[Choice]
     too_large: list[str]
+    unpredicted: list[str]
     reasons: list[Reason]
     additions: list[Addition]
     beyond: float | None

@@ -152,7 +152,8 @@ class Recommendation:
         best: Of all candidates.
         runner_up: The best of another kind; None where only one has a law.
         sure: Share of laws fitted to runs drawn again by which `best`'s kind stays ahead of all others.
-        candidates: All, the least predicted loss first.
+        candidates: All that a law predicts, the least predicted loss first.
+        unpredicted: Options whose law does not hold at the budget: it reaches losses that are none.
     """
 
     budget: float
@@ -160,6 +161,7 @@ class Recommendation:
     runner_up: Candidate | None
     sure: float
     candidates: list[Candidate]
+    unpredicted: list[Option]
 
 
 def laws_of(fits: Sequence[KindFit]) -> dict[Kind, Ensemble]:
@@ -197,25 +199,49 @@ def recommend(
         The choice.
 
     Raises:
-        DataError: If no kind has a law.
+        DataError: If no kind has a law, or none that holds at the budget.
         ConfigError: If no option is of a kind that has one.
     """
     laws = laws_of(fits)
+    asked = {kind: own for kind in laws if (own := [option for option in options if option.way.kind == kind])}
+    if not asked:
+        raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
     found: list[Candidate] = []
     least: dict[Kind, Float[np.ndarray, " d"]] = {}
-    for kind, ensemble in laws.items():
-        own = [option for option in options if option.way.kind == kind]
-        if own:
-            points = points_at(own, budget, data_tokens)
-            draws = ensemble.draws(points)
-            found += _candidates(own, points, ensemble, draws, seed)
-            least[kind] = draws.min(axis=1)
+    for kind, own in asked.items():
+        points = points_at(own, budget, data_tokens)
+        draws = laws[kind].draws(points)
+        every = list(_candidates(own, points, laws[kind], draws, seed))
+        if any(holds := [_holds(one) for one in every]):
+            least[kind] = draws[:, holds].min(axis=1)
+        found += [one for one, sound in zip(every, holds, strict=True) if sound]
+    return _recommendation(budget, found, least, [option for own in asked.values() for option in own])
+
+
+def _holds(one: Candidate) -> bool:
+    """Weights of some laws may have any sign, and so may what they say far from the runs."""
+    return one.law.value > 0 and one.law.low > 0
+
+
+def _recommendation(
+    budget: float, found: list[Candidate], least: Mapping[Kind, Float[np.ndarray, " d"]], asked: Sequence[Option]
+) -> Recommendation:
     if not found:
-        raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
+        raise DataError(
+            f"a law must hold at the budget, got none that does: at {budget:.3g} FLOP all reach losses below 0; "
+            "plan for a budget nearer to those of the runs, or add runs to the sweep"
+        )
     found.sort(key=lambda one: one.law.value)
-    best = found[0]
+    best, predicted = found[0], {one.option for one in found}
     others = [one for one in found if one.option.way.kind != best.option.way.kind]
-    return Recommendation(budget, best, others[0] if others else None, _sure(best.option.way.kind, least), found)
+    return Recommendation(
+        budget=budget,
+        best=best,
+        runner_up=others[0] if others else None,
+        sure=_sure(best.option.way.kind, least),
+        candidates=found,
+        unpredicted=[option for option in asked if option not in predicted],
+    )
 
 
 def points_at(options: Sequence[Option], budget: float, data_tokens: float | None = None) -> Points:

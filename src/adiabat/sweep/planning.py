@@ -99,6 +99,7 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
         sure=None if found.runner_up is None else found.sure,
         candidates=[_choice(one, memory) for one in found.candidates],
         too_large=[one.way.title for one in memory if one not in small],
+        unpredicted=[one.way.title for one in found.unpredicted],
         reasons=reasons_of(found, own, section, largest=largest, temperature=told["train"].get("temperature")),
         additions=_additions(asked, rows, fits, found, small),
         beyond=asked.budget / largest,

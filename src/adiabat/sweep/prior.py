@@ -73,6 +73,7 @@ def by_prior(load: Loader, settings: PlanSettings, budget: float, watch: Watch) 
         sure=None,
         candidates=choices,
         too_large=[option.way.title for option in held if option not in small],
+        unpredicted=[],
         reasons=list(_reasons(method, line.at(budget), budget)),
         additions=[],
         beyond=None,

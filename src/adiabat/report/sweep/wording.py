@@ -129,6 +129,8 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
         yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: see whether there are more, or set --data-tokens."
     if advice.seconds is not None:
         yield f"On this machine it takes about {duration(advice.seconds)} and {amount(advice.measured_memory)}, measured on a few steps."
+    if advice.unpredicted:
+        yield f"Not predicted, since at this budget their law reaches losses below 0: {', '.join(advice.unpredicted)}."
     if advice.too_large:
         yield f"Too large for the memory: {', '.join(advice.too_large)}."
 
