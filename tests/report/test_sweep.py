@@ -114,6 +114,14 @@ def test_figures_show_what_there_is(swept: SweepResult) -> None:
     assert [panel.title for panel in by_name["downstream"].panels] == ["sts", "search"]
 
 
+def test_a_budget_has_one_colour_in_all_panels_of_a_figure(swept: SweepResult) -> None:
+    first, *others = swept.kinds
+    rows = [one for one in swept.runs if (one.way.name, one.budget) != ("m1", BUDGETS[0])]
+    for one in pictures(replace(swept, kinds=[replace(first, profiles=first.profiles[1:]), *others], runs=rows)):
+        hues = {(curve.label, curve.hue) for panel in one.panels for curve in panel.curves if curve.label}
+        assert len(hues) == len({label for label, _ in hues})
+
+
 def test_tokens_at_the_best_size_are_what_the_budget_pays_for(swept: SweepResult) -> None:
     sizes, tokens = next(one for one in pictures(swept) if one.name == "optimal").panels
     for (budget, size), (same, amount) in zip(sizes.curves[0].points, tokens.curves[0].points, strict=True):

@@ -1,7 +1,7 @@
 """What the figures of a sweep show, before anything is drawn (mission B10)."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -117,10 +117,10 @@ _DOWNSTREAM = "A marker is a run."
 
 
 def _isoflop(result: SweepResult, up: str) -> Iterator[Panel]:
+    shades = _shades(profile.budget for one in result.kinds for profile in one.profiles)
     for one in result.kinds:
         if one.profiles:
-            hues = _shades([profile.budget for profile in one.profiles])
-            curves = [curve for profile, hue in zip(one.profiles, hues, strict=True) for curve in _profile(profile, hue)]
+            curves = [curve for profile in one.profiles for curve in _profile(profile, shades[profile.budget])]
             yield Panel(str(one.kind), SIZE, up, tuple(curves))
 
 
@@ -138,9 +138,10 @@ def _parabola(profile: Profile, log_size: float) -> float:
     return math.exp(constant + linear * log_size + quadratic * log_size**2)
 
 
-def _shades(budgets: Sequence[float]) -> list[float]:
-    """From light to dark, in the order of the budgets."""
-    return [place / max(1, len(budgets) - 1) for place in range(len(budgets))]
+def _shades(budgets: Iterable[float]) -> dict[float, float]:
+    """From light to dark, in the order of the budgets, the same in all panels of a figure."""
+    rising = sorted(set(budgets))
+    return {budget: place / max(1, len(rising) - 1) for place, budget in enumerate(rising)}
 
 
 def _families(result: SweepResult) -> list[tuple[str, list[KindRecord]]]:
@@ -192,12 +193,12 @@ def _by_detail(result: SweepResult, up: str, method: Method) -> Iterator[Panel]:
     """Loss by rank, or by what is trained, of each model that was tried with several."""
     across = "rank" if method == "lora" else "trained share of the parameters"
     shown = [(row, loss) for row, loss in result.counted if _shown_with(row, method)]
+    shades = _shades(row.budget for row, _ in shown)
     for model in dict.fromkeys(row.way.sized_name for row, _ in shown):
         own = [(row, loss) for row, loss in shown if row.way.sized_name == model]
-        budgets = sorted({row.budget for row, _ in own})
         curves = [
             Curve(f"{budget:.2g} FLOP", points, hue)
-            for budget, hue in zip(budgets, _shades(budgets), strict=True)
+            for budget, hue in shades.items()
             if len(points := _means([(_detail(row), loss) for row, loss in own if row.budget == budget])) > 1
         ]
         if curves:
