@@ -35,6 +35,7 @@ OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
     },
     PlanSettings: {
         "plan.budget": (1e17, {}),
+        "plan.budget_seconds": (60.0, RUNS),
         "plan.runs": ("swept", {}),
         "plan.models": (("demo",), {}),
         "plan.data_tokens": (1e6, {}),

@@ -54,11 +54,11 @@ def test_runs_that_tell_nothing_are_not_proposed() -> None:
 
 
 def test_only_kinds_in_question_are_asked(fits: list[KindFit]) -> None:
-    found = recommend(fits, OPTIONS, 1e17)
+    found = recommend(fits, dict.fromkeys(OPTIONS, 1e17))
     possible = [(option, float(budget)) for option in OPTIONS for budget in BUDGETS[:3]]
     proposed = narrowing(fits, found, possible)
     assert 1 <= len(proposed) <= 3
     assert all(0 < one.gain <= 1 for one in proposed)
     assert narrowing(fits, found, []) == []
-    alone = recommend(fits[:1], [one for one in OPTIONS if one.way.kind == fits[0].kind], 1e17)
+    alone = recommend(fits[:1], dict.fromkeys([one for one in OPTIONS if one.way.kind == fits[0].kind], 1e17))
     assert narrowing(fits[:1], alone, possible) == []

@@ -73,7 +73,7 @@ def test_operations_and_shares_of_options_by_hand() -> None:
 
 @pytest.mark.parametrize("budget", [1.5e15, 1e17, 6e18])
 def test_the_best_option_of_known_laws_is_recommended(fits: list[KindFit], budget: float) -> None:
-    found = recommend(fits, OPTIONS, budget)
+    found = recommend(fits, dict.fromkeys(OPTIONS, budget))
     best = true_best(budget)
     assert found.best.option.way.method == best.way.method
     truth = BOTH[best.way.method]
@@ -92,7 +92,7 @@ def test_the_best_option_of_known_laws_is_recommended(fits: list[KindFit], budge
 
 
 def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[KindFit]) -> None:
-    found = recommend(fits, OPTIONS, 1e18, data_tokens=2e7)
+    found = recommend(fits, dict.fromkeys(OPTIONS, 1e18), data_tokens=2e7)
     assert found.best.tokens == 2e7
     assert found.best.flops < 1e18
     assert found.best.option.size == max(SIZES)
@@ -101,7 +101,7 @@ def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[Kind
 
 def test_methods_that_cannot_be_told_apart_leave_it_unsure() -> None:
     same: dict[Method, Truth] = {"full": better_when_small, "freezing": better_when_small}
-    found = recommend(fit_kinds(swept(same, noise=0.03), resamples=40), [option(s, m) for m in same for s in SIZES], 1e17)
+    found = recommend(fit_kinds(swept(same, noise=0.03), resamples=40), dict.fromkeys([option(s, m) for m in same for s in SIZES], 1e17))
     assert 0.02 < found.sure < 0.98
 
 
@@ -112,10 +112,10 @@ def falls_below_nothing(size: float, tokens: float) -> float:
 
 def test_a_law_is_not_asked_where_it_reaches_losses_that_are_none() -> None:
     fits = fit_kinds(swept({"full": falls_below_nothing, "lora": worse_when_small}, noise=0.001), resamples=20)
-    near = recommend(fits, OPTIONS, float(BUDGETS[2]))
+    near = recommend(fits, dict.fromkeys(OPTIONS, float(BUDGETS[2])))
     assert near.unpredicted == []
     assert near.best.option.way.method == "full"
-    far = recommend(fits, OPTIONS, 1e24)
+    far = recommend(fits, dict.fromkeys(OPTIONS, 1e24))
     assert far.best.option.way.method == "lora"
     assert {one.way.method for one in far.unpredicted} == {"full"}
     assert {one.option for one in far.candidates}.isdisjoint(far.unpredicted)
@@ -124,12 +124,12 @@ def test_a_law_is_not_asked_where_it_reaches_losses_that_are_none() -> None:
     with pytest.raises(
         DataError, match=r"^a law must hold at the budget, got none that does: at 1e\+24 FLOP all reach losses below 0; plan"
     ):
-        recommend(fits, far.unpredicted, 1e24)
+        recommend(fits, dict.fromkeys(far.unpredicted, 1e24))
     assert set(far.unpredicted) <= set(alone)
 
 
 def test_only_one_method_has_no_runner_up(fits: list[KindFit]) -> None:
-    found = recommend(fits, [one for one in OPTIONS if one.way.method == "full"], 1e17)
+    found = recommend(fits, dict.fromkeys([one for one in OPTIONS if one.way.method == "full"], 1e17))
     assert found.runner_up is None
     assert found.sure == 1.0
 
@@ -156,7 +156,7 @@ def test_too_few_runs_for_a_law_are_told_and_for_a_hold_out_too() -> None:
     assert one.why_not == "at least 3 sizes, got 2"
     assert one.frontier is not None
     with pytest.raises(DataError, match=r"^runs must suffice for the law of a method, got none: full lacks at least 3 sizes, got 2"):
-        recommend([one], OPTIONS, 1e17)
+        recommend([one], dict.fromkeys(OPTIONS, 1e17))
 
 
 def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> None:
@@ -170,4 +170,4 @@ def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> Non
 
 def test_options_of_methods_without_a_law_leave_nothing_to_choose(fits: list[KindFit]) -> None:
     with pytest.raises(ConfigError, match=r"^options must hold one of a method that has a law, got none; allow more memory"):
-        recommend(fits, [], 1e17)
+        recommend(fits, {})

@@ -71,6 +71,7 @@ def test_numbers_that_no_run_has_are_told(tmp_path: Path, changes: dict[str, Any
     ("section", "told"),
     [
         ({"data_tokens": 5.0}, r"^plan.data_tokens must make plan.least_steps = 10 steps, \S+ tokens in the runs, got 5; raise it$"),
+        ({"budget": None, "budget_seconds": 1e-6}, r"^plan.budget_seconds must pay for plan.least_steps = 10 steps, which take 2.12e"),
         (
             {"budget": 1e9},
             r"^plan.budget must pay for plan.least_steps = 10 steps, which take 2.12e\+13 FLOP at the least in the runs, got ",
@@ -100,6 +101,12 @@ def test_a_damaged_description_is_told(tmp_path: Path, text: str, told: str) -> 
     assert told in str(caught.value)
 
 
+def test_runs_that_do_not_say_how_long_they_took_have_no_speed(tmp_path: Path) -> None:
+    path = written(tmp_path, [replace(one, seconds=0.0) for one in rows_of()])
+    with pytest.raises(DataError, match=r"^--runs must say how long they took where --budget-time is given, got none that does; give"):
+        plan(load, asked(path, budget=None, budget_seconds=60.0))
+
+
 def test_a_budget_of_no_token_is_told() -> None:
     with pytest.raises(ConfigError, match=r"^plan.budget must pay for tokens, got 4.94066e-324: not for one; raise it"):
         plan(load, asked(None, budget=5e-324))
@@ -118,6 +125,8 @@ def test_a_budget_is_needed() -> None:
         ({"memory": f"{'9' * 310}GiB"}, "plan.memory must be an amount with a unit"),
         ({"runs": "a", "resamples": 1}, "plan.resamples must be >= 2, got 1"),
         ({"budget": -1.0}, "plan.budget must be > 0"),
+        ({"budget": 1e17, "budget_seconds": 3600.0, "runs": "a"}, "plan.budget must be left out with plan.budget_seconds"),
+        ({"budget_seconds": 3600.0}, "plan.budget_seconds has no effect"),
         ({"loss": "training"}, "plan.loss has no effect"),
         ({"measure": False}, "plan.measure has no effect"),
         ({"memory": "24GiB"}, "plan.memory has no effect without plan.runs or plan.models"),

@@ -126,6 +126,21 @@ def test_few_tokens_are_told_and_leave_budget(runs: Path) -> None:
     assert next(one for one in advice.reasons if one.what == "tokens").why.startswith("all there are")
 
 
+def test_time_in_place_of_a_budget_is_spent_at_the_speed_of_the_runs(tmp_path: Path) -> None:
+    # Full training computes twice as fast as adapters, whatever the size; the smallest runs say nothing of it.
+    speeds = {"full": 2e12, "lora": 1e12}
+    rows = [replace(one, seconds=one.flops / speeds[one.way.method] + (99 if one.budget == BUDGETS[0] else 0)) for one in rows_of()]
+    runs = written(tmp_path, rows)
+    advice = advice_of(plan(load, asked(runs, budget=None, budget_seconds=1280.0)))
+    spent = {(one.way.method, round(one.flops)) for one in advice.candidates}
+    assert spent == {("full", 2_560_000_000_000_000), ("lora", 1_280_000_000_000_000)}
+    assert advice.best == advice_of(plan(load, asked(runs, budget=2.56e15))).best
+    assert (advice.budget, advice.budget_seconds, advice.beyond) == (pytest.approx(2.56e15), 1280.0, pytest.approx(4.0))
+    assert advice.settings["train"]["budget_flops"] == pytest.approx(2.56e15)
+    why = next(one for one in advice.reasons if one.what == "budget").why
+    assert why.startswith("what 21\u00a0min 20\u00a0s are enough for at 2e+12 FLOP a second")
+
+
 def test_memory_takes_options_away(runs: Path) -> None:
     # Rows hold twenty bytes for each parameter.
     advice = advice_of(plan(load, asked(runs, memory=4_000_000 * 20 + 1)))

@@ -35,6 +35,9 @@ def sweep(
 
 def plan(
     budget: Annotated[str | None, typer.Option("--budget", metavar="FLOP", help="To be spent on training.", show_default=False)] = None,
+    seconds: Annotated[
+        str | None, typer.Option("--budget-time", metavar="S", help="Seconds, at the speed of the runs.", show_default=False)
+    ] = None,
     runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Of a sweep.", show_default=False)] = None,
     models: Annotated[list[str] | None, typer.Option("--model", help="Asked where there are no runs; several may be given.")] = None,
     data_tokens: Annotated[str | None, typer.Option("--data-tokens", metavar="D", help="Most there are.", show_default=False)] = None,
@@ -47,7 +50,12 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say which model, how many tokens and which method a budget is best spent on, with reasons, and write the RUN.toml."""
-    numbers = {"plan.budget": budget, "plan.data_tokens": data_tokens, "plan.models": json.dumps(models) if models else None}
+    numbers = {
+        "plan.budget": budget,
+        "plan.budget_seconds": seconds,
+        "plan.data_tokens": data_tokens,
+        "plan.models": json.dumps(models) if models else None,
+    }
     short = short_for({"plan.runs": runs, "plan.memory": memory, "plan.out": out}, numbers)
     settings = settings_of(PlanSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
     from adiabat import api

@@ -21,9 +21,11 @@ _AMOUNT = re.compile(rf"\s*([0-9]*\.?[0-9]+)\s*({'|'.join(BYTES)})\s*")
 class PlanSection(ReadingSection):
     """``[plan]``."""
 
-    needs: ClassVar[Mapping[str, Need]] = {name: Need("runs") for name in ("loss", "least_steps", "resamples", "measure")}
+    needs: ClassVar[Mapping[str, Need]] = {name: Need("runs") for name in ("budget_seconds", "loss", "least_steps", "resamples", "measure")}
     budget: PositiveFloat | None = None
-    """Operations by parameters and tokens (`adiabat.plan.flops`). Required."""
+    """Operations by parameters and tokens (`adiabat.plan.flops`). Required, or `budget_seconds`."""
+    budget_seconds: PositiveFloat | None = None
+    """Time in place of a budget: what each model and method computes in it, at the speed of its runs."""
     runs: Text | None = None
     """Directory of a sweep, or its ``runs.parquet``; None uses what was published, which is little."""
     models: Texts = ()
@@ -65,6 +67,8 @@ class PlanSettings(Section):
 
     @model_validator(mode="after")
     def _asks_runs_or_models(self) -> Self:
+        if self.plan.budget is not None and self.plan.budget_seconds is not None:
+            raise ValueError("plan.budget must be left out with plan.budget_seconds; leave one of them out")
         if self.plan.runs is not None and self.plan.models:
             raise ValueError("plan.models must be left out with plan.runs, which name their models; leave one of them out")
         if self.encoder.model_fields_set and not self.plan.models:

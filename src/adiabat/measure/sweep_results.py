@@ -263,7 +263,8 @@ class Advice:
     """What to train for a budget.
 
     Attributes:
-        budget: In FLOP.
+        budget: In FLOP; of the best, where time was asked for.
+        budget_seconds: Time that was asked for; None where a budget was.
         data_tokens: That there are; None sets no limit.
         memory: That there is, in bytes; None sets no limit.
         best: Of all that were asked; None where nothing tells which.
@@ -282,6 +283,7 @@ class Advice:
     """
 
     budget: float
+    budget_seconds: float | None
     data_tokens: float | None
     memory: int | None
     best: Choice | None

@@ -88,7 +88,7 @@ def _picked(
 
 def _logs(law: Ensemble, option: Option, budget: float, tokens: float | None) -> Float[np.ndarray, " d"]:
     """Logarithms of the losses that each law of drawn runs predicts for an option."""
-    losses = law.draws(points_at([option], budget, tokens))[:, 0]
+    losses = law.draws(points_at({option: budget}, tokens))[:, 0]
     # A law may say less than nothing where it does not hold.
     logs: Float[np.ndarray, " d"] = np.log(np.maximum(losses, np.finfo(np.float64).tiny))
     return logs

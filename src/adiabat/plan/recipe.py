@@ -148,7 +148,7 @@ class Recommendation:
     """What to train.
 
     Attributes:
-        budget: In FLOP.
+        budget: That the best option was asked for, in FLOP.
         best: Of all candidates.
         runner_up: The best of another kind; None where only one has a law.
         sure: Share of laws fitted to runs drawn again by which `best`'s kind stays ahead of all others.
@@ -184,14 +184,13 @@ def laws_of(fits: Sequence[KindFit]) -> dict[Kind, Ensemble]:
 
 
 def recommend(
-    fits: Sequence[KindFit], options: Sequence[Option], budget: float, *, data_tokens: float | None = None, seed: int = 0
+    fits: Sequence[KindFit], budgets: Mapping[Option, float], *, data_tokens: float | None = None, seed: int = 0
 ) -> Recommendation:
-    """The option with the least predicted loss at a budget.
+    """The option with the least predicted loss at its budget.
 
     Args:
         fits: Of the kinds.
-        options: To choose from: those that memory allows.
-        budget: In FLOP, > 0.
+        budgets: Options to choose from, each with its budget in FLOP, > 0: the same, or what each can spend in the same time.
         data_tokens: That there are to train on; where the budget pays for more, the rest of it is left. None sets no limit.
         seed: Of the noise of single runs.
 
@@ -203,19 +202,19 @@ def recommend(
         ConfigError: If no option is of a kind that has one.
     """
     laws = laws_of(fits)
-    asked = {kind: own for kind in laws if (own := [option for option in options if option.way.kind == kind])}
+    asked = {kind: own for kind in laws if (own := {one: budget for one, budget in budgets.items() if one.way.kind == kind})}
     if not asked:
         raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
     found: list[Candidate] = []
     least: dict[Kind, Float[np.ndarray, " d"]] = {}
     for kind, own in asked.items():
-        points = points_at(own, budget, data_tokens)
+        points = points_at(own, data_tokens)
         draws = laws[kind].draws(points)
-        every = list(_candidates(own, points, laws[kind], draws, seed))
+        every = list(_candidates(list(own), points, laws[kind], draws, seed))
         if any(holds := [_holds(one) for one in every]):
             least[kind] = draws[:, holds].min(axis=1)
         found += [one for one, sound in zip(every, holds, strict=True) if sound]
-    return _recommendation(budget, found, least, [option for own in asked.values() for option in own])
+    return _recommendation(budgets, found, least, [option for own in asked.values() for option in own])
 
 
 def _holds(one: Candidate) -> bool:
@@ -224,18 +223,18 @@ def _holds(one: Candidate) -> bool:
 
 
 def _recommendation(
-    budget: float, found: list[Candidate], least: Mapping[Kind, Float[np.ndarray, " d"]], asked: Sequence[Option]
+    budgets: Mapping[Option, float], found: list[Candidate], least: Mapping[Kind, Float[np.ndarray, " d"]], asked: Sequence[Option]
 ) -> Recommendation:
     if not found:
         raise DataError(
-            f"a law must hold at the budget, got none that does: at {budget:.3g} FLOP all reach losses below 0; "
+            f"a law must hold at the budget, got none that does: at {max(budgets.values()):.3g} FLOP all reach losses below 0; "
             "plan for a budget nearer to those of the runs, or add runs to the sweep"
         )
     found.sort(key=lambda one: one.law.value)
     best, predicted = found[0], {one.option for one in found}
     others = [one for one in found if one.option.way.kind != best.option.way.kind]
     return Recommendation(
-        budget=budget,
+        budget=budgets[best.option],
         best=best,
         runner_up=others[0] if others else None,
         sure=_sure(best.option.way.kind, least),
@@ -244,20 +243,19 @@ def _recommendation(
     )
 
 
-def points_at(options: Sequence[Option], budget: float, data_tokens: float | None = None) -> Points:
-    """Options at the tokens that a budget pays for.
+def points_at(budgets: Mapping[Option, float], data_tokens: float | None = None) -> Points:
+    """Options at the tokens that their budgets pay for.
 
     Args:
-        options: At least one.
-        budget: In FLOP, > 0.
+        budgets: In FLOP, > 0, of at least one option.
         data_tokens: Most tokens; None sets no limit.
 
     Returns:
         A point for each, with a loss of 1 that nothing looks at.
     """
-    sizes = np.array([float(option.size) for option in options])
-    tokens = np.minimum(budget / np.array([option.flops_per_token for option in options]), data_tokens or np.inf)
-    return Points(sizes, tokens, np.array([option.share for option in options]), np.ones(len(options)))
+    sizes = np.array([float(option.size) for option in budgets])
+    tokens = np.minimum(np.array([budget / option.flops_per_token for option, budget in budgets.items()]), data_tokens or np.inf)
+    return Points(sizes, tokens, np.array([option.share for option in budgets]), np.ones(len(budgets)))
 
 
 def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, draws: Draws, seed: int) -> Iterator[Candidate]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from adiabat.config.plan import PlanSection
-from adiabat.errors import ConfigError
+from adiabat.errors import ConfigError, DataError
 from adiabat.measure.sweep_results import SweepRun
 from adiabat.plan.recipe import points_at
 from adiabat.plan.runs import Option, Way
@@ -37,26 +37,54 @@ def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str,
     return found
 
 
-def with_steps(options: Sequence[Option], rows: Sequence[SweepRun], section: PlanSection, budget: float) -> list[Option]:
-    """Options whose tokens make as many steps as runs must have that laws are fitted to.
+def budgets_of(options: Sequence[Option], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+    """What each option may spend.
 
     Args:
         options: That memory allows.
-        rows: Runs of each, which say how many tokens a step has.
-        section: The tokens there are, and the least steps.
-        budget: In FLOP.
+        rows: Runs of each, which say how fast they were.
+        section: The budget, or the time.
 
     Returns:
-        At least one, in order.
+        Budgets in FLOP: the same of all, or what each computes in the same time, by its largest runs.
+
+    Raises:
+        DataError: If time is asked for, and no run says how long it took.
+    """
+    if section.budget is not None:
+        return dict.fromkeys(options, section.budget)
+    assert section.budget_seconds is not None, "a plan has a budget or a time"
+    speeds = {option: speed for option in options if (speed := _speed(option, rows))}
+    if not speeds:
+        raise DataError("--runs must say how long they took where --budget-time is given, got none that does; give --budget")
+    return {option: section.budget_seconds * speed for option, speed in speeds.items()}
+
+
+def _speed(option: Option, rows: Sequence[SweepRun]) -> float | None:
+    """FLOP a second, validation included, of the runs with the largest budget: the smaller, the more goes into all but steps."""
+    timed = [row for row in rows if row.option == option and row.seconds > 0]
+    largest = [row for row in timed if row.budget == max(one.budget for one in timed)]
+    return sum(row.flops for row in largest) / sum(row.seconds for row in largest) if largest else None
+
+
+def with_steps(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+    """Options whose tokens make as many steps as runs must have that laws are fitted to.
+
+    Args:
+        budgets: Of each option, in FLOP.
+        rows: Runs of each, which say how many tokens a step has.
+        section: The tokens there are, and the least steps.
+
+    Returns:
+        At least one, in order, with its budget.
 
     Raises:
         ConfigError: If none has so many.
     """
     steps = section.least_steps
-    least = {option: steps * _step(option.way, rows) for option in options}
-    tokens = dict(zip(options, points_at(options, budget, section.data_tokens).tokens.tolist(), strict=True))
-    found = [option for option in options if tokens[option] >= least[option]]
-    if found:
+    least = {option: steps * _step(option.way, rows) for option in budgets}
+    tokens = dict(zip(budgets, points_at(budgets, section.data_tokens).tokens.tolist(), strict=True))
+    if found := {option: budget for option, budget in budgets.items() if tokens[option] >= least[option]}:
         return found
     fewest = min(least.values())
     if section.data_tokens is not None and section.data_tokens < fewest:
@@ -65,9 +93,10 @@ def with_steps(options: Sequence[Option], rows: Sequence[SweepRun], section: Pla
             "raise it"
         )
     cheapest = min(option.flops_per_token * count for option, count in least.items())
+    what = "plan.budget" if section.budget is not None else "plan.budget_seconds"
     raise ConfigError(
-        f"plan.budget must pay for plan.least_steps = {steps} steps, which take {flop(cheapest)} at the least in the runs, "
-        f"got {flop(budget)}; raise it"
+        f"{what} must pay for plan.least_steps = {steps} steps, which take {flop(cheapest)} at the least in the runs, "
+        f"got {flop(max(budgets.values()))}; raise it"
     )
 
 

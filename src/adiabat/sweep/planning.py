@@ -8,6 +8,7 @@ from typing import Any
 from adiabat.config import PlanSettings, TrainSettings, checked
 from adiabat.config.compare import COMMON, laid_over
 from adiabat.config.faults import unmet_need
+from adiabat.config.plan import PlanSection
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.estimate import estimate
 from adiabat.errors import AdiabatError, ConfigError, DataError
@@ -17,8 +18,10 @@ from adiabat.measure.sweep_results import Addition, Advice, Choice, SweepResult,
 from adiabat.plan.narrowing import narrowing
 from adiabat.plan.recipe import Candidate, KindFit, Recommendation, recommend
 from adiabat.plan.runs import Option, Way
+from adiabat.report.sweep.wording import flop
+from adiabat.report.wording import duration
 from adiabat.sweep.analysis import Evidence, evidence_of, fitted
-from adiabat.sweep.options import with_steps, within
+from adiabat.sweep.options import budgets_of, with_steps, within
 from adiabat.sweep.outcome import result_of
 from adiabat.sweep.prior import NOTES, by_prior
 from adiabat.sweep.reasons import reasons_of
@@ -39,7 +42,7 @@ def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watc
 
     Args:
         load: Gives a model by its name; called where there are no runs, and where time and memory are measured.
-        settings: `PlanSection.budget` must be given.
+        settings: `PlanSection.budget`, or `PlanSection.budget_seconds`, must be given.
         command: The command line, for the report.
         watch: Whom to tell.
 
@@ -50,20 +53,26 @@ def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watc
         AdiabatError: If anything the user gave is wrong, or the runs do not suffice.
     """
     section = settings.plan
-    if section.budget is None:
-        raise ConfigError("plan.budget must be given, got none; add --budget, such as --budget 1e17")
-    title = f"What to train for {section.budget:.3g} FLOP"
+    title = _title(section)
     if section.runs is None:
-        advice = by_prior(load, settings, section.budget, watch)
+        advice = by_prior(load, settings, watch)
         return result_of(settings, title, [], Evidence([], [], {}), [], advice, command=command, notes=NOTES)
     rows = rows_in(Path(section.runs))
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     _require_comparable(evidence, len(rows))
     fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=watch)
-    advice = _advice(_Asked(settings, section.budget, Path(section.runs)), evidence.rows, fits)
+    advice = _advice(_Asked(settings, Path(section.runs)), evidence.rows, fits)
     if section.measure and advice.settings:
         advice = _measured(load, advice, settings.run.device, watch)
     return result_of(settings, title, rows, evidence, fits, advice, command=command)
+
+
+def _title(section: PlanSection) -> str:
+    if section.budget is not None:
+        return f"What to train for {flop(section.budget)}"
+    if section.budget_seconds is not None:
+        return f"What to train in {duration(section.budget_seconds)}"
+    raise ConfigError("plan.budget must be given, got none; add --budget, such as --budget 1e17, or --budget-time, with --runs")
 
 
 def _require_comparable(evidence: Evidence, count: int) -> None:
@@ -78,7 +87,6 @@ def _require_comparable(evidence: Evidence, count: int) -> None:
 @dataclass(frozen=True, slots=True)
 class _Asked:
     settings: PlanSettings
-    budget: float
     runs: Path
 
 
@@ -86,12 +94,13 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
     section, memory = asked.settings.plan, _held(rows)
     instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
     small = within(memory, section.memory, takes="held {}", instead=instead)
-    paid = with_steps(small, rows, section, asked.budget)
-    found = recommend(fits, paid, asked.budget, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
+    paid = with_steps(budgets_of(small, rows, section), rows, section)
+    found = recommend(fits, paid, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
     own = max((row for row in rows if row.way == found.best.option.way), key=lambda row: row.budget)
     largest, told = max(row.budget for row in rows), _run_settings(found.best, own, asked.runs)
     return Advice(
-        budget=asked.budget,
+        budget=found.budget,
+        budget_seconds=section.budget_seconds,
         data_tokens=section.data_tokens,
         memory=section.memory,
         best=_choice(found.best, memory),
@@ -101,8 +110,8 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
         too_large=[one.way.title for one in memory if one not in small],
         unpredicted=[one.way.title for one in found.unpredicted],
         reasons=reasons_of(found, own, section, largest=largest, temperature=told["train"].get("temperature")),
-        additions=_additions(asked, rows, fits, found, small),
-        beyond=asked.budget / largest,
+        additions=_additions(rows, fits, found, section.data_tokens),
+        beyond=found.budget / largest,
         settings=told,
         passes=own.passes * found.best.tokens / own.tokens if own.passes else None,
     )
@@ -127,17 +136,15 @@ def _choice(one: Candidate, memory: Mapping[Option, int | None]) -> Choice:
     )
 
 
-def _additions(
-    asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit], found: Recommendation, options: Sequence[Option]
-) -> list[Addition]:
+def _additions(rows: Sequence[SweepRun], fits: Sequence[KindFit], found: Recommendation, data_tokens: float | None) -> list[Addition]:
     """Runs at the budgets there are and the next one, none of them near to what is asked; with another seed where there is one already."""
     budgets = sorted({row.budget for row in rows})
-    affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= asked.budget / STEP] or budgets[:1]
+    affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= found.budget / STEP] or budgets[:1]
     seeds: dict[tuple[Way, float], int] = {}
     for row in rows:
         seeds[row.way, row.budget] = max(row.seed, seeds.get((row.way, row.budget), -1))
-    possible = [(option, budget) for option in options for budget in affordable]
-    proposed = narrowing(fits, found, possible, data_tokens=asked.settings.plan.data_tokens)
+    possible = [(one.option, budget) for one in found.candidates for budget in affordable]
+    proposed = narrowing(fits, found, possible, data_tokens=data_tokens)
     return [Addition(one.option.way.title, one.budget, seeds.get((one.option.way, one.budget), -1) + 1, one.gain) for one in proposed]
 
 

@@ -38,13 +38,12 @@ NOTES = (
 )
 
 
-def by_prior(load: Loader, settings: PlanSettings, budget: float, watch: Watch) -> Advice:
+def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
     """What was published says of a budget.
 
     Args:
         load: Gives a model by its name.
-        settings: Models, memory, tokens.
-        budget: In FLOP.
+        settings: Budget, models, memory, tokens.
         watch: Whom to tell.
 
     Returns:
@@ -52,9 +51,11 @@ def by_prior(load: Loader, settings: PlanSettings, budget: float, watch: Watch) 
 
     Raises:
         AdiabatError: If a model cannot be loaded.
-        ConfigError: If memory suffices for none.
+        ConfigError: If the budget does not pay for a token, or memory suffices for none.
     """
     section = settings.plan
+    budget = section.budget
+    assert budget is not None, "time is for plans with runs"
     method: Method = "full" if budget < SWITCH else "lora"
     line = FULL if method == "full" else LORA
     held = dict(_asked(load, settings, method, watch)) if section.models else dict.fromkeys(_pythia(method))
@@ -66,6 +67,7 @@ def by_prior(load: Loader, settings: PlanSettings, budget: float, watch: Watch) 
     best = choices[0] if len(choices) == 1 and section.models else None
     return Advice(
         budget=budget,
+        budget_seconds=None,
         data_tokens=section.data_tokens,
         memory=section.memory,
         best=best,
@@ -104,7 +106,7 @@ def _pythia(method: Method) -> Iterator[Option]:
 
 
 def _choice(option: Option, held: int | None, budget: float, data_tokens: float | None) -> Choice:
-    tokens = float(points_at([option], budget, data_tokens).tokens[0])
+    tokens = float(points_at({option: budget}, data_tokens).tokens[0])
     return Choice(option.way, option.parameters, tokens, tokens * option.flops_per_token, None, None, None, held)
 
 

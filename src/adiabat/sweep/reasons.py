@@ -6,6 +6,8 @@ from adiabat.config.plan import PlanSection
 from adiabat.config.sweep import PRETRAINING_SHARE
 from adiabat.measure.sweep_results import Reason, SweepRun
 from adiabat.plan.recipe import Recommendation
+from adiabat.report.sweep.wording import flop
+from adiabat.report.wording import duration
 
 OWN, RULES = "runs of the sweep", "source 001, section 4.1 and tables 3 and 4"
 
@@ -23,11 +25,17 @@ def reasons_of(found: Recommendation, own: SweepRun, section: PlanSection, *, la
     Returns:
         In the order in which they are decided.
     """
-    reasons = [*_of_method(found), *_of_tokens(found, section), *_of_regime(own, temperature)]
+    reasons = [*_of_time(found, section), *_of_method(found), *_of_tokens(found, section), *_of_regime(own, temperature)]
     if found.budget > largest:
         times = f"{found.budget / largest:.3g} times the largest budget of the runs"
         reasons.append(Reason("reach", times, "laws say less the further they reach; the interval is that of their fit alone", "LOG.md"))
     return reasons
+
+
+def _of_time(found: Recommendation, section: PlanSection) -> Iterator[Reason]:
+    if section.budget_seconds is not None:
+        speed = f"{found.budget / section.budget_seconds:.3g} FLOP a second, as the largest runs of this model and method had them"
+        yield Reason("budget", flop(found.budget), f"what {duration(section.budget_seconds)} are enough for at {speed}", OWN)
 
 
 def _of_method(found: Recommendation) -> Iterator[Reason]:

@@ -122,6 +122,9 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
         yield f"A single run of it is expected within {bounds(best.run)}."
     if advice.beyond is not None and advice.beyond > FAR:
         yield f"The budget is {advice.beyond:.3g} times the largest of the runs: laws say less the further they reach."
+    if advice.budget_seconds is not None:
+        devices = ", ".join(dict.fromkeys(row.device for row, _ in result.counted))
+        yield f"How much each option computes in {duration(advice.budget_seconds)} is by its runs, made on {devices}."
     if best is not None and best.flops < 0.99 * advice.budget:
         left = 1 - best.flops / advice.budget
         yield f"Its tokens run out: {flop(best.flops)} are spent, and {left:.0%} of the budget is left."
