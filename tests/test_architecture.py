@@ -23,7 +23,7 @@ BELOW_TRAINING = {"config", "data", "errors", "excerpts", "locks", "measure", "m
 BELOW_THE_DOOR = {
     *BELOW_TRAINING,
     *("api", "compare", "contrastive", "demo", "files", "inspection", "jobs", "makers", "mining", "plan", "report"),
-    *("drift", "study", "suite", "sweep", "tasks", "train", "tune"),
+    *("distil", "drift", "study", "suite", "sweep", "tasks", "train", "tune"),
 }
 THE_DOOR = {*BELOW_THE_DOOR, "__init__", "cli", "console"}
 # What is said of numbers is arithmetic on arrays.
@@ -90,6 +90,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "drift": {*BELOW_TRAINING, "drift", "tasks"},
     "study": {*BELOW_TRAINING, "drift", "files", "jobs", "report", "study", "suite", "tasks", "train", "tune"},
     "sweep": {*BELOW_TRAINING, "contrastive", "jobs", "plan", "report", "suite", "sweep", "train"},
+    "distil": {*BELOW_TRAINING, "distil"},
     "demo": BELOW_THE_DOOR,
     "api": BELOW_THE_DOOR,
     "__init__": BELOW_THE_DOOR,

@@ -35,6 +35,12 @@ def test_padding_equals_plain_loops(token_ids: list[list[int]], skipped: int) ->
     assert batch.pooling_mask.tolist() == pooled
 
 
+def test_tokens_at_the_end_may_be_left_out_of_pooling_too() -> None:
+    batch = pad([[1, 2, 3, 4], [5, 6, 7], [8]], pad_token_id=0, skipped=1, closing=1)
+    assert batch.pooling_mask.tolist() == [[0, 1, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]]
+    assert batch.attention_mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]]
+
+
 def test_every_row_keeps_a_token_for_pooling_however_long_the_prompt() -> None:
     batch = pad([[1, 2, 3], [4]], pad_token_id=0, skipped=9)
     assert batch.pooling_mask.tolist() == [[0, 0, 1], [1, 0, 0]]

@@ -10,7 +10,8 @@ from sentence_transformers import SentenceTransformer
 
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError
-from adiabat.model.encoder import Encoder, EncoderSettings, Progress
+from adiabat.model.bulk import Progress
+from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.pooling import POOLINGS, Pooling
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
@@ -71,7 +72,7 @@ def test_vectors_come_in_the_order_of_the_texts() -> None:
 def test_order_is_kept_across_blocks_of_tokenising(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = tiny_encoder()
     expected = encoder.encode(TEXTS, side="query", precision="fp32")
-    monkeypatch.setattr("adiabat.model.encoder.TOKENIZE_BLOCK", 3)
+    monkeypatch.setattr("adiabat.model.bulk.TOKENIZE_BLOCK", 3)
     np.testing.assert_allclose(encoder.encode(TEXTS, side="query", precision="fp32"), expected, atol=1e-6)
 
 

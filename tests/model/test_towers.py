@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from adiabat.errors import ModelError
-from adiabat.model.encoder import EncoderSettings, Progress
+from adiabat.model.bulk import Progress
+from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
 from tests.tiny import tiny_dual, tiny_encoder
 

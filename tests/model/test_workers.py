@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from adiabat.model.batches import token_budget_batches
-from adiabat.model.encoder import Encoder, Progress
+from adiabat.model.bulk import Progress
+from adiabat.model.encoder import Encoder
 from adiabat.model.precision import Precision, autocast
 from adiabat.model.workers import side_by_side, working_copies
 from tests.tiny import KINDS, Kind, tiny_encoder

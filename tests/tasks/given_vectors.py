@@ -7,7 +7,7 @@ import pytest
 from jaxtyping import Float
 
 from adiabat.data.records import Side
-from adiabat.model.encoder import Progress
+from adiabat.model.bulk import Progress
 from adiabat.model.precision import Precision
 from adiabat.model.towers import DualEncoder
 

@@ -12,7 +12,7 @@ from adiabat.config import EmbedSettings, StoreSection
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError, DataError
-from adiabat.model.encoder import Progress
+from adiabat.model.bulk import Progress
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.precision import Precision
 from adiabat.model.towers import DualEncoder

@@ -1,6 +1,5 @@
 """Embeddings of a tower that does not change: each text passes through it once, when it is first asked for, or never where it is stored."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +10,13 @@ from torch import Tensor
 
 from adiabat.data.pairs import TextColumn
 from adiabat.data.records import Side
-from adiabat.errors import DataError, JobError, several
+from adiabat.errors import DataError, several
 from adiabat.model.encoder import Encoder
 from adiabat.model.precision import Precision
 from adiabat.report.wording import cut
 from adiabat.store.addressing import rows_of_entries
 from adiabat.store.embeddings import Store
+from adiabat.store.kept import KeptVectors
 from adiabat.train.operations import operations_of
 
 
@@ -40,9 +40,7 @@ class FrozenTower:
         self._texts = texts
         self._side = side
         self._precision = precision
-        self._vectors = np.empty((len(texts), encoder.width), dtype=np.float32)
-        self._known = np.zeros(len(texts), dtype=np.bool_)
-        self._flags: Path | None = None
+        self._kept = KeptVectors(len(texts), encoder.width)
         self._spent = 0.0
 
     def keep_in(self, place: Path, *, resume: bool) -> None:
@@ -55,20 +53,7 @@ class FrozenTower:
         Raises:
             JobError: If there is no room for all vectors.
         """
-        vectors, self._flags = place.with_suffix(".f32"), place.with_suffix(".npy")
-        goes_on = resume and self._flags.is_file() and vectors.is_file() and vectors.stat().st_size == self._vectors.nbytes
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with vectors.open("r+b" if goes_on else "w+b") as file:
-                if self._vectors.nbytes:
-                    # A page that the disk has no room for would end the process when it is written to.
-                    os.posix_fallocate(file.fileno(), 0, self._vectors.nbytes)
-            if goes_on:
-                self._known = np.load(self._flags)
-        except OSError as fault:
-            raise JobError(f"{vectors} must hold {self._vectors.nbytes:,} bytes, got: {fault.strerror}; free some space") from fault
-        if self._vectors.nbytes:
-            self._vectors = np.memmap(vectors, dtype=np.float32, mode="r+", shape=self._vectors.shape)
+        self._kept.keep_in(place, resume=resume)
 
     def save(self) -> None:
         """Note on the disk which texts are embedded, where vectors are kept in files: to be called with every checkpoint.
@@ -76,16 +61,7 @@ class FrozenTower:
         Raises:
             JobError: If the disk is full or not writable.
         """
-        if self._flags is None:
-            return
-        try:
-            if isinstance(self._vectors, np.memmap):
-                self._vectors.flush()
-            partial = self._flags.with_suffix(".partial.npy")
-            np.save(partial, self._known)
-            partial.replace(self._flags)
-        except OSError as fault:
-            raise JobError(f"{self._flags} could not be written: {fault.strerror}; free some space, and go on with --resume") from fault
+        self._kept.save()
 
     def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
         """Embeddings of some texts.
@@ -96,13 +72,14 @@ class FrozenTower:
         Returns:
             One row for each, without gradient, on the tower's device.
         """
-        new = np.unique(rows[~self._known[rows]])
+        kept = self._kept
+        new = np.unique(rows[~kept.known[rows]])
         if len(new):
             texts = self._texts.take(new)
-            self._vectors[new] = self.encoder.encode(texts, side=self._side, precision=self._precision)
-            self._known[new] = True
+            kept.vectors[new] = self.encoder.encode(texts, side=self._side, precision=self._precision)
+            kept.known[new] = True
             self._spent += self._operations(texts)
-        return torch.from_numpy(np.asarray(self._vectors[rows])).to(self.encoder.device)
+        return torch.from_numpy(np.asarray(kept.vectors[rows])).to(self.encoder.device)
 
     def spent(self) -> float:
         """What was embedded since this was last asked.

@@ -42,13 +42,14 @@ class TokenBatch:
         return TokenBatch(*(part.to(device, non_blocking=True) for part in (self.input_ids, self.attention_mask, self.pooling_mask)))
 
 
-def pad(token_ids: Sequence[Sequence[int]], *, pad_token_id: int, skipped: int = 0) -> TokenBatch:
+def pad(token_ids: Sequence[Sequence[int]], *, pad_token_id: int, skipped: int = 0, closing: int = 0) -> TokenBatch:
     """Fill rows on the right to the longest.
 
     Args:
         token_ids: One non-empty list per text.
         pad_token_id: What fills the rows.
-        skipped: How many leading tokens are left out of pooling; a row keeps at least its last token.
+        skipped: How many leading tokens are left out of pooling; a row keeps at least one token.
+        closing: How many of those at the end are left out as well.
 
     Returns:
         The batch, on the CPU.
@@ -58,9 +59,11 @@ def pad(token_ids: Sequence[Sequence[int]], *, pad_token_id: int, skipped: int =
     ids = np.full(filled.shape, pad_token_id, dtype=np.int64)
     ids[filled] = np.fromiter(chain.from_iterable(token_ids), dtype=np.int64, count=int(lengths.sum()))
     mask = torch.from_numpy(filled.astype(np.int64))
-    if not skipped:
+    if not (skipped or closing):
         return TokenBatch(torch.from_numpy(ids), mask, mask)
-    pooled = filled & (np.arange(filled.shape[1]) >= np.minimum(skipped, lengths - 1)[:, None])
+    ends = np.maximum(lengths - closing, 1)
+    places = np.arange(filled.shape[1])
+    pooled = (places >= np.minimum(skipped, ends - 1)[:, None]) & (places < ends[:, None])
     return TokenBatch(torch.from_numpy(ids), mask, torch.from_numpy(pooled.astype(np.int64)))
 
 

@@ -1,35 +1,25 @@
 """One tower: backbone, pooling, projections, normalisation, and the encoding of texts in bulk."""
 
 import hashlib
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError
-from adiabat.model.batches import TokenBatch, pad, token_budget_batches
+from adiabat.model.batches import TokenBatch, pad
+from adiabat.model.bulk import Progress, TokenLists, default_budget, embed_blocks
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.pooling import POOLINGS, Pooling, pool
-from adiabat.model.precision import Precision, autocast, settled_precision
+from adiabat.model.precision import Precision, settled_precision
 from adiabat.model.static import StaticBackbone, StaticTokenizer
-from adiabat.model.workers import MOST_WORKERS, side_by_side, working_copies
-
-TOKENIZE_BLOCK = 4096
-"""Texts tokenised at a time: bounds the Python lists in flight, and is far above what a batch needs."""
-
-PreparedBatch = tuple[Int[np.ndarray, " b"], TokenBatch]
-"""Row numbers of the texts, and their tokens."""
-
-EmbeddedBatch = tuple[Int[np.ndarray, " b"], Float[np.ndarray, "b e"], int]
-"""Row numbers of the texts, their embeddings, and how many of them fill the token limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +79,6 @@ class Projection(nn.Module):
         """
         projected: Tensor = self.activation(self.linear(pooled))
         return projected
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What `Encoder.encode` reports after each batch.
-
-    Attributes:
-        done: Texts embedded so far.
-        total: Texts in all.
-        full: Of those done, texts that fill `EncoderSettings.max_tokens`: what they hold beyond it is not in their embedding.
-    """
-
-    done: int
-    total: int
-    full: int
 
 
 @dataclass
@@ -260,45 +235,59 @@ class Encoder(nn.Module):
         Returns:
             Embeddings, float32.
         """
-        # Each module gets its own mode back: a tower may train with dropout off in a part of it.
+        fill = partial(pad, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side))
+        return self._embedded(
+            lambda start, end: self.tokenize(texts[start:end], side=side), fill, len(texts), precision, token_budget, on_progress
+        )
+
+    @torch.inference_mode()
+    def encode_tokens(
+        self,
+        token_ids: Sequence[Sequence[int]],
+        *,
+        skipped: int = 0,
+        closing: int = 0,
+        precision: Precision = "auto",
+        token_budget: int | None = None,
+    ) -> Float[np.ndarray, "n e"]:
+        """Embed texts that are tokens already, as they are: no prompt and no special token is put around them, and none is cut.
+
+        Args:
+            token_ids: One non-empty list per text.
+            skipped: How many leading tokens of each are left out of pooling; at least one counts.
+            closing: How many of those at the end are left out as well.
+            precision: As for `encode`.
+            token_budget: As for `encode`.
+
+        Returns:
+            Embeddings, float32, in their order.
+        """
+        fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
+        return self._embedded(lambda start, end: token_ids[start:end], fill, len(token_ids), precision, token_budget, None)
+
+    def _embedded(
+        self,
+        block: Callable[[int, int], TokenLists],
+        fill: Callable[[TokenLists], TokenBatch],
+        total: int,
+        precision: Precision,
+        token_budget: int | None,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> Float[np.ndarray, "n e"]:
+        settled, budget = self.settle(precision), token_budget or default_budget(self.device)
+        with self._evaluating():
+            return embed_blocks(self, block, fill, total, precision=settled, budget=budget, on_progress=on_progress)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Dropout off; then each module gets its own mode back: a tower may train with dropout off in a part of it."""
         training = [module for module in self.modules() if module.training]
         self.eval()
         try:
-            return self._encode(texts, side, self.settle(precision), token_budget or _default_budget(self.device), on_progress)
+            yield
         finally:
             for module in training:
                 module.training = True
-
-    def _encode(
-        self, texts: Sequence[str], side: Side, precision: Precision, budget: int, on_progress: Callable[[Progress], None] | None
-    ) -> Float[np.ndarray, "n e"]:
-        vectors = np.empty((len(texts), self.width), dtype=np.float32)
-        done = full = 0
-        with ExitStack() as stack:
-            # Tokenising runs ahead of computing, in a thread of its own.
-            prepare = stack.enter_context(side_by_side([partial(self._prepared, texts, side, budget)]))
-            batches = chain.from_iterable(prepare(range(0, len(texts), TOKENIZE_BLOCK)))
-            first = list(islice(batches, MOST_WORKERS))
-            embed = stack.enter_context(side_by_side(self._embedders(precision, len(first))))
-            for rows, embeddings, limited in embed(chain(first, batches)):
-                vectors[rows] = embeddings
-                done, full = done + len(rows), full + limited
-                if on_progress:
-                    on_progress(Progress(done, len(texts), full))
-        return vectors
-
-    def _prepared(self, texts: Sequence[str], side: Side, budget: int, start: int) -> list[PreparedBatch]:
-        """The batches of one block of texts, on the CPU."""
-        token_ids = self.tokenize(texts[start : start + TOKENIZE_BLOCK], side=side)
-        fill = partial(pad, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side))
-        grouped = token_budget_batches([len(ids) for ids in token_ids], budget)
-        return [(start + rows, fill([token_ids[row] for row in rows])) for rows in grouped]
-
-    def _embedders(self, precision: Precision, batches: int) -> list[Callable[[PreparedBatch], EmbeddedBatch]]:
-        """What embeds batches: on a CPU a copy of this encoder per core (no more than batches), elsewhere this encoder alone."""
-        count = min(torch.get_num_threads(), batches) if self.device.type == "cpu" else 1
-        encoders = [self] if count <= 1 else working_copies(self, count, precision=precision, shared=[self.tokenizer])
-        return [partial(_embedded, encoder, precision) for encoder in encoders]
 
     @torch.inference_mode()
     def settle(self, precision: Precision) -> Precision:
@@ -317,7 +306,7 @@ class Encoder(nn.Module):
         key = str(self.device)
         if key not in self._precisions.found:
             self._precisions.found[key] = settled_precision(
-                lambda texts, one: self._encode(texts, "document", one, _default_budget(self.device), None), self.device
+                lambda texts, one: self.encode(texts, side="document", precision=one), self.device
             )
         return self._precisions.found[key]
 
@@ -372,17 +361,3 @@ class Encoder(nn.Module):
         for projection in self.projections:
             digest.update(type(projection.get_submodule("activation")).__name__.encode())
         return digest.hexdigest()
-
-
-def _embedded(encoder: Encoder, precision: Precision, batch: PreparedBatch) -> EmbeddedBatch:
-    """Embed one batch; the contexts are entered here because each thread has its own."""
-    rows, tokens = batch
-    with torch.inference_mode(), autocast(encoder.device, precision):
-        embeddings: Tensor = encoder(tokens.to(encoder.device))
-    full = tokens.attention_mask.sum(dim=1) >= encoder.settings.max_tokens
-    return rows, embeddings.cpu().numpy(), int(full.sum())
-
-
-def _default_budget(device: torch.device) -> int:
-    """Tokens per forward pass: on a CPU few, whose tensors stay near the caches (512 to 1,024 did best), on a GPU what keeps it busy."""
-    return 1_024 if device.type == "cpu" else 65_536

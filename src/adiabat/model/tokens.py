@@ -19,7 +19,8 @@ from torch import Tensor
 from adiabat.data.records import Side
 from adiabat.errors import DataError
 from adiabat.model.batches import token_budget_batches
-from adiabat.model.encoder import TOKENIZE_BLOCK, Encoder
+from adiabat.model.bulk import TOKENIZE_BLOCK
+from adiabat.model.encoder import Encoder
 
 
 class TokenFile:

@@ -10,7 +10,8 @@ from jaxtyping import Float
 
 from adiabat.data.records import Side
 from adiabat.errors import ModelError
-from adiabat.model.encoder import Encoder, Progress
+from adiabat.model.bulk import Progress
+from adiabat.model.encoder import Encoder
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.precision import Precision
 

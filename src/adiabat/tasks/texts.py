@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Float32
 from adiabat.data.records import Side
 from adiabat.errors import DataError, several
 from adiabat.excerpts import cut
-from adiabat.model.encoder import Progress
+from adiabat.model.bulk import Progress
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import SHOWN_CHARACTERS
 from adiabat.watch import Watch

@@ -1,0 +1,1 @@
+"""Distillation: small students of a teacher."""

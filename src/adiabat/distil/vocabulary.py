@@ -1,0 +1,137 @@
+"""What a static model knows: the tokens of its teacher, and words that are added to them (mission E1)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from skeletoken import TokenizerModel
+from skeletoken.padding import Padding
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from adiabat.distil.passing import Sequences
+from adiabat.errors import ConfigError, DataError
+
+UNUSED = r"\[unused\d+\]"
+"""Tokens that BERT keeps free, which stand in no text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word or phrase that is added.
+
+    Attributes:
+        text: As its author wrote it.
+        place: ``FILE:LINE``, for messages.
+    """
+
+    text: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocabulary:
+    """Rows of a static model.
+
+    Attributes:
+        tokens: Of each row.
+        tokenizer: From texts to rows; puts nothing around a text.
+        sequences: What of each row passes through the teacher.
+        known: Words that were to be added and are tokens of the teacher already.
+    """
+
+    tokens: list[str]
+    tokenizer: Tokenizer
+    sequences: Sequences
+    known: list[Word]
+
+
+def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] = (), without: str | None = UNUSED) -> Vocabulary:
+    """The tokens of a teacher, and words that are added to them.
+
+    Added tokens of the teacher that have no part in a text, such as the mask, are left out. A word that the tokenizer takes for one piece
+    becomes a token; one that it splits, such as a phrase, is looked for in texts before they are split.
+
+    Args:
+        tokenizer: Of the teacher: WordPiece, BPE, or Unigram.
+        words: To be added.
+        without: A regular expression; tokens that begin with a match are left out. None keeps all.
+
+    Returns:
+        The rows, in the order of the teacher's tokens, added words behind them.
+
+    Raises:
+        ConfigError: If `without` is no regular expression, or leaves nothing.
+        DataError: If a word stands there twice, or is nothing once the tokenizer has normalised it.
+    """
+    pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
+    edited, added, known = _with_words(_bare(pruned, without), words)
+    tokens = list(edited.sorted_vocabulary)
+    # A WordPiece keeps what it takes unknown words for.
+    if len(tokens) < 2:
+        raise ConfigError(f"static.without must leave tokens, got {without!r}, which matches all; leave it out")
+    return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added), known)
+
+
+def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
+    """Without what is put around texts, and without some tokens."""
+    bare: Any = model.deep_copy()
+    if bare.adds_prefix_space is not None:
+        # A word is the same token at the start of a text as within it.
+        bare.adds_prefix_space = True
+    bare.post_processor = None
+    if bare.padding is not None:
+        bare.padding = Padding(pad_id=bare.padding.pad_id, pad_token=bare.padding.pad_token, pad_type_id=0)
+    if without is None:
+        return bare  # type: ignore[no-any-return]
+    try:
+        pattern = re.compile(without)
+    except re.error as fault:
+        raise ConfigError(f"static.without must be a regular expression, got {without!r}: {fault}") from fault
+    return bare.remove_tokens_from_vocabulary([token for token in bare.sorted_vocabulary if pattern.match(token)])  # type: ignore[no-any-return]
+
+
+def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[TokenizerModel, dict[str, str], list[Word]]:
+    """The tokenizer with words; the text of each new token; and words that are tokens already."""
+    there, pieces, phrases = set(model.sorted_vocabulary), dict[str, Word](), dict[str, Word]()
+    known = []
+    for word in words:
+        found = model.preprocessor.preprocess(word.text, had_initial_subword_prefix=True)
+        if not found:
+            raise DataError(f"{word.place}: a word must be left once the tokenizer has normalised it, got {word.text!r}; remove the line")
+        group, token = (pieces, found[0]) if len(found) == 1 else (phrases, _normalized(model, word.text))
+        if token in group:
+            raise DataError(
+                f"{word.place}: each word must stand there once, got {word.text!r} as at {group[token].place}; remove one of them"
+            )
+        if token in there:
+            known.append(word)
+        else:
+            group[token] = word
+    # Other added tokens go: they have no part in texts.
+    grown = model.prune_added_tokens().add_tokens_to_vocabulary(list(pieces), preprocess_tokens=False)
+    grown = grown.add_addedtokens(list(phrases), is_special=False, single_word=False, normalized=True)
+    return grown, {token: word.text for token, word in {**pieces, **phrases}.items()}, known
+
+
+def _normalized(model: TokenizerModel, text: str) -> str:
+    normalizer = model.preprocessor.normalizer
+    return (text if normalizer is None else normalizer.normalize_str(text)).strip()
+
+
+def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, str]) -> Sequences:
+    """What passes through the teacher, in its own ids: a token between special tokens, a word as the teacher takes the text."""
+    before, after, own = list(model.bos_ids or []), list(model.eos_ids or []), model.vocabulary
+    ids, teacher = dict(model.model_delta.token_mapping), model.to_tokenizer()
+    teacher.no_padding()
+    teacher.no_truncation()
+
+    def passed(token: str) -> list[int]:
+        if token in own:
+            return [*before, own[token], *after]
+        # What BPE merges on the way to a word is a token too.
+        found: list[int] = teacher.encode(added.get(token) or model.preprocessor.decode(token).decoded).ids
+        return found
+
+    return Sequences([[ids[one] for one in passed(token)] for token in tokens], len(before), len(after))

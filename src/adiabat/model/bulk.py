@@ -1,0 +1,120 @@
+"""Embedding many texts: batches are prepared in a thread of their own, and embedded by all cores, or by a GPU."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from adiabat.model.batches import TokenBatch, token_budget_batches
+from adiabat.model.precision import Precision, autocast
+from adiabat.model.workers import MOST_WORKERS, side_by_side, working_copies
+
+if TYPE_CHECKING:
+    from adiabat.model.encoder import Encoder
+
+TOKENIZE_BLOCK = 4096
+"""Texts tokenised at a time: bounds the Python lists in flight, and is far above what a batch needs."""
+
+PreparedBatch = tuple[Int[np.ndarray, " b"], TokenBatch]
+"""Row numbers of the texts, and their tokens."""
+
+EmbeddedBatch = tuple[Int[np.ndarray, " b"], Float[np.ndarray, "b e"], int]
+"""Row numbers of the texts, their embeddings, and how many of them fill the token limit."""
+
+TokenLists = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What `adiabat.model.encoder.Encoder.encode` reports after each batch.
+
+    Attributes:
+        done: Texts embedded so far.
+        total: Texts in all.
+        full: Of those done, texts that fill `EncoderSettings.max_tokens`: what they hold beyond it is not in their embedding.
+    """
+
+    done: int
+    total: int
+    full: int
+
+
+def default_budget(device: torch.device) -> int:
+    """How many tokens pass at a time.
+
+    Args:
+        device: Where.
+
+    Returns:
+        On a CPU few, whose tensors stay near the caches (512 to 1,024 did best), on a GPU what keeps it busy.
+    """
+    return 1_024 if device.type == "cpu" else 65_536
+
+
+def embed_blocks(
+    encoder: "Encoder",
+    block: Callable[[int, int], TokenLists],
+    fill: Callable[[TokenLists], TokenBatch],
+    total: int,
+    *,
+    precision: Precision,
+    budget: int,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Float[np.ndarray, "n e"]:
+    """Embed texts in blocks.
+
+    Args:
+        encoder: In evaluation, without gradients.
+        block: Gives the tokens of texts, from and up to a number.
+        fill: Makes a batch of some.
+        total: How many texts there are.
+        precision: ``fp32`` or ``bf16``.
+        budget: Tokens per forward pass, padding counted.
+        on_progress: Called after each batch.
+
+    Returns:
+        Embeddings, float32, in order.
+    """
+
+    def prepared(start: int) -> list[PreparedBatch]:
+        token_ids = block(start, start + TOKENIZE_BLOCK)
+        grouped = token_budget_batches([len(ids) for ids in token_ids], budget)
+        return [(start + rows, fill([token_ids[row] for row in rows])) for rows in grouped]
+
+    vectors = np.empty((total, encoder.width), dtype=np.float32)
+    done = full = 0
+    with ExitStack() as stack:
+        # Tokenising runs ahead of computing, in a thread of its own.
+        prepare = stack.enter_context(side_by_side([prepared]))
+        batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
+        first = list(islice(batches, MOST_WORKERS))
+        embed = stack.enter_context(side_by_side(_embedders(encoder, precision, len(first))))
+        for rows, embeddings, limited in embed(chain(first, batches)):
+            vectors[rows] = embeddings
+            done, full = done + len(rows), full + limited
+            if on_progress:
+                on_progress(Progress(done, total, full))
+    return vectors
+
+
+def _embedders(encoder: "Encoder", precision: Precision, batches: int) -> list[Callable[[PreparedBatch], EmbeddedBatch]]:
+    """What embeds batches: on a CPU a copy of the encoder per core (no more than batches), elsewhere itself alone."""
+    count = min(torch.get_num_threads(), batches) if encoder.device.type == "cpu" else 1
+    encoders = [encoder] if count <= 1 else working_copies(encoder, count, precision=precision, shared=[encoder.tokenizer])
+    return [partial(_embedded, one, precision) for one in encoders]
+
+
+def _embedded(encoder: "Encoder", precision: Precision, batch: PreparedBatch) -> EmbeddedBatch:
+    """Embed one batch; the contexts are entered here because each thread has its own."""
+    rows, tokens = batch
+    with torch.inference_mode(), autocast(encoder.device, precision):
+        embeddings: Tensor = encoder(tokens.to(encoder.device))
+    full = tokens.attention_mask.sum(dim=1) >= encoder.settings.max_tokens
+    return rows, embeddings.cpu().numpy(), int(full.sum())

@@ -1,0 +1,57 @@
+"""Vectors that outlive the process: what is read again, and what is not believed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adiabat.store.kept import KeptVectors
+
+
+def kept_at(place: Path, *, rows: int = 4) -> KeptVectors:
+    kept = KeptVectors(rows, 3)
+    kept.keep_in(place, resume=True)
+    return kept
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where two of four rows are known."""
+    kept = kept_at(tmp_path / "new" / "rows")
+    kept.vectors[[1, 3]], kept.known[[1, 3]] = [[1.0], [2.0]], True
+    kept.save()
+    return tmp_path / "new" / "rows"
+
+
+def test_rows_are_read_again(place: Path) -> None:
+    kept = kept_at(place)
+    assert kept.known.tolist() == [False, True, False, True]
+    assert np.array_equal(kept.vectors[[1, 3]], [[1.0] * 3, [2.0] * 3])
+
+
+def test_rows_that_were_not_noted_are_not_known(place: Path) -> None:
+    kept = kept_at(place)
+    kept.vectors[0], kept.known[0] = 7.0, True
+    assert kept_at(place).known.tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize("flags", [b"", b"no array", None])
+def test_flags_that_are_damaged_or_of_other_rows_say_nothing(place: Path, flags: bytes | None) -> None:
+    path = place.with_suffix(".npy")
+    if flags is None:
+        np.save(path, np.ones(5, dtype=np.bool_))
+    else:
+        path.write_bytes(flags)
+    assert not kept_at(place).known.any()
+
+
+def test_a_file_of_another_size_is_begun_anew(place: Path) -> None:
+    assert not kept_at(place, rows=5).known.any()
+    assert place.with_suffix(".f32").stat().st_size == 5 * 3 * 4
+
+
+def test_in_memory_nothing_is_written(tmp_path: Path) -> None:
+    kept = KeptVectors(2, 3)
+    kept.known[:] = True
+    kept.save()
+    assert list(tmp_path.iterdir()) == []
