@@ -1,6 +1,7 @@
 """What a TOML file, or ``--set key=value``, may say: every setting with its meaning, range and default, and nothing else."""
 
 from adiabat.config.compare import CompareBackbonesSettings, CompareDataSettings, CompareSettings, comparison_of
+from adiabat.config.distil import DistilStaticSettings
 from adiabat.config.inspect import InspectSettings
 from adiabat.config.makers import ArxivSettings, HotpotqaSettings, MsmarcoSettings, SquadSettings, XnliSettings
 from adiabat.config.mine import MineSettings
@@ -51,6 +52,7 @@ __all__ = [
     "CompareSettings",
     "DataSection",
     "DeviceSection",
+    "DistilStaticSettings",
     "EmbedDataSection",
     "EmbedSettings",
     "EncoderSection",

@@ -39,12 +39,14 @@ class Vocabulary:
         tokenizer: From texts to rows; puts nothing around a text.
         sequences: What of each row passes through the teacher.
         known: Words that were to be added and are tokens of the teacher already.
+        added: How many rows are no tokens of the teacher.
     """
 
     tokens: list[str]
     tokenizer: Tokenizer
     sequences: Sequences
     known: list[Word]
+    added: int
 
 
 def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] = (), without: str | None = UNUSED) -> Vocabulary:
@@ -71,7 +73,8 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
     # A WordPiece keeps what it takes unknown words for.
     if len(tokens) < 2:
         raise ConfigError(f"static.without must leave tokens, got {without!r}, which matches all; leave it out")
-    return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added), known)
+    new = sum(token not in pruned.vocabulary for token in tokens)
+    return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added), known, new)
 
 
 def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
@@ -110,7 +113,9 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
         else:
             group[token] = word
     # Other added tokens go: they have no part in texts.
-    grown = model.prune_added_tokens().add_tokens_to_vocabulary(list(pieces), preprocess_tokens=False)
+    # Short ones first: BPE makes pieces of the longer ones on its way, and a word must not be there before it comes.
+    ordered = sorted(pieces, key=len)
+    grown = model.prune_added_tokens().add_tokens_to_vocabulary(ordered, preprocess_tokens=False)
     grown = grown.add_addedtokens(list(phrases), is_special=False, single_word=False, normalized=True)
     return grown, {token: word.text for token, word in {**pieces, **phrases}.items()}, known
 

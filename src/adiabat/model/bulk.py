@@ -46,6 +46,21 @@ class Progress:
     full: int
 
 
+@dataclass(frozen=True, slots=True)
+class TokenSource:
+    """Texts as tokens, as they are asked for.
+
+    Attributes:
+        block: Gives the tokens of texts, from and up to a number.
+        fill: Makes a batch of some.
+        total: How many texts there are.
+    """
+
+    block: Callable[[int, int], TokenLists]
+    fill: Callable[[TokenLists], TokenBatch]
+    total: int
+
+
 def default_budget(device: torch.device) -> int:
     """How many tokens pass at a time.
 
@@ -60,9 +75,7 @@ def default_budget(device: torch.device) -> int:
 
 def embed_blocks(
     encoder: "Encoder",
-    block: Callable[[int, int], TokenLists],
-    fill: Callable[[TokenLists], TokenBatch],
-    total: int,
+    source: TokenSource,
     *,
     precision: Precision,
     budget: int,
@@ -72,9 +85,7 @@ def embed_blocks(
 
     Args:
         encoder: In evaluation, without gradients.
-        block: Gives the tokens of texts, from and up to a number.
-        fill: Makes a batch of some.
-        total: How many texts there are.
+        source: The texts.
         precision: ``fp32`` or ``bf16``.
         budget: Tokens per forward pass, padding counted.
         on_progress: Called after each batch.
@@ -84,10 +95,11 @@ def embed_blocks(
     """
 
     def prepared(start: int) -> list[PreparedBatch]:
-        token_ids = block(start, start + TOKENIZE_BLOCK)
+        token_ids = source.block(start, start + TOKENIZE_BLOCK)
         grouped = token_budget_batches([len(ids) for ids in token_ids], budget)
-        return [(start + rows, fill([token_ids[row] for row in rows])) for rows in grouped]
+        return [(start + rows, source.fill([token_ids[row] for row in rows])) for rows in grouped]
 
+    total = source.total
     vectors = np.empty((total, encoder.width), dtype=np.float32)
     done = full = 0
     with ExitStack() as stack:

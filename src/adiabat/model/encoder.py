@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError
 from adiabat.model.batches import TokenBatch, pad
-from adiabat.model.bulk import Progress, TokenLists, default_budget, embed_blocks
+from adiabat.model.bulk import Progress, TokenSource, default_budget, embed_blocks
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.pooling import POOLINGS, Pooling, pool
 from adiabat.model.precision import Precision, settled_precision
@@ -235,10 +235,7 @@ class Encoder(nn.Module):
         Returns:
             Embeddings, float32.
         """
-        fill = partial(pad, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side))
-        return self._embedded(
-            lambda start, end: self.tokenize(texts[start:end], side=side), fill, len(texts), precision, token_budget, on_progress
-        )
+        return self._embedded(self._source(texts, side), precision, token_budget, on_progress)
 
     @torch.inference_mode()
     def encode_tokens(
@@ -263,20 +260,23 @@ class Encoder(nn.Module):
             Embeddings, float32, in their order.
         """
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
-        return self._embedded(lambda start, end: token_ids[start:end], fill, len(token_ids), precision, token_budget, None)
+        source = TokenSource(lambda start, end: token_ids[start:end], fill, len(token_ids))
+        return self._embedded(source, precision, token_budget)
+
+    def _source(self, texts: Sequence[str], side: Side) -> TokenSource:
+        fill = partial(pad, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side))
+        return TokenSource(lambda start, end: self.tokenize(texts[start:end], side=side), fill, len(texts))
 
     def _embedded(
         self,
-        block: Callable[[int, int], TokenLists],
-        fill: Callable[[TokenLists], TokenBatch],
-        total: int,
+        source: TokenSource,
         precision: Precision,
-        token_budget: int | None,
-        on_progress: Callable[[Progress], None] | None,
+        token_budget: int | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> Float[np.ndarray, "n e"]:
         settled, budget = self.settle(precision), token_budget or default_budget(self.device)
         with self._evaluating():
-            return embed_blocks(self, block, fill, total, precision=settled, budget=budget, on_progress=on_progress)
+            return embed_blocks(self, source, precision=settled, budget=budget, on_progress=on_progress)
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
@@ -306,7 +306,7 @@ class Encoder(nn.Module):
         key = str(self.device)
         if key not in self._precisions.found:
             self._precisions.found[key] = settled_precision(
-                lambda texts, one: self.encode(texts, side="document", precision=one), self.device
+                lambda texts, one: self._embedded(self._source(texts, "document"), one), self.device
             )
         return self._precisions.found[key]
 

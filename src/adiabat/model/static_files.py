@@ -99,7 +99,7 @@ def load_model2vec(folder: Path) -> Static:
         raise ModelError(f"{folder}/config.json: max_length must be a whole number, or null for none, got {limit!r}; correct it")
     table, backend = _read(folder)
     letters = int(np.median([len(token) for token in backend.get_vocab()]))
-    tokenizer = StaticTokenizer(backend, rows=len(table), unknown_id=_unknown_id(backend), letters_per_token=letters)
+    tokenizer = StaticTokenizer(backend, rows=len(table), unknown_id=unknown_id(backend), letters_per_token=letters)
     return Static(StaticBackbone(table), tokenizer, UNLIMITED if limit is None else limit, bool(config.get("normalize", False)))
 
 
@@ -193,8 +193,15 @@ def _require_rows(path: Path, mapping: Tensor, rows: int) -> None:
         raise ModelError(f"{path}: mapping must hold rows from 0 to {rows - 1}, got {low if low < 0 else high}; {_ANEW}")
 
 
-def _unknown_id(backend: Tokenizer) -> int | None:
-    """The token of what the vocabulary does not cover; None where there is none."""
+def unknown_id(backend: Tokenizer) -> int | None:
+    """The token of what a vocabulary does not cover.
+
+    Args:
+        backend: A tokenizer.
+
+    Returns:
+        Its row; None where there is none.
+    """
     model = backend.model
     if hasattr(model, "unk_token"):
         return None if model.unk_token is None else backend.token_to_id(model.unk_token)

@@ -1,11 +1,11 @@
-"""Settings of sweeps and plans: every key of their own is reached, and those that runs are given are refused."""
+"""Settings of sweeps, plans and distillation: every key of their own is reached, and what would have no effect is refused."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adiabat.config import PlanSettings, Section, SweepSettings, checked, keys_of, read_settings
+from adiabat.config import DistilStaticSettings, PlanSettings, Section, SweepSettings, checked, keys_of, read_settings
 from adiabat.config.sweep import TAKEN, FamilySection
 from adiabat.errors import ConfigError
 from tests.test_config import as_toml, value_at
@@ -49,11 +49,28 @@ OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
         "run.device": ("cpu", RUNS),
         "encoder.pooling": ("cls", {"plan.models": ["demo"]}),
     },
+    DistilStaticSettings: {
+        "static.dims": (64, {}),
+        "static.reduction": ("ica", {}),
+        "static.pooling": ("last", {}),
+        "static.weighting": ("zipf", {}),
+        "static.sif": (1e-3, {}),
+        "static.corpus": ("corpus.jsonl", {}),
+        "static.vocabulary": ("words.txt", {}),
+        "static.without": ("##", {}),
+        "static.normalize": (False, {}),
+        "static.dtype": ("int8", {}),
+        "run.seed": (7, {}),
+        "run.device": ("cpu", {}),
+        "encoder.blocks": (2, {}),
+        "encoder.allow_pickles": (True, {}),
+    },
 }
 EVERY_KEY = [(kind, key) for kind, values in OWN.items() for key in values]
 SHARED = {
     SweepSettings: ("encoder", "data", "towers", "mixture", "batches", "train", "memory", "run", "tasks", "measure"),
     PlanSettings: ("encoder",),
+    DistilStaticSettings: ("encoder",),
 }
 
 
@@ -99,3 +116,9 @@ def test_what_a_sweep_gives_each_run_is_refused(key: str) -> None:
 
 def test_everything_that_a_sweep_gives_is_tried() -> None:
     assert {f"{table}.{name}" for table, names in TAKEN.items() for name in names} == set(VALUES_TAKEN)
+
+
+@pytest.mark.parametrize(("key", "value"), [("pooling", "cls"), ("normalize", True), ("max_tokens", 8), ("query_prompt", "ask: ")])
+def test_what_a_teacher_of_a_static_model_does_not_go_by_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"encoder.{key} has no effect on a static model, whose tokens pass by themselves; leave it out"):
+        checked(DistilStaticSettings, {"encoder": {key: value}})

@@ -1,0 +1,140 @@
+"""Small students of a teacher."""
+
+import hashlib
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from adiabat.api.loading import Model, load, name_of
+from adiabat.config import DistilStaticSettings
+from adiabat.config.distil import StaticSection
+from adiabat.data.corpora import read_corpus
+from adiabat.distil.saving import is_distilled, save_static
+from adiabat.distil.static import Distilled, distil
+from adiabat.distil.vocabulary import Word
+from adiabat.distil.words import read_words
+from adiabat.errors import JobError
+from adiabat.jobs.directory import require_free
+from adiabat.locks import sole_writer
+from adiabat.measure.distil_results import DistilResult
+from adiabat.model.device import device_name, device_of
+from adiabat.model.static_files import WEIGHTS
+from adiabat.provenance import now, versions
+from adiabat.report.files import write_record
+from adiabat.watch import SILENT, Watch
+
+PASSED = ".passed"
+"""Folder of a teacher's vectors, beside the model while it is made."""
+
+
+def distil_static(
+    teacher: Model,
+    out: str | Path,
+    *,
+    settings: DistilStaticSettings | None = None,
+    command: str = "adiabat.distil_static(...)",
+    watch: Watch = SILENT,
+) -> DistilResult:
+    """Make a static model of a teacher: one vector per token, so that a text takes a look-up and a mean.
+
+    What was cut short goes on where it was when the same is asked for again.
+
+    Args:
+        teacher: Any encoder; its document tower is distilled.
+        out: Directory of the model, which model2vec and sentence-transformers load; ``result.json`` says what it came from.
+        settings: None takes the defaults.
+        command: For the record.
+        watch: Whom to tell.
+
+    Returns:
+        What was made, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong, or the disk is full.
+    """
+    settings, folder, begun = settings or DistilStaticSettings(), Path(out), time.monotonic()
+    section, notes = settings.static, list[str]()
+    _require_place(folder)
+    words = [] if section.vocabulary is None else read_words(Path(section.vocabulary))
+    if section.corpus is not None:
+        # Looks at the first row, so that its faults come before the model is loaded.
+        read_corpus(section.corpus)
+    tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def told(sentence: str) -> None:
+        notes.append(sentence)
+        watch.note(sentence)
+
+    with sole_writer(folder):
+        corpus = section.corpus
+        found = distil(
+            tower,
+            section,
+            words=words,
+            texts=None if corpus is None else lambda: _texts(corpus),
+            folder=folder / PASSED,
+            seed=settings.run.seed,
+            watch=Watch(told, watch.progress),
+        )
+        save_static(found, section, folder, teacher=name_of(teacher))
+        seconds = time.monotonic() - begun
+        inputs = {"teacher": {"weights_sha256": tower.weights_digest()}, **_inputs(section, words)}
+        result = _record(
+            found, settings, teacher=name_of(teacher), command=command, seconds=seconds, inputs=inputs, notes=notes, folder=folder
+        )
+        write_record(result.to_json(), folder / "result.json")
+        shutil.rmtree(folder / PASSED, ignore_errors=True)
+    return result
+
+
+def _record(
+    found: Distilled,
+    settings: DistilStaticSettings,
+    *,
+    teacher: str,
+    command: str,
+    seconds: float,
+    inputs: dict[str, dict[str, str]],
+    notes: list[str],
+    folder: Path,
+) -> DistilResult:
+    return DistilResult(
+        title=f"A static model of {teacher}",
+        command=command,
+        created=now(),
+        seconds=seconds,
+        seed=settings.run.seed,
+        versions=versions(device_name(device_of(settings.run.device))),
+        teacher=teacher,
+        tokens=len(found.vocabulary.tokens),
+        added=found.vocabulary.added,
+        dims=found.vectors.shape[1],
+        kept=found.kept,
+        counted=found.counted,
+        size=(folder / WEIGHTS).stat().st_size,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        inputs=inputs,
+        notes=notes,
+    )
+
+
+def _require_place(folder: Path) -> None:
+    """A new or empty directory, or one where the same was cut short."""
+    if is_distilled(folder):
+        raise JobError(f"--out {folder} holds a model already; choose another directory")
+    if not (folder / PASSED).is_dir():
+        require_free(folder, resume=False)
+
+
+def _inputs(section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str, str]]:
+    found = {"corpus": {"path": section.corpus}} if section.corpus is not None else {}
+    if section.vocabulary is not None:
+        told = "\n".join(word.text for word in words)
+        found["vocabulary"] = {"path": section.vocabulary, "words_sha256": hashlib.sha256(told.encode()).hexdigest()}
+    return found
+
+
+def _texts(corpus: str) -> Iterator[str]:
+    return (document.text for document in read_corpus(corpus))
