@@ -108,6 +108,11 @@ def test_a_fixed_padding_and_a_limit_of_the_teacher_are_not_passed() -> None:
     assert len(found.sequences.token_ids[-1]) == 2 + len(["new", "york", "cat", "##s"])
 
 
+def test_nothing_is_said_that_nobody_can_act_on(caplog: pytest.LogCaptureFixture) -> None:
+    vocabulary_of(wordpiece())
+    assert caplog.records == []
+
+
 def test_words_that_are_tokens_already_are_told() -> None:
     found = vocabulary_of(wordpiece(), words=words("Cat", "dog"))
     assert [word.text for word in found.known] == ["Cat"]

@@ -1,7 +1,9 @@
 """What a static model knows: the tokens of its teacher, and words that are added to them (mission E1)."""
 
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +69,8 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
         ConfigError: If `without` is no regular expression, or leaves nothing.
         DataError: If a word stands there twice, or is nothing once the tokenizer has normalised it.
     """
-    pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
+    with _quietly():
+        pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
     edited, added, known = _with_words(_bare(pruned, without), words)
     tokens = list(edited.sorted_vocabulary)
     # A WordPiece keeps what it takes unknown words for.
@@ -75,6 +78,18 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
         raise ConfigError(f"static.without must leave tokens, got {without!r}, which matches all; leave it out")
     new = sum(token not in pruned.vocabulary for token in tokens)
     return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added), known, new)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without warnings that the library takes a padding token from the teacher, which no text of a static model has."""
+    logger = logging.getLogger("skeletoken")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
