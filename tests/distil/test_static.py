@@ -180,7 +180,10 @@ def test_what_was_cut_short_goes_on_and_what_is_there_is_refused(teacher: Path, 
         ({"corpus": "gone.jsonl"}, DataError, "gone.jsonl"),
     ],
 )
-def test_what_cannot_be_made_is_told(teacher: Path, tmp_path: Path, section: dict[str, Any], kind: type[Exception], told: str) -> None:
+def test_what_cannot_be_made_is_told_before_anything_passes(
+    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: dict[str, Any], kind: type[Exception], told: str
+) -> None:
+    monkeypatch.setattr(Encoder, "encode_tokens", lambda *args, **named: pytest.fail("too early"))
     with pytest.raises(kind) as caught:
         made(teacher, tmp_path / "model", **section)
     assert told in str(caught.value)

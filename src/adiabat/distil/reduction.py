@@ -41,11 +41,7 @@ def reduced(
     Reference:
         Source 004, "Basic"; model2vec takes the same signs.
     """
-    rows, width = table.shape
-    if dims > width:
-        raise ConfigError(f"static.dims must be at most the {width} numbers of a token's vector, got {dims}; lower it, or leave it out")
-    if dims >= rows:
-        raise ConfigError(f"static.dims must be below the {rows} tokens of the vocabulary, got {dims}; lower it")
+    require_dims(dims, *table.shape)
     exact = table.astype(np.float64)
     if not np.ptp(exact, axis=0).any():
         raise DataError("the teacher must tell tokens apart, got the same vector for all; check its weights, or take another pooling")
@@ -56,6 +52,23 @@ def reduced(
         scores = PCA(n_components=dims, svd_solver=solver, random_state=seed).fit_transform(exact)
     largest = scores[np.abs(scores).argmax(axis=0), np.arange(dims)]
     return (scores * np.sign(largest)).astype(np.float32), _kept(exact, scores)
+
+
+def require_dims(dims: int, rows: int, width: int) -> None:
+    """Refuse more directions than there can be.
+
+    Args:
+        dims: Directions.
+        rows: Tokens.
+        width: Numbers in a token's vector.
+
+    Raises:
+        ConfigError: If there are too many.
+    """
+    if dims > width:
+        raise ConfigError(f"static.dims must be at most the {width} numbers of a token's vector, got {dims}; lower it, or leave it out")
+    if dims >= rows:
+        raise ConfigError(f"static.dims must be below the {rows} tokens of the vocabulary, got {dims}; lower it")
 
 
 def _independent(table: Float[np.ndarray, "v e"], dims: int, seed: int, watch: Watch) -> Float[np.ndarray, "v k"]:

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from adiabat.config.distil import USUAL_DIMS, StaticSection
 from adiabat.distil.counting import count_tokens
 from adiabat.distil.passing import token_vectors
-from adiabat.distil.reduction import reduced
+from adiabat.distil.reduction import reduced, require_dims
 from adiabat.distil.vocabulary import Vocabulary, Word, vocabulary_of
 from adiabat.distil.weights import Weights, by_rank, counted, inverse_documents, sif, zipf
 from adiabat.errors import DataError, ModelError
@@ -79,7 +79,10 @@ def distil(
     vocabulary = vocabulary_of(teacher.tokenizer, words=words, without=section.without)
     if vocabulary.known:
         watch.note(f"{len(vocabulary.known):,} of {len(words):,} words are tokens of the teacher already")
-    # Before anything long: a corpus without texts must not come to light after it.
+    dims = section.dims if section.dims is not None else min(USUAL_DIMS, teacher.width)
+    # Before anything long: neither too many directions nor a corpus without texts must come to light after it.
+    if section.reduction != "none":
+        require_dims(dims, len(vocabulary.tokens), teacher.width)
     weights, texts_counted = _weights(vocabulary, section, texts, watch)
     if (unknown := unknown_id(vocabulary.tokenizer)) is not None:
         # It says nothing: model2vec leaves it out of a text, and sentence-transformers would count it.
@@ -87,7 +90,6 @@ def distil(
     vectors = token_vectors(teacher, vocabulary.sequences, pooling=section.pooling, folder=folder, watch=watch)
     if section.reduction == "none":
         return Distilled(vocabulary, vectors, weights, 1.0, texts_counted)
-    dims = section.dims if section.dims is not None else min(USUAL_DIMS, vectors.shape[1])
     directions, kept = reduced(vectors, dims, how=section.reduction, seed=seed, watch=watch)
     return Distilled(vocabulary, directions, weights, kept, texts_counted)
 
