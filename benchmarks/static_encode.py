@@ -1,0 +1,82 @@
+"""Texts to embeddings by a static model: adiabat against model2vec's own encode, on the same directory.
+
+A static model of the demo's model (256 numbers, float32) and the demo's papers, each title and abstract a text; both sides load the same
+directory, and are asked in turns in one process. Embeddings are compared before the clock counts.
+
+    python benchmarks/static_encode.py [--model DIR] [--texts 20000] [--rounds 7]
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import cycle, islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from model2vec import StaticModel
+
+from adiabat import api
+from adiabat.config import DistilStaticSettings, checked
+from adiabat.data.corpora import read_corpus
+from adiabat.demo.data import DEMO_CORPUS
+from adiabat.demo.model import demo_model_folder
+
+SETTINGS = checked(DistilStaticSettings, {"static": {"dtype": "float32"}, "run": {"device": "cpu"}})
+TOLERATED = 1e-4
+
+Encode = Callable[[list[str]], Float32[np.ndarray, "n e"]]
+
+
+def main() -> None:
+    """Both sides in turn."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=None, help="directory of a static model")
+    parser.add_argument("--texts", type=int, default=20_000, help="that are embedded; papers come again where they do not suffice")
+    parser.add_argument("--rounds", type=int, default=7, help="alternating measurements of each side")
+    options = parser.parse_args()
+    texts = list(islice(cycle([document.text for document in read_corpus(DEMO_CORPUS)]), options.texts))
+    with tempfile.TemporaryDirectory() as folder:
+        model = options.model
+        if model is None:
+            model = Path(folder) / "static"
+            api.distil_static(str(demo_model_folder()), model, settings=SETTINGS)
+        sides = {"adiabat": ours(model), "model2vec": theirs(model)}
+        gap = float(np.abs(sides["adiabat"](texts[:500]) - sides["model2vec"](texts[:500])).max())
+        assert gap <= TOLERATED, f"the embeddings differ by {gap:.1e}"
+        rates = [{name: len(texts) / timed(encode, texts) for name, encode in sides.items()} for _ in range(options.rounds)]
+    words = statistics.mean(len(text.split()) for text in texts)
+    print(f"{len(texts):,} texts of {words:.0f} words; largest difference {gap:.1e}")
+    for name in sides:
+        found = [one[name] for one in rates]
+        spread = f"range {min(found):,.0f} to {max(found):,.0f} over {options.rounds} rounds"
+        print(f"{name}: median {statistics.median(found):,.0f} texts/s, {spread}")
+    ratios = [one["adiabat"] / one["model2vec"] for one in rates]
+    print(f"ratio of each round: {', '.join(f'{ratio:.1f}' for ratio in ratios)}; {torch.get_num_threads()} threads")
+    print(f"static_encode: ratio {statistics.median(ratios):.1f} (target 1)")
+
+
+def ours(folder: Path) -> Encode:
+    """As adiabat embeds with a directory."""
+    model = api.load(str(folder))
+    return lambda texts: model.encode(texts, side="document")
+
+
+def theirs(folder: Path) -> Encode:
+    """As model2vec does, without a limit, as adiabat has none for such a directory, and without its bar."""
+    model = StaticModel.from_pretrained(str(folder))
+    return lambda texts: np.asarray(model.encode(texts, max_length=None, show_progress_bar=False), dtype=np.float32)
+
+
+def timed(encode: Encode, texts: list[str]) -> float:
+    """Seconds of a side."""
+    begun = time.perf_counter()
+    encode(texts)
+    return time.perf_counter() - begun
+
+
+if __name__ == "__main__":
+    main()
