@@ -145,7 +145,7 @@ def advice_of(result: SweepResult) -> Advice:
 def asked(runs: Path | None, **section: Any) -> PlanSettings:
     """A plan that measures nothing."""
     usual: dict[str, Any] = {"budget": BUDGET}
-    usual |= {} if runs is None else {"runs": str(runs), "resamples": 20, "measure": False}
+    usual |= {} if runs is None else {"runs": str(runs), "resamples": 8, "measure": False}
     return checked(PlanSettings, {"plan": {**usual, **section}})
 
 
