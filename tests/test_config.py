@@ -83,20 +83,24 @@ def fault(kind: type[Section], *assignments: str) -> str:
     return str(caught.value)
 
 
+def require_reached(kind: type[Section], key: str, value: Any, company: dict[str, Any], folder: Path) -> None:
+    """A key that is given with what it needs has its value, by ``--set`` and out of a file in `folder` alike."""
+    assert value_at(kind(), key) != value
+    given = {**company, key: value}
+    by_set = read_settings(kind, None, [f"{name}={as_toml(one).replace(chr(10), '')}" for name, one in given.items()])
+    file = folder / "settings.toml"
+    file.write_text("".join(f"{name} = {as_toml(one)}\n" for name, one in given.items()), encoding="utf-8")
+    assert value_at(by_set, key) == value
+    assert read_settings(kind, file) == by_set
+
+
 def test_the_table_of_values_names_every_key_and_no_other() -> None:
     assert {key for _, key in EVERY_KEY} == set(VALUES)
 
 
 @pytest.mark.parametrize(("kind", "key"), EVERY_KEY, ids=[f"{kind.__name__}-{key}" for kind, key in EVERY_KEY])
 def test_every_key_is_reached_by_set_and_by_toml_alike(kind: type[Section], key: str, tmp_path: Path) -> None:
-    value, company = VALUES[key]
-    assert value_at(kind(), key) != value
-    given = {**company, key: value}
-    by_set = read_settings(kind, None, [f"{name}={as_toml(one).replace(chr(10), '')}" for name, one in given.items()])
-    file = tmp_path / "settings.toml"
-    file.write_text("".join(f"{name} = {as_toml(one)}\n" for name, one in given.items()), encoding="utf-8")
-    assert value_at(by_set, key) == value
-    assert read_settings(kind, file) == by_set
+    require_reached(kind, key, *VALUES[key], tmp_path)
 
 
 def test_set_wins_over_the_file_and_the_last_set_over_the_first(tmp_path: Path) -> None:

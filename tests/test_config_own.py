@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from adiabat.config import DistilStaticSettings, PlanSettings, Section, SweepSettings, checked, keys_of, read_settings
+from adiabat.config import DistilStaticSettings, PlanSettings, Section, SweepSettings, checked, keys_of
 from adiabat.config.sweep import TAKEN, FamilySection
 from adiabat.errors import ConfigError
-from tests.test_config import as_toml, value_at
+from tests.test_config import require_reached
 
 RUNS = {"plan.runs": "swept"}
 OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
@@ -82,14 +82,7 @@ def test_the_tables_name_every_key_that_other_verbs_do_not_have(kind: type[Secti
 
 @pytest.mark.parametrize(("kind", "key"), EVERY_KEY, ids=[f"{kind.__name__}-{key}" for kind, key in EVERY_KEY])
 def test_every_key_is_reached_by_set_and_by_toml_alike(kind: type[Section], key: str, tmp_path: Path) -> None:
-    value, company = OWN[kind][key]
-    assert value_at(kind(), key) != value
-    given = {**company, key: value}
-    by_set = read_settings(kind, None, [f"{name}={as_toml(one).replace(chr(10), '')}" for name, one in given.items()])
-    file = tmp_path / "settings.toml"
-    file.write_text("".join(f"{name} = {as_toml(one)}\n" for name, one in given.items()), encoding="utf-8")
-    assert value_at(by_set, key) == value
-    assert read_settings(kind, file) == by_set
+    require_reached(kind, key, *OWN[kind][key], tmp_path)
 
 
 VALUES_TAKEN = {

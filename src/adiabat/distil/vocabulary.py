@@ -76,7 +76,8 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
     # A WordPiece keeps what it takes unknown words for.
     if len(tokens) < 2:
         raise ConfigError(f"static.without must leave tokens, got {without!r}, which matches all; leave it out")
-    new = sum(token not in pruned.vocabulary for token in tokens)
+    own = pruned.vocabulary
+    new = sum(token not in own for token in tokens)
     return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added), known, new)
 
 
