@@ -173,6 +173,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "towers.document_model": ("other", {"towers.kind": "shared_projection"}),
     "towers.projection_width": (64, {}),
     "towers.frozen": ("document", {"towers.kind": "asymmetric"}),
+    "towers.targets": ("stored", {}),
     "towers.store": ("stored", {"towers.kind": "asymmetric", "towers.frozen": "document"}),
     "train.loss": ("pair", {}),
     "train.similarity": ("dot", {}),

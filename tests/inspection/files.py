@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adiabat.config.inspect import InspectDataSection, InspectSection, InspectSettings
-from adiabat.config.train import TrainColumnsSection
+from adiabat.config.train_data import TrainColumnsSection
 from adiabat.data.records import Side
 from adiabat.inspection.inspect import inspect
 from adiabat.inspection.records import Finding, Inspection

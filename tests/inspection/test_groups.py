@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adiabat.config import BatchesSection, TrainDataSection, TrainSettings
-from adiabat.config.train import TrainColumnsSection
+from adiabat.config.train_data import TrainColumnsSection
 from adiabat.contrastive.data import read_pairs
 from adiabat.contrastive.order import order_of
 from adiabat.errors import DataError

@@ -100,8 +100,7 @@ class Grid:
             raise ConfigError(
                 "data.stream must be left out of a comparison, which reads its candidates before it trains on any, got true; leave it out"
             )
-        stored = settings.towers.store is not None and settings.train.guide in (None, "self")
-        training, validation = read_pairs(settings.job.data, settings.data, stored=stored)
+        training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids)
         check_pairs(training, validation, settings)
         # Planned without tokens, which take the model: enough to see whether there is more than one topic where batches go by them.
         order_of(training, settings, np.zeros(len(training), dtype=np.int64))

@@ -28,18 +28,8 @@ from adiabat.config.space import SpaceSection, SpaceSettings
 from adiabat.config.study import StudySettings
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
 from adiabat.config.sweep import SweepSettings
-from adiabat.config.train import (
-    BatchesSection,
-    JobSection,
-    MemorySection,
-    MixtureSection,
-    SourceSection,
-    TowersSection,
-    TrainDataSection,
-    TrainRunSection,
-    TrainSection,
-    TrainSettings,
-)
+from adiabat.config.train import JobSection, MemorySection, TowersSection, TrainRunSection, TrainSection, TrainSettings
+from adiabat.config.train_data import BatchesSection, MixtureSection, SourceSection, TrainDataSection
 from adiabat.config.tune import GuardSection, LadderSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
 
 __all__ = [

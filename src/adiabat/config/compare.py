@@ -12,16 +12,8 @@ from adiabat.config.faults import shown
 from adiabat.config.reading import _idle, _phrases, checked, keys_of
 from adiabat.config.section import Section, SeedNumbers, Text
 from adiabat.config.shared import ColumnsSection, EncoderSection, MeasureSection
-from adiabat.config.train import (
-    BatchesSection,
-    MemorySection,
-    MixtureSection,
-    TowersSection,
-    TrainDataSection,
-    TrainRunSection,
-    TrainSection,
-    TrainSettings,
-)
+from adiabat.config.train import MemorySection, TowersSection, TrainRunSection, TrainSection, TrainSettings
+from adiabat.config.train_data import BatchesSection, MixtureSection, TrainDataSection
 from adiabat.errors import ConfigError
 
 STEPS, BATCH_SIZE = 2_000, 256

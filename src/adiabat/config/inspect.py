@@ -4,7 +4,7 @@ from pydantic import PositiveInt
 
 from adiabat.config.section import Amount, Section, SeedNumber, Text
 from adiabat.config.shared import EncoderSection, ExamplesSection
-from adiabat.config.train import TrainColumnsSection
+from adiabat.config.train_data import TrainColumnsSection
 
 
 class InspectDataSection(ExamplesSection):

@@ -11,15 +11,8 @@ from adiabat.config.faults import unmet_need
 from adiabat.config.section import Fraction, ScheduleName, Section, SeedNumbers, Text, each_once
 from adiabat.config.shared import EncoderSection, RankingMeasureSection
 from adiabat.config.suite import AnyTask, require_names
-from adiabat.config.train import (
-    BatchesSection,
-    MemorySection,
-    MixtureSection,
-    TowersSection,
-    TrainDataSection,
-    TrainRunSection,
-    TrainSection,
-)
+from adiabat.config.train import MemorySection, TowersSection, TrainRunSection, TrainSection
+from adiabat.config.train_data import BatchesSection, MixtureSection, TrainDataSection
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "encoder": ("blocks",),

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need
-from adiabat.config.section import Amount, Exhausted, Fraction, MixtureRule, OptimizerName, ScheduleName, Section, Text, Texts
-from adiabat.config.shared import ColumnsSection, EncoderSection, HeldOutSection, StepsRunSection
+from adiabat.config.section import Amount, Fraction, OptimizerName, ScheduleName, Section, Text, Texts
+from adiabat.config.shared import EncoderSection, StepsRunSection
+from adiabat.config.train_data import BatchesSection, MixtureSection, TrainDataSection
 
 Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 IN_BATCH = ("in_batch_softmax", "samtone", "pair")
+REGRESSIONS = ("mse", "cosine_distance")
+"""Losses of a query and its own document, which must stay where it is."""
 
 
 class JobSection(Section):
@@ -33,112 +35,6 @@ class DigestsSection(Section):
     examples: Text | None = None
 
 
-class TrainColumnsSection(ColumnsSection):
-    """``[data.columns]`` of a training run."""
-
-    topic: Text | None = None
-    """What a pair is about, such as its forum; of a list, the first."""
-    tag: Text | None = None
-    """The same, finer."""
-
-
-class SourceSection(Section):
-    """One of ``[[data.sources]]``; what it leaves out is taken from ``[data]``."""
-
-    path: Text
-    """A file, a folder or a data set of the hub."""
-    weight: PositiveFloat = 1.0
-    """Its share, where `MixtureSection.rule` is ``weights``."""
-    split: Text | None = None
-    corpus: Text | None = None
-    columns: TrainColumnsSection = TrainColumnsSection()
-
-
-class TrainDataSection(HeldOutSection):
-    """``[data]`` of a training run."""
-
-    needs: ClassVar[Mapping[str, Need]] = {**HeldOutSection.needs, "window": Need("stream", (True,))}
-    columns: TrainColumnsSection = TrainColumnsSection()
-    sources: Annotated[tuple[SourceSection, ...], Field(strict=False)] = ()
-    """Several sources in place of `job.data`."""
-    corpus: Text | None = None
-    """Texts of documents that the examples name by id; None takes a BEIR folder's own, and otherwise the examples' entries as texts."""
-    cache: Text | None = None
-    """Folder where data that were read and tokenised are kept for the next run; None takes ``adiabat`` in the user's cache directory."""
-    max_validation: PositiveInt = 1_000
-    """Most queries held out."""
-    stream: bool = False
-    """Read the data while training, a window at a time, and go on from there: for data larger than memory and disk."""
-    window: PositiveInt = 131_072
-    """Examples that are read together and shuffled among themselves, each a pair or several."""
-
-    def listed(self, source: str | None = None) -> tuple[SourceSection, ...]:
-        """What is trained on.
-
-        Args:
-            source: `JobSection.data`, which is then all of it; None takes `sources`.
-
-        Returns:
-            Sources; what one of them left out is that of this section.
-        """
-        here = (SourceSection(path=source),) if source is not None else self.sources
-        return tuple(
-            one.model_copy(
-                update={
-                    "split": one.split or self.split,
-                    "corpus": one.corpus or self.corpus,
-                    "columns": one.columns if one.columns.given() else self.columns,
-                }
-            )
-            for one in here
-        )
-
-    @model_validator(mode="after")
-    def _each_source_once(self) -> Self:
-        places: dict[object, list[int]] = {}
-        for number, one in enumerate(self.listed(), 1):
-            places.setdefault((Path(one.path), one.split, one.corpus, one.columns), []).append(number)
-        if again := next((numbers for numbers in places.values() if len(numbers) > 1), None):
-            raise ValueError(
-                f"data.sources must list each source once, got {self.sources[again[0] - 1].path} as numbers "
-                f'{" and ".join(map(str, again))}; leave one out, and let it count more by its weight (mixture.rule = "weights")'
-            )
-        return self
-
-
-class MixtureSection(Section):
-    """``[mixture]``: how much of each source a pass holds, and in which order (mission D4)."""
-
-    needs: ClassVar[Mapping[str, Need]] = {"temperature": Need("rule", ("temperature",))}
-    rule: MixtureRule = "proportional"
-    """To their sizes, equal, to their sizes to the power of one over the temperature, or as `SourceSection.weight` says."""
-    temperature: PositiveFloat = 2.0
-    cap: PositiveInt | None = None
-    """Most pairs of a source in a pass, which also stand for its size; each pass takes others."""
-    exhausted: Exhausted = "drop"
-    """What happens when a source has run out within a pass: the pass stops, the source begins anew, or the others go on alone."""
-    one_source_per_batch: bool = False
-
-
-class BatchesSection(Section):
-    """``[batches]``: which pairs share a batch (mission D3)."""
-
-    needs: ClassVar[Mapping[str, Need]] = {
-        "random_share": Need("group", ("topic", "tag")),
-        "curriculum_steps": Need("group", ("topic", "tag")),
-    }
-    group: Literal["none", "topic", "tag"] = "none"
-    """Batches of one topic; or of one tag, and of one topic from what is left of the tags. What is left of those is random."""
-    random_share: Fraction = 0.1
-    """Share of batches that are random all the same."""
-    curriculum_steps: Amount = 0
-    """Steps over which that share falls from 1."""
-    no_duplicates: bool = False
-    """Keep pairs apart that have a text in common; those that fit into no batch wait for another pass."""
-    token_budget: PositiveInt | None = None
-    """Most tokens of a batch, both sides together; `TrainSection.batch_size` is then the most pairs, and `TrainSection.steps` is needed."""
-
-
 class TowersSection(Section):
     """``[towers]``: what the two towers share (mission C1)."""
 
@@ -146,6 +42,7 @@ class TowersSection(Section):
         "document_model": Need("kind", ("asymmetric", "shared_projection")),
         "frozen": Need("kind", ("asymmetric",)),
         "store": Need("frozen", ("document",)),
+        "targets": Need("kind", ("shared",)),
     }
     kind: Literal["shared", "asymmetric", "shared_projection"] = "shared"
     """One set of weights for both sides (SDE), one for each (ADE), or one for each under a common projection (ADE-SPL)."""
@@ -157,6 +54,13 @@ class TowersSection(Section):
     """A tower that stays as it is: each of its texts is embedded once, when it is first needed."""
     store: Text | None = None
     """A store of the frozen document tower: its vectors are read, and no document is embedded."""
+    targets: Text | None = None
+    """A store of vectors, whoever made them, that take the place of document embeddings: what a student is to come close to."""
+
+    @property
+    def vectors(self) -> str | None:
+        """The store that documents are rows of."""
+        return self.store if self.store is not None else self.targets
 
 
 class TrainSection(Section):
@@ -170,6 +74,7 @@ class TrainSection(Section):
         "temperature_steps": Need("temperature_schedule", ("scheduled",)),
         "symmetric": Need("loss", IN_BATCH),
         "mask_duplicates": Need("loss", IN_BATCH),
+        "negatives_per_query": Need("loss", (*IN_BATCH, "triplet")),
         "negatives_seen_by": Need("loss", IN_BATCH),
         "guide": Need("loss", IN_BATCH),
         "guide_margin": Need("guide"),
@@ -186,7 +91,8 @@ class TrainSection(Section):
         "epochs": Need("steps", (None,)),
         "steps": Need("budget_flops", (None,)),
     }
-    loss: Literal["in_batch_softmax", "samtone", "pair", "triplet"] = "in_batch_softmax"
+    loss: Literal["in_batch_softmax", "samtone", "pair", "triplet", "mse", "cosine_distance"] = "in_batch_softmax"
+    """``mse`` and ``cosine_distance`` bring each query to its document's vector, which must be frozen or stored (mission D6)."""
     similarity: Literal["cosine", "dot"] = "cosine"
     temperature: PositiveFloat = 0.05
     """Similarities are divided by it; where it is scheduled, its last value, where it is learned, its first."""
@@ -291,7 +197,7 @@ class TrainSection(Section):
             raise ValueError("train.negatives_seen_by has no effect with train.negatives_per_query = 0; leave it out")
         if self.guide_relative and not self.guide_margin:
             raise ValueError("train.guide_relative has no effect with train.guide_margin = 0; leave it out, or set the margin")
-        if self.loss != "triplet" and self.batch_size == 1 and not self.negatives_per_query:
+        if self.loss in IN_BATCH and self.batch_size == 1 and not self.negatives_per_query:
             raise ValueError(
                 f"train.batch_size must be at least 2 for {self.loss}, whose negatives are the other pairs of the batch, got 1; "
                 "raise it, or list negatives"
@@ -370,7 +276,8 @@ class TrainSettings(Section):
             return self
         where = "where data.stream is true"
         missing = [name for name, value in (("train.steps", self.train.steps), ("data.validation", self.data.validation)) if value is None]
-        corpora = [name for name, value in (("data.corpus", self.data.corpus), ("towers.store", self.towers.store)) if value is not None]
+        named = {"data.corpus": self.data.corpus, "towers.store": self.towers.store, "towers.targets": self.towers.targets}
+        corpora = [name for name, value in named.items() if value is not None]
         corpora += [f"data.sources.corpus of number {number}" for number, one in enumerate(self.data.sources, 1) if one.corpus is not None]
         faults = [f"{name} must be given {where}, got none; set it" for name in missing]
         faults += [f"{name} must be left out {where}: examples must hold their texts; leave it out, or data.stream" for name in corpora]
@@ -388,10 +295,25 @@ class TrainSettings(Section):
             raise ValueError("; ".join(faults))
         return self
 
+    @property
+    def reads_ids(self) -> bool:
+        """Whether documents are rows of a store, and nothing asks for their texts: another model as a guide would."""
+        return self.towers.vectors is not None and self.train.guide in (None, "self")
+
+    @model_validator(mode="after")
+    def _targets_stay(self) -> Self:
+        if self.train.loss in REGRESSIONS and self.towers.frozen != "document" and self.towers.targets is None:
+            raise ValueError(
+                f"train.loss = {self.train.loss} must have documents that stay, or all texts would come to one point; "
+                'set towers.frozen = "document" (with towers.kind = "asymmetric"), or name a store as towers.targets'
+            )
+        return self
+
     @model_validator(mode="after")
     def _compiled_shapes_are_few(self) -> Self:
-        if self.train.loss == "triplet" and self.memory.loss_tile is not None:
-            raise ValueError("memory.loss_tile has no effect with train.loss = triplet, which has no matrix of scores; leave it out")
+        if self.train.loss not in IN_BATCH and self.memory.loss_tile is not None:
+            told = f"memory.loss_tile has no effect with train.loss = {self.train.loss}, which has no matrix of scores; leave it out"
+            raise ValueError(told)
         if self.run.compile and not self.memory.length_buckets:
             raise ValueError("memory.length_buckets must be given where run.compile is true, got none; [64, 128, 196, 256] is a good start")
         if self.run.compile and self.memory.checkpointing:

@@ -30,7 +30,7 @@ class Models:
     Attributes:
         towers: What is trained; a tower without trainable parameters is embedded once for each text.
         guide: Takes candidates out of the negatives; None where there is none, or where `towers` themselves do.
-        store: Vectors of the frozen document tower; None embeds its documents.
+        store: Vectors that take the place of document embeddings; None embeds documents.
     """
 
     towers: DualEncoder
@@ -40,7 +40,13 @@ class Models:
     @property
     def trained(self) -> list[Encoder]:
         """Towers that are trained, one that both sides share once."""
-        return [tower for tower in dict.fromkeys((self.towers.query, self.towers.document)) if is_trained(tower)]
+        return list(dict.fromkeys(self.towers.tower(side) for side in self.live))
+
+    @property
+    def live(self) -> list[Side]:
+        """Sides whose texts pass through a tower that is trained."""
+        stored = [] if self.store is None else ["document"]
+        return [side for side in SIDES if side not in stored and is_trained(self.towers.tower(side))]
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ class Bank:
                 return StoredTower(models.store, texts.documents, device=towers.document.device)
             return once(towers, side)
 
-        live = [side for side in SIDES if is_trained(towers.tower(side))]
+        live = models.live
         frozen = {side: unchanging(side) for side in SIDES if side not in live}
         guides = {} if models.guide is None else {side: once(models.guide, side) for side in SIDES}
         return cls(texts, models, {side: _table(texts, towers.tower(side), side) for side in live}, frozen, guides)

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.config import TrainSection
+from adiabat.config.train import REGRESSIONS
 from adiabat.data.batching import step_generator
 from adiabat.data.pairs import PairSet
 from adiabat.data.ragged import Ragged
@@ -65,6 +66,8 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
         ConfigError: If queries with few negatives can only be filled up where duplicates are masked.
     """
     counts = pairs.negatives.lengths[pairs.asked]
+    if section.loss in REGRESSIONS:
+        return
     if (section.loss == "triplet" or section.batch_size == 1) and not counts.all():
         raise DataError(
             f"{pairs.name}: every query must list a negative where train.loss is triplet or train.batch_size is 1, got none for "
@@ -95,6 +98,8 @@ def draw_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSect
     most = section.negatives_per_query
     # Rows are kept in half the memory; of a batch they are keys, too, which tensors hold as 64-bit numbers.
     query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
+    if section.loss in REGRESSIONS:
+        return Batch(query, positive, _none(), _none().reshape(len(query), 0))
     drawn = [_drawn(pairs.negatives[row], most, random) for row in query.tolist()]
     if section.loss == "triplet":
         return Batch(query, positive, _none(), np.stack([np.resize(rows, most) for rows in drawn]))

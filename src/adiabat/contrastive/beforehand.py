@@ -69,5 +69,5 @@ def _require_inputs(settings: TrainSettings) -> None:
     require_inputs(
         [*(one.path for one in sources), *filter(None, [data.validation])],
         corpora=filter(None, [data.corpus, *(one.corpus for one in sources)]),
-        stores=filter(None, [settings.towers.store]),
+        stores=filter(None, [settings.towers.vectors]),
     )

@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from adiabat.config import TrainSection
-from adiabat.train.losses import in_batch_softmax, pair, samtone, triplet_margin
+from adiabat.config.train import REGRESSIONS
+from adiabat.train.losses import cosine_distance, in_batch_softmax, mean_squared_error, pair, samtone, triplet_margin
 from adiabat.train.pairs import Guide, Pairs
 from adiabat.train.partition import Temperature
 
@@ -29,7 +30,10 @@ def criterion_of(section: TrainSection, *, tile: int | None = None) -> Criterion
     Returns:
         The function; where there are several widths, the mean of the loss over them and the whole width.
     """
-    alone = _triplets(section) if section.loss == "triplet" else _compared(section, _in_batch(section, tile))
+    if section.loss in REGRESSIONS:
+        alone = _regression(section)
+    else:
+        alone = _triplets(section) if section.loss == "triplet" else _compared(section, _in_batch(section, tile))
     return alone if not section.matryoshka else partial(_over_widths, alone, section.matryoshka)
 
 
@@ -70,6 +74,16 @@ def _triplets(section: TrainSection) -> Criterion:
         assert pairs.own is not None
         rows = pairs.rows
         return triplet_margin(pairs.query[rows], pairs.positive[rows], pairs.own[rows], margin=margin, distance=section.distance)
+
+    return loss
+
+
+def _regression(section: TrainSection) -> Criterion:
+    apart = mean_squared_error if section.loss == "mse" else cosine_distance
+
+    def loss(pairs: Pairs, temperature: Temperature) -> Float[Tensor, ""]:
+        del temperature
+        return apart(pairs.query[pairs.rows], pairs.positive[pairs.rows])
 
     return loss
 

@@ -49,7 +49,7 @@ class PairContrast:
         settings: Loss, negatives, temperature, batch size, precision, and how a batch passes.
         guide: Takes candidates out of the negatives; None where there is none, or where `towers` themselves do.
         processes: Who shares a batch out.
-        store: Vectors of the frozen document tower; None embeds its documents.
+        store: Vectors that take the place of document embeddings; None embeds documents.
     """
 
     towers: DualEncoder

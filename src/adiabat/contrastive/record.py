@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from adiabat.config.train import IN_BATCH
 from adiabat.contrastive.building import Built, named_weights
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.order import in_small_groups, mixture_told, unnamed
@@ -46,7 +47,7 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
     if len(objective.validation.candidates) == 1:
         found.append("validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives")
     listed = int((objective.train.negatives.lengths[objective.train.asked] > 0).sum())
-    if settings.train.negatives_per_query and settings.train.loss != "triplet" and 0 < listed < len(objective.train.asked):
+    if settings.train.negatives_per_query and settings.train.loss in IN_BATCH and 0 < listed < len(objective.train.asked):
         found.append(f"{listed:,} of {len(objective.train.asked):,} queries list negatives; the others have those of the batch alone")
     if objective.stream is not None and found:
         found.append("what is counted here of pairs and texts is of one window of the stream")

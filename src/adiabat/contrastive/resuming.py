@@ -112,6 +112,7 @@ RULES = Rules(
             "job.data",
             "job.out",
             "towers.store",
+            "towers.targets",
             "towers.document_model",
             "train.guide",
             "data.corpus",

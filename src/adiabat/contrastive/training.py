@@ -22,7 +22,7 @@ from adiabat.contrastive.streams import Stream
 from adiabat.contrastive.timing import fit_into_time
 from adiabat.contrastive.windows import ROWS
 from adiabat.data.pairs import PairSet
-from adiabat.errors import ConfigError, DataError, several
+from adiabat.errors import ConfigError, DataError, StoreError, several
 from adiabat.jobs.directory import open_job
 from adiabat.jobs.finish import finish_job
 from adiabat.jobs.job import Job
@@ -30,6 +30,7 @@ from adiabat.locks import sole_writer
 from adiabat.measure.results import Result
 from adiabat.model.device import device_of
 from adiabat.model.freezing import check_patterns
+from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
 from adiabat.train.distributed import Processes, processes
 from adiabat.train.limits import Limits, Outcome, Position
@@ -126,9 +127,7 @@ def prepared(
     Raises:
         AdiabatError: If a file, a model or a setting does not fit.
     """
-    store = None if settings.towers.store is None else Store.open(settings.towers.store)
-    # Another model as a guide embeds the documents whose vectors are stored.
-    texts_needed = store is None or settings.train.guide not in (None, "self")
+    store = None if settings.towers.vectors is None else Store.open(settings.towers.vectors)
     cache = cache_folder(settings.data.cache)
     training: PairSet | Stream
     if settings.data.stream:
@@ -137,14 +136,14 @@ def prepared(
         _check_validation(validation, settings)
         training = Stream(settings, validation=validation.texts.queries, folder=before, processes=group, watch=watch)
     else:
-        training, validation = read_pairs(settings.job.data, settings.data, stored=not texts_needed, cache=cache, watch=watch)
+        training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch)
         check_pairs(training, validation, settings)
     group.share(settings.train.batch_size)
     if settings.batches.token_budget is not None and group.count > 1:
         raise ConfigError("batches.token_budget must be left out for several processes, which share batches of one size; leave it out")
     built = build(settings, load)
     if store is not None:
-        store.require_encoder(built.towers.fingerprint("document"))
+        _require_fitting(store, built.towers, settings)
     for model in (built.towers, *([] if built.guide is None else [built.guide])):
         model.to(group.device)
     objective = PairContrast(built.towers, training, validation, settings, built.guide, group, store)
@@ -152,6 +151,17 @@ def prepared(
         # Rules that leave no batch are told before a directory is made; a stream has planned its window.
         objective.rows(0)
     return objective, built
+
+
+def _require_fitting(store: Store, towers: DualEncoder, settings: TrainSettings) -> None:
+    """Refuse vectors of another encoder than the frozen one, or targets that the student's embeddings cannot reach."""
+    if settings.towers.targets is None:
+        store.require_encoder(towers.fingerprint("document"))
+    elif store.width != towers.width:
+        raise StoreError(
+            f"{store.path}: targets must be as wide as the student's embeddings, {towers.width}, got {store.width}; "
+            f"set towers.projection_width = {store.width}, or make narrower targets"
+        )
 
 
 def check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:

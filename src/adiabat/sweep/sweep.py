@@ -121,7 +121,7 @@ def _check(settings: SweepSettings) -> None:
         raise ConfigError(f"{several(missing)}; write it into the file")
     require_relevant_alone(settings.measure.measures)
     device_of(settings.run.device)
-    store = settings.towers.store
+    store = settings.towers.vectors
     require_inputs([one.path for one in settings.data.listed(settings.job.data)], stores=[] if store is None else [store])
 
 
@@ -130,8 +130,8 @@ def _examples(settings: SweepSettings, watch: Watch) -> str:
     # Any method and rate: neither decides what is read.
     plain = plan_runs(settings, ways_of(settings, lambda name: MANY_BLOCKS))[0].settings
     check(plain)
-    stored = plain.towers.store is not None and plain.train.guide in (None, "self")
-    training, validation = read_pairs(plain.job.data, plain.data, stored=stored, cache=cache_folder(plain.data.cache), watch=watch)
+    cache = cache_folder(plain.data.cache)
+    training, validation = read_pairs(plain.job.data, plain.data, stored=plain.reads_ids, cache=cache, watch=watch)
     check_pairs(training, validation, plain)
     return hashlib.sha256(" ".join([training.digest(), validation.digest()]).encode()).hexdigest()
 
@@ -179,7 +179,8 @@ def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """What may differ: where inputs lie whose digests are compared, how runs go, and what has come or gone."""
-    yield from ("sweep.name", "sweep.data", "common.data.cache", "common.data.corpus", "common.data.validation", "common.towers.store")
+    yield from ("sweep.name", "sweep.data", "common.data.cache", "common.data.corpus", "common.data.validation")
+    yield from ("common.towers.store", "common.towers.targets")
     yield from (f"common.{key}" for key in (*FREE_MEMORY, *FREE_RUNS, "run.seed"))
     yield from (f"rates.{title}" for title in before["rates"].keys() ^ wanted["rates"].keys())
     yield from (f"start.models.{name}" for name in before["start"].get("models", {}).keys() ^ wanted["start"]["models"].keys())

@@ -117,6 +117,38 @@ def triplet_errors(
     return (~(near < far)).sum()
 
 
+def mean_squared_error(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]) -> Float[Tensor, ""]:
+    """How far embeddings are from where they should be: ``mean_{i,k} (q_ik - t_ik)^2``.
+
+    Args:
+        query: Embeddings as the encoder gives them.
+        target: Row ``i`` is what query ``i`` should be.
+
+    Returns:
+        The loss, averaged over numbers and rows, so that for vectors of unit length it is ``2 / e`` times their cosine distance.
+
+    Reference:
+        Reimers and Gurevych 2020, equation 1; source 003; mission D6.
+    """
+    return functional.mse_loss(query, target)
+
+
+def cosine_distance(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]) -> Float[Tensor, ""]:
+    """How far embeddings point from where they should: ``mean_i (1 - cos(q_i, t_i))``, whatever their lengths.
+
+    Args:
+        query: Embeddings as the encoder gives them.
+        target: Row ``i`` is where query ``i`` should point.
+
+    Returns:
+        The loss, in [0, 2]; a row of zeros is at 1 from anything.
+
+    Reference:
+        Mission D6.
+    """
+    return (1.0 - (unit_rows(query) * unit_rows(target)).sum(dim=-1)).mean()
+
+
 def _check_margin(margin: float) -> None:
     if not (math.isfinite(margin) and margin >= 0):
         raise ValueError(f"margin must be a finite number >= 0, got {margin}; triplets commonly use 0.1, a softmax 0.3")

@@ -1,0 +1,205 @@
+"""Texts with their translations: tables with a column or an entry for each language, and pairs of files that go line by line."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from adiabat.data.columns import RowError, first_of, parsed_rows, text_value
+from adiabat.data.languages import chosen_languages
+from adiabat.data.lines import Cursor, text_lines
+from adiabat.data.tables import FileFaults, Row, read_rows, require_path
+from adiabat.errors import DataError
+
+CODE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+"""How a language is written: ``de``, ``pt-BR``, ``zh_Hans``."""
+
+NO_LANGUAGE = ("id", "key", "row", "uid", "url", "tag", "src", "tgt", "set", "doc")
+"""Columns that look like one and are none, unless they are asked for by name."""
+
+LANGUAGE_COLUMNS = ("lang", "language")
+TRANSLATION_COLUMNS = ("x", "translation", "target", "text")
+"""Of rows with one translation each, which say its language."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A text and what it is in another language.
+
+    Attributes:
+        source: In the language that the teacher knows.
+        text: The translation.
+        language: Of the translation.
+        place: ``file:line``.
+    """
+
+    source: str
+    text: str
+    language: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelSource:
+    """Where texts and translations stand.
+
+    Attributes:
+        path: A table; or, with `translation`, a text file with one sentence on each line.
+        translation: A text file whose lines are translations of those of `path`.
+        source: The language that the teacher knows.
+        language: Of `translation`; None takes the ending of its name.
+        languages: Those that are taken; empty takes all.
+    """
+
+    path: str
+    translation: str | None = None
+    source: str = "en"
+    language: str | None = None
+    languages: tuple[str, ...] = ()
+
+
+def read_parallel(source: ParallelSource) -> Iterator[Translation]:
+    """Iterate over translations, in file order, as often as it is called.
+
+    A table has rows with a text for each language (``{"en": ..., "de": ...}``, or a column whose value is such an object, of which there
+    may be several), or rows with one translation, whose language a column ``lang`` names (``{"lang": "de", "en": ..., "x": ...}``). A
+    language that a row leaves empty is passed over. The source and its first row are checked at the call.
+
+    Args:
+        source: What to read.
+
+    Returns:
+        The translations.
+
+    Raises:
+        DataError: If a file is missing or damaged, two files have different numbers of lines, a row lacks the source language; of rows all
+            faults are counted, the first ten spelled out.
+        ConfigError: If a language that is asked for is in none of the first rows.
+    """
+    if source.translation is not None:
+        return _by_lines(source, source.translation)
+    faults = FileFaults()
+    first, rows = first_of(read_rows(source.path, faults=faults), faults, source.path)
+    _require_languages(first, source)
+
+    def translations() -> Iterator[Translation]:
+        for found in parsed_rows(rows, faults, lambda _, row: _translations(row, source)):
+            yield from found
+        faults.raise_if_any()
+
+    return translations()
+
+
+def _translations(row: Row, source: ParallelSource) -> list[Translation]:
+    """Those of one row."""
+    found = []
+    for texts in _groups(row, source):
+        own = text_value(texts[source.source], source.source, row.place)
+        for language, text in texts.items():
+            wanted = language in source.languages if source.languages else language != source.source
+            if wanted and text is not None and (not isinstance(text, str) or text.strip()):
+                found.append(Translation(own, text_value(text, language, row.place), language, row.place))
+    return found
+
+
+def _groups(row: Row, source: ParallelSource) -> list[Mapping[str, Any]]:
+    """Texts of a row that say the same, by language."""
+    values = row.values
+    told = next((column for column in LANGUAGE_COLUMNS if column in values), None)
+    if told is not None and source.source in values:
+        column = next((column for column in TRANSLATION_COLUMNS if column in values), None)
+        if column is None:
+            raise RowError(f"{row.place}: a row that says its language must have {' or '.join(TRANSLATION_COLUMNS)}, got none of them")
+        return [{source.source: values[source.source], text_value(values[told], told, row.place): values[column]}]
+    nested = [value for value in values.values() if isinstance(value, Mapping) and source.source in value]
+    flat = {name: value for name, value in values.items() if _is_language(name, source) and not isinstance(value, Mapping)}
+    groups = [flat, *nested] if source.source in flat else nested
+    if not groups:
+        raise RowError(
+            f'{row.place}: must have a text in "{source.source}", the source language, got {_named(values)}',
+            advice="name the language that the teacher knows (--source)",
+        )
+    return groups
+
+
+def _is_language(name: str, source: ParallelSource) -> bool:
+    return name in (source.source, *source.languages) or (CODE.fullmatch(name) is not None and name not in NO_LANGUAGE)
+
+
+def _require_languages(first: Row, source: ParallelSource) -> None:
+    """Refuse languages that the first row has none of; rows of one translation each may bring any later."""
+    if any(column in first.values for column in LANGUAGE_COLUMNS):
+        return
+    try:
+        present = {language for texts in _groups(first, source) for language in texts} - {source.source}
+    except RowError as fault:
+        raise DataError(f"{fault}; {fault.advice}") from fault
+    if not present:
+        raise DataError(f"{first.place}: must have a translation beside {source.source}, got {_named(first.values)}; add one")
+    chosen_languages(source.languages, present, source=source.path)
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(values) or "nothing"
+
+
+def _by_lines(source: ParallelSource, translation: str) -> Iterator[Translation]:
+    """Of two text files; a line that is blank in either is passed over."""
+    one, other = Path(source.path), Path(translation)
+    for path in (one, other):
+        require_path(path)
+    language = source.language or _ending(other)
+
+    def translations() -> Iterator[Translation]:
+        faults, count = FileFaults(), 0
+        for number, (own, its) in enumerate(zip_longest(_lines(one, faults), _lines(other, faults)), start=1):
+            if own is None or its is None:
+                raise DataError(_uneven(one, other))
+            if own.strip() and its.strip():
+                count += 1
+                yield Translation(own.strip(), its.strip(), language, f"{other}:{number}")
+        faults.raise_if_any()
+        if not count:
+            raise DataError(f"{one} and {other} must hold a sentence and its translation, got none; check that they were written to the end")
+
+    return translations()
+
+
+def _lines(path: Path, faults: FileFaults) -> Iterator[str]:
+    return (line for _, line, _ in text_lines(path, faults, Cursor()))
+
+
+def _uneven(one: Path, other: Path) -> str:
+    counts = [sum(1 for _ in _lines(path, FileFaults())) for path in (one, other)]
+    return (
+        f"{other} must have as many lines as {one}, one for each sentence, got {counts[1]:,} beside {counts[0]:,}; "
+        "lines were lost or added in one of them: get both anew"
+    )
+
+
+def _ending(path: Path) -> str:
+    """The language that a name ends in, as in ``corpus.de`` or ``corpus.de.gz``."""
+    endings = [ending.removeprefix(".") for ending in path.suffixes if ending not in (".gz", ".zst", ".txt")]
+    if not endings or not CODE.fullmatch(endings[-1]):
+        raise DataError(f"{path} must end in the code of its language, as corpus.de does, got none; rename it, or name the language")
+    return endings[-1]
+
+
+def sources_of(told: Sequence[str], *, source: str, languages: Sequence[str] = ()) -> list[ParallelSource]:
+    """What ``--parallel`` names.
+
+    Args:
+        told: Paths of tables, or two paths of text files joined by a comma, the one in the source language first.
+        source: The language that the teacher knows.
+        languages: Those that are taken; empty takes all.
+
+    Returns:
+        A source for each.
+    """
+    found = []
+    for one in told:
+        path, _, translation = (one, "", "") if Path(one).exists() else one.partition(",")
+        found.append(ParallelSource(path, translation or None, source, None, tuple(languages)))
+    return found
