@@ -5,12 +5,26 @@ from typing import Any
 
 import pytest
 
-from adiabat.config import DistilStaticSettings, PlanSettings, Section, SweepSettings, checked, keys_of
+from adiabat.config import DistilStaticSettings, FitSettings, MultilingualSettings, PlanSettings, Section, SweepSettings, checked, keys_of
 from adiabat.config.sweep import TAKEN, FamilySection
 from adiabat.errors import ConfigError
+from tests.config_values import VALUES
 from tests.test_config import require_reached
 
+ENCODER: dict[str, tuple[Any, dict[str, Any]]] = {
+    name: VALUES[f"encoder.{name}"] for name in (key.removeprefix("encoder.") for key in VALUES if key.startswith("encoder."))
+}
 RUNS = {"plan.runs": "swept"}
+TAUGHT: dict[str, tuple[Any, dict[str, Any]]] = {
+    "distil.teachers": (("one", "other"), {}),
+    "distil.student": ("small", {}),
+    "distil.out": ("taught", {}),
+    "distil.side": ("document", {}),
+    "distil.width": ("projection", {}),
+    "lessons.validation_fraction": (0.25, {}),
+    "lessons.max_validation": (99, {}),
+    **{f"teacher.{name}": value for name, value in ENCODER.items()},
+}
 OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
     SweepSettings: {
         "sweep.out": ("swept", {}),
@@ -65,12 +79,23 @@ OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
         "encoder.blocks": (2, {}),
         "encoder.allow_pickles": (True, {}),
     },
+    FitSettings: {**TAUGHT, "lessons.texts": (("corpus.jsonl",), {}), "lessons.queries": (("pairs.jsonl",), {})},
+    MultilingualSettings: {
+        **TAUGHT,
+        "lessons.parallel": (("texts.jsonl",), {}),
+        "lessons.source": ("de", {}),
+        "lessons.languages": (("de", "fr"), {}),
+        "lessons.passages": (2, {}),
+    },
 }
 EVERY_KEY = [(kind, key) for kind, values in OWN.items() for key in values]
+TRAINED = ("encoder", "mixture", "batches", "train", "memory", "run")
 SHARED = {
     SweepSettings: ("encoder", "data", "towers", "mixture", "batches", "train", "memory", "run", "tasks", "measure"),
     PlanSettings: ("encoder",),
     DistilStaticSettings: ("encoder",),
+    FitSettings: TRAINED,
+    MultilingualSettings: TRAINED,
 }
 
 

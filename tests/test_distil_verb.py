@@ -1,4 +1,4 @@
-"""The verb ``adiabat distil static``: a model that other verbs take, and mistakes told in one line."""
+"""The verbs of ``adiabat distil``: models that other verbs take, and mistakes told in one line."""
 
 import json
 from collections.abc import Callable
@@ -62,3 +62,54 @@ def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told:
     assert (said.code, said.err.count("\n")) == (2, 1), said.err
     assert told in said.err
     assert not Path("student/modules.json").exists()
+
+
+TAUGHT = ("--teacher", "teacher", "--student", "small", "--out", "taught", "--set", "train.steps=4", "--set", "train.batch_size=4")
+
+
+@pytest.fixture
+def small(verb: Verb) -> None:
+    """A student, and texts in two languages, beside the teacher."""
+    del verb
+    save_tiny(Path("small"), width=16)
+    rows = [{"en": f"text {number}", "de": f"Satz {number}"} for number in range(60)]
+    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    rows = [{"id": str(number), "text": row["en"]} for number, row in enumerate(rows)]
+    Path("corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "words", [("fit", "--texts", "corpus.jsonl"), ("multilingual", "--parallel", "texts.jsonl", "--languages", "de", "--source", "en")]
+)
+def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[str, ...]) -> None:
+    said = verb("distil", *words, *TAUGHT)
+    assert (said.code, said.out) == (0, "taught\n"), said.err
+    assert "16 of the 24 numbers of the teachers' vectors are kept" in said.err.replace("\n", " ")
+    assert verb("embed", "taught", "corpus.jsonl", "--out", "store").code == 0
+    again = verb("distil", *words, *TAUGHT)
+    assert again.code == 2
+    assert "--out taught holds a job already; go on with it by --resume" in again.err.replace("\n", " ")
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("fit", *TAUGHT), "lessons.texts must be given, got none; write it into the file, or add --texts or --queries"),
+        (("fit", "--texts", "corpus.jsonl"), "distil.teachers must be given, got none; distil.student must be given, got none"),
+        (("fit", *TAUGHT, "--texts", "gone.jsonl"), "gone.jsonl"),
+        (("multilingual", *TAUGHT, "--parallel", "gone.en,gone.de"), "gone.en"),
+        (("multilingual", *TAUGHT, "--parallel", "corpus.jsonl"), 'corpus.jsonl:1: must have a text in "en", the source language'),
+        (
+            ("multilingual", *TAUGHT, "--parallel", "texts.jsonl", "--languages", "fr"),
+            "languages must be of the parallel texts (de), got fr",
+        ),
+        (("fit", *TAUGHT, "--texts", "corpus.jsonl", "--set", "train.loss=hinge"), "train.loss must be"),
+    ],
+)
+def test_mistakes_of_teaching_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told: str) -> None:
+    said = verb("distil", *words)
+    assert said.code == 2
+    assert told in " ".join(said.err.split())
+    assert not Path("taught/config.toml").exists()

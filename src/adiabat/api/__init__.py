@@ -9,6 +9,8 @@ from adiabat.api.data import inspect as inspect
 from adiabat.api.data import make as make
 from adiabat.api.data import maker_of as maker_of
 from adiabat.api.data import mine as mine
+from adiabat.api.distilling import distil_fit as distil_fit
+from adiabat.api.distilling import distil_multilingual as distil_multilingual
 from adiabat.api.distilling import distil_static as distil_static
 from adiabat.api.embedding import embed as embed
 from adiabat.api.loading import Model as Model

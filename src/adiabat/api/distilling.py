@@ -7,19 +7,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from adiabat.api.loading import Model, load, name_of
-from adiabat.config import DistilStaticSettings
+from adiabat.config import DistilStaticSettings, EncoderSection, FitSettings, MultilingualSettings
 from adiabat.config.distil import StaticSection
 from adiabat.data.corpora import read_corpus
 from adiabat.distil.saving import is_distilled, save_static
 from adiabat.distil.static import Distilled, distil
+from adiabat.distil.teaching import fit, multilingual
 from adiabat.distil.vocabulary import Word
 from adiabat.distil.words import read_words
 from adiabat.errors import JobError
 from adiabat.jobs.directory import require_free
 from adiabat.locks import sole_writer
 from adiabat.measure.distil_results import DistilResult
+from adiabat.measure.results import Result
 from adiabat.model.device import device_name, device_of
 from adiabat.model.static_files import WEIGHTS
+from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
 from adiabat.report.files import write_record
 from adiabat.watch import SILENT, Watch
@@ -87,6 +90,48 @@ def distil_static(
         write_record(result.to_json(), folder / "result.json")
         shutil.rmtree(folder / PASSED, ignore_errors=True)
     return result
+
+
+def distil_fit(settings: FitSettings, *, resume: bool = False, command: str = "adiabat.distil_fit(...)", watch: Watch = SILENT) -> Result:
+    """Bring a student's vectors of one's own texts close to its teachers'; see `adiabat.distil.teaching.fit`.
+
+    Args:
+        settings: Everything, teachers, student, texts and directory among it.
+        resume: Go on with a job that was cut short.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What the run did, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    return fit(_loaded, settings, resume=resume, command=command, watch=watch)
+
+
+def distil_multilingual(
+    settings: MultilingualSettings, *, resume: bool = False, command: str = "adiabat.distil_multilingual(...)", watch: Watch = SILENT
+) -> Result:
+    """Teach a student further languages by translations; see `adiabat.distil.teaching.multilingual`.
+
+    Args:
+        settings: Everything, teachers, student, parallel texts and directory among it.
+        resume: Go on with a job that was cut short.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What the run did, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    return multilingual(_loaded, settings, resume=resume, command=command, watch=watch)
+
+
+def _loaded(name: str, section: EncoderSection) -> DualEncoder:
+    return load(name, settings=section)
 
 
 def _record(

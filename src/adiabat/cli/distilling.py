@@ -1,20 +1,22 @@
-"""The verbs that make small students of a teacher: distil static."""
+"""The verbs that make students of a teacher: distil static, fit, multilingual."""
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
-from adiabat.config import DistilStaticSettings
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for, show_result
+from adiabat.config import DistilStaticSettings, FitSettings, MultilingualSettings
 from adiabat.console import say, watching
 
-distil = typer.Typer(no_args_is_help=True, help="Make small students of a teacher.")
+distil = typer.Typer(no_args_is_help=True, help="Make students of a teacher.")
 
-
-@distil.callback()
-def _distil() -> None:
-    """A callback keeps the name of a single verb."""
+Teachers = Annotated[list[str] | None, typer.Option("--teacher", metavar="MODEL", help="Who teaches; may be given several times.")]
+Student = Annotated[str | None, typer.Option("--student", metavar="MODEL", help="Where training starts.", show_default=False)]
+JobOut = Annotated[Path | None, typer.Option("--out", help="Directory of the job; afterwards a MODEL.", show_default=False)]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with a job that was cut short.")]
 
 
 @distil.command()
@@ -44,3 +46,70 @@ def static(
     told = f"{found.tokens:,} tokens of {found.dims} numbers, {found.kept:.1%} of the variance, {found.size / 2**20:.1f} MiB"
     say(f"{told}, in {found.seconds:.1f} s")
     answer(found.to_json() if as_json else str(out))
+
+
+@distil.command()
+def fit(
+    teachers: Teachers = None,
+    student: Student = None,
+    out: JobOut = None,
+    texts: Annotated[list[str] | None, typer.Option("--texts", metavar="CORPUS", help="Documents to learn from.")] = None,
+    queries: Annotated[list[str] | None, typer.Option("--queries", metavar="DATA", help="Examples whose queries are learned from.")] = None,
+    resume: Resume = False,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a student's vectors of your own texts close to its teacher's."""
+    lists = {"distil.teachers": teachers, "lessons.texts": texts, "lessons.queries": queries}
+    short = [*_listed(lists), *short_for({"distil.student": student, "distil.out": out})]
+    settings = settings_of(FitSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
+    from adiabat import api
+
+    with watching() as watch:
+        result = api.distil_fit(settings, resume=resume, command=command_line(), watch=watch)
+    show_result(result)
+    answer(result.to_json() if as_json else str(settings.distil.out))
+
+
+@distil.command()
+def multilingual(
+    teachers: Teachers = None,
+    student: Student = None,
+    out: JobOut = None,
+    parallel: Annotated[
+        list[str] | None,
+        typer.Option("--parallel", metavar="FILE", help="A table with a text for each language, or two text files: FILE.en,FILE.de."),
+    ] = None,
+    source: Annotated[str | None, typer.Option("--source", help="The language that the teacher knows: en.", show_default=False)] = None,
+    languages: Annotated[
+        str | None, typer.Option("--languages", metavar="de,fr", help="Those that are learned.", show_default=False)
+    ] = None,
+    resume: Resume = False,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Teach a student further languages: its vectors of translations come close to a teacher's of the texts."""
+    lists = {
+        "distil.teachers": teachers,
+        "lessons.parallel": parallel,
+        "lessons.languages": None if languages is None else [name.strip() for name in languages.split(",") if name.strip()],
+    }
+    short = [*_listed(lists), *short_for({"distil.student": student, "distil.out": out, "lessons.source": source})]
+    settings = settings_of(MultilingualSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
+    from adiabat import api
+
+    with watching() as watch:
+        result = api.distil_multilingual(settings, resume=resume, command=command_line(), watch=watch)
+    show_result(result)
+    answer(result.to_json() if as_json else str(settings.distil.out))
+
+
+def _listed(lists: Mapping[str, Sequence[str] | None]) -> list[str]:
+    """What was typed of options that are lists, as ``--set`` would say it."""
+    return [f"{key}={json.dumps(list(values))}" for key, values in lists.items() if values]

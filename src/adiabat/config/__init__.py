@@ -28,6 +28,7 @@ from adiabat.config.space import SpaceSection, SpaceSettings
 from adiabat.config.study import StudySettings
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
 from adiabat.config.sweep import SweepSettings
+from adiabat.config.teach import FitSettings, MultilingualSettings
 from adiabat.config.train import JobSection, MemorySection, TowersSection, TrainRunSection, TrainSection, TrainSettings
 from adiabat.config.train_data import BatchesSection, MixtureSection, SourceSection, TrainDataSection
 from adiabat.config.tune import GuardSection, LadderSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
@@ -48,6 +49,7 @@ __all__ = [
     "EncoderSection",
     "EvaluateSettings",
     "Exhausted",
+    "FitSettings",
     "GuardSection",
     "HeldOutSection",
     "HotpotqaSettings",
@@ -60,6 +62,7 @@ __all__ = [
     "MixtureRule",
     "MixtureSection",
     "MsmarcoSettings",
+    "MultilingualSettings",
     "OptimizerName",
     "PlanSettings",
     "RankingMeasureSection",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.data.columns import RowError, first_of, parsed_rows, text_value
-from adiabat.data.languages import chosen_languages
 from adiabat.data.lines import Cursor, text_lines
 from adiabat.data.tables import FileFaults, Row, read_rows, require_path
 from adiabat.errors import DataError
@@ -76,7 +75,6 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
     Raises:
         DataError: If a file is missing or damaged, two files have different numbers of lines, a row lacks the source language; of rows all
             faults are counted, the first ten spelled out.
-        ConfigError: If a language that is asked for is in none of the first rows.
     """
     if source.translation is not None:
         return _by_lines(source, source.translation)
@@ -129,7 +127,7 @@ def _is_language(name: str, source: ParallelSource) -> bool:
 
 
 def _require_languages(first: Row, source: ParallelSource) -> None:
-    """Refuse languages that the first row has none of; rows of one translation each may bring any later."""
+    """Refuse a table of another layout, by its first row; rows of one translation each are judged one by one."""
     if any(column in first.values for column in LANGUAGE_COLUMNS):
         return
     try:
@@ -138,7 +136,6 @@ def _require_languages(first: Row, source: ParallelSource) -> None:
         raise DataError(f"{fault}; {fault.advice}") from fault
     if not present:
         raise DataError(f"{first.place}: must have a translation beside {source.source}, got {_named(first.values)}; add one")
-    chosen_languages(source.languages, present, source=source.path)
 
 
 def _named(values: Mapping[str, Any]) -> str:
@@ -151,6 +148,8 @@ def _by_lines(source: ParallelSource, translation: str) -> Iterator[Translation]
     for path in (one, other):
         require_path(path)
     language = source.language or _ending(other)
+    if source.languages and language not in source.languages:
+        return iter(())
 
     def translations() -> Iterator[Translation]:
         faults, count = FileFaults(), 0
@@ -162,7 +161,9 @@ def _by_lines(source: ParallelSource, translation: str) -> Iterator[Translation]
                 yield Translation(own.strip(), its.strip(), language, f"{other}:{number}")
         faults.raise_if_any()
         if not count:
-            raise DataError(f"{one} and {other} must hold a sentence and its translation, got none; check that they were written to the end")
+            raise DataError(
+                f"{one} and {other} must hold a sentence and its translation, got none; check that they were written to the end"
+            )
 
     return translations()
 

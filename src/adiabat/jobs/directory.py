@@ -7,7 +7,7 @@ from typing import Any
 
 from adiabat.errors import DataError, JobError, several
 from adiabat.jobs.descriptions import STRICT, Rules, flat_settings, is_job, read_description, require_same, write_description
-from adiabat.jobs.job import Job
+from adiabat.jobs.job import PREPARED, Job
 from adiabat.locks import sole_writer
 from adiabat.store.build import is_store
 
@@ -28,7 +28,7 @@ def require_free(folder: Path, *, resume: bool) -> None:
     if is_job(folder):
         if not resume:
             raise JobError(f"--out {folder} holds a job already; go on with it by --resume, or choose another directory")
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif folder.exists() and (not folder.is_dir() or any(entry.name != PREPARED for entry in folder.iterdir())):
         raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CONFIG = "config.toml"
+PREPARED = "prepared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Job:
     def log(self) -> Path:
         """Losses and validations, one row each."""
         return self.folder / "log.jsonl"
+
+    @property
+    def prepared(self) -> Path:
+        """What was made for the run before it began; it may stand in a directory where no job has begun yet."""
+        return self.folder / PREPARED
 
     @property
     def checkpoints(self) -> Path:

@@ -1,0 +1,186 @@
+"""What a student is to learn, on disk: texts, each with the text whose vector by the teachers it is to come close to (mission D6)."""
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.section import Section
+from adiabat.contrastive.kept import files_of
+from adiabat.data.parallel import Translation
+from adiabat.data.records import text_id
+from adiabat.data.splitting import held_out_queries
+from adiabat.errors import DataError, JobError
+from adiabat.makers.seen import Seen
+from adiabat.makers.writing import MADE, Output, writing
+from adiabat.watch import SILENT, Watch
+
+VALIDATION = "validation"
+"""File of what is held out."""
+
+WATCHED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What was written.
+
+    Attributes:
+        folder: With the teachers' texts as ``corpus.jsonl.gz``, a file of examples for each language, and one that is held out.
+        counts: Name of each file that is trained on, without its ending, to its rows.
+    """
+
+    folder: Path
+    counts: Mapping[str, int]
+
+    def path(self, name: str) -> Path:
+        """A file of examples.
+
+        Args:
+            name: Without its ending.
+
+        Returns:
+            Where it lies.
+        """
+        return self.folder / f"{name}.jsonl.gz"
+
+
+@dataclass(slots=True)
+class _Neighbours:
+    """Sentences of one language that follow one another, until there are enough for a passage of the length whose turn it is."""
+
+    most: int
+    waiting: deque[Translation] = field(default_factory=deque)
+    length: int = 2
+
+    def add(self, sentence: Translation) -> Translation | None:
+        self.waiting.append(sentence)
+        if len(self.waiting) < self.length:
+            return None
+        source, text = (" ".join(getattr(one, name) for one in self.waiting) for name in ("source", "text"))
+        self.waiting.clear()
+        # Lengths take turns, so that a student learns all of them.
+        self.length = 2 + (self.length - 1) % (self.most - 1)
+        return Translation(source, text, sentence.language, sentence.place)
+
+
+class _Writer:
+    """Puts each lesson into the file of its language, and what it teaches in the teacher's own language once into that of this one."""
+
+    def __init__(self, output: Output, own: str, held_out: set[int]) -> None:
+        self.output, self.own, self.held_out = output, own, held_out
+        self.counts: Counter[str] = Counter()
+        self._known = Seen()
+
+    def is_held_out(self, source: str) -> bool:
+        return hash(source) in self.held_out
+
+    def write(self, lesson: Translation, *, held_out: bool = False) -> None:
+        self.output.document(text_id(lesson.source), lesson.source)
+        if self._known.add(lesson.source):
+            self._put(self.own, lesson.source, lesson.source, held_out)
+        if lesson.language != self.own:
+            self._put(lesson.language, lesson.text, lesson.source, held_out)
+
+    def _put(self, language: str, text: str, source: str, held_out: bool) -> None:
+        if not held_out:
+            self.counts[language] += 1
+        self.output.example(VALIDATION if held_out else language, {"query": text, "positive": text_id(source)})
+
+
+def write_lessons(
+    read: Callable[[], Iterable[Translation]],
+    folder: Path,
+    *,
+    settings: Section,
+    sources: Iterable[str],
+    own: str,
+    fraction: float,
+    most: int,
+    passages: int = 1,
+    watch: Watch = SILENT,
+) -> Lessons:
+    """Write texts and translations as examples, or find them written by an earlier call.
+
+    What a text's vector by the teachers is does not depend on the language of the student's, so that a text is held out with all its
+    translations, and with every passage that it would stand in.
+
+    Args:
+        read: Gives the texts, each time from the beginning; those that are to be learned as they are have themselves for translation.
+        folder: Appears whole or not at all.
+        settings: That decide what is written; kept beside it.
+        sources: Files that are read.
+        own: The teachers' language, or what their own texts are called.
+        fraction: Held out of the teachers' texts.
+        most: Of them that are held out.
+        passages: Longest passage, in sentences; 1 makes none.
+        watch: Whom to tell.
+
+    Returns:
+        What lies there.
+
+    Raises:
+        DataError: If there is no text, too few of them, or a file is at fault.
+        JobError: If the folder holds lessons of other settings or files.
+    """
+    inputs = {"settings": settings.model_dump(mode="json"), "files": [list(one) for source in sources for one in files_of(source)]}
+    if (folder / MADE).exists():
+        return _written(folder, inputs)
+    held_out = _held_out(read, fraction, most, watch)
+    with writing(folder, maker="lessons", source=folder.parent, settings=_Told(inputs=json.dumps(inputs))) as output:
+        counts = _write(read(), _Writer(output, own, held_out), passages, watch)
+    return Lessons(folder, counts)
+
+
+class _Told(Section):
+    """What lessons were made from, as ``made.json`` keeps it."""
+
+    inputs: str
+
+
+def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
+    made = json.loads((folder / MADE).read_text(encoding="utf-8"))
+    if json.loads(made["settings"]["inputs"]) != inputs:
+        raise JobError(f"{folder} was made from other texts or settings; choose another --out, or remove it")
+    counts = {name.removesuffix(".jsonl.gz"): rows for name, rows in made["examples"].items()}
+    return Lessons(folder, {name: rows for name, rows in counts.items() if name != VALIDATION})
+
+
+def _held_out(read: Callable[[], Iterable[Translation]], fraction: float, most: int, watch: Watch) -> set[int]:
+    """Hashes of the teachers' texts that are held out."""
+    known, distinct = Seen(), list[int]()
+
+    def texts() -> Iterator[str]:
+        for number, lesson in enumerate(read()):
+            if number % WATCHED == 0:
+                watch.progress("reading texts", number, number)
+            if known.add(lesson.source):
+                distinct.append(hash(lesson.source))
+                yield lesson.source
+
+    chosen = held_out_queries(texts(), fraction, most)
+    if not len(chosen) or len(chosen) == len(distinct):
+        raise DataError(
+            f"lessons.validation_fraction = {fraction} must leave texts on both sides, got {len(chosen):,} of {len(distinct):,} held out; "
+            "choose another fraction, or add texts"
+        )
+    return {distinct[place] for place in chosen.tolist()}
+
+
+def _write(read: Iterable[Translation], writer: _Writer, passages: int, watch: Watch) -> Mapping[str, int]:
+    neighbours: dict[str, _Neighbours] = {}
+    for number, lesson in enumerate(read):
+        if number % WATCHED == 0:
+            watch.progress("writing lessons", number, number)
+        held_out = writer.is_held_out(lesson.source)
+        writer.write(lesson, held_out=held_out)
+        if passages == 1:
+            continue
+        near = neighbours.setdefault(lesson.language, _Neighbours(passages))
+        if held_out:
+            near.waiting.clear()
+        elif passage := near.add(lesson):
+            writer.write(passage)
+    return dict(writer.counts)

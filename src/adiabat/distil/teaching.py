@@ -1,0 +1,190 @@
+"""A student that comes close to its teachers: from texts or translations to lessons, targets and a training job (mission D6)."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.teach import STATIC_RATE, FitSettings, MultilingualSettings, TeachSettings
+from adiabat.contrastive.building import Loader
+from adiabat.contrastive.training import check, train
+from adiabat.data.corpora import read_corpus
+from adiabat.data.examples import stream_examples
+from adiabat.data.languages import chosen_languages
+from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
+from adiabat.distil.lessons import VALIDATION, Lessons, write_lessons
+from adiabat.distil.targets import build_targets
+from adiabat.errors import ConfigError, ModelError, several
+from adiabat.jobs.directory import require_free
+from adiabat.jobs.job import Job
+from adiabat.measure.results import Result
+from adiabat.model.static import StaticBackbone
+from adiabat.model.towers import DualEncoder
+from adiabat.watch import SILENT, Watch
+
+OWN_TEXTS = "texts"
+"""What the user's texts are called among lessons."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """What a student is to learn.
+
+    Attributes:
+        read: Gives it from its beginning.
+        sources: Files that are read.
+        own: What the teachers' own texts are called.
+        passages: Longest passage, in sentences.
+    """
+
+    read: Callable[[], Iterable[Translation]]
+    sources: tuple[str, ...]
+    own: str
+    passages: int = 1
+
+
+def fit(load: Loader, settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
+    """Bring a student's vectors of the user's own texts close to those of its teachers.
+
+    Args:
+        load: Gives a model by its name.
+        settings: Teachers, student, texts and directory must be given.
+        resume: Go on with a job that was cut short.
+        command: The command line, for the report.
+        watch: Whom to tell.
+
+    Returns:
+        The result of the training job, as in its ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    lessons = settings.lessons
+    if not (lessons.texts or lessons.queries):
+        raise ConfigError("lessons.texts must be given, got none; write it into the file, or add --texts or --queries")
+    material = _Material(partial(_own_texts, lessons.texts, lessons.queries), (*lessons.texts, *lessons.queries), OWN_TEXTS)
+    return _taught(load, settings, material, resume=resume, command=command, watch=watch)
+
+
+def multilingual(load: Loader, settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
+    """Bring a student's vectors of texts, and of their translations, close to its teachers' vectors of the texts.
+
+    Args:
+        load: Gives a model by its name.
+        settings: Teachers, student, parallel texts and directory must be given.
+        resume: Go on with a job that was cut short.
+        command: The command line, for the report.
+        watch: Whom to tell.
+
+    Returns:
+        The result of the training job, as in its ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+
+    Reference:
+        Reimers and Gurevych 2020; source 003; mission D6.
+    """
+    lessons = settings.lessons
+    if not lessons.parallel:
+        raise ConfigError("lessons.parallel must be given, got none; write it into the file, or add --parallel")
+    sources = sources_of(lessons.parallel, source=lessons.source, languages=lessons.languages)
+    paths = tuple(path for one in sources for path in (one.path, one.translation) if path is not None)
+    material = _Material(partial(_translations, sources, lessons.languages), paths, lessons.source, lessons.passages)
+    return _taught(load, settings, material, resume=resume, command=command, watch=watch)
+
+
+def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:
+    for source in texts:
+        for document in read_corpus(source, blank="drop"):
+            yield Translation(document.text, document.text, OWN_TEXTS, source)
+    for source in queries:
+        for example in stream_examples(source).examples:
+            yield Translation(example.query, example.query, OWN_TEXTS, example.where)
+
+
+def _translations(sources: Iterable[ParallelSource], wanted: tuple[str, ...]) -> Iterator[Translation]:
+    seen = set[str]()
+    for source in sources:
+        for found in read_parallel(source):
+            seen.add(found.language)
+            yield found
+    if set(wanted) - seen:
+        every = {found.language for source in sources for found in read_parallel(replace(source, languages=()))}
+        chosen_languages(wanted, every | seen, source="the parallel texts")
+
+
+def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch) -> Result:
+    section = settings.distil
+    job = Job(_out_of(settings))
+    # Before anything is read: what the run could not be is no reason to embed texts.
+    check(settings.training(**_tables(settings, _some_lessons(job, material), job.prepared)))
+    require_free(job.folder, resume=resume)
+    teachers = [load(name, settings.teacher) for name in section.teachers]
+    student = load(str(section.student), settings.encoder)
+    width, layer = _widths(teachers, student, section.width)
+    lessons = write_lessons(
+        material.read,
+        job.prepared / "lessons",
+        settings=settings.lessons,
+        sources=material.sources,
+        own=material.own,
+        fraction=settings.lessons.validation_fraction,
+        most=settings.lessons.max_validation,
+        passages=material.passages,
+        watch=watch,
+    )
+    targets = build_targets(teachers, lessons.folder, job.prepared, side=section.side, width=width, watch=watch)
+    static = isinstance(student.query.backbone, StaticBackbone)
+    del teachers, student
+    run = settings.training(**_tables(settings, lessons, targets.path, layer=layer, static=static))
+    result = train(load, run, resume=resume, command=command, watch=watch)
+    assert result is not None
+    return result
+
+
+def _out_of(settings: TeachSettings) -> Path:
+    """The directory of the job, where enough is said for one."""
+    section = settings.distil
+    named = {"distil.teachers": section.teachers, "distil.student": section.student, "distil.out": section.out}
+    if missing := [f"{name} must be given, got none" for name, value in named.items() if not value]:
+        raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
+    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
+        raise ConfigError(f"adiabat distil must run in one process, got {processes}; start it without a launcher")
+    return Path(str(section.out))
+
+
+def _some_lessons(job: Job, material: _Material) -> Lessons:
+    """As many files as there may be, for settings to be checked by."""
+    return Lessons(job.prepared / "lessons", {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1})
+
+
+def _widths(teachers: Sequence[DualEncoder], student: DualEncoder, how: str) -> tuple[int | None, int | None]:
+    """Numbers that the teachers' vectors are cut to, and width of a new layer on top of the student; None where there is no need."""
+    if not student.shared:
+        raise ModelError(f"{student.name}: a student must have one tower for both sides, got two; take another model")
+    whole, own = sum(teacher.width for teacher in teachers), student.width
+    if whole == own:
+        return None, None
+    if how == "projection" or (how == "auto" and own > whole):
+        return None, whole
+    if own > whole:
+        raise ConfigError(
+            f"distil.width must be projection or auto where the student is wider ({own}) than its teachers ({whole}), got {how}; change it"
+        )
+    return own, None
+
+
+def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, *, layer: int | None = None, static: bool = False) -> dict[str, Any]:
+    """What a training job is told beside the settings that it shares with a distillation."""
+    section, files = settings.distil, [str(lessons.path(name)) for name in sorted(lessons.counts)]
+    several_files = len(files) > 1
+    return {
+        "job": {"model": section.student, "out": section.out} | ({} if several_files else {"data": files[0]}),
+        "data": {"validation": str(lessons.path(VALIDATION))} | ({"sources": [{"path": path} for path in files]} if several_files else {}),
+        "towers": {"targets": str(targets)} | ({} if layer is None else {"projection_width": layer}),
+        "mixture": {"rule": settings.mixture.rule} if several_files else {},
+        "train": {"learning_rate": STATIC_RATE} if static and "learning_rate" not in settings.train.model_fields_set else {},
+    }

@@ -1,0 +1,105 @@
+"""Texts with their translations: every layout, what is passed over, and what is wrong with a file."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
+from adiabat.errors import DataError
+
+
+def table(path: Path, *rows: dict[str, Any]) -> str:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def found(path: str, **options: Any) -> list[tuple[str, str, str]]:
+    return [(one.language, one.source, one.text) for one in read_parallel(ParallelSource(path, **options))]
+
+
+def test_a_column_for_each_language(tmp_path: Path) -> None:
+    path = table(
+        tmp_path / "a.jsonl", {"en": "one", "de": "eins", "fr": "un"}, {"en": "two", "de": "zwei", "fr": None, "note": "x", "id": 3}
+    )
+    assert found(path) == [("de", "one", "eins"), ("fr", "one", "un"), ("de", "two", "zwei")]
+
+
+def test_columns_that_are_objects_by_language(tmp_path: Path) -> None:
+    row = {"label": "neutral", "premise": {"en": "a", "sw": "b"}, "hypothesis": {"en": "c", "sw": "d", "ur": " "}}
+    assert found(table(tmp_path / "a.jsonl", row)) == [("sw", "a", "b"), ("sw", "c", "d")]
+
+
+def test_one_translation_for_each_row_that_says_its_language(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.jsonl", {"lang": "ar", "en": "one", "x": "واحد"}, {"lang": "zh_Hans", "en": "one", "x": "一"})
+    assert found(path) == [("ar", "one", "واحد"), ("zh_Hans", "one", "一")]
+    assert found(path, languages=("ar",)) == [("ar", "one", "واحد")]
+
+
+def test_a_language_that_looks_like_an_id_is_read_where_it_is_asked_for(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.jsonl", {"en": "one", "de": "eins", "id": "satu"})
+    assert found(path) == [("de", "one", "eins")]
+    assert found(path, languages=("id",)) == [("id", "one", "satu")]
+
+
+def test_another_source_language(tmp_path: Path) -> None:
+    assert found(table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"}), source="de") == [("en", "eins", "one")]
+
+
+def test_csv_and_tsv_and_packed_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("en,de\none,eins\ntwo,\n")
+    (tmp_path / "a.tsv").write_text("en\tde\none\teins\n")
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.write('{"en": "one", "de": "eins"}\n')
+    for name in ("a.csv", "a.tsv", "a.jsonl.gz"):
+        assert found(str(tmp_path / name)) == [("de", "one", "eins")]
+
+
+def files(folder: Path, one: str, other: str, *, names: tuple[str, str] = ("text.en", "text.de")) -> tuple[str, str]:
+    for name, content in zip(names, (one, other), strict=True):
+        (folder / name).write_text(content, encoding="utf-8")
+    return str(folder / names[0]), str(folder / names[1])
+
+
+def test_two_files_that_go_line_by_line(tmp_path: Path) -> None:
+    own, its = files(tmp_path, "one\n\nthree\n", "eins\nzwei\ndrei")
+    assert found(own, translation=its) == [("de", "one", "eins"), ("de", "three", "drei")]
+    [source] = sources_of([f"{own},{its}"], source="en")
+    assert list(read_parallel(source))[1] == Translation("three", "drei", "de", f"{its}:3")
+    assert found(own, translation=its, languages=("fr",)) == []
+
+
+def test_the_language_of_a_file_is_told_by_its_name_or_by_the_user(tmp_path: Path) -> None:
+    own, its = files(tmp_path, "one\n", "eins\n", names=("one.txt", "German.txt"))
+    with pytest.raises(DataError, match=r"German.txt must end in the code of its language, as corpus.de does, got none"):
+        found(own, translation=its)
+    assert found(own, translation=its, language="de") == [("de", "one", "eins")]
+
+
+def test_files_of_different_length_are_told_with_both_lengths(tmp_path: Path) -> None:
+    own, its = files(tmp_path, "one\ntwo\nthree\n", "eins\nzwei\n")
+    with pytest.raises(DataError, match=r"text.de must have as many lines as .*text.en, one for each sentence, got 2 beside 3"):
+        found(own, translation=its)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([{"de": "eins", "fr": "un"}], 'a.jsonl:1: must have a text in "en", the source language, got de, fr; name the language'),
+        ([{"en": "one", "title": "x"}], "a.jsonl:1: must have a translation beside en, got en, title; add one"),
+        ([{"en": "one", "de": "eins"}, {"en": " ", "de": "zwei"}], 'a.jsonl:2: "en" must not be empty'),
+        ([{"en": "one", "de": "eins"}, {"en": "two", "de": 2}], 'a.jsonl:2: "de" must be a text, got a number'),
+        (
+            [{"lang": "de", "en": "one", "gloss": "eins"}],
+            "a.jsonl:1: a row that says its language must have x or translation or target or text",
+        ),
+        ([{"lang": None, "en": "one", "x": "eins"}], 'a.jsonl:1: "lang" must not be empty'),
+    ],
+)
+def test_faults_name_the_line(tmp_path: Path, rows: list[dict[str, Any]], told: str) -> None:
+    path = table(tmp_path / "a.jsonl", *rows)
+    with pytest.raises(DataError) as caught:
+        found(path)
+    assert told in str(caught.value)

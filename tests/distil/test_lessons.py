@@ -1,0 +1,107 @@
+"""What a student is to learn: files by language, passages of neighbours, and what is held out."""
+
+import gzip
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.config.teach import ParallelLessonsSection
+from adiabat.data.parallel import Translation
+from adiabat.data.records import text_id
+from adiabat.distil.lessons import Lessons, write_lessons
+from adiabat.errors import DataError, JobError
+
+COUNT = 60
+SENTENCES = [f"sentence {number}" for number in range(COUNT)]
+
+
+def in_languages(*languages: str) -> list[Translation]:
+    return [Translation(text, f"{language}: {text}", language, "file:1") for text in SENTENCES for language in languages]
+
+
+def written(folder: Path, translations: list[Translation], **options: Any) -> Lessons:
+    usual: dict[str, Any] = {"settings": ParallelLessonsSection(), "sources": [], "own": "en", "fraction": 0.2, "most": 100}
+    return write_lessons(lambda: iter(translations), folder, **{**usual, **options})
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_each_language_has_a_file_and_the_teachers_own_texts_stand_once(tmp_path: Path) -> None:
+    lessons = written(tmp_path / "new", in_languages("de", "fr"))
+    assert set(lessons.counts) == {"en", "de", "fr"}
+    assert lessons.counts["en"] == lessons.counts["de"] == len(rows(lessons.path("de")))
+    texts = {row["_id"]: row["text"] for row in rows(lessons.folder / "corpus.jsonl.gz")}
+    assert sorted(texts.values()) == sorted(SENTENCES)
+    assert all(row["query"] == f"de: {texts[row['positive']]}" for row in rows(lessons.path("de")))
+    assert all(row["query"] == texts[row["positive"]] for row in rows(lessons.path("en")))
+
+
+def test_a_text_is_held_out_with_its_translations_and_its_passages(tmp_path: Path) -> None:
+    lessons = written(tmp_path / "new", in_languages("de", "fr"), passages=3)
+    held_out = rows(lessons.path("validation"))
+    texts = {row["query"] for row in held_out if row["positive"] == text_id(row["query"])}
+    assert 0 < len(texts) < COUNT / 2
+    assert {row["query"] for row in held_out} == texts | {f"{language}: {text}" for text in texts for language in ("de", "fr")}
+    for name in ("en", "de", "fr"):
+        for row in rows(lessons.path(name)):
+            assert not any(row["query"].removeprefix(f"{name}: ") == text for text in texts)
+            assert all(f"sentence {number}" not in texts for number in _numbers(row["query"]))
+
+
+def _numbers(query: str) -> list[int]:
+    return [int(word) for word in query.split() if word.isdigit()]
+
+
+def test_passages_are_neighbours_of_lengths_that_take_turns(tmp_path: Path) -> None:
+    lessons = written(tmp_path / "new", in_languages("de"), passages=4)
+    passages = [_numbers(row["query"]) for row in rows(lessons.path("de")) if len(_numbers(row["query"])) > 1]
+    assert all(later == earlier + 1 for one in passages for earlier, later in pairwise(one))
+    assert [len(one) for one in passages[:4]] == [2, 3, 4, 2]
+    own = {row["query"] for row in rows(lessons.path("en"))}
+    joined = [row for row in rows(lessons.path("de")) if len(_numbers(row["query"])) > 1]
+    assert {" ".join(f"sentence {number}" for number in one) for one in passages} <= own
+    assert {row["positive"] for row in joined} == {text_id(text) for text in own if len(_numbers(text)) > 1}
+
+
+def test_repeated_texts_are_embedded_once_and_learned_as_often_as_they_are_translated(tmp_path: Path) -> None:
+    twice = [*in_languages("de"), *[Translation(text, f"noch einmal {text}", "de", "") for text in SENTENCES]]
+    lessons = written(tmp_path / "new", twice)
+    assert len(rows(lessons.folder / "corpus.jsonl.gz")) == COUNT
+    assert lessons.counts["de"] == 2 * lessons.counts["en"]
+
+
+def test_what_is_written_is_not_written_again(tmp_path: Path) -> None:
+    first = written(tmp_path / "new", in_languages("de"))
+
+    def none() -> Any:
+        raise AssertionError("nothing is to be read")
+
+    again = write_lessons(none, tmp_path / "new", settings=ParallelLessonsSection(), sources=[], own="en", fraction=0.2, most=100)
+    assert again == first
+
+
+def test_lessons_of_other_settings_or_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("a")
+    written(tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")])
+    with pytest.raises(JobError, match="was made from other texts or settings; choose another --out, or remove it"):
+        written(tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")], settings=ParallelLessonsSection(passages=2))
+    (tmp_path / "a.jsonl").write_text("ab")
+    with pytest.raises(JobError, match="other texts or settings"):
+        written(tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")])
+
+
+def test_a_fraction_that_holds_nothing_out_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"lessons.validation_fraction = 1e-09 must leave texts on both sides, got 0 of 60 held out"):
+        written(tmp_path / "new", in_languages("de"), fraction=1e-9)
+    assert not (tmp_path / "new").exists()
+
+
+def test_at_most_so_many_texts_are_held_out(tmp_path: Path) -> None:
+    lessons = written(tmp_path / "new", in_languages("de"), fraction=0.9, most=5)
+    assert len(rows(lessons.path("validation"))) == 10

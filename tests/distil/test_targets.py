@@ -1,0 +1,101 @@
+"""What a student is to come close to: vectors of teachers, each computed once, side by side and cut to a width."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.decomposition import TruncatedSVD
+
+from adiabat.data.records import text_id
+from adiabat.distil.targets import build_targets, joined_rows, main_directions
+from adiabat.errors import DataError, StoreError
+from adiabat.model.encoder import Encoder
+from tests.tiny import tiny_dual
+
+TEXTS = [f"a text of number {number} and colour {number * 7 % 11}" for number in range(80)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps({"_id": text_id(text), "text": text}) + "\n" for text in TEXTS))
+    return path
+
+
+def rows_of(store: Any) -> np.ndarray:
+    return store.gather(store.rows([text_id(text) for text in TEXTS])).astype(np.float32)
+
+
+def test_the_vectors_of_one_teacher_are_its_own(tmp_path: Path, corpus: Path) -> None:
+    teacher = tiny_dual()
+    store = build_targets([teacher], corpus, tmp_path / "made", side="query", width=None)
+    np.testing.assert_allclose(rows_of(store), teacher.encode(TEXTS, side="query"), atol=1e-6)
+
+
+def test_cosines_of_several_teachers_are_their_mean(tmp_path: Path, corpus: Path) -> None:
+    teachers = [tiny_dual(seed=1), tiny_dual(seed=2)]
+    store = build_targets(teachers, corpus, tmp_path / "made", side="query", width=None)
+    found = rows_of(store)
+    assert found.shape[1] == sum(one.width for one in teachers)
+    each = [one.encode(TEXTS, side="query") for one in teachers]
+    wanted = np.mean([part @ part.T / np.outer(*[np.linalg.norm(part, axis=1)] * 2) for part in each], axis=0)
+    np.testing.assert_allclose(found @ found.T, wanted, atol=1e-5)
+
+
+def test_main_directions_are_those_of_a_truncated_singular_value_decomposition() -> None:
+    rows = np.random.default_rng(1).normal(size=(200, 12)) * np.linspace(3, 0.1, 12) + 1.0
+
+    def blocks() -> Iterator[np.ndarray]:
+        yield from (rows[start : start + 64] for start in range(0, 200, 64))
+
+    directions, kept = main_directions(blocks, 5)
+    peer = TruncatedSVD(5, algorithm="arpack", random_state=0).fit(rows)
+    np.testing.assert_allclose(np.abs(directions.T @ peer.components_.T), np.eye(5), atol=1e-5)
+    assert kept == pytest.approx(((rows @ directions) ** 2).sum() / (rows**2).sum(), rel=1e-5)
+    assert (directions[np.abs(directions).argmax(axis=0), np.arange(5)] > 0).all()
+
+
+def test_a_narrower_student_gets_the_main_directions_at_unit_length(tmp_path: Path, corpus: Path) -> None:
+    teacher = tiny_dual()
+    store = build_targets([teacher], corpus, tmp_path / "made", side="query", width=8)
+    found, whole = rows_of(store), teacher.encode(TEXTS, side="query")
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
+    before, after = (part @ part.T for part in (whole / np.linalg.norm(whole, axis=1, keepdims=True), found))
+    assert np.corrcoef(before.ravel(), after.ravel())[0, 1] > 0.9
+
+
+def test_no_vector_is_computed_twice(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    encode = Encoder.encode
+
+    def noted(self: Encoder, texts: list[str], **options: Any) -> Any:
+        seen.extend(texts)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(Encoder, "encode", noted)
+    teacher = tiny_dual()
+    for width in (8, 8, None):
+        build_targets([teacher], corpus, tmp_path / "made", side="query", width=width)
+    assert sorted(seen) == sorted(TEXTS)
+
+
+def test_joined_rows_keep_a_row_of_zeros(tmp_path: Path, corpus: Path) -> None:
+    store = build_targets([tiny_dual()], corpus, tmp_path / "made", side="query", width=None)
+    both = joined_rows([store, store], [text_id(TEXTS[0])])
+    np.testing.assert_allclose(np.linalg.norm(both), 1.0, atol=1e-6)
+
+
+def test_stores_of_another_teacher_are_refused(tmp_path: Path, corpus: Path) -> None:
+    build_targets([tiny_dual(seed=1)], corpus, tmp_path / "made", side="query", width=None)
+    with pytest.raises(StoreError, match="weights"):
+        build_targets([tiny_dual(seed=2)], corpus, tmp_path / "made", side="query", width=None)
+
+
+def test_fewer_texts_than_numbers_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(f'{{"_id": "{text_id(text)}", "text": "{text}"}}\n' for text in TEXTS[:5]))
+    with pytest.raises(DataError, match=r"teachers must have at least 8 texts, as many as the student's numbers, got 5; add texts"):
+        build_targets([tiny_dual()], path, tmp_path / "made", side="query", width=8)

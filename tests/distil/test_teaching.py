@@ -1,0 +1,180 @@
+"""Students in training: from texts or translations to a model, by the functions and by the commands."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat import api
+from adiabat.config import DistilStaticSettings, FitSettings, MultilingualSettings
+from adiabat.config.reading import checked
+from adiabat.errors import AdiabatError, ConfigError, ModelError
+from adiabat.model.encoder import Encoder
+from adiabat.model.saving import save
+from tests.commands import one_thread
+from tests.tiny import tiny_dual
+
+WORDS = ("red", "blue", "green", "old", "new", "cat", "dog", "house", "tree", "river")
+SENTENCES = [f"the {one} {other} of {number}" for number, (one, other) in enumerate((a, b) for a in WORDS[:5] for b in WORDS)]
+STEPS = {"train": {"steps": 60, "batch_size": 16, "learning_rate": 5e-3, "dropout": False}, "run": {"device": "cpu"}}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    with one_thread():
+        yield
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two teachers, students of two widths, and texts, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, options in {"teacher": {"seed": 1}, "second": {"seed": 2}, "student": {"seed": 3}, "small": {"seed": 4, "width": 16}}.items():
+        save(tiny_dual(**options), tmp_path / name)
+    rows = [{"en": text, "de": text.upper(), "fr": text[::-1]} for text in SENTENCES]
+    (tmp_path / "parallel.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(SENTENCES)))
+    return tmp_path
+
+
+def multilingual(**tables: Any) -> MultilingualSettings:
+    usual = {
+        "distil": {"teachers": ["teacher"], "student": "student", "out": "job"},
+        "lessons": {"parallel": ["parallel.jsonl"], "passages": 2},
+    }
+    return checked(
+        MultilingualSettings, {name: {**usual.get(name, {}), **STEPS.get(name, {}), **tables.get(name, {})} for name in _names(tables)}
+    )
+
+
+def _names(tables: dict[str, Any]) -> set[str]:
+    return {"distil", "lessons", "train", "run", *tables}
+
+
+def fitting(**tables: Any) -> FitSettings:
+    usual = {"distil": {"teachers": ["teacher"], "student": "student", "out": "job"}, "lessons": {"texts": ["corpus.jsonl"]}}
+    return checked(FitSettings, {name: {**usual.get(name, {}), **STEPS.get(name, {}), **tables.get(name, {})} for name in _names(tables)})
+
+
+def cosine(student: str, texts: list[str], wanted: np.ndarray) -> float:
+    found = api.load(student).encode(texts, side="query")
+    products = (found * wanted).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(wanted, axis=1)
+    return float(products.mean())
+
+
+@pytest.mark.usefixtures("here")
+def test_a_student_comes_close_to_its_teacher_in_every_language() -> None:
+    result = api.distil_multilingual(multilingual())
+    wanted = api.load("teacher").encode(SENTENCES, side="query")
+    for texts in (SENTENCES, [text.upper() for text in SENTENCES], [text[::-1] for text in SENTENCES]):
+        assert cosine("job", texts, wanted) > cosine("student", texts, wanted) + 0.02
+    assert result.training is not None
+    assert result.training.steps == 60
+    assert api.load("job").shared
+
+
+@pytest.mark.usefixtures("here")
+def test_a_student_is_fitted_to_texts_of_ones_own() -> None:
+    api.distil_fit(fitting())
+    wanted = api.load("teacher").encode(SENTENCES, side="query")
+    assert cosine("job", SENTENCES, wanted) > cosine("student", SENTENCES, wanted) + 0.02
+
+
+@pytest.mark.usefixtures("here")
+def test_a_narrow_student_learns_the_main_directions_and_keeps_its_width() -> None:
+    api.distil_fit(fitting(distil={"student": "small"}))
+    assert api.load("job").width == 16
+
+
+@pytest.mark.usefixtures("here")
+def test_a_narrow_student_can_get_a_layer_to_its_teachers_width() -> None:
+    api.distil_fit(fitting(distil={"student": "small", "width": "projection"}))
+    assert api.load("job").width == 32
+
+
+@pytest.mark.usefixtures("here")
+def test_several_teachers_teach_one_student() -> None:
+    api.distil_fit(fitting(distil={"teachers": ["teacher", "second"]}))
+    assert api.load("job").width == 32
+    assert (Path("job") / "prepared" / "teacher-2").is_dir()
+
+
+@pytest.mark.usefixtures("here")
+def test_a_static_student_has_a_rate_of_its_own() -> None:
+    api.distil_static("teacher", "static", settings=checked(DistilStaticSettings, {"static": {"reduction": "none", "dtype": "float32"}}))
+    api.distil_fit(fitting(distil={"student": "static"}, train={"learning_rate": 0.01}))
+    wanted = api.load("teacher").encode(SENTENCES, side="query")
+    assert cosine("job", SENTENCES, wanted) > cosine("static", SENTENCES, wanted) + 0.01
+    settings = fitting(distil={"student": "static", "out": "usual"})
+    plain = settings.model_copy(update={"train": type(settings.train)(steps=2, batch_size=4)})
+    api.distil_fit(plain)
+    assert "learning_rate = 0.005" in (Path("usual") / "config.toml").read_text()
+
+
+@pytest.mark.usefixtures("here")
+def test_what_was_cut_short_goes_on_and_computes_no_vector_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    api.distil_multilingual(multilingual(distil={"out": "whole"}))
+
+    def cut_short(*given: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as changed:
+        changed.setattr("adiabat.distil.teaching.train", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            api.distil_multilingual(multilingual())
+    seen: list[str] = []
+    encode = Encoder.encode
+
+    def noted(self: Encoder, texts: list[str], **options: Any) -> Any:
+        seen.extend(texts)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(Encoder, "encode", noted)
+    api.distil_multilingual(multilingual(), resume=True)
+    # What the student is validated on is all that is embedded, and each text once for each validation.
+    with gzip.open("job/prepared/lessons/validation.jsonl.gz", "rt", encoding="utf-8") as file:
+        held_out = {json.loads(line)["query"] for line in file}
+    assert set(seen) == held_out
+    assert logged("job") == logged("whole")
+
+
+def logged(job: str) -> list[tuple[int, float]]:
+    rows = [json.loads(line) for line in (Path(job) / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [(row["step"], row[name]) for row in rows for name in ("loss", "validation_loss") if name in row]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"distil": {"teachers": []}}, "distil.teachers must be given, got none"),
+        ({"lessons": {"parallel": []}}, "lessons.parallel must be given, got none; write it into the file, or add --parallel"),
+        ({"lessons": {"languages": ["de", "xx"]}}, "languages must be of the parallel texts (de, fr), got xx; name others"),
+        ({"distil": {"width": "pca", "student": "wide"}}, "distil.width must be projection or auto where the student is wider (48)"),
+        ({"train": {"negatives_per_query": 3}}, "train.negatives_per_query has no effect with train.loss = 'cosine_distance'"),
+        ({"distil": {"student": "nobody"}}, "nobody"),
+    ],
+)
+def test_what_is_wrong_is_told_and_no_job_is_begun(tables: dict[str, Any], told: str) -> None:
+    save(tiny_dual(width=48), Path("wide"))
+    with pytest.raises(AdiabatError) as caught:
+        api.distil_multilingual(multilingual(**tables))
+    assert told in str(caught.value)
+    assert not (Path("job") / "config.toml").exists()
+
+
+@pytest.mark.usefixtures("here")
+def test_a_student_of_two_towers_is_refused() -> None:
+    save(tiny_dual(shared=False), Path("pair"))
+    with pytest.raises(ModelError, match="a student must have one tower for both sides, got two"):
+        api.distil_fit(fitting(distil={"student": "pair"}))
+
+
+@pytest.mark.usefixtures("here")
+def test_a_launcher_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="adiabat distil must run in one process, got 2"):
+        api.distil_fit(fitting())
