@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from tests.commands import Said, run_in_process
 from tests.tiny import save_tiny
@@ -113,3 +114,32 @@ def test_mistakes_of_teaching_are_told_in_one_line(verb: Verb, words: tuple[str,
     assert said.code == 2
     assert told in " ".join(said.err.split())
     assert not Path("taught/config.toml").exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_static_query_tower_asks_a_store_of_its_teacher_and_is_tuned_against_it(verb: Verb) -> None:
+    assert verb("embed", "teacher", "corpus.jsonl", "--out", "store").code == 0
+    assert verb("distil", "static", "teacher", "--out", "static", "--set", "static.reduction=none").code == 0
+    steps = ("--set", "train.steps=4", "--set", "train.batch_size=4")
+    said = verb("distil", "fit", "--teacher", "teacher", "--student", "static", "--texts", "corpus.jsonl", "--out", "fitted", *steps)
+    assert said.code == 0, said.err
+    said = verb("distil", "pair", "fitted", "teacher", "--out", "pair")
+    assert (said.code, said.out) == (0, "pair\n"), said.err
+    assert verb("search", "store", "text 3", "--model", "pair").code == 0
+    rows = [{"query": f"which is text {number}", "positive": str(number), "negative": str(number + 1)} for number in range(40)]
+    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    tune = ("tune", "pair", "store", "pairs.jsonl", "--out", "tuned", "--set", "tune.max_epochs=1", "--device", "cpu")
+    assert "a model without blocks consists of its embeddings: freeze nothing, []" in " ".join(verb(*tune).err.split())
+    said = verb(*tune, "--set", "tune.freeze=[]", "--set", "tune.learning_rate=1e-3")
+    assert said.code == 0, said.err
+    tuned = SentenceTransformer("tuned/model", device="cpu")
+    assert tuned.encode_query("text 3").shape == tuned.encode_document("text 3").shape == (24,)
+
+
+@pytest.mark.usefixtures("small")
+def test_towers_of_two_widths_are_no_pair_and_nothing_is_left(verb: Verb) -> None:
+    said = verb("distil", "pair", "small", "teacher", "--out", "pair")
+    assert said.code == 2
+    assert "small beside teacher: both towers must have one width, got 16 and 24" in " ".join(said.err.split())
+    assert not Path("pair").exists()
+    assert "must be a new or empty directory" in " ".join(verb("distil", "pair", "small", "teacher", "--out", "teacher").err.split())

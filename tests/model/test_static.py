@@ -284,7 +284,8 @@ def test_the_query_table_is_tuned_and_the_document_table_kept(tmp_path):
 
 
 def test_tuning_with_the_table_frozen_is_refused(tmp_path):
-    with pytest.raises(ModelError, match=r'freeze must leave something to train, got \["embeddings"\], which leave nothing'):
+    advice = r"which leave nothing; a model without blocks consists of its embeddings: freeze nothing, \[\]"
+    with pytest.raises(ModelError, match=rf'freeze must leave something to train, got \["embeddings"\], {advice}'):
         tuning(tmp_path)
 
 

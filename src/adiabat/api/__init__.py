@@ -11,6 +11,7 @@ from adiabat.api.data import maker_of as maker_of
 from adiabat.api.data import mine as mine
 from adiabat.api.distilling import distil_fit as distil_fit
 from adiabat.api.distilling import distil_multilingual as distil_multilingual
+from adiabat.api.distilling import distil_pair as distil_pair
 from adiabat.api.distilling import distil_static as distil_static
 from adiabat.api.embedding import embed as embed
 from adiabat.api.loading import Model as Model

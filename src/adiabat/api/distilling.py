@@ -5,6 +5,9 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from safetensors import SafetensorError
 
 from adiabat.api.loading import Model, load, name_of
 from adiabat.config import DistilStaticSettings, EncoderSection, FitSettings, MultilingualSettings
@@ -21,7 +24,8 @@ from adiabat.locks import sole_writer
 from adiabat.measure.distil_results import DistilResult
 from adiabat.measure.results import Result
 from adiabat.model.device import device_name, device_of
-from adiabat.model.static_files import WEIGHTS
+from adiabat.model.saving import save
+from adiabat.model.static_files import WEIGHTS, require_writable
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
 from adiabat.report.files import write_record
@@ -128,6 +132,39 @@ def distil_multilingual(
         AdiabatError: If anything the user gave is wrong.
     """
     return multilingual(_loaded, settings, resume=resume, command=command, watch=watch)
+
+
+def distil_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
+    """Put the query tower of one model beside the document tower of another: a small student, for an index of its teacher.
+
+    Args:
+        query: Its query tower is taken, such as a static model's that was fitted to the teacher.
+        document: Its document tower is taken; stores that it made serve the pair.
+        out: Directory of the pair, a MODEL.
+        settings: Which code may run while loading; None: none.
+
+    Returns:
+        The pair.
+
+    Raises:
+        ModelError: If a model cannot be loaded or saved, or the widths differ.
+        JobError: If the directory is taken, or cannot be written.
+    """
+    folder = Path(out)
+    require_free(folder, resume=False)
+    asked, answering = load(query, settings=settings), load(document, settings=settings)
+    pair = DualEncoder(asked.query, answering.document, f"{name_of(query)} beside {name_of(document)}", answering.root)
+    for tower in (pair.query, pair.document):
+        require_writable(tower)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
+            whole = Path(made) / "model"
+            save(pair, whole)
+            whole.replace(folder)
+    except (OSError, SafetensorError) as fault:
+        raise JobError(f"--out {folder} could not be written: {fault}; free some space, or choose another directory") from fault
+    return pair
 
 
 def _loaded(name: str, section: EncoderSection) -> DualEncoder:

@@ -1,4 +1,4 @@
-"""The verbs that make students of a teacher: distil static, fit, multilingual."""
+"""The verbs that make students of a teacher: distil static, fit, multilingual, pair."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -108,6 +108,21 @@ def multilingual(
         result = api.distil_multilingual(settings, resume=resume, command=command_line(), watch=watch)
     show_result(result)
     answer(result.to_json() if as_json else str(settings.distil.out))
+
+
+@distil.command()
+def pair(
+    query: Annotated[str, typer.Argument(metavar="QUERY_MODEL", help="Its query tower is taken, such as a fitted static model's.")],
+    document: Annotated[str, typer.Argument(metavar="DOCUMENT_MODEL", help="Its document tower is taken; its stores serve the pair.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory of the pair, a MODEL.")],
+) -> None:
+    """Put a small query tower beside the document tower that made an index."""
+    from adiabat import api
+
+    made = api.distil_pair(query, document, out)
+    asking, answering = (sum(weights.numel() for weights in tower.parameters()) for tower in (made.query, made.document))
+    say(f"{asking:,} parameters embed queries, {answering:,} embed documents")
+    answer(str(out))
 
 
 def _listed(lists: Mapping[str, Sequence[str] | None]) -> list[str]:

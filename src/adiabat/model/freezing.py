@@ -232,7 +232,9 @@ def _frozen(backbone: nn.Module, matches: Mapping[str, Sequence[str]], *, alone:
     chosen = {name for found in matches.values() for name in found}
     left = [name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen]
     if alone and chosen and all(_POOLER.search(name) for name in left):
-        raise ModelError(f"freeze must leave something to train, got {_quoted(matches)}, which leave nothing; remove a pattern")
+        blocks = _layout([name for name, _ in backbone.named_parameters()]).blocks
+        advice = "remove a pattern" if blocks else "a model without blocks consists of its embeddings: freeze nothing, []"
+        raise ModelError(f"freeze must leave something to train, got {_quoted(matches)}, which leave nothing; {advice}")
     return [name for name, _ in backbone.named_parameters() if name in chosen]
 
 
