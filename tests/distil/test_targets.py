@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import orthogonal_procrustes
 from sklearn.decomposition import TruncatedSVD
 
 from adiabat.data.records import text_id
-from adiabat.distil.targets import build_targets, joined_rows, main_directions
+from adiabat.distil.targets import build_targets, joined_rows, main_directions, turned, unit
 from adiabat.errors import DataError, StoreError
 from adiabat.model.encoder import Encoder
+from adiabat.model.towers import DualEncoder
+from adiabat.store.embeddings import Store
 from tests.tiny import tiny_dual
 
 TEXTS = [f"a text of number {number} and colour {number * 7 % 11}" for number in range(80)]
@@ -25,19 +28,24 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
+def targets_of(teachers: list[DualEncoder], corpus: Path, folder: Path, *, width: int | None = None) -> Store:
+    student = teachers[0] if width is None else tiny_dual(seed=9, width=width)
+    return build_targets(teachers, student, corpus, folder / "made", side="query", narrow=width is not None)
+
+
 def rows_of(store: Any) -> np.ndarray:
     return store.gather(store.rows([text_id(text) for text in TEXTS])).astype(np.float32)
 
 
 def test_the_vectors_of_one_teacher_are_its_own(tmp_path: Path, corpus: Path) -> None:
     teacher = tiny_dual()
-    store = build_targets([teacher], corpus, tmp_path / "made", side="query", width=None)
+    store = targets_of([teacher], corpus, tmp_path)
     np.testing.assert_allclose(rows_of(store), teacher.encode(TEXTS, side="query"), atol=1e-6)
 
 
 def test_cosines_of_several_teachers_are_their_mean(tmp_path: Path, corpus: Path) -> None:
     teachers = [tiny_dual(seed=1), tiny_dual(seed=2)]
-    store = build_targets(teachers, corpus, tmp_path / "made", side="query", width=None)
+    store = targets_of(teachers, corpus, tmp_path)
     found = rows_of(store)
     assert found.shape[1] == sum(one.width for one in teachers)
     each = [one.encode(TEXTS, side="query") for one in teachers]
@@ -60,11 +68,23 @@ def test_main_directions_are_those_of_a_truncated_singular_value_decomposition()
 
 def test_a_narrower_student_gets_the_main_directions_at_unit_length(tmp_path: Path, corpus: Path) -> None:
     teacher = tiny_dual()
-    store = build_targets([teacher], corpus, tmp_path / "made", side="query", width=8)
+    store = targets_of([teacher], corpus, tmp_path, width=8)
     found, whole = rows_of(store), teacher.encode(TEXTS, side="query")
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
     before, after = (part @ part.T for part in (whole / np.linalg.norm(whole, axis=1, keepdims=True), found))
     assert np.corrcoef(before.ravel(), after.ravel())[0, 1] > 0.9
+
+
+def test_targets_are_turned_towards_the_student_and_keep_their_cosines(tmp_path: Path, corpus: Path) -> None:
+    teacher, student = tiny_dual(), tiny_dual(seed=9, width=8)
+    found = rows_of(targets_of([teacher], corpus, tmp_path, width=8))
+    rows, start = unit(teacher.encode(TEXTS, side="query")), unit(student.encode(TEXTS, side="query"))
+    plain, _ = main_directions(lambda: iter([rows]), 8)
+    before = unit(rows @ plain)
+    np.testing.assert_allclose(found @ found.T, before @ before.T, atol=1e-4)
+    assert (found * start).sum(axis=1).mean() > (before * start).sum(axis=1).mean() + 0.1
+    peer = orthogonal_procrustes((rows @ plain).astype(np.float64), start.astype(np.float64))[0]
+    np.testing.assert_allclose(turned(plain, rows, start), plain @ peer, atol=1e-5)
 
 
 def test_no_vector_is_computed_twice(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,24 +98,25 @@ def test_no_vector_is_computed_twice(tmp_path: Path, corpus: Path, monkeypatch: 
     monkeypatch.setattr(Encoder, "encode", noted)
     teacher = tiny_dual()
     for width in (8, 8, None):
-        build_targets([teacher], corpus, tmp_path / "made", side="query", width=width)
-    assert sorted(seen) == sorted(TEXTS)
+        targets_of([teacher], corpus, tmp_path, width=width)
+    # The teacher's, each once; the student is asked where it starts for each call that turns towards it.
+    assert sorted(seen) == sorted(3 * TEXTS)
 
 
 def test_joined_rows_keep_a_row_of_zeros(tmp_path: Path, corpus: Path) -> None:
-    store = build_targets([tiny_dual()], corpus, tmp_path / "made", side="query", width=None)
+    store = targets_of([tiny_dual()], corpus, tmp_path)
     both = joined_rows([store, store], [text_id(TEXTS[0])])
     np.testing.assert_allclose(np.linalg.norm(both), 1.0, atol=1e-6)
 
 
 def test_stores_of_another_teacher_are_refused(tmp_path: Path, corpus: Path) -> None:
-    build_targets([tiny_dual(seed=1)], corpus, tmp_path / "made", side="query", width=None)
+    targets_of([tiny_dual(seed=1)], corpus, tmp_path)
     with pytest.raises(StoreError, match="weights"):
-        build_targets([tiny_dual(seed=2)], corpus, tmp_path / "made", side="query", width=None)
+        targets_of([tiny_dual(seed=2)], corpus, tmp_path)
 
 
 def test_fewer_texts_than_numbers_are_told(tmp_path: Path) -> None:
     path = tmp_path / "few.jsonl"
     path.write_text("".join(f'{{"_id": "{text_id(text)}", "text": "{text}"}}\n' for text in TEXTS[:5]))
     with pytest.raises(DataError, match=r"teachers must have at least 8 texts, as many as the student's numbers, got 5; add texts"):
-        build_targets([tiny_dual()], path, tmp_path / "made", side="query", width=8)
+        targets_of([tiny_dual()], path, tmp_path, width=8)

@@ -3,6 +3,7 @@
 A MODEL is a hub name, a directory, the directory of a job, ``demo`` (the embedded model), or a `DualEncoder` already loaded.
 """
 
+from adiabat.api.ablating import distil_ablate as distil_ablate
 from adiabat.api.comparing import compare as compare
 from adiabat.api.data import MAKERS as MAKERS
 from adiabat.api.data import inspect as inspect

@@ -40,6 +40,7 @@ def distil_static(
     out: str | Path,
     *,
     settings: DistilStaticSettings | None = None,
+    passed: Path | None = None,
     command: str = "adiabat.distil_static(...)",
     watch: Watch = SILENT,
 ) -> DistilResult:
@@ -51,6 +52,7 @@ def distil_static(
         teacher: Any encoder; its document tower is distilled.
         out: Directory of the model, which model2vec and sentence-transformers load; ``result.json`` says what it came from.
         settings: None takes the defaults.
+        passed: Folder where the teacher's vectors are kept for other calls; None keeps them until the model is made.
         command: For the record.
         watch: Whom to tell.
 
@@ -81,7 +83,7 @@ def distil_static(
             section,
             words=words,
             texts=None if corpus is None else lambda: _texts(corpus),
-            folder=folder / PASSED,
+            folder=folder / PASSED if passed is None else passed,
             seed=settings.run.seed,
             watch=Watch(told, watch.progress),
         )

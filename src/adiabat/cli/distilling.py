@@ -1,4 +1,4 @@
-"""The verbs that make students of a teacher: distil static, fit, multilingual, pair."""
+"""The verbs that make students of a teacher: distil static, fit, multilingual, pair, ablate."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,20 @@ from typing import Annotated
 
 import typer
 
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for, show_result
-from adiabat.config import DistilStaticSettings, FitSettings, MultilingualSettings
+from adiabat.cli.options import (
+    AsJson,
+    Assignments,
+    Config,
+    Device,
+    Seed,
+    answer,
+    command_line,
+    settings_of,
+    short_for,
+    show_result,
+    show_suite,
+)
+from adiabat.config import AblateSettings, DistilStaticSettings, FitSettings, MultilingualSettings
 from adiabat.console import say, watching
 
 distil = typer.Typer(no_args_is_help=True, help="Make students of a teacher.")
@@ -123,6 +135,32 @@ def pair(
     asking, answering = (sum(weights.numel() for weights in tower.parameters()) for tower in (made.query, made.document))
     say(f"{asking:,} parameters embed queries, {answering:,} embed documents")
     answer(str(out))
+
+
+@distil.command()
+def ablate(
+    teacher: Annotated[str, typer.Argument(metavar="MODEL", help="The teacher.")],
+    suite: Annotated[str | None, typer.Option("--suite", help="A TOML file of tasks, or a suite by name.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Directory of the models and the result.", show_default=False)] = None,
+    texts: Annotated[list[str] | None, typer.Option("--texts", metavar="CORPUS", help="Learned from towards the teacher.")] = None,
+    queries: Annotated[list[str] | None, typer.Option("--queries", metavar="DATA", help="Examples whose queries are, too.")] = None,
+    pairs: Annotated[str | None, typer.Option("--pairs", metavar="DATA", help="Queries with documents.", show_default=False)] = None,
+    resume: Resume = False,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a static model step by step, and measure what each step brings."""
+    short = [*_listed({"ablate.texts": texts, "ablate.queries": queries})]
+    short += short_for({"ablate.suite": suite, "ablate.out": out, "ablate.pairs": pairs})
+    settings = settings_of(AblateSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
+    from adiabat import api
+
+    with watching() as watch:
+        found = api.distil_ablate(teacher, settings, resume=resume, command=command_line(), watch=watch)
+    show_suite(found, Path(str(settings.ablate.out)) / "suite", as_json=as_json)
 
 
 def _listed(lists: Mapping[str, Sequence[str] | None]) -> list[str]:

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, show_result
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, show_result, show_suite
 from adiabat.config import EvaluateSettings, SearchSettings
 from adiabat.config.named import suite_file
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
-from adiabat.console import PEOPLE, one_line, watching
+from adiabat.console import one_line, watching
 from adiabat.errors import ConfigError
 
 if TYPE_CHECKING:
     from adiabat.measure.results import Hit
-    from adiabat.measure.suite_results import SuiteResult
 
 
 def evaluate(
@@ -112,15 +111,7 @@ def _evaluate_suite(
 
     with watching() as watch:
         found = api.evaluate_suite(models, settings, out=out, command=command_line(), watch=watch)
-    _show_suite(found, out, as_json=as_json)
-
-
-def _show_suite(found: "SuiteResult", out: Path | None, *, as_json: bool) -> None:
-    from adiabat.report.suite.table import suite_table
-
-    PEOPLE.print(suite_table(found))
-    if as_json or out is not None:
-        answer(found.to_json() if as_json else str(Path(str(out)) / "report.html"))
+    show_suite(found, out, as_json=as_json)
 
 
 def compare_runs(
@@ -145,7 +136,7 @@ def compare_runs(
     from adiabat import api
 
     found = api.compare_runs(first, second, qrels=qrels, out=out, settings=settings, command=command_line())
-    _show_suite(found, out, as_json=as_json)
+    show_suite(found, out, as_json=as_json)
 
 
 def folded(arguments: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from adiabat.errors import AdiabatError
 
 if TYPE_CHECKING:
     from adiabat.measure.results import Result
+    from adiabat.measure.suite_results import SuiteResult
 
 Config = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.", show_default=False)]
 Assignments = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as run.device=cpu.")]
@@ -106,6 +107,21 @@ def show_result(result: "Result") -> None:
         # They were told hours ago, and some say how far the figures can be believed.
         for sentence in result.training.notes:
             say(f"note: {sentence}")
+
+
+def show_suite(found: "SuiteResult", out: Path | None, *, as_json: bool) -> None:
+    """Print a suite as tables for people, and what a program reads.
+
+    Args:
+        found: The result.
+        out: Its directory; None where nothing was written.
+        as_json: Whether the result itself is the answer.
+    """
+    from adiabat.report.suite.table import suite_table
+
+    PEOPLE.print(suite_table(found))
+    if as_json or out is not None:
+        answer(found.to_json() if as_json else str(Path(str(out)) / "report.html"))
 
 
 def rank() -> int:

@@ -1,7 +1,7 @@
 """What a TOML file, or ``--set key=value``, may say: every setting with its meaning, range and default, and nothing else."""
 
 from adiabat.config.compare import CompareBackbonesSettings, CompareDataSettings, CompareSettings, comparison_of
-from adiabat.config.distil import DistilStaticSettings
+from adiabat.config.distil import AblateSettings, DistilStaticSettings
 from adiabat.config.inspect import InspectSettings
 from adiabat.config.makers import ArxivSettings, HotpotqaSettings, MsmarcoSettings, SquadSettings, XnliSettings
 from adiabat.config.mine import MineSettings
@@ -34,6 +34,7 @@ from adiabat.config.train_data import BatchesSection, MixtureSection, SourceSect
 from adiabat.config.tune import GuardSection, LadderSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
 
 __all__ = [
+    "AblateSettings",
     "ArxivSettings",
     "BatchesSection",
     "ColumnsSection",

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need
-from adiabat.config.section import Section, Text
+from adiabat.config.section import Section, Text, Texts
 from adiabat.config.shared import EncoderSection, RunSection
+from adiabat.config.teach import STATIC_RATE, TeachTrainSection
+from adiabat.config.train import TrainSection
 
 USUAL_DIMS = 256
 """Source 004, which distils every model to it."""
@@ -47,6 +49,55 @@ class StaticSection(Section):
         if self.weighting == "tfidf" and self.corpus is None:
             raise ValueError("static.corpus must be given with static.weighting = tfidf, which counts texts, got none; add --corpus")
         return self
+
+
+class AblateSection(Section):
+    """``[ablate]``: what is measured on, and what steps beyond the source learn from."""
+
+    suite: Text | None = None
+    """A TOML file of tasks, or a suite that comes with adiabat. Required."""
+    out: Text | None = None
+    """Directory of all models and of the suite's result. Required."""
+    texts: Texts = ()
+    """Corpora that a step learns from, towards the teacher; none leaves the step out."""
+    queries: Texts = ()
+    """Examples whose queries it learns from too."""
+    pairs: Text | None = None
+    """Queries with documents that a last step learns from, query side and document side apart; None leaves it out."""
+
+
+class AblatedStatic(StaticSection):
+    """``[static]`` of an ablation: what all steps share."""
+
+    @model_validator(mode="after")
+    def _leaves_the_steps_what_they_vary(self) -> Self:
+        if given := [f"static.{name}" for name in ("pooling", "weighting", "normalize") if name in self.model_fields_set]:
+            raise ValueError(f"{' and '.join(given)} must be left out of an ablation, whose steps vary them; leave it out")
+        return self
+
+
+class PairsTrainSection(TrainSection):
+    """``[pairs]`` of an ablation: how its last step is trained."""
+
+    learning_rate: PositiveFloat = STATIC_RATE
+
+
+class FitTrainSection(TeachTrainSection):
+    """``[fit]`` of an ablation: how the step before is trained."""
+
+    learning_rate: PositiveFloat = STATIC_RATE
+
+
+class AblateSettings(Section):
+    """Everything that ``adiabat distil ablate`` may be told."""
+
+    ablate: AblateSection = AblateSection()
+    static: AblatedStatic = AblatedStatic()
+    fit: FitTrainSection = FitTrainSection()
+    pairs: PairsTrainSection = PairsTrainSection()
+    encoder: EncoderSection = EncoderSection()
+    """Of the teacher: which blocks of it, and what code may run."""
+    run: RunSection = RunSection()
 
 
 class DistilStaticSettings(Section):

@@ -3,10 +3,12 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import orthogonal_procrustes
 
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Document, Side, text_id
@@ -120,8 +122,29 @@ def main_directions(rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], widt
     return (kept * signs).astype(np.float32), float(values[::-1][:width].sum() / values.sum())
 
 
+def turned(directions: Directions, rows: Float[np.ndarray, "n e"], towards: Float[np.ndarray, "n k"]) -> Directions:
+    """Directions of the same span, turned so that vectors come as close as they can to others.
+
+    Cosines between the vectors stay what they are, and a student has a shorter way from where it starts.
+
+    Args:
+        directions: Orthonormal columns.
+        rows: Vectors.
+        towards: Of the same texts, where they are to come.
+
+    Returns:
+        Orthonormal columns.
+
+    Reference:
+        Schoenemann 1966 (orthogonal Procrustes).
+    """
+    turn, _ = orthogonal_procrustes((rows @ directions).astype(np.float64), towards.astype(np.float64))
+    turned_directions: Directions = (directions @ turn).astype(np.float32)
+    return turned_directions
+
+
 def build_targets(
-    teachers: Sequence[DualEncoder], corpus: Path, folder: Path, *, side: Side, width: int | None, watch: Watch = SILENT
+    teachers: Sequence[DualEncoder], student: DualEncoder, corpus: Path, folder: Path, *, side: Side, narrow: bool, watch: Watch = SILENT
 ) -> Store:
     """Embed the teachers' texts, once for each teacher, and make of their vectors what a student is to come close to.
 
@@ -129,10 +152,11 @@ def build_targets(
 
     Args:
         teachers: At least one.
+        student: Where it starts; asked where `narrow`.
         corpus: With the texts.
         folder: Of the stores.
         side: Whose tower and prompt of a teacher embeds.
-        width: Numbers that are kept; None keeps all.
+        narrow: Whether vectors are cut to the student's width, and turned towards it.
         watch: Whom to tell.
 
     Returns:
@@ -145,9 +169,9 @@ def build_targets(
     stores = [
         _store_of(_OfSide(one, side), corpus, folder / f"teacher-{number}", one.name, watch) for number, one in enumerate(teachers, 1)
     ]
-    if len(stores) == 1 and width is None:
+    if len(stores) == 1 and not narrow:
         return stores[0]
-    directions = None if width is None else _directions(stores, width, watch)
+    directions = _directions(stores, student, corpus, watch) if narrow else None
     return _store_of(
         _Joined(stores, directions, teachers[0].fingerprint(side)),
         corpus,
@@ -177,8 +201,8 @@ def _store_of(encoder: _OfSide | _Joined, corpus: Path, target: Path, name: str,
     return built.store
 
 
-def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions:
-    count = stores[0].count
+def _directions(stores: Sequence[Store], student: DualEncoder, corpus: Path, watch: Watch) -> Directions:
+    count, width = stores[0].count, student.width
     if count < width:
         raise DataError(f"teachers must have at least {width} texts, as many as the student's numbers, got {count}; add texts")
 
@@ -188,7 +212,8 @@ def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions
 
     directions, kept = main_directions(rows, width)
     watch.note(f"{width} of the {len(directions)} numbers of the teachers' vectors are kept, with {kept:.1%} of their squared lengths")
-    return directions
+    texts = [document.text for document in islice(read_corpus(corpus), _BLOCK)]
+    return turned(directions, joined_rows(stores, [text_id(text) for text in texts]), unit(student.encode(texts, side="query")))
 
 
 _BLOCK = 8_192

@@ -124,7 +124,7 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     require_free(job.folder, resume=resume)
     teachers = [load(name, settings.teacher) for name in section.teachers]
     student = load(str(section.student), settings.encoder)
-    width, layer = _widths(teachers, student, section.width)
+    narrow, layer = _widths(teachers, student, section.width)
     lessons = write_lessons(
         material.read,
         job.prepared / "lessons",
@@ -136,7 +136,7 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
         passages=material.passages,
         watch=watch,
     )
-    targets = build_targets(teachers, lessons.folder, job.prepared, side=section.side, width=width, watch=watch)
+    targets = build_targets(teachers, student, lessons.folder, job.prepared, side=section.side, narrow=narrow, watch=watch)
     static = isinstance(student.query.backbone, StaticBackbone)
     del teachers, student
     run = settings.training(**_tables(settings, lessons, targets.path, layer=layer, static=static))
@@ -161,20 +161,20 @@ def _some_lessons(job: Job, material: _Material) -> Lessons:
     return Lessons(job.prepared / "lessons", {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1})
 
 
-def _widths(teachers: Sequence[DualEncoder], student: DualEncoder, how: str) -> tuple[int | None, int | None]:
-    """Numbers that the teachers' vectors are cut to, and width of a new layer on top of the student; None where there is no need."""
+def _widths(teachers: Sequence[DualEncoder], student: DualEncoder, how: str) -> tuple[bool, int | None]:
+    """Whether the teachers' vectors are cut to the student's width, and how wide a new layer on top of it is; None adds none."""
     if not student.shared:
         raise ModelError(f"{student.name}: a student must have one tower for both sides, got two; take another model")
     whole, own = sum(teacher.width for teacher in teachers), student.width
     if whole == own:
-        return None, None
+        return len(teachers) > 1, None
     if how == "projection" or (how == "auto" and own > whole):
-        return None, whole
+        return False, whole
     if own > whole:
         raise ConfigError(
             f"distil.width must be projection or auto where the student is wider ({own}) than its teachers ({whole}), got {how}; change it"
         )
-    return own, None
+    return True, None
 
 
 def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, *, layer: int | None = None, static: bool = False) -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""The verb ``adiabat distil ablate``: a static model step by step, and what each step brings."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from adiabat.measure.suite_results import SuiteResult
+from adiabat.report.suite.files import read_suite
+from tests.commands import Said, run_in_process
+from tests.tiny import save_tiny
+
+Verb = Callable[..., Said]
+WORDS = ("red", "blue", "green", "cat", "dog", "house", "tree", "river", "stone", "cloud")
+TEXTS = [f"the {one} near the {other}" for one in WORDS for other in WORDS if one != other]
+SHORT = ("--set", "fit.steps=3", "--set", "fit.batch_size=8", "--set", "pairs.steps=3", "--set", "pairs.batch_size=8", "--device", "cpu")
+
+
+@pytest.fixture
+def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Verb:
+    """A verb in the test's directory, where a teacher, texts, pairs and a suite of two tasks lie."""
+    monkeypatch.chdir(tmp_path)
+    save_tiny(tmp_path / "teacher", width=24)
+    rows = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
+    Path("corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    pairs = [{"query": text.split("near")[0].strip() + f" {number}", "positive": text} for number, text in enumerate(TEXTS)]
+    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), encoding="utf-8")
+    scored = [
+        {"a": one, "b": other, "score": float(len(set(one.split()) & set(other.split())))}
+        for one, other in zip(TEXTS, TEXTS[7:], strict=False)
+    ]
+    Path("sts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scored), encoding="utf-8")
+    Path("suite.toml").write_text(
+        '[[tasks]]\nkind = "sts"\nname = "likeness"\ndata = "sts.jsonl"\n\n[measure]\nresamples = 100\n', encoding="utf-8"
+    )
+    return lambda *words: run_in_process(capsys, monkeypatch, list(words))
+
+
+def values(found: SuiteResult) -> dict[str, float]:
+    scores = {model.name: found.main_score("likeness", model.name) for model in found.models}
+    return {name: score.value for name, score in scores.items() if score is not None}
+
+
+def test_each_step_is_a_model_that_is_measured_beside_its_teacher(verb: Verb) -> None:
+    more = ("--texts", "corpus.jsonl", "--pairs", "pairs.jsonl", "--set", "static.corpus=corpus.jsonl", "--set", "static.dims=16")
+    said = verb("distil", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *more, *SHORT)
+    assert (said.code, said.out) == (0, "done/suite/report.html\n"), said.err
+    found = read_suite(Path("done/suite/result.json"))
+    steps = ["basic", "mean pooling", "SIF", "normalisation", "counts", "fit", "pairs"]
+    assert [model.name for model in found.models] == ["teacher", *steps]
+    assert [model.width for model in found.models] == [24, *[16] * 7]
+    assert found.baseline == "basic"
+    scores = values(found)
+    assert len(set(scores.values())) > 5
+    # Likeness is by cosine, which lengths do not change.
+    assert scores["normalisation"] == pytest.approx(scores["SIF"], abs=1e-9)
+    record = json.loads(Path("done/models/basic/result.json").read_text(encoding="utf-8"))
+    assert record["settings"]["static"]["pooling"] == "token"
+
+
+def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
+    words = ("distil", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *SHORT)
+    assert verb(*words).code == 0
+    before = {path: path.stat().st_mtime_ns for path in Path("done").glob("models/*/model.safetensors")}
+    assert len(before) == 4
+    again = verb(*words)
+    assert again.code == 2
+    assert "--out done holds a static ablation already; go on with it by --resume" in " ".join(again.err.split())
+    assert verb(*words, "--resume").code == 0
+    assert {path: path.stat().st_mtime_ns for path in Path("done").glob("models/*/model.safetensors")} == before
+    other = verb(*words, "--resume", "--set", "static.dims=8")
+    assert other.code == 2
+    assert "static.dims was 'not set', is 8" in " ".join(other.err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("teacher", "--out", "new"), "ablate.suite must be given, got none"),
+        (("teacher", "--suite", "gone.toml", "--out", "new"), "gone.toml"),
+        (("teacher", "--suite", "suite.toml", "--out", "new", "--texts", "gone.jsonl"), "gone.jsonl"),
+        (
+            ("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.pooling=last"),
+            "static.pooling must be left out of an ablation",
+        ),
+        (("teacher", "--suite", "suite.toml", "--out", "teacher"), "--out must be a new or empty directory"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told: str) -> None:
+    said = verb("distil", "ablate", *words)
+    assert said.code == 2
+    assert told in " ".join(said.err.split())
+    assert not Path("new").exists()
