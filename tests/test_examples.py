@@ -76,10 +76,23 @@ def test_a_sweep_runs_and_is_planned_with(run: Run) -> None:
     assert "budget_flops" in planned.out
 
 
+def test_a_multilingual_student_is_taught(run: Run) -> None:
+    rows("texts.jsonl", [{"en": f"{KINDS[n % 5]} {n}", "de": f"das {KINDS[n % 5]} {n}", "fr": f"le {n} {KINDS[n % 5]}"} for n in range(60)])
+    small = ("--teacher", "model", "--student", "model", "--set", "train.batch_size=8", "--set", "train.steps=2", "--device", "cpu")
+    said = run("distil", "multilingual", "--config", str(EXAMPLES / "08_multilingual.toml"), "--out", "student", *small)
+    assert (said.code, said.out) == (0, "student\n"), said.err
+
+
+def test_translations_bridge(run: Run) -> None:
+    rows("parallel.jsonl", [{"en": f"{KINDS[n % 5]} {n}", "de": f"das {KINDS[n % 5]} {n}"} for n in range(30)])
+    said = run("train", str(EXAMPLES / "09_bridging.toml"), "--out", "job", *SHORT)
+    assert (said.code, said.out) == (0, "job\n"), said.err
+
+
 def test_every_file_of_settings_is_run_here() -> None:
     here = Path(__file__).read_text(encoding="utf-8")
     files = sorted(path.name for path in EXAMPLES.glob("*.toml"))
-    assert len(files) == 6
+    assert len(files) == 8
     assert all(f'EXAMPLES / "{name}"' in here for name in files)
 
 

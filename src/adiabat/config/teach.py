@@ -7,7 +7,7 @@ from pydantic import Field, PositiveInt
 
 from adiabat.config.faults import Need
 from adiabat.config.reading import checked
-from adiabat.config.section import Section, Text, Texts, each_once
+from adiabat.config.section import Exhausted, Section, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection
 from adiabat.config.train import MemorySection, TrainRunSection, TrainSection, TrainSettings
 from adiabat.config.train_data import BatchesSection, MixtureSection
@@ -115,7 +115,9 @@ class TranslationMixtureSection(MixtureSection):
     """``[mixture]`` of languages: those with few texts get more than their share."""
 
     needs: ClassVar[Mapping[str, Need]] = MixtureSection.needs
-    rule: Literal["proportional", "equal", "temperature", "weights"] = "temperature"
+    rule: Literal["proportional", "equal", "temperature"] = "temperature"
+    exhausted: Exhausted = "cycle"
+    """A pass ends with the largest language, and repeats the others up to their share."""
 
 
 class MultilingualSettings(TeachSettings):

@@ -185,6 +185,6 @@ def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, *, layer: 
         "job": {"model": section.student, "out": section.out} | ({} if several_files else {"data": files[0]}),
         "data": {"validation": str(lessons.path(VALIDATION))} | ({"sources": [{"path": path} for path in files]} if several_files else {}),
         "towers": {"targets": str(targets)} | ({} if layer is None else {"projection_width": layer}),
-        "mixture": {"rule": settings.mixture.rule} if several_files else {},
+        "mixture": {"rule": settings.mixture.rule, "exhausted": settings.mixture.exhausted} if several_files else {},
         "train": {"learning_rate": STATIC_RATE} if static and "learning_rate" not in settings.train.model_fields_set else {},
     }
