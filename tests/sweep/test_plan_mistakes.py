@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from adiabat import api
 from adiabat.config import PlanSettings, checked
 from adiabat.errors import AdiabatError, ConfigError, DataError, JobError
 from adiabat.plan.flops import PassedParameters
 from adiabat.sweep.planning import plan
 from tests.sweep.world import asked, load, rows_of, written
+from tests.tiny import save_tiny
 
 
 @pytest.mark.parametrize(
@@ -147,3 +149,19 @@ def test_a_device_that_nothing_is_measured_on_is_refused() -> None:
 def test_a_seed_that_nothing_is_drawn_with_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"run.seed has no effect without plan.runs: nothing is drawn; leave it out"):
         checked(PlanSettings, {"plan": {"budget": 1e15}, "run": {"seed": 3}})
+
+
+def test_a_model_too_narrow_for_the_rank_that_serves_best_is_told(tmp_path: Path) -> None:
+    save_tiny(tmp_path / "narrow")
+    settings = checked(PlanSettings, {"plan": {"budget": 1e18, "models": [str(tmp_path / "narrow")]}})
+    told = r"plan.models must take adapters of rank \d+, .*narrow does not: rank must be <= 32, .*; name a wider model, or a smaller budget"
+    with pytest.raises(ConfigError, match=told):
+        plan(lambda name, section: api.load(name, settings=section), settings)
+
+
+def test_a_plan_goes_into_no_job_and_no_model(tmp_path: Path) -> None:
+    save_tiny(tmp_path / "model")
+    settings = asked(written(tmp_path, rows_of()), out=str(tmp_path / "model" / "plan"))
+    with pytest.raises(JobError, match=r"--out must be a directory of its own, .*model/plan lies in the job, model or store .*model"):
+        api.plan(settings)
+    assert not (tmp_path / "model" / "plan").exists()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from adiabat.errors import DataError, JobError
 from adiabat.jobs.descriptions import is_job
+from adiabat.jobs.directory import require_outside
 from adiabat.jobs.job import CONFIG
 from adiabat.locks import sole_writer
 from adiabat.report.files import read_result
@@ -47,7 +48,8 @@ def claimed(folder: Path | None, *, reader: Callable[[Path], object] = read_resu
 
 
 def _require_own(folder: Path, reader: Callable[[Path], object]) -> None:
-    """Refuse a directory that is something else, or holds a result or report of something else."""
+    """Refuse a directory that is something else, lies in it, or holds a result or report of something else."""
+    require_outside(folder)
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
         "a job": is_job(folder),

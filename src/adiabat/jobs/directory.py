@@ -22,14 +22,26 @@ def require_free(folder: Path, *, resume: bool) -> None:
     Raises:
         JobError: If the directory holds something else, or a job that is not to be resumed.
     """
-    for place in folder.resolve().parents:
-        if _is_of_adiabat(place):
-            raise JobError(f"--out must be a directory of its own, {folder} lies in the job, model or store {place}; choose another")
+    require_outside(folder)
     if is_job(folder):
         if not resume:
             raise JobError(f"--out {folder} holds a job already; go on with it by --resume, or choose another directory")
     elif folder.exists() and (not folder.is_dir() or any(entry.name != PREPARED for entry in folder.iterdir())):
         raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+
+
+def require_outside(folder: Path) -> None:
+    """Refuse a directory inside of one that is rewritten as a whole.
+
+    Args:
+        folder: Perhaps missing.
+
+    Raises:
+        JobError: If it lies in a job, a model or a store.
+    """
+    for place in folder.resolve().parents:
+        if _is_of_adiabat(place):
+            raise JobError(f"--out must be a directory of its own, {folder} lies in the job, model or store {place}; choose another")
 
 
 def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:

@@ -88,8 +88,21 @@ def _asked(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -
     for number, name in enumerate(settings.plan.models):
         watch.progress("setting models up", number, len(settings.plan.models))
         way = Way("", PurePath(name).name, name, settings.encoder.blocks, method, RANK if method == "lora" else None, 0)
-        towers = build(_settings(way, settings), load).towers
+        towers = _built(way, settings, load)
         yield Option(way, passed_parameters(towers.query)), _bytes(towers)
+
+
+def _built(way: Way, settings: PlanSettings, load: Loader) -> DualEncoder:
+    run = _settings(way, settings)
+    try:
+        return build(run, load).towers
+    except ConfigError as fault:
+        if way.rank is None:
+            raise
+        raise ConfigError(
+            f"plan.models must take adapters of rank {way.rank}, which serve best from this budget on, {way.model} does not: {fault}; "
+            "name a wider model, or a smaller budget"
+        ) from fault
 
 
 def _bytes(towers: DualEncoder) -> int:
