@@ -52,10 +52,11 @@ def static(
     short = short_for(texts, {"static.dims": dims, "static.sif": sif})
     settings = settings_of(DistilStaticSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
     from adiabat import api
+    from adiabat.report.wording import amount
 
     with watching() as watch:
         found = api.distil_static(teacher, out, settings=settings, command=command_line(), watch=watch)
-    told = f"{found.tokens:,} tokens of {found.dims} numbers, {found.kept:.1%} of the variance, {found.size / 2**20:.1f} MiB"
+    told = f"{found.tokens:,} tokens of {found.dims} numbers, {found.kept:.1%} of the variance, {amount(found.size)}"
     say(f"{told}, in {found.seconds:.1f} s")
     answer(found.to_json() if as_json else str(out))
 

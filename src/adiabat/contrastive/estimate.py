@@ -72,12 +72,12 @@ class Estimate:
             Several lines; those that are no settings are comments of TOML, so that the whole is a RUN.toml.
         """
         streamed = self.settings["data"]["stream"]
-        amount = f"a stream, in windows of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"
+        data = f"a stream, in windows of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"
         lines = [
             f"parameters: {self.parameters:,}, trained: {self.trained:,} ({100 * self.trained / self.parameters:.1f} %)",
-            f"length: {self.steps:,} steps on {amount}, {self.tokens:.3g} tokens",
+            f"length: {self.steps:,} steps on {data}, {self.tokens:.3g} tokens",
             f"operations: {self.flops:.3g} FLOP by parameters and tokens, {self.operations:.3g} counted one by one",
-            f"memory: {self.memory_bytes / 2**20:,.0f} MB, measured in {TIMED_STEPS} steps on {self.device}",
+            f"memory: {amount(self.memory_bytes)}, measured in {TIMED_STEPS} steps on {self.device}",
             f"time: {self.seconds:,.0f} s at {self.step_seconds:.2f} s a step, validations not counted",
             *self.notes,
         ]

@@ -13,6 +13,8 @@ MINUS = "\N{MINUS SIGN}"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 DASH = "\N{EN DASH}"
 
+UNITS = ("KiB", "MiB", "GiB", "TiB")
+
 EVEN = "\N{ALMOST EQUAL TO}"
 """Beside a value: not measurably worse than the best."""
 
@@ -343,3 +345,20 @@ def millions(parameters: int) -> str:
         For instance ``22.7 M``; small ones as they are.
     """
     return f"{parameters / 1e6:,.1f}{NO_BREAK}M" if parameters >= 100_000 else f"{parameters:,}"
+
+
+def amount(held: int | None) -> str:
+    """An amount of memory.
+
+    Args:
+        held: In bytes; None or 0 where it is not known.
+
+    Returns:
+        For instance ``1.8 GiB``; nothing where it is not known.
+    """
+    if not held:
+        return ""
+    if held < 2**10:
+        return counted(held, "byte")
+    power = min(int(math.log2(held)) // 10, len(UNITS))
+    return f"{held / 2 ** (10 * power):.1f} {UNITS[power - 1]}"

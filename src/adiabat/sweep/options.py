@@ -7,7 +7,8 @@ from adiabat.errors import ConfigError, DataError
 from adiabat.measure.sweep_results import SweepRun
 from adiabat.plan.recipe import points_at
 from adiabat.plan.runs import Option, Way
-from adiabat.report.sweep.wording import amount, flop
+from adiabat.report.sweep.wording import flop
+from adiabat.report.wording import amount
 
 
 def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str, instead: str) -> list[Option]:

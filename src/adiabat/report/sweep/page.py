@@ -97,7 +97,7 @@ def _run(result: SweepResult, row: SweepRun) -> dict[str, Any]:
         "other": wording.DASH if other is None else wording.number(other),
         "rate": wording.setting(row.learning_rate),
         "time": wording.duration(row.seconds),
-        "memory": words.amount(row.memory) or wording.DASH,
+        "memory": wording.amount(row.memory) or wording.DASH,
     }
 
 

@@ -1,13 +1,10 @@
 """What a sweep or a plan says, in sentences."""
 
-import math
 from collections.abc import Iterator
 from operator import itemgetter
 
 from adiabat.measure.sweep_results import Advice, Choice, KindRecord, SweepResult, SweepRun
-from adiabat.report.wording import counted, duration, integer, number, share
-
-UNITS = ("KiB", "MiB", "GiB", "TiB")
+from adiabat.report.wording import amount, counted, duration, integer, number, share
 
 FAR = 4.0
 """How many times the largest budget of its runs a law reaches before a page warns of it."""
@@ -36,23 +33,6 @@ def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
         For instance ``[0.312, 0.347]``; nothing where there is none.
     """
     return "" if ends is None else f"[{number(ends[0], digits=digits)}, {number(ends[1], digits=digits)}]"
-
-
-def amount(held: int | None) -> str:
-    """An amount of memory.
-
-    Args:
-        held: In bytes; None or 0 where it is not known.
-
-    Returns:
-        For instance ``1.8 GiB``; nothing where it is not known.
-    """
-    if not held:
-        return ""
-    if held < 2**10:
-        return counted(held, "byte")
-    power = min(int(math.log2(held)) // 10, len(UNITS))
-    return f"{held / 2 ** (10 * power):.1f} {UNITS[power - 1]}"
 
 
 def _best_run(result: SweepResult) -> tuple[SweepRun, float] | None:
