@@ -16,6 +16,7 @@ from adiabat.contrastive.training import check, prepared
 from adiabat.jobs.descriptions import without_none
 from adiabat.model.device import device_name, device_of
 from adiabat.model.memory import begin_peak, peak_bytes
+from adiabat.report.wording import amount
 from adiabat.train.distributed import Processes
 from adiabat.watch import Watch
 
