@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 from adiabat.distil.vocabulary import Vocabulary, Word, vocabulary_of
 from adiabat.errors import ConfigError, DataError
+from tests.tiny import tiny_tokenizer
 
 PIECES = ["the", "cat", "sat", "##s", "##at", "c", "new", "york", "[unused1]", "[unused2]"]
 
@@ -147,3 +148,13 @@ def test_a_tokenizer_comes_back_from_its_file(tmp_path: Path) -> None:
     again = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert again.encode("The new york cats").ids == found.tokenizer.encode("The new york cats").ids
     assert json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))["post_processor"] is None
+
+
+def test_a_token_of_a_decoder_that_begins_texts_with_nothing_stands_behind_its_begin_token() -> None:
+    tokenizer = tiny_tokenizer("gpt-neox")
+    assert tokenizer("a").input_ids == [tokenizer.convert_tokens_to_ids("a")]
+    found = vocabulary_of(tokenizer, words=words("cat"))
+    assert (found.sequences.before, found.sequences.after) == (1, 0)
+    assert {ids[0] for ids in found.sequences.token_ids} == {tokenizer.bos_token_id}
+    assert found.sequences.token_ids[found.tokens.index("a")] == [tokenizer.bos_token_id, tokenizer.convert_tokens_to_ids("a")]
+    assert list(found.sequences.token_ids[-1][1:]) == tokenizer("cat").input_ids

@@ -64,6 +64,7 @@ class TeachTrainSection(TrainSection):
     """``[train]`` of a student; of a static one the rate is `STATIC_RATE` unless it is given."""
 
     loss: Literal["in_batch_softmax", "samtone", "pair", "triplet", "mse", "cosine_distance"] = "cosine_distance"
+    keep: Literal["last", "best"] = "best"
 
 
 STATIC_RATE = 5e-3
@@ -99,7 +100,7 @@ class TeachSettings(Section):
         """
         names = ("encoder", "batches", "mixture", "train", "memory", "run")
         here: dict[str, dict[str, Any]] = {name: getattr(self, name).model_dump(exclude_unset=True) for name in names}
-        here["train"].setdefault("loss", self.train.loss)
+        here["train"] |= {"loss": self.train.loss, "keep": self.train.keep}
         for name, table in tables.items():
             here[name] = {**here.get(name, {}), **table}
         return checked(TrainSettings, here)

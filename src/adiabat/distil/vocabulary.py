@@ -78,7 +78,13 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
         raise ConfigError(f"static.without must leave tokens, got {without!r}, which matches all; leave it out")
     own = pruned.vocabulary
     new = sum(token not in own for token in tokens)
-    return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added), known, new)
+    return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added, _opening(tokenizer, pruned)), known, new)
+
+
+def _opening(tokenizer: PreTrainedTokenizerFast, model: TokenizerModel) -> list[int]:
+    """What stands before a token though the tokenizer puts nothing there: the first state of a decoder hardly depends on its token."""
+    begin = tokenizer.bos_token_id
+    return [] if begin is None or model.bos_ids else [begin]
 
 
 @contextmanager
@@ -141,7 +147,7 @@ def _normalized(model: TokenizerModel, text: str) -> str:
     return (text if normalizer is None else normalizer.normalize_str(text)).strip()
 
 
-def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, str]) -> Sequences:
+def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, str], opening: list[int]) -> Sequences:
     """What passes through the teacher, in its own ids: a token between special tokens, a word as the teacher takes the text."""
     before, after, own = list(model.bos_ids or []), list(model.eos_ids or []), model.vocabulary
     ids, teacher = dict(model.model_delta.token_mapping), model.to_tokenizer()
@@ -155,4 +161,4 @@ def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str,
         found: list[int] = teacher.encode(added.get(token) or model.preprocessor.decode(token).decoded).ids
         return found
 
-    return Sequences([[ids[one] for one in passed(token)] for token in tokens], len(before), len(after))
+    return Sequences([[*opening, *(ids[one] for one in passed(token))] for token in tokens], len(opening) + len(before), len(after))
