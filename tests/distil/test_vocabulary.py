@@ -157,4 +157,4 @@ def test_a_token_of_a_decoder_that_begins_texts_with_nothing_stands_behind_its_b
     assert (found.sequences.before, found.sequences.after) == (1, 0)
     assert {ids[0] for ids in found.sequences.token_ids} == {tokenizer.bos_token_id}
     assert found.sequences.token_ids[found.tokens.index("a")] == [tokenizer.bos_token_id, tokenizer.convert_tokens_to_ids("a")]
-    assert list(found.sequences.token_ids[-1][1:]) == tokenizer("cat").input_ids
+    assert list(found.sequences.token_ids[found.tokens.index("Ġcat")][1:]) == tokenizer("cat").input_ids
