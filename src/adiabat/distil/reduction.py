@@ -47,11 +47,13 @@ def reduced(
         raise DataError("the teacher must tell tokens apart, got the same vector for all; check its weights, or take another pooling")
     if how == "ica":
         scores = _independent(exact, dims, seed, watch)
+        kept = _kept(exact, scores)
     else:
-        solver = "covariance_eigh" if how == "pca" else "randomized"
-        scores = PCA(n_components=dims, svd_solver=solver, random_state=seed).fit_transform(exact)
+        found = PCA(n_components=dims, svd_solver="covariance_eigh" if how == "pca" else "randomized", random_state=seed)
+        scores = found.fit_transform(exact)
+        kept = float(found.explained_variance_ratio_.sum())
     largest = scores[np.abs(scores).argmax(axis=0), np.arange(dims)]
-    return (scores * np.sign(largest)).astype(np.float32), _kept(exact, scores)
+    return (scores * np.sign(largest)).astype(np.float32), kept
 
 
 def require_dims(dims: int, rows: int, width: int) -> None:

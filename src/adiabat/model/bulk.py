@@ -14,6 +14,7 @@ from torch import Tensor
 
 from adiabat.model.batches import TokenBatch, token_budget_batches
 from adiabat.model.precision import Precision, autocast
+from adiabat.model.static import StaticBackbone
 from adiabat.model.workers import MOST_WORKERS, side_by_side, working_copies
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 TOKENIZE_BLOCK = 4096
 """Texts tokenised at a time: bounds the Python lists in flight, and is far above what a batch needs."""
+
+BAG_BLOCK = 2048
+"""The same of a static model: 1,024 and 4,096 take 4 and 2 % longer."""
 
 PreparedBatch = tuple[Int[np.ndarray, " b"], TokenBatch]
 """Row numbers of the texts, and their tokens."""
@@ -54,11 +58,13 @@ class TokenSource:
         block: Gives the tokens of texts, from and up to a number.
         fill: Makes a batch of some.
         total: How many texts there are.
+        whole: Whether pooling takes all tokens of a text.
     """
 
     block: Callable[[int, int], TokenLists]
     fill: Callable[[TokenLists], TokenBatch]
     total: int
+    whole: bool
 
 
 def default_budget(device: torch.device) -> int:
@@ -113,6 +119,36 @@ def embed_blocks(
             done, full = done + len(rows), full + limited
             if on_progress:
                 on_progress(Progress(done, total, full))
+    return vectors
+
+
+def embed_bags(
+    encoder: "Encoder", backbone: StaticBackbone, source: TokenSource, *, on_progress: Callable[[Progress], None] | None = None
+) -> Float[np.ndarray, "n e"]:
+    """Embed texts by a static model with mean pooling: a bag of rows for each text, without padding and without token states.
+
+    Args:
+        encoder: In evaluation, without gradients.
+        backbone: Its own.
+        source: The texts, whole.
+        on_progress: Called after each block.
+
+    Returns:
+        Embeddings, float32, in order.
+    """
+    total, most = source.total, encoder.settings.max_tokens
+    vectors = np.empty((total, encoder.width), dtype=np.float32)
+    full = 0
+
+    # One after the other: tokenising has all cores already, and to pool beside it costs both more than it saves.
+    for start in range(0, total, BAG_BLOCK):
+        token_ids = source.block(start, start + BAG_BLOCK)
+        end = start + len(token_ids)
+        with torch.inference_mode():
+            vectors[start:end] = encoder.head(backbone.bag_means(token_ids)).cpu().numpy()
+        full += sum(len(ids) >= most for ids in token_ids)
+        if on_progress:
+            on_progress(Progress(end, total, full))
     return vectors
 
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError
 from adiabat.model.batches import TokenBatch, pad
-from adiabat.model.bulk import Progress, TokenSource, default_budget, embed_blocks
+from adiabat.model.bulk import Progress, TokenSource, default_budget, embed_bags, embed_blocks
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.pooling import POOLINGS, Pooling, pool
 from adiabat.model.precision import Precision, settled_precision
@@ -148,7 +148,17 @@ class Encoder(nn.Module):
             Embeddings, float32, of unit length where the settings say so.
         """
         hidden = self.backbone(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
-        pooled = pool(hidden, batch.pooling_mask, pooling=self.settings.pooling)
+        return self.head(pool(hidden, batch.pooling_mask, pooling=self.settings.pooling))
+
+    def head(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
+        """What follows pooling.
+
+        Args:
+            pooled: A vector for each text.
+
+        Returns:
+            Embeddings, float32, of unit length where the settings say so.
+        """
         for projection in self.projections:
             pooled = projection(pooled)
         pooled = pooled.float()
@@ -260,12 +270,13 @@ class Encoder(nn.Module):
             Embeddings, float32, in their order.
         """
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
-        source = TokenSource(lambda start, end: token_ids[start:end], fill, len(token_ids))
+        source = TokenSource(lambda start, end: token_ids[start:end], fill, len(token_ids), not (skipped or closing))
         return self._embedded(source, precision, token_budget)
 
     def _source(self, texts: Sequence[str], side: Side) -> TokenSource:
-        fill = partial(pad, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side))
-        return TokenSource(lambda start, end: self.tokenize(texts[start:end], side=side), fill, len(texts))
+        skipped = self._unpooled_tokens(side)
+        fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped)
+        return TokenSource(lambda start, end: self.tokenize(texts[start:end], side=side), fill, len(texts), not skipped)
 
     def _embedded(
         self,
@@ -276,6 +287,8 @@ class Encoder(nn.Module):
     ) -> Float[np.ndarray, "n e"]:
         settled, budget = self.settle(precision), token_budget or default_budget(self.device)
         with self._evaluating():
+            if settled == "fp32" and source.whole and self.settings.pooling == "mean" and isinstance(self.backbone, StaticBackbone):
+                return embed_bags(self, self.backbone, source, on_progress=on_progress)
             return embed_blocks(self, source, precision=settled, budget=budget, on_progress=on_progress)
 
     @contextmanager

@@ -8,11 +8,14 @@ Reference:
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -60,6 +63,21 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         """
         states = self.token_embeddings(input_ids.masked_fill(attention_mask == 0, self.config.vocab_size))
         return BaseModelOutput(last_hidden_state=states)
+
+    def bag_means(self, token_ids: Sequence[Sequence[int]]) -> Float[Tensor, "b d"]:
+        """Mean of each text's rows, without its token states.
+
+        Args:
+            token_ids: At least one for each text.
+
+        Returns:
+            A vector for each text, on the device of the table.
+        """
+        lengths = np.fromiter(map(len, token_ids), dtype=np.int64, count=len(token_ids))
+        flat = np.fromiter(chain.from_iterable(token_ids), dtype=np.int64, count=int(lengths.sum()))
+        table = self.token_embeddings.weight
+        rows, starts = (torch.from_numpy(one).to(table.device) for one in (flat, np.cumsum(lengths) - lengths))
+        return functional.embedding_bag(rows, table, starts, mode="mean")
 
 
 class StaticTokenizer(PreTrainedTokenizerFast):
