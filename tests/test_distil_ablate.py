@@ -34,6 +34,8 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     Path("suite.toml").write_text(
         '[[tasks]]\nkind = "sts"\nname = "likeness"\ndata = "sts.jsonl"\n\n[measure]\nresamples = 100\n', encoding="utf-8"
     )
+    # Of another layout than the task's.
+    Path("faulty.toml").write_text('[[tasks]]\nkind = "sts"\ndata = "pairs.jsonl"\n', encoding="utf-8")
     return lambda *words: run_in_process(capsys, monkeypatch, list(words))
 
 
@@ -80,6 +82,7 @@ def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
         (("teacher", "--out", "new"), "ablate.suite must be given, got none"),
         (("teacher", "--suite", "gone.toml", "--out", "new"), "gone.toml"),
         (("teacher", "--suite", "suite.toml", "--out", "new", "--texts", "gone.jsonl"), "gone.jsonl"),
+        (("teacher", "--suite", "faulty.toml", "--out", "new"), "pairs.jsonl"),
         (
             ("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.pooling=last"),
             "static.pooling must be left out of an ablation",

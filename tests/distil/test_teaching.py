@@ -84,6 +84,18 @@ def test_a_student_is_fitted_to_texts_of_ones_own() -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_texts_may_be_documents_of_examples_and_queries_and_blank_documents_are_passed_over() -> None:
+    rows = [{"query": f"what of {text}", "positive": text} for text in SENTENCES]
+    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with Path("corpus.jsonl").open("a") as file:
+        file.write('{"id": "blank", "text": ""}\n')
+    with pytest.warns(UserWarning, match="blank documents"):
+        api.distil_fit(fitting(lessons={"texts": ["corpus.jsonl", "pairs.jsonl"], "queries": ["pairs.jsonl"]}, train={"steps": 2}))
+    with gzip.open("job/prepared/lessons/corpus.jsonl.gz", "rt", encoding="utf-8") as file:
+        assert sorted(json.loads(line)["text"] for line in file) == sorted([*SENTENCES, *(str(row["query"]) for row in rows)])
+
+
+@pytest.mark.usefixtures("here")
 def test_a_narrow_student_learns_the_main_directions_and_keeps_its_width() -> None:
     api.distil_fit(fitting(distil={"student": "small"}))
     assert api.load("job").width == 16

@@ -142,6 +142,13 @@ def test_patterns_that_are_none_or_match_all_are_told() -> None:
     assert "[unused1]" in vocabulary_of(wordpiece(), without=None).tokens
 
 
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_a_tokenizer_takes_unknown_words_for_stays(kind: str) -> None:
+    found = vocabulary_of(MAKERS[kind](), without=r"(?!.*(cat|ca|c|a|t))")
+    assert "[UNK]" in found.tokens
+    assert found.tokenizer.encode("日 cat").ids
+
+
 def test_a_tokenizer_comes_back_from_its_file(tmp_path: Path) -> None:
     found = vocabulary_of(wordpiece(), words=words("new york"))
     found.tokenizer.save(str(tmp_path / "tokenizer.json"))

@@ -16,6 +16,7 @@ from adiabat.jobs.descriptions import FREE_RUN, Rules, is_described, require_sam
 from adiabat.jobs.directory import claimed_for_jobs, require_begun
 from adiabat.jobs.job import Job
 from adiabat.measure.suite_results import SuiteResult
+from adiabat.suite.prepared import prepare
 from adiabat.train.inputs import require_inputs
 from adiabat.watch import SILENT, Watch
 
@@ -77,6 +78,8 @@ def distil_ablate(
     steps = list(_steps(teacher, settings, folder, command, watch))
     suite = _suite(teacher, settings, steps)
     require_inputs([*section.queries, *([section.pairs] if section.pairs else [])], corpora=section.texts)
+    # Faults of its data must not come to light after models were trained.
+    prepare(suite, watch)
     begun = is_described(folder, "ablate")
     if note := require_begun(folder, "static ablation", begun=begun, resume=resume):
         watch.note(note)

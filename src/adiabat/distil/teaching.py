@@ -14,12 +14,14 @@ from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import stream_examples
 from adiabat.data.languages import chosen_languages
 from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
+from adiabat.data.records import Document
 from adiabat.distil.lessons import VALIDATION, Lessons, write_lessons
 from adiabat.distil.targets import build_targets
 from adiabat.errors import ConfigError, ModelError, several
 from adiabat.jobs.directory import require_free
 from adiabat.jobs.job import Job
 from adiabat.measure.results import Result
+from adiabat.model.device import device_of
 from adiabat.model.static import StaticBackbone
 from adiabat.model.towers import DualEncoder
 from adiabat.watch import SILENT, Watch
@@ -98,11 +100,19 @@ def multilingual(load: Loader, settings: MultilingualSettings, *, resume: bool =
 
 def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:
     for source in texts:
-        for document in read_corpus(source, blank="drop"):
+        for document in _documents(source):
             yield Translation(document.text, document.text, OWN_TEXTS, source)
     for source in queries:
         for example in stream_examples(source).examples:
             yield Translation(example.query, example.query, OWN_TEXTS, example.where)
+
+
+def _documents(source: str) -> Iterator[Document]:
+    """Of a corpus those that hold text; of examples, which have no blank ones, all."""
+    try:
+        return read_corpus(source, blank="drop")
+    except ConfigError:
+        return read_corpus(source)
 
 
 def _translations(sources: Iterable[ParallelSource], wanted: tuple[str, ...]) -> Iterator[Translation]:
@@ -122,8 +132,9 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     # Before anything is read: what the run could not be is no reason to embed texts.
     check(settings.training(**_tables(settings, _some_lessons(job, material), job.prepared)))
     require_free(job.folder, resume=resume)
-    teachers = [load(name, settings.teacher) for name in section.teachers]
-    student = load(str(section.student), settings.encoder)
+    device = device_of(settings.run.device)
+    teachers = [load(name, settings.teacher).to(device) for name in section.teachers]
+    student = load(str(section.student), settings.encoder).to(device)
     narrow, layer = _widths(teachers, student, section.width)
     lessons = write_lessons(
         material.read,

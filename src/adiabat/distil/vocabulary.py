@@ -73,7 +73,6 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
         pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
     edited, added, known = _with_words(_bare(pruned, without), words)
     tokens = list(edited.sorted_vocabulary)
-    # A WordPiece keeps what it takes unknown words for.
     if len(tokens) < 2:
         raise ConfigError(f"static.without must leave tokens, got {without!r}, which matches all; leave it out")
     own = pruned.vocabulary
@@ -114,7 +113,13 @@ def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
         pattern = re.compile(without)
     except re.error as fault:
         raise ConfigError(f"static.without must be a regular expression, got {without!r}: {fault}") from fault
-    return bare.remove_tokens_from_vocabulary([token for token in bare.sorted_vocabulary if pattern.match(token)])  # type: ignore[no-any-return]
+    # Without the one for what it does not know, a tokenizer fails at the first such text.
+    unknown = bare.unk_token
+    left: Any = bare.remove_tokens_from_vocabulary([token for token in bare.sorted_vocabulary if pattern.match(token) and token != unknown])
+    if unknown is not None:
+        # Unigram knows it by its number, which is another one now.
+        left.model.unk_token = unknown
+    return left  # type: ignore[no-any-return]
 
 
 def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[TokenizerModel, dict[str, str], list[Word]]:
