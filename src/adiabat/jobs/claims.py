@@ -49,7 +49,6 @@ def claimed(folder: Path | None, *, reader: Callable[[Path], object] = read_resu
 
 def _require_own(folder: Path, reader: Callable[[Path], object]) -> None:
     """Refuse a directory that is something else, lies in it, or holds a result or report of something else."""
-    require_outside(folder)
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
         "a job": is_job(folder),
@@ -59,6 +58,7 @@ def _require_own(folder: Path, reader: Callable[[Path], object]) -> None:
     }
     if kind := next((name for name, found in kinds.items() if found), None):
         raise JobError(f"--out must be a directory of its own, {folder} is {kind}; choose another")
+    require_outside(folder)
     if (folder / "result.json").exists() or (folder / "report.html").exists():
         try:
             reader(folder / "result.json")
