@@ -15,6 +15,7 @@ from adiabat.distil.lessons import Lessons, write_lessons
 from adiabat.errors import DataError, JobError
 
 COUNT = 60
+SETTINGS = ParallelLessonsSection(validation_fraction=0.2, max_validation=100)
 SENTENCES = [f"sentence {number}" for number in range(COUNT)]
 
 
@@ -23,7 +24,7 @@ def in_languages(*languages: str) -> list[Translation]:
 
 
 def written(folder: Path, translations: list[Translation], **options: Any) -> Lessons:
-    usual: dict[str, Any] = {"settings": ParallelLessonsSection(), "sources": [], "own": "en", "fraction": 0.2, "most": 100}
+    usual: dict[str, Any] = {"settings": SETTINGS, "sources": [], "own": "en"}
     return write_lessons(lambda: iter(translations), folder, **{**usual, **options})
 
 
@@ -82,7 +83,7 @@ def test_what_is_written_is_not_written_again(tmp_path: Path) -> None:
     def none() -> Any:
         raise AssertionError("nothing is to be read")
 
-    again = write_lessons(none, tmp_path / "new", settings=ParallelLessonsSection(), sources=[], own="en", fraction=0.2, most=100)
+    again = write_lessons(none, tmp_path / "new", settings=SETTINGS, sources=[], own="en")
     assert again == first
 
 
@@ -90,7 +91,9 @@ def test_lessons_of_other_settings_or_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("a")
     written(tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")])
     with pytest.raises(JobError, match="was made from other texts or settings; choose another --out, or remove it"):
-        written(tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")], settings=ParallelLessonsSection(passages=2))
+        written(
+            tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")], settings=SETTINGS.model_copy(update={"passages": 2})
+        )
     (tmp_path / "a.jsonl").write_text("ab")
     with pytest.raises(JobError, match="other texts or settings"):
         written(tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")])
@@ -98,10 +101,10 @@ def test_lessons_of_other_settings_or_files_are_refused(tmp_path: Path) -> None:
 
 def test_a_fraction_that_holds_nothing_out_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"lessons.validation_fraction = 1e-09 must leave texts on both sides, got 0 of 60 held out"):
-        written(tmp_path / "new", in_languages("de"), fraction=1e-9)
+        written(tmp_path / "new", in_languages("de"), settings=ParallelLessonsSection(validation_fraction=1e-9))
     assert not (tmp_path / "new").exists()
 
 
 def test_at_most_so_many_texts_are_held_out(tmp_path: Path) -> None:
-    lessons = written(tmp_path / "new", in_languages("de"), fraction=0.9, most=5)
+    lessons = written(tmp_path / "new", in_languages("de"), settings=ParallelLessonsSection(validation_fraction=0.9, max_validation=5))
     assert len(rows(lessons.path("validation"))) == 10

@@ -78,11 +78,11 @@ def distil_ablate(
     steps = list(_steps(teacher, settings, folder, command, watch))
     suite = _suite(teacher, settings, steps)
     require_inputs([*section.queries, *([section.pairs] if section.pairs else [])], corpora=section.texts)
-    # Faults of its data must not come to light after models were trained.
-    prepare(suite, watch)
     begun = is_described(folder, "ablate")
     if note := require_begun(folder, "static ablation", begun=begun, resume=resume):
         watch.note(note)
+    # Faults of its data must not come to light after models were trained.
+    prepare(suite, watch)
     wanted = {"teacher": {"name": teacher}, **settings.model_dump()}
 
     def description() -> dict[str, Any]:

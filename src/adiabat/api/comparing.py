@@ -1,6 +1,6 @@
 """Which data set, which backbone: the same short run on each."""
 
-from adiabat.api.loading import load
+from adiabat.api.loading import load_with
 from adiabat.compare.compare import compare as run_comparison
 from adiabat.config import CompareSettings
 from adiabat.measure.comparison import Comparison
@@ -22,4 +22,4 @@ def compare(settings: CompareSettings, *, resume: bool = False, command: str = "
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    return run_comparison(lambda name, section: load(name, settings=section), settings, resume=resume, command=command, watch=watch)
+    return run_comparison(load_with, settings, resume=resume, command=command, watch=watch)

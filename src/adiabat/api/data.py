@@ -1,9 +1,10 @@
 """Data sets: looked at, and made from what others publish."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
-from adiabat.api.loading import Model, load
+from adiabat.api.loading import Model, load, load_with
 from adiabat.config import (
     ArxivSettings,
     HotpotqaSettings,
@@ -96,7 +97,7 @@ def mine(
         str(data),
         str(corpus),
         Path(out),
-        load=lambda name, section: load(name, settings=section, device=device),
+        load=partial(load_with, device=device),
         model=model,
         store=store,
         index=None if index is None else Path(index),

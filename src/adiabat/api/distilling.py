@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from safetensors import SafetensorError
 
-from adiabat.api.loading import Model, load, name_of
+from adiabat.api.loading import Model, load, load_with, name_of
 from adiabat.config import DistilStaticSettings, EncoderSection, FitSettings, MultilingualSettings
 from adiabat.config.distil import StaticSection
 from adiabat.data.corpora import read_corpus
@@ -113,7 +113,7 @@ def distil_fit(settings: FitSettings, *, resume: bool = False, command: str = "a
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    return fit(_loaded, settings, resume=resume, command=command, watch=watch)
+    return fit(load_with, settings, resume=resume, command=command, watch=watch)
 
 
 def distil_multilingual(
@@ -133,7 +133,7 @@ def distil_multilingual(
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    return multilingual(_loaded, settings, resume=resume, command=command, watch=watch)
+    return multilingual(load_with, settings, resume=resume, command=command, watch=watch)
 
 
 def distil_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
@@ -167,10 +167,6 @@ def distil_pair(query: Model, document: Model, out: str | Path, *, settings: Enc
     except (OSError, SafetensorError) as fault:
         raise JobError(f"--out {folder} could not be written: {fault}; free some space, or choose another directory") from fault
     return pair
-
-
-def _loaded(name: str, section: EncoderSection) -> DualEncoder:
-    return load(name, settings=section)
 
 
 def _record(

@@ -48,6 +48,23 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
     return replace(loaded, name=str(model)).to(place)
 
 
+def load_with(name: str, section: EncoderSection, *, device: str = "cpu") -> DualEncoder:
+    """`load` as jobs ask for it: by a name, and with what its section of settings says.
+
+    Args:
+        name: As `load`.
+        section: Overrides.
+        device: As `load`.
+
+    Returns:
+        The model.
+
+    Raises:
+        AdiabatError: As `load`.
+    """
+    return load(name, settings=section, device=device)
+
+
 def name_of(model: Model) -> str:
     """What reports call a model.
 

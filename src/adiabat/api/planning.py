@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from adiabat.api.loading import load
+from adiabat.api.loading import load_with
 from adiabat.config import PlanSettings, SweepSettings
 from adiabat.errors import DataError
 from adiabat.jobs.claims import claimed
@@ -28,7 +28,7 @@ def sweep(settings: SweepSettings, *, resume: bool = False, command: str = "adia
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    return run_sweep(lambda name, section: load(name, settings=section), settings, resume=resume, command=command, watch=watch)
+    return run_sweep(load_with, settings, resume=resume, command=command, watch=watch)
 
 
 def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: Watch = SILENT) -> SweepResult:
@@ -46,7 +46,7 @@ def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: W
         AdiabatError: If anything the user gave is wrong, or the runs do not suffice.
     """
     with claimed(Path(settings.plan.out) if settings.plan.out is not None else None, reader=_read_plan) as folder:
-        found = make_plan(lambda name, section: load(name, settings=section), settings, command=command, watch=watch)
+        found = make_plan(load_with, settings, command=command, watch=watch)
         if folder is not None:
             write_sweep(found, folder)
     return found

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from adiabat.api.loading import Model, load, name_of
+from adiabat.api.loading import Model, load, load_with, name_of
 from adiabat.config import StudySettings, TuneSettings, checked
 from adiabat.measure.safe_rate_results import SafeRate
 from adiabat.measure.study_results import StudyResult
@@ -26,7 +26,7 @@ def study(settings: StudySettings, *, resume: bool = False, command: str = "adia
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    return run_study(lambda name, section: load(name, settings=section), settings, resume=resume, command=command, watch=watch)
+    return run_study(load_with, settings, resume=resume, command=command, watch=watch)
 
 
 def safe_rate(

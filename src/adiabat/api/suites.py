@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from adiabat.api.loading import load
-from adiabat.config import EncoderSection, read_settings
+from adiabat.api.loading import load_with
+from adiabat.config import read_settings
 from adiabat.config.named import suite_file
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
 from adiabat.errors import JobError
 from adiabat.jobs.claims import claimed
 from adiabat.measure.metrics import ranking_measures, require_relevant_alone
 from adiabat.measure.suite_results import SuiteResult
-from adiabat.model.towers import DualEncoder
 from adiabat.report.suite.files import read_suite, write_suite
 from adiabat.suite.kept import SCORES
 from adiabat.suite.running import evaluate_suite as run_suite
@@ -53,17 +52,13 @@ def evaluate_suite(
     # A measure that cannot be had is refused before anything is read.
     for measures in [settings.measure.measures, *(getattr(task, "measures", None) or () for task in settings.tasks)]:
         require_relevant_alone(measures)
-    loader = partial(_load, device=settings.run.device)
+    loader = partial(load_with, device=settings.run.device)
     subjects = subjects_of(settings.models, models, settings.encoder, loader)
     with claimed(Path(out), reader=read_suite) as folder:
         assert folder is not None
         result = run_suite(subjects, settings, folder, command=command, watch=watch)
         write_suite(result, folder)
     return result
-
-
-def _load(model: str, section: EncoderSection, *, device: str) -> DualEncoder:
-    return load(model, settings=section, device=device)
 
 
 def compare_runs(

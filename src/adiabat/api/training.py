@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from adiabat.api.loading import Model, load, name_of
+from adiabat.api.loading import Model, load, load_with, name_of
 from adiabat.config import TrainSettings, TuneSettings
 from adiabat.contrastive.estimate import Estimate
 from adiabat.contrastive.estimate import estimate as estimate_run
@@ -70,7 +70,7 @@ def train(settings: TrainSettings, *, resume: bool = False, command: str = "adia
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    return run_training(lambda name, section: load(name, settings=section), settings, resume=resume, command=command, watch=watch)
+    return run_training(load_with, settings, resume=resume, command=command, watch=watch)
 
 
 def estimate(settings: TrainSettings, *, watch: Watch = SILENT) -> Estimate:
@@ -86,4 +86,4 @@ def estimate(settings: TrainSettings, *, watch: Watch = SILENT) -> Estimate:
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
-    return estimate_run(lambda name, section: load(name, settings=section), settings, watch=watch)
+    return estimate_run(load_with, settings, watch=watch)

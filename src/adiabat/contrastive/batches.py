@@ -65,9 +65,9 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
         DataError: If a query that lists no negative would have nothing to be compared with.
         ConfigError: If queries with few negatives can only be filled up where duplicates are masked.
     """
-    counts = pairs.negatives.lengths[pairs.asked]
     if section.loss in REGRESSIONS:
         return
+    counts = pairs.negatives.lengths[pairs.asked]
     if (section.loss == "triplet" or section.batch_size == 1) and not counts.all():
         raise DataError(
             f"{pairs.name}: every query must list a negative where train.loss is triplet or train.batch_size is 1, got none for "

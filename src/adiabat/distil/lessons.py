@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.section import Section
+from adiabat.config.teach import HeldOutLessons
 from adiabat.contrastive.kept import files_of
 from adiabat.data.parallel import Translation
 from adiabat.data.records import text_id
@@ -94,11 +95,9 @@ def write_lessons(
     read: Callable[[], Iterable[Translation]],
     folder: Path,
     *,
-    settings: Section,
+    settings: HeldOutLessons,
     sources: Iterable[str],
     own: str,
-    fraction: float,
-    most: int,
     passages: int = 1,
     watch: Watch = SILENT,
 ) -> Lessons:
@@ -110,11 +109,9 @@ def write_lessons(
     Args:
         read: Gives the texts, each time from the beginning; those that are to be learned as they are have themselves for translation.
         folder: Appears whole or not at all.
-        settings: That decide what is written; kept beside it.
+        settings: That decide what is written, how much is held out among it; kept beside it.
         sources: Files that are read.
         own: The teachers' language, or what their own texts are called.
-        fraction: Held out of the teachers' texts.
-        most: Of them that are held out.
         passages: Longest passage, in sentences; 1 makes none.
         watch: Whom to tell.
 
@@ -128,7 +125,7 @@ def write_lessons(
     inputs = {"settings": settings.model_dump(mode="json"), "files": [list(one) for source in sources for one in files_of(source)]}
     if (folder / MADE).exists():
         return _written(folder, inputs)
-    held_out = _held_out(read, fraction, most, watch)
+    held_out = _held_out(read, settings.validation_fraction, settings.max_validation, watch)
     with writing(folder, maker="lessons", source=folder.parent, settings=_Told(inputs=json.dumps(inputs))) as output:
         counts = _write(read(), _Writer(output, own, held_out), passages, watch)
     return Lessons(folder, counts)

@@ -142,8 +142,6 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
         settings=settings.lessons,
         sources=material.sources,
         own=material.own,
-        fraction=settings.lessons.validation_fraction,
-        most=settings.lessons.max_validation,
         passages=material.passages,
         watch=watch,
     )
