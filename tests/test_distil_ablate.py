@@ -71,6 +71,10 @@ def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
     assert "--out done holds a static ablation already; go on with it by --resume" in " ".join(again.err.split())
     assert verb(*words, "--resume").code == 0
     assert {path: path.stat().st_mtime_ns for path in Path("done").glob("models/*/model.safetensors")} == before
+    # Killed while its files were written.
+    Path("done/models/SIF/modules.json").unlink()
+    assert verb(*words, "--resume").code == 0
+    assert Path("done/models/SIF/modules.json").exists()
     other = verb(*words, "--resume", "--set", "static.dims=8")
     assert other.code == 2
     assert "static.dims was 'not set', is 8" in " ".join(other.err.split())

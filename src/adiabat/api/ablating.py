@@ -1,5 +1,6 @@
 """A static model made step by step, each step measured (mission E2)."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,8 +127,11 @@ def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, w
         made = checked(DistilStaticSettings, tables)
 
         def make() -> object:
-            passed = folder / "passed"
-            return is_distilled(place) or distil_static(teacher, place, settings=made, passed=passed, command=command, watch=watch)
+            if is_distilled(place):
+                return None
+            # What a call that was killed left there is no model, and the teacher's vectors lie elsewhere.
+            shutil.rmtree(place, ignore_errors=True)
+            return distil_static(teacher, place, settings=made, passed=folder / "passed", command=command, watch=watch)
 
         return _Step(name, place, make)
 
