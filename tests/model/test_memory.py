@@ -1,5 +1,6 @@
 """The peak of memory, of a part of a process."""
 
+import ctypes
 import sys
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from adiabat.model.memory import begin_peak, peak_bytes
 
 CPU = torch.device("cpu")
-MUCH = 300_000_000
+MUCH, PIECE = 300_000_000, 30_000
 
 
 def test_what_is_held_for_a_while_is_seen() -> None:
@@ -28,3 +29,15 @@ def test_what_was_held_before_is_forgotten() -> None:
     del held
     begin_peak(CPU)
     assert high - peak_bytes(CPU) > 0.8 * MUCH
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the GNU C library alone gives back on demand")
+def test_what_an_allocator_keeps_free_is_not_counted() -> None:
+    # Pieces that come from the heap, with one at its end that stays: the heap cannot shrink of itself.
+    pieces = [np.ones(PIECE, dtype=np.uint8) for _ in range(MUCH // PIECE)]
+    last = np.ones(PIECE, dtype=np.uint8)
+    del pieces
+    high = peak_bytes(CPU)
+    begin_peak(CPU)
+    assert high - peak_bytes(CPU) > 0.8 * MUCH
+    assert last.all()

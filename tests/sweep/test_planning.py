@@ -118,6 +118,17 @@ def test_runs_that_would_narrow_the_answer_are_affordable(found: SweepResult) ->
         assert one.seed == int((one.run, one.budget) in made)
 
 
+def test_runs_of_too_few_steps_are_not_proposed(tmp_path: Path) -> None:
+    # A step has as many tokens in every run: of the least budgets only small models have steps enough, and others are the cheapest.
+    rows = [replace(one, steps=round(one.tokens / 1e4)) for one in rows_of()]
+    short = {(one.way.title, one.budget) for one in rows if one.steps < 50}
+    runs = written(tmp_path, rows)
+    anywhere, found = (advice_of(plan(load, asked(runs, least_steps=steps))).additions for steps in (1, 50))
+    assert any((one.run, one.budget) in short for one in anywhere)
+    assert found
+    assert not any((one.run, one.budget) in short for one in found)
+
+
 def test_few_tokens_are_told_and_leave_budget(runs: Path) -> None:
     advice = advice_of(plan(load, asked(runs, data_tokens=1e6)))
     assert advice.best is not None

@@ -1,6 +1,6 @@
 """Which models and methods a plan may choose: those that memory suffices for, and whose tokens make enough steps (mission B8)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from adiabat.config.plan import PlanSection
 from adiabat.errors import ConfigError, DataError
@@ -82,11 +82,9 @@ def with_steps(budgets: Mapping[Option, float], rows: Sequence[SweepRun], sectio
     Raises:
         ConfigError: If none has so many.
     """
-    steps = section.least_steps
-    least = {option: steps * _step(option.way, rows) for option in budgets}
-    tokens = dict(zip(budgets, points_at(budgets, section.data_tokens).tokens.tolist(), strict=True))
-    if found := {option: budget for option, budget in budgets.items() if tokens[option] >= least[option]}:
+    if found := enough(budgets, rows, section):
         return found
+    steps, least = section.least_steps, _least(budgets, rows, section)
     fewest = min(least.values())
     if section.data_tokens is not None and section.data_tokens < fewest:
         raise ConfigError(
@@ -99,6 +97,26 @@ def with_steps(budgets: Mapping[Option, float], rows: Sequence[SweepRun], sectio
         f"{what} must pay for plan.least_steps = {steps} steps, which take {flop(cheapest)} at the least in the runs, "
         f"got {flop(max(budgets.values()))}; raise it"
     )
+
+
+def enough(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+    """Of options those whose tokens make as many steps as runs must have that laws are fitted to.
+
+    Args:
+        budgets: Of each option, in FLOP.
+        rows: Runs of each, which say how many tokens a step has.
+        section: The tokens there are, and the least steps.
+
+    Returns:
+        In order, with their budgets; it may be none.
+    """
+    least, tokens = _least(budgets, rows, section), points_at(budgets, section.data_tokens).tokens.tolist()
+    return {option: budget for (option, budget), own in zip(budgets.items(), tokens, strict=True) if own >= least[option]}
+
+
+def _least(options: Iterable[Option], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+    """Tokens of the least steps."""
+    return {option: section.least_steps * _step(option.way, rows) for option in options}
 
 
 def _step(way: Way, rows: Sequence[SweepRun]) -> float:

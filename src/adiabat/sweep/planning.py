@@ -21,7 +21,7 @@ from adiabat.plan.runs import Option, Way
 from adiabat.report.sweep.wording import flop
 from adiabat.report.wording import duration
 from adiabat.sweep.analysis import Evidence, evidence_of, fitted
-from adiabat.sweep.options import budgets_of, with_steps, within
+from adiabat.sweep.options import budgets_of, enough, with_steps, within
 from adiabat.sweep.outcome import result_of
 from adiabat.sweep.prior import NOTES, by_prior
 from adiabat.sweep.reasons import reasons_of
@@ -110,7 +110,7 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
         too_large=[one.way.title for one in memory if one not in small],
         unpredicted=[one.way.title for one in found.unpredicted],
         reasons=reasons_of(found, own, section, largest=largest, temperature=told["train"].get("temperature")),
-        additions=_additions(rows, fits, found, section.data_tokens),
+        additions=_additions(rows, fits, found, section),
         beyond=found.budget / largest,
         settings=told,
         passes=own.passes * found.best.tokens / own.tokens if own.passes else None,
@@ -136,15 +136,19 @@ def _choice(one: Candidate, memory: Mapping[Option, int | None]) -> Choice:
     )
 
 
-def _additions(rows: Sequence[SweepRun], fits: Sequence[KindFit], found: Recommendation, data_tokens: float | None) -> list[Addition]:
-    """Runs at the budgets there are and the next one, none of them near to what is asked; with another seed where there is one already."""
+def _additions(rows: Sequence[SweepRun], fits: Sequence[KindFit], found: Recommendation, section: PlanSection) -> list[Addition]:
+    """Runs at the budgets there are and the next one, none of them near to what is asked; with another seed where there is one already.
+
+    Those of too few steps for a law would tell it nothing.
+    """
     budgets = sorted({row.budget for row in rows})
     affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= found.budget / STEP] or budgets[:1]
     seeds: dict[tuple[Way, float], int] = {}
     for row in rows:
         seeds[row.way, row.budget] = max(row.seed, seeds.get((row.way, row.budget), -1))
-    possible = [(one.option, budget) for one in found.candidates for budget in affordable]
-    proposed = narrowing(fits, found, possible, data_tokens=data_tokens)
+    options = [one.option for one in found.candidates]
+    possible = [pair for budget in affordable for pair in enough(dict.fromkeys(options, budget), rows, section).items()]
+    proposed = narrowing(fits, found, possible, data_tokens=section.data_tokens)
     return [Addition(one.option.way.title, one.budget, seeds.get((one.option.way, one.budget), -1) + 1, one.gain) for one in proposed]
 
 

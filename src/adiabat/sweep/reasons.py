@@ -7,7 +7,7 @@ from adiabat.config.sweep import PRETRAINING_SHARE
 from adiabat.measure.sweep_results import Reason, SweepRun
 from adiabat.plan.recipe import Recommendation
 from adiabat.report.sweep.wording import flop
-from adiabat.report.wording import duration
+from adiabat.report.wording import duration, share
 
 OWN, RULES = "runs of the sweep", "source 001, section 4.1 and tables 3 and 4"
 
@@ -46,7 +46,7 @@ def _of_method(found: Recommendation) -> Iterator[Reason]:
     if other is not None:
         ahead = (
             f"its predicted loss of {best.law.value:.4f} is below that of {other.option.way.title}, {other.law.value:.4f}; "
-            f"{found.sure:.0%} of laws fitted to runs drawn again agree that it is ahead"
+            f"{share(found.sure)} of laws fitted to runs drawn again agree that it is ahead"
         )
     yield Reason("method", str(way.kind), ahead, OWN)
     size = f"{best.option.size:,} parameters without the table of tokens"

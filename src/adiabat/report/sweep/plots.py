@@ -1,7 +1,7 @@
 """The figures of a sweep, drawn (mission B10); `curves` has what they show, and the same data give the same bytes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from adiabat.report.svg import INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.sweep.curves import Curve, Panel, Picture
@@ -24,6 +24,9 @@ _LINE = 0.19
 
 MOST_OWN_TICKS, APART = 6, 1.4
 """Ticks that stand at the values that are drawn, and how many times each the next must be."""
+
+MOST_DIGITS = 5
+"""Of the number at a tick."""
 
 _PER_LINE = 4
 """Names in a line of the legend."""
@@ -85,7 +88,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
         axis.set_major_locator(_locator(low, high, own if name == "across" else []))
         axis.set_minor_locator(NullLocator())
         axis.set_minor_formatter(NullFormatter())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(float(value))))
+        axis.set_major_formatter(_Ticks())
     axes.grid(color=RULE, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.set_xlabel(panel.across)
@@ -103,13 +106,28 @@ def _locator(low: float, high: float, own: Sequence[float]) -> Locator:
     return LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 300 else (1.0,))
 
 
-def _tick(value: float) -> str:
-    """A number as an axis has room for it."""
+class _Ticks(Formatter):
+    """Numbers as an axis has room for them, with as many digits as tell each from the next."""
+
+    def format_ticks(self, values: Iterable[float]) -> list[str]:
+        """All of an axis."""
+        every = [float(value) for value in values]
+        for digits in range(2, MOST_DIGITS):
+            if len(set(told := [_tick(value, digits) for value in every])) == len(every):
+                return told
+        return [_tick(value, MOST_DIGITS) for value in every]
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """One, for whoever asks about a place."""
+        return _tick(x, 2)
+
+
+def _tick(value: float, digits: int) -> str:
     if value >= 1e4:
         for limit, unit in ((1e12, ""), (1e9, "G"), (1e6, "M"), (1e3, "k")):
             if value >= limit:
-                return f"{value / limit:.3g}{unit}" if unit else f"{value:.2g}".replace("e+", "e")
-    return number(value, digits=2)
+                return f"{value / limit:.{digits + 1}g}{unit}" if unit else f"{value:.{digits}g}".replace("e+", "e")
+    return number(value, digits=digits)
 
 
 def _style(curve: Curve) -> dict[str, Any]:

@@ -107,15 +107,15 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
         yield f"How much each option computes in {duration(advice.budget_seconds)} is by its runs, made on {devices}."
     if best is not None and best.flops < 0.99 * advice.budget:
         left = 1 - best.flops / advice.budget
-        yield f"Its tokens run out: {flop(best.flops)} are spent, and {left:.0%} of the budget is left."
+        yield f"Its tokens run out: {flop(best.flops)} are spent, and {share(left)} of the budget is left."
     if advice.passes is not None and advice.passes > 1:
         yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: see whether there are more, or set --data-tokens."
     if advice.seconds is not None:
         yield f"On this machine it takes about {duration(advice.seconds)} and {amount(advice.measured_memory)}, measured on a few steps."
     if advice.unpredicted:
-        yield f"Not predicted, since at this budget their law reaches losses below 0: {', '.join(advice.unpredicted)}."
+        yield f"Not predicted, since at this budget their law reaches losses below 0: {'; '.join(advice.unpredicted)}."
     if advice.too_large:
-        yield f"Too large for the memory: {', '.join(advice.too_large)}."
+        yield f"Too large for the memory: {'; '.join(advice.too_large)}."
 
 
 def _of_runs(result: SweepResult) -> Iterator[str]:
