@@ -136,6 +136,7 @@ def curves(record: TrainingRecord, *, name: str = "curves") -> list[str]:
             else:
                 _draw_errors(axes, record)
             _mark_best(axes, record, by_epoch=by_epoch or panel == "errors")
+            axes.legend(facecolor=PAPER, edgecolor="none", borderpad=0.2, fontsize=8, labelcolor=MUTED)
             pictures.append(inline_svg(figure, name=f"{name}-{panel}"))
     return pictures
 
@@ -148,9 +149,6 @@ def _draw_losses(axes: Axes, record: TrainingRecord, *, steps_per_epoch: float) 
         axes.plot(*zip(*record.validation_loss, strict=True), color=GOOD, linewidth=1.6, marker="o", markersize=4, label="validation")
     axes.set_title("Loss", color=INK)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, digits=3)))
-    legend = axes.legend(frameon=False, fontsize=8, loc="upper right")
-    for text in legend.get_texts():
-        text.set_color(MUTED)
 
 
 def _thinned(points: Float[np.ndarray, "p 2"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
@@ -162,7 +160,7 @@ def _thinned(points: Float[np.ndarray, "p 2"]) -> tuple[Float[np.ndarray, " k"],
 
 def _draw_errors(axes: Axes, record: TrainingRecord) -> None:
     epochs, errors = zip(*record.validation_errors, strict=True)
-    axes.plot(epochs, errors, color=BAD, linewidth=1.6, marker="s", markersize=4)
+    axes.plot(epochs, errors, color=BAD, linewidth=1.6, marker="s", markersize=4, label="validation")
     of = f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
     axes.set_title(f"Validation errors{of}", color=INK)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: integer(round(value))))
@@ -176,19 +174,8 @@ def _mark_best(axes: Axes, record: TrainingRecord, *, by_epoch: bool) -> None:
     axes.set_axisbelow(True)
     if not by_epoch:
         return
-    axes.axvline(record.best_epoch, color=ACCENT, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
     label = "start kept" if record.best_epoch == 0 else f"kept: {period(record)} {record.best_epoch}"
-    right_half = record.best_epoch > record.epochs / 2
-    axes.annotate(
-        label,
-        (record.best_epoch, 0.03),
-        xycoords=axes.get_xaxis_transform(),
-        xytext=(-4 if right_half else 4, 0),
-        textcoords="offset points",
-        ha="right" if right_half else "left",
-        fontsize=8,
-        color=ACCENT,
-    )
+    axes.axvline(record.best_epoch, color=ACCENT, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1, label=label)
 
 
 def heatmap(languages: Sequence[str], grid: GridComparison, *, name: str) -> str:
