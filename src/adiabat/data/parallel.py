@@ -46,16 +46,14 @@ class ParallelSource:
 
     Attributes:
         path: A table; or, with `translation`, a text file with one sentence on each line.
-        translation: A text file whose lines are translations of those of `path`.
+        translation: A text file whose lines are translations of those of `path`; its name ends in its language, unless `languages` has one.
         source: The language that the teacher knows.
-        language: Of `translation`; None takes the ending of its name.
         languages: Those that are taken; empty takes all.
     """
 
     path: str
     translation: str | None = None
     source: str = "en"
-    language: str | None = None
     languages: tuple[str, ...] = ()
 
 
@@ -147,7 +145,7 @@ def _by_lines(source: ParallelSource, translation: str) -> Iterator[Translation]
     one, other = Path(source.path), Path(translation)
     for path in (one, other):
         require_path(path)
-    language = source.language or _ending(other)
+    language = _language_of(other, source.languages)
     if source.languages and language not in source.languages:
         return iter(())
 
@@ -180,12 +178,17 @@ def _uneven(one: Path, other: Path) -> str:
     )
 
 
-def _ending(path: Path) -> str:
-    """The language that a name ends in, as in ``corpus.de`` or ``corpus.de.gz``."""
+def _language_of(path: Path, languages: Sequence[str]) -> str:
+    """The language that a name ends in, as in ``corpus.de`` or ``corpus.de.gz``; else the only one that is taken."""
     endings = [ending.removeprefix(".") for ending in path.suffixes if ending not in (".gz", ".zst", ".txt")]
-    if not endings or not CODE.fullmatch(endings[-1]):
-        raise DataError(f"{path} must end in the code of its language, as corpus.de does, got none; rename it, or name the language")
-    return endings[-1]
+    if endings and CODE.fullmatch(endings[-1]):
+        return endings[-1]
+    if len(languages) == 1:
+        return languages[0]
+    raise DataError(
+        f"{path} must end in the code of its language, as corpus.de does, got none; rename it, or name the only language that is learned "
+        "(--languages de)"
+    )
 
 
 def sources_of(told: Sequence[str], *, source: str, languages: Sequence[str] = ()) -> list[ParallelSource]:
@@ -202,5 +205,5 @@ def sources_of(told: Sequence[str], *, source: str, languages: Sequence[str] = (
     found = []
     for one in told:
         path, _, translation = (one, "", "") if Path(one).exists() else one.partition(",")
-        found.append(ParallelSource(path, translation or None, source, None, tuple(languages)))
+        found.append(ParallelSource(path, translation or None, source, tuple(languages)))
     return found

@@ -122,11 +122,12 @@ def write_lessons(
         DataError: If there is no text, too few of them, or a file is at fault.
         JobError: If the folder holds lessons of other settings or files.
     """
-    inputs = {"settings": settings.model_dump(mode="json"), "files": [list(one) for source in sources for one in files_of(source)]}
+    files = [list(one) for source in sources for one in files_of(source)]
+    inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": files}
     if (folder / MADE).exists():
         return _written(folder, inputs)
     held_out = _held_out(read, settings.validation_fraction, settings.max_validation, watch)
-    with writing(folder, maker="lessons", source=folder.parent, settings=_Told(inputs=json.dumps(inputs))) as output:
+    with writing(folder, maker="lessons", source=folder.parent, settings=_Told(**inputs)) as output:
         counts = _write(read(), _Writer(output, own, held_out), passages, watch)
     return Lessons(folder, counts)
 
@@ -134,12 +135,13 @@ def write_lessons(
 class _Told(Section):
     """What lessons were made from, as ``made.json`` keeps it."""
 
-    inputs: str
+    settings: dict[str, Any]
+    files: list[Any]
 
 
 def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
     made = json.loads((folder / MADE).read_text(encoding="utf-8"))
-    if json.loads(made["settings"]["inputs"]) != inputs:
+    if made["settings"] != inputs:
         raise JobError(f"{folder} was made from other texts or settings; choose another --out, or remove it")
     counts = {name.removesuffix(".jsonl.gz"): rows for name, rows in made["examples"].items()}
     return Lessons(folder, {name: rows for name, rows in counts.items() if name != VALIDATION})
