@@ -8,10 +8,9 @@ import pytest
 
 from adiabat.errors import ConfigError, DataError
 from adiabat.plan.flops import PassedParameters
-from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS
-from adiabat.plan.recipe import KindFit, choose_law, fit_kinds, recommend
+from adiabat.plan.recipe import KindFit, fit_kinds, recommend
 from adiabat.plan.runs import Method, Option, Run, Way, points_of, usable
-from tests.plan.simulated import BUDGETS, SIZES, by_share, by_size_and_tokens, grid
+from tests.plan.simulated import BUDGETS, SIZES
 
 Truth = Callable[[float, float], float]
 
@@ -134,23 +133,7 @@ def test_only_one_method_has_no_runner_up(fits: list[KindFit]) -> None:
     assert found.sure == 1.0
 
 
-def test_the_law_that_predicts_the_largest_model_is_chosen() -> None:
-    assert (chosen := choose_law(grid(by_size_and_tokens, noise=0.01))) is not None
-    assert chosen.law in (SIZE_AND_TOKENS, ONE_SHARE)
-    assert chosen.error is not None
-    assert chosen.error < 0.02
-    assert chosen.tried is not None
-    assert chosen.tried.law is chosen.law
-    assert (shares := choose_law(grid(by_share, shares=(1.0, 0.75, 0.5, 0.25), noise=0.002))) is not None
-    assert shares.law is SHARE
-
-
-def test_too_few_runs_for_a_law_are_told_and_for_a_hold_out_too() -> None:
-    points = grid(by_size_and_tokens)
-    three = points.taken(np.flatnonzero(np.isin(points.size, SIZES[:3])))
-    # Without the largest, two sizes are left.
-    assert (chosen := choose_law(three)) is not None
-    assert (chosen.law, chosen.tried, chosen.error) == (SIZE_AND_TOKENS, None, None)
+def test_too_few_runs_for_a_law_are_told() -> None:
     (one,) = fit_kinds([run for run in swept({"full": better_when_small}) if run.option.size in SIZES[:2]], resamples=5)
     assert one.law is None
     assert one.why_not == "at least 3 sizes, got 2"

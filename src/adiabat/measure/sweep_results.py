@@ -146,7 +146,9 @@ class LawRecord:
         formula: In the source's letters.
         coefficients: In the order of the formula.
         noise: Standard deviation of the logarithm of a run's loss about the law.
-        error: Median relative error on the largest model, of the law fitted without it; None where too few runs are left for that.
+        model_error: ``exp(mean |ln(predicted / loss)|) - 1`` on the largest model, of the law fitted without it; None where too few
+            runs are left for that.
+        budget_error: The same on the largest budget, of the law fitted without it.
         left_open: Coefficients that the runs do not determine, and why.
         predicted: Of every run.
     """
@@ -154,7 +156,8 @@ class LawRecord:
     formula: str
     coefficients: list[Coefficient]
     noise: float
-    error: float | None
+    model_error: float | None
+    budget_error: float | None
     left_open: list[str]
     predicted: list[Predicted]
 

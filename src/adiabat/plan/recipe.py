@@ -11,27 +11,12 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.errors import ConfigError, DataError
-from adiabat.plan.fitting import Fitted, fit, missing
+from adiabat.plan.choosing import ChosenLaw, choose_law
+from adiabat.plan.fitting import fit, missing
 from adiabat.plan.frontier import Frontier, frontier
 from adiabat.plan.intervals import Draws, Ensemble, Estimate
-from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Law, Points
+from adiabat.plan.laws import SIZE_AND_TOKENS, Points
 from adiabat.plan.runs import Kind, Option, Run, points_of, usable
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ChosenLaw:
-    """The law that was chosen for a kind.
-
-    Attributes:
-        law: Its form.
-        tried: Fitted without the largest model; None where too few runs are left for that.
-        error: Median relative error of `tried` on the largest model; None likewise. It is the least of the laws that were tried, and so
-            a little too good.
-    """
-
-    law: Law
-    tried: Fitted | None
-    error: float | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +69,7 @@ def fit_kinds(
 
 def _fit_kind(kind: Kind, runs: list[Run], resamples: int, seed: int, note: Callable[[Kind, int], None]) -> KindFit:
     points = points_of(runs)
-    choice = choose_law(points)
+    choice = choose_law(points, np.array([run.budget for run in runs]))
     if choice is None:
         why_not = " and ".join(missing(SIZE_AND_TOKENS, points))
         return KindFit(kind, runs, None, None, _frontier(runs, None, resamples, seed), why_not)
@@ -97,31 +82,6 @@ def _frontier(runs: Sequence[Run], law: Ensemble | None, resamples: int, seed: i
     if len(np.unique(budgets)) < 2:
         return None
     return frontier(budgets, losses, residuals=None if law is None else law.residuals, resamples=resamples, seed=seed)
-
-
-def choose_law(points: Points) -> ChosenLaw | None:
-    """The law that predicts the largest model best from the others.
-
-    Args:
-        points: Runs of one kind.
-
-    Returns:
-        The law; where too few runs are left without that model to try any, the simplest. None if there are too few for any law at all.
-
-    Reference:
-        Source 001, appendix F; mission B7.
-    """
-    possible = [law for law in (SIZE_AND_TOKENS, ONE_SHARE, SHARE) if not any(missing(law, points))]
-    if not possible:
-        return None
-    largest = points.size == points.size.max()
-    rest, kept_out = points.taken(~largest), points.taken(largest)
-    tried = [fit(law, rest) for law in possible if not any(missing(law, rest))]
-    if not tried:
-        return ChosenLaw(possible[0], None, None)
-    errors = [float(np.median(np.abs(one.predict(kept_out) / kept_out.loss - 1))) for one in tried]
-    best = int(np.argmin(errors))
-    return ChosenLaw(tried[best].law, tried[best], errors[best])
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,13 +107,15 @@ def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
         return None
     points, law = points_of(fit.runs), fit.law
     own = law.fitted.predict(points).tolist()
-    others = [None] * len(own) if fit.choice.tried is None else fit.choice.tried.predict(points).tolist()
+    model, budget = fit.choice.without_model, fit.choice.without_budget
+    others = [None] * len(own) if model is None else model.fitted.predict(points).tolist()
     largest = (points.size == points.size.max()).tolist()
     return LawRecord(
         formula=law.fitted.law.formula,
         coefficients=[Coefficient(name, one.value, one.low, one.high) for name, one in law.coefficients().items()],
         noise=float(law.residuals.std()),
-        error=fit.choice.error,
+        model_error=None if model is None else model.error,
+        budget_error=None if budget is None else budget.error,
         left_open=list(law.left_open()),
         predicted=[Predicted(*one) for one in zip(names, points.loss.tolist(), own, others, largest, strict=True)],
     )

@@ -70,7 +70,7 @@ def _law(one: KindRecord) -> dict[str, Any]:
         "formula": law.formula if law else "",
         "coefficients": words.law_facts(one) if law else [],
         "noise": wording.share(law.noise) if law else wording.DASH,
-        "error": wording.share(law.error) if law and law.error is not None else wording.DASH,
+        "errors": words.errors(one),
         "open": law.left_open if law else [f"no law: it lacks {one.why_not}"],
         "frontier": f"{frontier.slope:.3f} ln C {frontier.intercept:+.2f}" if frontier else wording.DASH,
         "slope": words.bounds((frontier.low[0], frontier.high[0]), digits=3) if frontier and frontier.low and frontier.high else "",

@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from adiabat.measure.sweep_results import Advice, SweepResult
-from adiabat.report.sweep.wording import CHOICE_HEAD, choice_cells, flop, headline, reservations
+from adiabat.report.sweep.wording import CHOICE_HEAD, choice_cells, errors, flop, headline, reservations
 from adiabat.report.table import empty_table
 from adiabat.report.wording import DASH, cut_name, integer, number, share
 
@@ -34,7 +34,7 @@ def sweep_tables(result: SweepResult) -> Group:
 
 def _kinds(result: SweepResult) -> Table:
     table = empty_table(cut_name(result.title, limit=200), "models and method")
-    for heading in ("runs", "least loss", "at", "error on the largest"):
+    for heading in ("runs", "least loss", "at", "error on the largest model", "budget"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in result.kinds:
         line = one.frontier
@@ -43,7 +43,7 @@ def _kinds(result: SweepResult) -> Table:
             integer(one.runs),
             DASH if least is None else number(least[0]),
             DASH if least is None else flop(least[1]),
-            DASH if one.law is None or one.law.error is None else share(one.law.error),
+            *errors(one),
         ]
         table.add_row(Text(str(one.kind)), *map(Text, cells))
     return table

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from adiabat.measure.sweep_results import Advice, Choice, KindRecord, SweepResult, SweepRun
-from adiabat.report.wording import amount, counted, duration, integer, number, share
+from adiabat.report.wording import DASH, amount, counted, duration, integer, number, share
 
 FAR = 4.0
 """How many times the largest budget of its runs a law reaches before a page warns of it."""
@@ -131,8 +131,26 @@ def _of_runs(result: SweepResult) -> Iterator[str]:
     for one in result.kinds:
         if one.law is None:
             yield f"{one.kind}: no law, it lacks {one.why_not}."
-        elif one.law.error is not None and one.law.error > 3 * one.law.noise and one.law.error > 0.03:
-            yield f"{one.kind}: without the largest model, its law misses that model's loss by {share(one.law.error)} (median)."
+            continue
+        law = one.law
+        missed = {f"the largest {what}": found for what, found in (("model", law.model_error), ("budget", law.budget_error))}
+        large = {what: found for what, found in missed.items() if found is not None and found > max(3 * law.noise, 0.03)}
+        if large:
+            told = "; ".join(f"fitted without {what}, by {share(found)} there" for what, found in large.items())
+            yield f"{one.kind}: its law misses losses that it has not seen: {told}."
+
+
+def errors(one: KindRecord) -> list[str]:
+    """What a law misses losses by that it has not seen.
+
+    Args:
+        one: A family and method.
+
+    Returns:
+        On the largest model, and on the largest budget; for instance ``12 %``.
+    """
+    found = (None, None) if one.law is None else (one.law.model_error, one.law.budget_error)
+    return [DASH if part is None else share(part) for part in found]
 
 
 def law_facts(one: KindRecord) -> list[tuple[str, str]]:

@@ -1,0 +1,97 @@
+"""Which law is fitted to the runs of a kind: the one that says best what it has not seen (mission B7)."""
+
+import math
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from adiabat.plan.fitting import Fitted, fit, missing
+from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Column, Law, Points
+
+LAWS = (SIZE_AND_TOKENS, ONE_SHARE, SHARE)
+"""The one that the fewest runs suffice for comes first."""
+
+Chosen = Bool[np.ndarray, " p"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """A law that was fitted without some runs.
+
+    Attributes:
+        fitted: To the others.
+        distance: Mean of ``|ln(predicted / loss)|`` over those runs; infinite where a prediction is no loss.
+    """
+
+    fitted: Fitted
+    distance: float
+
+    @property
+    def error(self) -> float:
+        """The same as a part of the loss."""
+        return math.expm1(self.distance)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenLaw:
+    """The law that was chosen for a kind.
+
+    Attributes:
+        law: Its form.
+        without_model: Fitted without the largest model; None where too few runs are left for that.
+        without_budget: Fitted without the largest budget; None likewise. Both are the best of the laws that were tried, and so a little
+            too good.
+    """
+
+    law: Law
+    without_model: HeldOut | None
+    without_budget: HeldOut | None
+
+    @property
+    def distance(self) -> float:
+        """How far it is from runs that it has not seen: the mean of both kinds; 0 where it could not be tried."""
+        return fmean([one.distance for one in (self.without_model, self.without_budget) if one is not None] or [0.0])
+
+
+def choose_law(points: Points, budgets: Float[np.ndarray, " p"]) -> ChosenLaw | None:
+    """The law that comes closest to the losses of the largest model, and of the largest budget, when it is fitted without them.
+
+    The source holds out the largest model alone. But a plan is asked for sizes that there are, at a budget that there is not, and a law
+    that serves for the one may reach losses below 0 at the other.
+
+    Args:
+        points: Runs of one kind.
+        budgets: Of each, in FLOP.
+
+    Returns:
+        The law; where too few runs are left without either, the simplest. None if there are too few for any law at all.
+
+    Reference:
+        Source 001, appendix F; mission B7.
+    """
+    possible = [law for law in LAWS if not any(missing(law, points))]
+    if not possible:
+        return None
+    parts = [_if_enough(possible[0], points, out) for out in (points.size == points.size.max(), budgets == budgets.max())]
+    asked = [out for out in parts if out is not None]
+    tried = [law for law in possible if all(_if_enough(law, points, out) is not None for out in asked)]
+    return min((ChosenLaw(law, *(_held_out(law, points, out) for out in parts)) for law in tried), key=lambda one: one.distance)
+
+
+def _if_enough(law: Law, points: Points, out: Chosen) -> Chosen | None:
+    """The runs to be held out; None where too few are left without them."""
+    return None if any(missing(law, points.taken(~out))) else out
+
+
+def _held_out(law: Law, points: Points, out: Chosen | None) -> HeldOut | None:
+    if out is None:
+        return None
+    fitted, runs = fit(law, points.taken(~out)), points.taken(out)
+    return HeldOut(fitted, _distance(fitted.predict(runs), runs.loss))
+
+
+def _distance(predicted: Column, loss: Column) -> float:
+    with np.errstate(divide="ignore"):
+        return float(np.abs(np.log(np.maximum(predicted, 0) / loss)).mean())
