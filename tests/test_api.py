@@ -280,6 +280,13 @@ def test_a_search_finds_a_document_by_its_own_text(here: Path) -> None:
     assert hits[0].score == pytest.approx(1, abs=1e-3)
 
 
+def test_a_found_text_is_whole_however_long(here: Path, tmp_path: Path) -> None:
+    long = "cat and dog, " * 100
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "long", "text": long.strip()}) + "\n", encoding="utf-8")
+    api.embed(here / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
+    assert [hit.text for hit in api.search(tmp_path / "store", "cat", model=here / "model", k=1)] == [long.strip()]
+
+
 def test_a_search_for_no_results_is_refused(here: Path, model: DualEncoder) -> None:
     with pytest.raises(StoreError, match="k must be at least 1, got 0"):
         api.search(here / "store", "a", model=model, k=0)

@@ -11,6 +11,7 @@ import pytest
 
 from adiabat.config import TrainDataSection
 from adiabat.contrastive.data import read_pairs
+from adiabat.data.corpora import read_corpus
 from adiabat.data.pairs import PairSet, TextList, joined, pair_sets, text_numbers
 from adiabat.data.ragged import Ragged
 from adiabat.data.records import Example, ExampleSet
@@ -254,6 +255,20 @@ def test_ids_are_looked_up_in_the_corpus_that_is_named(tmp_path: Path) -> None:
     train, _ = read_pairs(str(tmp_path / "pairs.jsonl"), settings)
     assert told(train) == [(f"q {number}", f"text {number}") for number in range(8)]
     assert texts_of(train.negatives, train, "q 3") == ["text 4"]
+
+
+def test_ids_that_are_taken_for_texts_are_warned_of(tmp_path: Path) -> None:
+    rows = [{"query": f"q {number}", "pos": [f"d{number}"]} for number in range(40)]
+    path = str(tmp_path / "pairs.jsonl")
+    write_rows(tmp_path / "pairs.jsonl", rows)
+    write_rows(tmp_path / "texts.jsonl", [*rows, {"query": "q", "pos": ["d1 is a text"]}])
+    with pytest.warns(UserWarning, match=r"pairs.jsonl: every positive is one word with a digit, and is taken for a text; if they are id"):
+        read_pairs(path, data_section())
+    with pytest.warns(UserWarning, match=r"name the corpus that holds their texts$"):
+        assert len(list(read_corpus(path))) == 40
+    # Ids are what is wanted beside a store, and one text among them shows that they are none.
+    read_pairs(path, data_section(), stored=True)
+    read_pairs(str(tmp_path / "texts.jsonl"), data_section())
 
 
 def test_columns_of_the_corpus_can_be_named_beside_those_of_the_examples(tmp_path: Path) -> None:

@@ -142,6 +142,16 @@ def test_a_job_of_before_a_setting_existed_is_refused_where_it_is_not_the_defaul
         directory.open_job(tmp_path, description(), resume=True)
 
 
+def test_the_job_of_another_verb_is_told_as_that(tmp_path: Path) -> None:
+    trained = {"job": {"model": "demo"}, **TrainSettings().model_dump(exclude={"job"})}
+    directory.open_job(tmp_path / "job", trained, resume=False, rules=Rules())
+    with pytest.raises(JobError) as caught:
+        open_job(tmp_path / "job", description(), resume=True)
+    told = "and without [guard] and [ladder] and [rehearsal] and [tune] in its config.toml; choose another --out"
+    assert str(caught.value).endswith(told)
+    assert "must hold a job of the same verb, got one with [batches] and " in str(caught.value)
+
+
 def test_a_setting_that_was_none_is_not_taken_for_another(tmp_path: Path) -> None:
     open_job(tmp_path, description(method="lora"), resume=False)
     with pytest.raises(JobError, match="got a difference: tune.alpha was 'not set', is 64.0; repeat"):

@@ -208,7 +208,7 @@ def test_rows_with_too_few_negatives_may_be_dropped(here: Here) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "a"}, "--model has no effect with mine.source = bm25, got a"),
+        ({"model": "a"}, "--model has no effect with mine.source = bm25, got a; leave it out, or add --source dense"),
         ({"store": "store"}, "--store has no effect with mine.source = bm25"),
         ({"encoder": {"max_tokens": 9}}, "encoder has no effect with mine.source = bm25, got settings of a model"),
         ({"mine": {"source": "dense"}}, "mine.source = dense must have --model and --store, got none"),

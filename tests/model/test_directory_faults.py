@@ -135,8 +135,12 @@ def test_a_faulty_router_is_told(config: dict[str, Any], message: str, tmp_path:
         load(tmp_path)
 
 
-def test_an_empty_directory_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="must hold a transformers model"):
+def test_a_directory_of_something_else_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"must be the directory of a model, with a config.json or modules.json, got nothing in it; name"):
+        load(tmp_path)
+    for name in ("vectors.bin", "manifest.json", "a", "b", "c"):
+        (tmp_path / name).touch()
+    with pytest.raises(ModelError, match=r"got a, b, c, manifest.json, ... in it; name another$"):
         load(tmp_path)
 
 

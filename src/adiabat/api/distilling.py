@@ -4,6 +4,7 @@ import hashlib
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +19,7 @@ from adiabat.distil.static import Distilled, distil
 from adiabat.distil.teaching import fit, multilingual
 from adiabat.distil.vocabulary import Word
 from adiabat.distil.words import read_words
-from adiabat.errors import JobError
+from adiabat.errors import JobError, ModelError
 from adiabat.jobs.directory import require_free
 from adiabat.locks import sole_writer
 from adiabat.measure.distil_results import DistilResult
@@ -70,13 +71,12 @@ def distil_static(
         # Looks at the first row, so that its faults come before the model is loaded.
         read_corpus(section.corpus)
     tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
-    folder.mkdir(parents=True, exist_ok=True)
 
     def told(sentence: str) -> None:
         notes.append(sentence)
         watch.note(sentence)
 
-    with sole_writer(folder):
+    with _directory(folder), sole_writer(folder):
         corpus = section.corpus
         found = distil(
             tower,
@@ -96,6 +96,17 @@ def distil_static(
         write_record(result.to_json(), folder / "result.json")
         shutil.rmtree(folder / PASSED, ignore_errors=True)
     return result
+
+
+@contextmanager
+def _directory(folder: Path) -> Iterator[None]:
+    """A directory that is there meanwhile, and afterwards if anything lies in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def distil_fit(settings: FitSettings, *, resume: bool = False, command: str = "adiabat.distil_fit(...)", watch: Watch = SILENT) -> Result:
@@ -155,6 +166,11 @@ def distil_pair(query: Model, document: Model, out: str | Path, *, settings: Enc
     folder = Path(out)
     require_free(folder, resume=False)
     asked, answering = load(query, settings=settings), load(document, settings=settings)
+    if asked.query.width != answering.document.width:
+        raise ModelError(
+            f"the query tower of {name_of(query)} must be as wide as the documents of {name_of(document)}, {answering.document.width}, got "
+            f"{asked.query.width}; make the static model with --set static.reduction=none, and fit that"
+        )
     pair = DualEncoder(asked.query, answering.document, f"{name_of(query)} beside {name_of(document)}", answering.root)
     for tower in (pair.query, pair.document):
         require_writable(tower)

@@ -128,7 +128,7 @@ def _judged(fault: BaseException, verb: str) -> tuple[int, str]:
         return 1, f"memory must be enough for the work, got: {fault or type(fault).__name__}; {advice}"
     if isinstance(fault, UsageError):
         context = getattr(fault, "ctx", None)
-        message = fault.format_message().rstrip(".")  # type: ignore[attr-defined]
+        message = fault.format_message().rstrip(".") or "a command must be named, got none"  # type: ignore[attr-defined]
         return 2, f"{message}; see {context.command_path if context else 'adiabat'} --help"
     if isinstance(fault, OSError) and fault.errno in SURROUNDINGS:
         place = "a file" if fault.filename is None else fault.filename

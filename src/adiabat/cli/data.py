@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
 from adiabat.config import InspectSettings, MineSettings
 from adiabat.console import say, watching
 from adiabat.errors import DataError
@@ -51,6 +51,9 @@ def mine(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives.")],
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Where negatives come from; a store that keeps its texts will do.")],
     out: Annotated[Path, typer.Option("--out", help="File of the examples with their negatives: .jsonl, .jsonl.gz or .jsonl.zst.")],
+    source: Annotated[
+        str | None, typer.Option("--source", help="Who proposes: bm25, or with a model dense or fused.", show_default=False)
+    ] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="Whose query tower proposes.", show_default=False)] = None,
     store: Annotated[
         Path | None, typer.Option("--store", metavar="STORE", help="Vectors of CORPUS by that model.", show_default=False)
@@ -64,6 +67,7 @@ def mine(
     as_json: AsJson = False,
 ) -> None:
     """Find hard negatives for queries, and leave out those that are likely to be answers."""
+    assignments = [*(assignments or ()), *short_for({"mine.source": source})]
     settings = settings_of(MineSettings, config, assignments, seed=seed, device=device, split=split)
     from adiabat import api
 

@@ -10,7 +10,7 @@ from adiabat.config import TrainDataSection
 from adiabat.contrastive.kept import files_of, kept_pairs, numbered
 from adiabat.data.columns import OF_DOCUMENTS
 from adiabat.data.corpora import read_corpus
-from adiabat.data.examples import is_beir_examples, stream_examples
+from adiabat.data.examples import is_beir_examples, stream_examples, texts_of
 from adiabat.data.pairs import PairBuilder, PairSet, joined
 from adiabat.data.records import Example, ExampleStream
 from adiabat.data.splitting import held_out_queries
@@ -130,7 +130,7 @@ def _with_texts(stream: ExampleStream, source: _Source, *, stored: bool) -> Exam
     """Put texts in the place of document ids, where the examples hold ids; examples and the texts they name are then in memory."""
     corpus = source.corpus or (source.path if is_beir_examples(source.path) and not stored else None)
     if corpus is None:
-        return stream
+        return stream if stored else replace(stream, examples=texts_of(stream.examples, source.path))
     examples = list(stream.examples)
     where: dict[str, str] = {}
     for example in examples:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from adiabat.data.columns import Columns, Layout, RowError, first_of, id_value, parsed_rows, text_value, value_kind
-from adiabat.data.examples import packed_path, parse_example, parse_grid_row
+from adiabat.data.examples import packed_path, parse_example, parse_grid_row, texts_of
 from adiabat.data.hub import HUB_PREFIX
 from adiabat.data.records import Document, grid_id, text_id
 from adiabat.data.tables import FileFaults, Row, read_rows
@@ -124,7 +124,7 @@ class _Corpus:
 
     def _example_texts(self, faults: FileFaults) -> Iterator[Document]:
         seen: set[bytes] = set()
-        for example in parsed_rows(self._rows(faults), faults, partial(parse_example, columns=self.columns)):
+        for example in texts_of(parsed_rows(self._rows(faults), faults, partial(parse_example, columns=self.columns)), self.source):
             for text in example.positives + example.negatives:
                 doc_id = text_id(text)
                 # The digest without its prefix, in bytes: a third of the memory of the id.

@@ -156,12 +156,14 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
         unknown: Keys of the description, dotted, that are not known yet and so not compared.
 
     Raises:
-        JobError: Naming every setting that differs.
+        JobError: Naming every setting that differs, or what another verb's job has.
     """
+    before_tables = read_description(job)
+    _require_verb(job, before_tables, without_none(description))
     wanted = flat_settings(description)
     # Settings that may not have existed when the job was begun; a job that said nothing of them meant their defaults.
     unsaid = {key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value}
-    said = flat_settings(read_description(job))
+    said = flat_settings(before_tables)
     before = {**unsaid, **said}
     reasons = rules.reasons(wanted)
     differing = [
@@ -174,6 +176,16 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
         raise JobError(
             f"--resume must go on with the job in {job.folder} as it was begun, got {told}; "
             f"repeat the first command with all its settings ({job.config} holds them), or choose another --out"
+        )
+
+
+def _require_verb(job: Job, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse a job with tables that this one has not, which lacks tables that this one has: nobody wants all their differences."""
+    its, own = (sorted(one) for one in (before.keys() - wanted.keys(), wanted.keys() - before.keys()))
+    if its and own:
+        raise JobError(
+            f"{job.folder} must hold a job of the same verb, got one with {' and '.join(f'[{name}]' for name in its)} and without "
+            f"{' and '.join(f'[{name}]' for name in own)} in its config.toml; choose another --out"
         )
 
 

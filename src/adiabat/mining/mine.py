@@ -167,7 +167,7 @@ def _require_source(settings: MineSettings, corpus: str, model: str | None, stor
         encoder = None if settings.encoder == EncoderSection() else "settings of a model"
         for name, value in (("--model", model), ("--store", store), ("encoder", encoder)):
             if value is not None:
-                raise ConfigError(f"{name} has no effect with mine.source = bm25, got {value}; leave it out, or set dense or fused")
+                raise ConfigError(f"{name} has no effect with mine.source = bm25, got {value}; leave it out, or add --source dense")
         return None
     stored = corpus if store is None and is_store(Path(corpus)) else store
     if model is None or stored is None:

@@ -110,6 +110,10 @@ def load(
 
 def _only_module(folder: Path) -> Module:
     """What a directory holds that lists no modules."""
+    if not (folder / "config.json").exists():
+        there = sorted(path.name for path in folder.iterdir())
+        told = ", ".join(there[:4]) + (", ..." if len(there) > 4 else "") if there else "nothing"
+        raise ModelError(f"{folder} must be the directory of a model, with a config.json or modules.json, got {told} in it; name another")
     return Module(MODEL2VEC if is_model2vec(folder) else "Transformer", folder)
 
 

@@ -321,7 +321,7 @@ def _column(path: Path, count: int) -> StringColumn:
 def _why_no_store(folder: Path) -> str:
     building = building_of(folder)
     if building.exists():
-        return f"{folder} must be a finished store, its building was cut short ({building.name}); run the same command again to go on"
+        return f"{folder} must be a finished store, its building was cut short ({building.name}); run its command again to go on"
     if folder.is_file():
         return f"{folder} must be a store, it is a file; choose the directory of a store (STORE comes before DATA)"
     if folder.exists():

@@ -222,14 +222,14 @@ def changed_queries(
         ChangedQuery(
             dataset=examples.name,
             query=texts[place],
-            before=hits_of(store, first, place, examples.positives[order[place]]),
-            after=hits_of(store, last, place, examples.positives[order[place]]),
+            before=hits_of(store, first, place, examples.positives[order[place]], characters=SHOWN_CHARACTERS),
+            after=hits_of(store, last, place, examples.positives[order[place]], characters=SHOWN_CHARACTERS),
         )
         for place in changed
     ]
 
 
-def hits_of(store: Store, hits: Hits, query: int, positives: Int[np.ndarray, " p"]) -> list[Hit]:
+def hits_of(store: Store, hits: Hits, query: int, positives: Int[np.ndarray, " p"], *, characters: int | None = None) -> list[Hit]:
     """The results of one query, with ids and texts.
 
     Args:
@@ -237,12 +237,13 @@ def hits_of(store: Store, hits: Hits, query: int, positives: Int[np.ndarray, " p
         hits: What was found.
         query: Which query of `hits`.
         positives: Rows known to be relevant.
+        characters: Of each text, at most; None takes all.
 
     Returns:
-        Best first; texts are cut at `SHOWN_CHARACTERS`, and "" where the store keeps none.
+        Best first; a text is "" where the store keeps none.
     """
     rows = hits.rows[query][hits.rows[query] >= 0]
-    texts = [text[:SHOWN_CHARACTERS] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
+    texts = [text[:characters] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
     relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)
     found = zip(store.doc_ids(rows), texts, hits.scores[query], relevant, strict=False)
     return [Hit(doc_id, text, float(score), bool(good)) for doc_id, text, score, good in found]

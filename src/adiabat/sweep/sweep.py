@@ -118,7 +118,7 @@ def _check(settings: SweepSettings) -> None:
     section, data = settings.sweep, settings.job.data or settings.data.sources
     wanted = {"sweep.out": section.out, "sweep.budgets": section.budgets, "models": settings.models, "job.data": data}
     if missing := [f"{name} must be given, got none" for name, value in wanted.items() if not value]:
-        raise ConfigError(f"{several(missing)}; write it into the file")
+        raise ConfigError(f"{several(missing)}; write it into the file, or add --out for the directory")
     require_relevant_alone(settings.measure.measures)
     device_of(settings.run.device)
     store = settings.towers.vectors

@@ -120,7 +120,9 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
 
 def _of_runs(result: SweepResult) -> Iterator[str]:
     if result.left_out:
-        yield f"No law is fitted to {counted(len(result.left_out), 'run')} of {integer(len(result.runs))}; the table of runs says why."
+        name, why = next(iter(result.left_out.items()))
+        few = f"{counted(len(result.left_out), 'run')} of {integer(len(result.runs))}"
+        yield f"No law is fitted to {few}, such as {name}: {why}. The table of runs says it of each."
     again = [row.passes for row, _ in result.counted if row.passes > 1]
     if again:
         most = max(again)
