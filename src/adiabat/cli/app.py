@@ -15,6 +15,7 @@ from adiabat.cli.distilling import distil
 from adiabat.cli.measuring import compare_runs, demo, evaluate, folded, search
 from adiabat.cli.options import local_rank, rank
 from adiabat.cli.planning import plan, sweep
+from adiabat.cli.settings import settings
 from adiabat.cli.space import space
 from adiabat.cli.studying import safe_rate, study
 from adiabat.cli.training import embed, train, tune
@@ -30,7 +31,7 @@ app = typer.Typer(
     help="Tune query encoders against stored document embeddings, and measure what changed.",
     epilog="MODEL is a hub name, a directory, the directory of a job, or `demo` (the embedded model).",
 )
-for verb in (embed, tune, train, evaluate, search, inspect, mine, compare, space, study, sweep, plan):
+for verb in (embed, tune, train, evaluate, search, inspect, mine, compare, space, study, sweep, plan, settings):
     app.command()(verb)
 app.command("safe-rate")(safe_rate)
 app.command("compare-runs")(compare_runs)

@@ -101,10 +101,23 @@ def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[st
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
             yield from _lists_of_tables(inner, f"{prefix}{name}.")
-        for entry in get_args(inner):
-            for one in (entry, *get_args(entry), *(kind for union in get_args(entry) for kind in get_args(union))):
-                if isinstance(one, type) and issubclass(one, Section):
-                    yield f"{prefix}{name}", one
+        for entry in tables_in(inner):
+            yield f"{prefix}{name}", entry
+
+
+def tables_in(annotation: Any) -> Iterator[type[Section]]:
+    """What the tables of a list may be.
+
+    Args:
+        annotation: Of a setting.
+
+    Yields:
+        Each kind of table; none where the setting is no list of tables.
+    """
+    for entry in get_args(annotation):
+        for one in (entry, *get_args(entry), *(kind for union in get_args(entry) for kind in get_args(union))):
+            if isinstance(one, type) and issubclass(one, Section):
+                yield one
 
 
 def _keys_in_lists(kind: type[Section], place: Sequence[str | int] = ()) -> Iterator[str]:

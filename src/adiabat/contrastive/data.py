@@ -9,8 +9,8 @@ import numpy as np
 from adiabat.config import TrainDataSection
 from adiabat.contrastive.kept import files_of, kept_pairs, numbered
 from adiabat.data.columns import OF_DOCUMENTS
-from adiabat.data.corpora import read_corpus
-from adiabat.data.examples import is_beir_examples, stream_examples, texts_of
+from adiabat.data.corpora import read_corpus, texts_of
+from adiabat.data.examples import is_beir_examples, stream_examples
 from adiabat.data.pairs import PairBuilder, PairSet, joined
 from adiabat.data.records import Example, ExampleStream
 from adiabat.data.splitting import held_out_queries

@@ -2,7 +2,7 @@
 
 import warnings
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 
 from adiabat.data.columns import Columns, Layout, RowError, first_of, id_value, parsed_rows, text_value, value_kind
-from adiabat.data.examples import packed_path, parse_example, parse_grid_row, texts_of
+from adiabat.data.examples import packed_path, parse_example, parse_grid_row
 from adiabat.data.hub import HUB_PREFIX
-from adiabat.data.records import Document, grid_id, text_id
+from adiabat.data.records import Document, Example, grid_id, text_id
 from adiabat.data.tables import FileFaults, Row, read_rows
 from adiabat.errors import ConfigError, Faults
 
@@ -144,6 +144,30 @@ class _Corpus:
                 first = places.setdefault(document.doc_id, place)
                 if first != place:
                     faults.add(f'{place}: document id must be unique, got "{document.doc_id}" again, first at {first}')
+
+
+def texts_of(examples: Iterable[Example], source: str | Path) -> Iterator[Example]:
+    """Examples whose documents are taken for texts, with a warning at their end where they look like ids.
+
+    Args:
+        examples: Of `source`.
+        source: For the message.
+
+    Yields:
+        The same.
+    """
+    like_ids = None
+    for example in examples:
+        if like_ids is not False:
+            like_ids = all(map(_like_an_id, example.positives))
+        yield example
+    if like_ids:
+        told = "every positive is one word with a digit, and is taken for a text; if they are ids, name the corpus that holds their texts"
+        warnings.warn(f"{source}: {told}", stacklevel=2)
+
+
+def _like_an_id(text: str) -> bool:
+    return text.isascii() and any(map(str.isdigit, text)) and len(text.split(maxsplit=1)) == 1
 
 
 def documents_file(source: str | Path) -> str | Path:

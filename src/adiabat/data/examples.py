@@ -109,30 +109,6 @@ def stream_examples(
     return ExampleStream(table.name, examples())
 
 
-def texts_of(examples: Iterable[Example], source: str | Path) -> Iterator[Example]:
-    """Examples whose documents are taken for texts, with a warning at their end where they look like ids.
-
-    Args:
-        examples: Of `source`.
-        source: For the message.
-
-    Yields:
-        The same.
-    """
-    like_ids = None
-    for example in examples:
-        if like_ids is not False:
-            like_ids = all(map(_like_an_id, example.positives))
-        yield example
-    if like_ids:
-        told = "every positive is one word with a digit, and is taken for a text; if they are ids, name the corpus that holds their texts"
-        warnings.warn(f"{source}: {told}", stacklevel=2)
-
-
-def _like_an_id(text: str) -> bool:
-    return text.isascii() and any(map(str.isdigit, text)) and len(text.split(maxsplit=1)) == 1
-
-
 @dataclass(frozen=True, slots=True)
 class _Table:
     """A table whose first row has been looked at."""

@@ -1,0 +1,94 @@
+"""What verbs may be told, as a file."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from adiabat.cli.app import app
+from adiabat.cli.settings import KINDS
+from adiabat.config import checked, keys_of
+from adiabat.config.template import WIDTH, template
+from tests.commands import run_in_process
+
+OF_SEVERAL_TABLES = ("suite", "compare data", "compare backbones", "study", "sweep", "train", "distil ablate")
+"""Verbs whose files have tables that must be filled in, or must lack some of the defaults."""
+
+
+def uncommented(text: str) -> str:
+    """With every key and table that has a value."""
+    return re.sub(r"(?m)^#(\[.*|\w+ = .+)$", r"\1", text)
+
+
+@pytest.mark.parametrize("verb", KINDS)
+def test_a_template_reads_as_the_defaults_and_has_every_key_once(verb: str) -> None:
+    kind, text = KINDS[verb], template(KINDS[verb])
+    assert checked(kind, tomllib.loads(text)) == kind()
+    assert max(map(len, text.splitlines())) <= WIDTH + 60
+    found = list(keys_in(text))
+    wanted = [key for key in keys_of(kind) if key.rpartition(".")[2] not in TABLES or key == "plan.models"]
+    assert sorted(found) == sorted(wanted)
+
+
+TABLES = ("tasks", "models", "candidates", "variants", "sources")
+"""Keys of lists of tables."""
+
+
+def keys_in(text: str) -> Iterator[str]:
+    """Keys outside of lists of tables, dotted."""
+    table, several = "", False
+    for line in text.splitlines():
+        if header := re.fullmatch(r"\[([\w.]+)\]", line):
+            table, several = f"{header[1]}.", False
+        several = several or line.startswith("#[")
+        if not several and (key := re.match(r"#(\w+) =", line)):
+            yield f"{table}{key[1]}"
+
+
+@pytest.mark.parametrize("verb", [verb for verb in KINDS if verb not in (*OF_SEVERAL_TABLES, "plan")])
+def test_what_stands_in_comments_is_what_holds(verb: str) -> None:
+    assert checked(KINDS[verb], tomllib.loads(uncommented(template(KINDS[verb])))) == KINDS[verb]()
+
+
+@pytest.mark.parametrize("verb", [*OF_SEVERAL_TABLES, "plan"])
+def test_what_stands_in_comments_is_toml(verb: str) -> None:
+    assert tomllib.loads(uncommented(template(KINDS[verb])))
+
+
+def test_a_key_is_told_with_what_it_takes() -> None:
+    lines = template(KINDS["tune"]).splitlines()
+    told = {line.partition(" =")[0].removeprefix("#"): place for place, line in enumerate(lines) if re.match(r"#\w+ =", line)}
+    assert lines[told["margin"] - 1 : told["margin"] + 1] == [
+        '# Of the triplet loss. Only with loss = "triplet". Must be >= 0 and <= 1e+06.',
+        "#margin = 0.1",
+    ]
+    assert lines[told["distance"] - 1].endswith('One of "cosine", "euclidean".')
+    assert 'A number, or "safe".' in lines[told["learning_rate"] - 1]
+    assert lines[told["alpha"]] == "#alpha ="
+    assert lines[told["freeze"]] == '#freeze = ["embeddings"]'
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Every command with its options."""
+    whole = typer.main.get_command(app)
+    for name, command in whole.commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", {"": command})
+        yield from ((f"{name} {one}".strip(), [option.name for option in own.params]) for one, own in inner.items())
+
+
+def test_every_verb_that_takes_a_file_has_its_settings_shown() -> None:
+    takes = {name for name, options in commands() if "config" in options}
+    shown = {name for name in takes if name in KINDS or any(kind.startswith(f"{name} ") for kind in KINDS)}
+    assert takes - shown == set()
+    assert {"tune", "distil fit", "data"} <= takes
+
+
+def test_the_verb_prints_the_template(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_in_process(capsys, monkeypatch, ["settings", "distil", "fit"])
+    assert (said.code, said.out) == (0, template(KINDS["distil fit"]))
+    said = run_in_process(capsys, monkeypatch, ["settings", "tuna"])
+    assert said.code == 2
+    assert said.err.startswith("adiabat: VERB must be one of embed, tune, ")
+    assert said.err.endswith("got tuna; choose one\n")
