@@ -99,6 +99,21 @@ def test_faults_of_all_tasks_come_before_any_model_is_loaded(said, place: Path) 
         assert phrase in done.err
 
 
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ("scored", "scored must be the directory of a model, with a config.json or modules.json, got a.bin in it; name another"),
+        ("suite.toml", "MODEL must be a directory, a job, `demo` or a hub name, suite.toml is a file; name a model"),
+    ],
+)
+def test_what_is_no_model_is_told_before_another_is_measured(said, place: Path, other: str, told: str) -> None:
+    (place / "scored").mkdir(exist_ok=True)
+    (place / "scored" / "a.bin").touch()
+    done = said("evaluate", "one", other, "--suite", "suite.toml", "--out", "never")
+    assert (done.code, done.err) == (2, f"adiabat: {told}\n")
+    assert not (place / "never").exists()
+
+
 def test_a_directory_of_something_else_is_refused(said, place: Path) -> None:
     done = said("evaluate", "one", "--suite", "suite.toml", "--out", "two")
     assert (done.code, "--out must be a directory of its own, two is a model" in done.err) == (2, True)

@@ -120,3 +120,4 @@ def test_fewer_texts_than_numbers_are_told(tmp_path: Path) -> None:
     path.write_text("".join(f'{{"_id": "{text_id(text)}", "text": "{text}"}}\n' for text in TEXTS[:5]))
     with pytest.raises(DataError, match=r"teachers must have at least 8 texts, as many as the student's numbers, got 5; add texts"):
         targets_of([tiny_dual()], path, tmp_path, width=8)
+    assert [one.name for one in tmp_path.iterdir()] == ["few.jsonl"]

@@ -11,7 +11,7 @@ from adiabat.jobs.job import Job
 from adiabat.model.backbone import Trust
 from adiabat.model.device import device_of
 from adiabat.model.directory import load as load_directory
-from adiabat.model.directory import override
+from adiabat.model.directory import override, require_model
 from adiabat.model.towers import DualEncoder
 
 Model = str | Path | DualEncoder
@@ -63,6 +63,23 @@ def load_with(name: str, section: EncoderSection, *, device: str = "cpu") -> Dua
         AdiabatError: As `load`.
     """
     return load(name, settings=section, device=device)
+
+
+def require_name(model: str) -> None:
+    """Refuse what lies on this machine and is no model, before anything long; a name that nothing has here may be the hub's.
+
+    Args:
+        model: As on the command line.
+
+    Raises:
+        ModelError: If it is a file, or the directory of something else.
+        JobError: If it is a job that is not finished.
+    """
+    place = Path(_directory(model))
+    if place.is_file():
+        raise ModelError(f"MODEL must be a directory, a job, `demo` or a hub name, {model} is a file; name a model")
+    if place.is_dir():
+        require_model(place)
 
 
 def name_of(model: Model) -> str:

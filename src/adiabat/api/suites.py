@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from adiabat.api.loading import load_with
+from adiabat.api.loading import load_with, require_name
 from adiabat.config import read_settings
 from adiabat.config.named import suite_file
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
@@ -54,6 +54,8 @@ def evaluate_suite(
         require_relevant_alone(measures)
     loader = partial(load_with, device=settings.run.device)
     subjects = subjects_of(settings.models, models, settings.encoder, loader)
+    for model in dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_lexical):
+        require_name(model)
     with claimed(Path(out), reader=read_suite) as folder:
         assert folder is not None
         result = run_suite(subjects, settings, folder, command=command, watch=watch)

@@ -166,6 +166,8 @@ def build_targets(
         DataError: If there are fewer texts than numbers are to be kept.
         StoreError: If the folder holds stores of other teachers or texts, or the disk is full.
     """
+    if narrow and (few := sum(1 for _ in islice(read_corpus(corpus), student.width))) < student.width:
+        raise DataError(f"teachers must have at least {student.width} texts, as many as the student's numbers, got {few}; add texts")
     stores = [
         _store_of(_OfSide(one, side), corpus, folder / f"teacher-{number}", one.name, watch) for number, one in enumerate(teachers, 1)
     ]
@@ -203,8 +205,6 @@ def _store_of(encoder: _OfSide | _Joined, corpus: Path, target: Path, name: str,
 
 def _directions(stores: Sequence[Store], student: DualEncoder, corpus: Path, watch: Watch) -> Directions:
     count, width = stores[0].count, student.width
-    if count < width:
-        raise DataError(f"teachers must have at least {width} texts, as many as the student's numbers, got {count}; add texts")
 
     def rows() -> Iterator[Float[np.ndarray, "n e"]]:
         for start in range(0, count, _BLOCK):

@@ -110,11 +110,23 @@ def load(
 
 def _only_module(folder: Path) -> Module:
     """What a directory holds that lists no modules."""
-    if not (folder / "config.json").exists():
-        there = sorted(path.name for path in folder.iterdir())
+    require_model(folder)
+    return Module(MODEL2VEC if is_model2vec(folder) else "Transformer", folder)
+
+
+def require_model(folder: Path) -> None:
+    """Refuse a directory that holds no model, by its files alone.
+
+    Args:
+        folder: That exists.
+
+    Raises:
+        ModelError: If there is neither a list of modules nor a configuration.
+    """
+    there = sorted(path.name for path in folder.iterdir())
+    if not {"modules.json", "config.json"} & set(there):
         told = ", ".join(there[:4]) + (", ..." if len(there) > 4 else "") if there else "nothing"
         raise ModelError(f"{folder} must be the directory of a model, with a config.json or modules.json, got {told} in it; name another")
-    return Module(MODEL2VEC if is_model2vec(folder) else "Transformer", folder)
 
 
 def override(model: DualEncoder, settings: Mapping[str, str | bool | int], *, pad_token: str | None = None) -> DualEncoder:
