@@ -13,6 +13,7 @@ from adiabat.config.compare import COMMON
 from adiabat.errors import ConfigError, DataError
 from adiabat.jobs.descriptions import without_none
 from adiabat.measure.sweep_results import SweepResult, SweepRun
+from adiabat.plan.published import FULL
 from adiabat.plan.runs import Kind
 from adiabat.report.sweep.files import run_toml
 from adiabat.sweep.planning import plan
@@ -254,6 +255,13 @@ def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Pat
     assert alone.best.tokens == pytest.approx(BUDGET / (6 * alone.best.parameters.forward))
     told = checked(TrainSettings, tomllib.loads(run_toml(alone)))
     assert (told.job.model, told.train.method, told.train.learning_rate, told.train.temperature) == (small, "full", 3e-5, 1 / 40)
+    # With few tokens less is spent, and the published line is read off there.
+    few = advice_of(plan(load, asked(None, models=[small], data_tokens=1e6)))
+    assert few.best is not None
+    assert few.best.flops < BUDGET
+    said = {advice: next(one for one in told.reasons if one.what == "loss") for advice, told in (("alone", alone), ("few", few))}
+    assert said["few"].value == f"{FULL.at(few.best.flops):.2f}" > said["alone"].value
+    assert f"{few.best.flops:.3g} FLOP" in said["few"].why
     both = advice_of(plan(load, asked(None, models=[small, large])))
     assert both.best is None
     assert len(both.candidates) == 2

@@ -128,7 +128,7 @@ def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator
     if pairs.unique_documents < FEW_UNIQUE:
         said = (
             f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: keep train.mask_duplicates on, "
-            "and SamToNe to the query side (train.same_tower): at 17 % source 002 found it to harm on the document side"
+            "and SamToNe to the query side (train.same_tower): at 17 % Moiseev et al. 2023 found it to harm on the document side"
         )
         yield Finding("few unique documents", "note", pairs.pairs - round(pairs.unique_documents * pairs.pairs), said)
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from adiabat.plan.frontier import Line
 
+PAPER = "Ziarko et al. 2024"
+"""What reports call source 001: *Repurposing Language Models into Embedding Models: Finding the Compute-Optimal Recipe*."""
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedModel:

@@ -12,7 +12,7 @@ from adiabat.jobs.descriptions import without_none
 from adiabat.measure.sweep_results import Advice, Choice, Reason
 from adiabat.model.towers import DualEncoder
 from adiabat.plan.flops import PassedParameters
-from adiabat.plan.published import FULL, LORA, PYTHIA, SWITCH
+from adiabat.plan.published import FULL, LORA, PAPER, PYTHIA, SWITCH
 from adiabat.plan.recipe import points_at
 from adiabat.plan.runs import Method, Option, Way
 from adiabat.sweep.options import within
@@ -31,8 +31,8 @@ BYTES_PER_WEIGHT, BYTES_PER_TRAINED = 4, 12
 
 NOTES = (
     "there are no runs: what is said of the method rests on eight sizes of one family, Pythia, on 200 million English pairs in batches of "
-    "1,024 at 75 tokens (source 001)",
-    f"the source prints lines of the least loss, exp(-0.21 ln C + 8.39) of full training and exp(-0.22 ln C + 8.93) of LoRA, which meet at "
+    f"1,024 at 75 tokens ({PAPER}, Repurposing Language Models into Embedding Models)",
+    f"the paper prints lines of the least loss, exp(-0.21 ln C + 8.39) of full training and exp(-0.22 ln C + 8.93) of LoRA, which meet at "
     f"2.8e23 FLOP, and a switch at {SWITCH:.3g}; the method goes by the switch, and a loss read off the lines is of its data and batches",
     "it prints no figure of the best size: which of several models is for a sweep to say (adiabat sweep, at budgets below this one)",
 )
@@ -65,6 +65,7 @@ def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
     if max(one.tokens for one in choices) < 1:
         raise ConfigError(f"plan.budget must pay for tokens, got {budget:g}: not for one; raise it")
     best = choices[0] if len(choices) == 1 and section.models else None
+    spent = budget if best is None else best.flops
     return Advice(
         budget=budget,
         budget_seconds=None,
@@ -76,7 +77,7 @@ def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
         candidates=choices,
         too_large=[option.way.title for option in held if option not in small],
         unpredicted=[],
-        reasons=list(_reasons(method, line.at(budget), budget)),
+        reasons=list(_reasons(method, line.at(spent), spent)),
         additions=[],
         beyond=None,
         settings={} if best is None else _run_settings(best, settings),
@@ -135,12 +136,12 @@ def _run_settings(best: Choice, settings: PlanSettings) -> dict[str, object]:
 
 def _reasons(method: Method, loss: float, budget: float) -> Iterator[Reason]:
     side, line = ("below", "FULL") if method == "full" else ("from", "LORA")
-    frontier, regime = "source 001, section 4.4", "source 001, section 4.1"
+    frontier, regime = f"{PAPER}, section 4.4", f"{PAPER}, section 4.1"
     yield Reason("method", method, f"the budget lies {side} the published switch of {SWITCH:.3g} FLOP", frontier)
-    told = f"of the source's data and batches; {line} of adiabat.plan.published at {budget:.3g} FLOP, as printed"
+    told = f"of the paper's data and batches; {line} of adiabat.plan.published at {budget:.3g} FLOP, as printed"
     yield Reason("loss", f"{loss:.2f}", told, frontier)
     if method == "lora":
-        yield Reason("rank", str(RANK), "32 to 128 serve nearly everywhere", "source 001, section 4.6")
+        yield Reason("rank", str(RANK), "32 to 128 serve nearly everywhere", f"{PAPER}, section 4.6")
     rate = "of Pythia; others take a tenth of the highest rate of their pre-training" if method == "full" else "of LoRA"
     yield Reason("rate", f"{RATES[method]:g}", rate, regime)
-    yield Reason("temperature, decay, schedule", "1/40, 0.1, cosine to a tenth", "the source's regime", regime)
+    yield Reason("temperature, decay, schedule", "1/40, 0.1, cosine to a tenth", "the paper's regime", regime)

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from adiabat.config.plan import PlanSection
 from adiabat.config.sweep import PRETRAINING_SHARE
 from adiabat.measure.sweep_results import Reason, SweepRun
+from adiabat.plan.published import PAPER
 from adiabat.plan.recipe import Recommendation
 from adiabat.report.sweep.wording import flop
 from adiabat.report.wording import duration, share
 
-OWN, RULES = "runs of the sweep", "source 001, section 4.1 and tables 3 and 4"
+OWN, RULES = "runs of the sweep", f"{PAPER}, section 4.1 and tables 3 and 4"
 
 
 def reasons_of(found: Recommendation, own: SweepRun, section: PlanSection, *, largest: float, temperature: float | None) -> list[Reason]:
@@ -54,7 +55,7 @@ def _of_method(found: Recommendation) -> Iterator[Reason]:
     tried = {(one.option.way.rank, one.option.way.frozen) for one in found.candidates if one.option.way.kind == way.kind}
     why = "the least predicted loss of what was swept" if len(tried) > 1 else "no other was swept"
     if way.rank is not None:
-        yield Reason("rank", str(way.rank), f"{why}; 32 to 128 serve nearly everywhere", f"{OWN}; source 001, section 4.6")
+        yield Reason("rank", str(way.rank), f"{why}; 32 to 128 serve nearly everywhere", f"{OWN}; {PAPER}, section 4.6")
     if way.frozen:
         yield Reason("frozen", f"{way.frozen} leading blocks", why, OWN)
 
@@ -64,13 +65,13 @@ def _of_tokens(found: Recommendation, section: PlanSection) -> Iterator[Reason]:
     why = f"what the budget pays for, at {best.option.flops_per_token:.3g} FLOP a token"
     if section.data_tokens is not None and best.tokens >= section.data_tokens:
         why = f"all there are; they take {best.flops:.3g} FLOP, and the rest of the budget is left"
-    yield Reason("tokens", f"{best.tokens:.3g}", why, "mission B4: C = 2 (N_F + N_B + N_U) D")
+    yield Reason("tokens", f"{best.tokens:.3g}", why, "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D")
 
 
 def _of_regime(own: SweepRun, temperature: float | None) -> Iterator[Reason]:
     yield Reason("batch", f"{own.batch_size} queries", "as in the runs: the loss of another batch is another loss", OWN)
     rules = {"lora": "1e-3 for LoRA", "bias": "1e-2 for biases"}
     rule = rules.get(own.way.method, f"{PRETRAINING_SHARE:g} of the highest rate of a model's pre-training")
-    yield Reason("rate", f"{own.learning_rate:g}", f"as in the runs; the source takes {rule}", RULES)
+    yield Reason("rate", f"{own.learning_rate:g}", f"as in the runs; the paper takes {rule}", RULES)
     if temperature is not None:
-        yield Reason("temperature", f"{temperature:g}", "as in the runs; the source takes 1/40", "source 001, section 4.1")
+        yield Reason("temperature", f"{temperature:g}", "as in the runs; the paper takes 1/40", f"{PAPER}, section 4.1")
