@@ -200,7 +200,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "a model named by nothing": (embed(model=""), ("MODEL must be a directory, a job, `demo` or a hub name, got nothing",)),
     "a model that is a file": (embed(model="corpus.jsonl"), ("MODEL must be a directory", "got corpus.jsonl")),
-    "a folder that is no model": (embed(model="notes"), ("notes must hold a transformers model",)),
+    "a folder that is no model": (embed(model="notes"), ("notes must be the directory of a model",)),
     "an empty query": (search(""), ("QUERY must hold text",)),
     "a blank query": (search(" \t"), ("QUERY must hold text",)),
     "a query of broken bytes": (search("a\udcff"), ("QUERY must be UTF-8 text", "character 2")),

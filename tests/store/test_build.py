@@ -95,7 +95,7 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(tmp_path: Path, stop_at:
     whole = build(tmp_path / "whole").store
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "s", interrupted(stop_at))
-    with pytest.raises(StoreError, match="cut short .*run the same command again"):
+    with pytest.raises(StoreError, match="cut short .*run its command again"):
         Store.open(tmp_path / "s")
     resumed = build(tmp_path / "s")
     assert (resumed.resumed, resumed.encoded) == (4 * stop_at, 25 - 4 * stop_at)

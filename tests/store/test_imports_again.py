@@ -86,7 +86,7 @@ def test_a_killed_import_can_be_run_again_as_advised(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, str(saved(tmp_path)), str(tmp_path / "s")], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert "ids.incoming" in names(tmp_path / "s.building")
-    with pytest.raises(StoreError, match="run the same command again"):
+    with pytest.raises(StoreError, match="run its command again"):
         Store.open(tmp_path / "s")
     store = import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS, documents=DOCUMENTS, encoder=FakeEncoder())
     assert store.doc_ids(range(7)) == IDS

@@ -181,7 +181,8 @@ def test_long_texts_are_cut_and_texts_that_are_not_kept_are_empty(model: DualEnc
     bare = store_in(tmp_path / "bare", model, keep_texts=False)
     vectors = model.encode(["a"], side="query", precision="fp32")
     none = np.empty(0, dtype=np.int64)
-    assert [len(hit.text) for hit in hits_of(long, search(long, vectors, 5), 0, none)] == [SHOWN_CHARACTERS]
+    assert [len(hit.text) for hit in hits_of(long, search(long, vectors, 5), 0, none, characters=SHOWN_CHARACTERS)] == [SHOWN_CHARACTERS]
+    assert [len(hit.text) for hit in hits_of(long, search(long, vectors, 5), 0, none)] == [2000]
     assert {hit.text for hit in hits_of(bare, search(bare, vectors, 5), 0, none)} == {""}
 
 

@@ -124,7 +124,7 @@ class _Corpus:
 
     def _example_texts(self, faults: FileFaults) -> Iterator[Document]:
         seen: set[bytes] = set()
-        for example in texts_of(parsed_rows(self._rows(faults), faults, partial(parse_example, columns=self.columns)), self.source):
+        for example in texts_of(self._examples(faults), self.source):
             for text in example.positives + example.negatives:
                 doc_id = text_id(text)
                 # The digest without its prefix, in bytes: a third of the memory of the id.
@@ -132,6 +132,11 @@ class _Corpus:
                 if digest not in seen:
                     seen.add(digest)
                     yield Document(doc_id, text)
+
+    def _examples(self, faults: FileFaults) -> Iterator[Example]:
+        yield from parsed_rows(self._rows(faults), faults, partial(parse_example, columns=self.columns))
+        # Of a file with faults nothing else is said.
+        faults.raise_if_any()
 
     def _note_repeated_ids(self, hashes: "array[int]", faults: FileFaults) -> None:
         """Look for equal hashes, and only where there are any read again to tell equal ids from an accident."""
