@@ -1,12 +1,16 @@
 """A sweep that is made once."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from adiabat.measure.sweep_results import SweepResult
+from adiabat.plan.recipe import KindFit, fit_kinds
+from adiabat.plan.runs import Run
 from adiabat.report import page
 from adiabat.report.sweep import files
+from adiabat.sweep import analysis
 from tests.sweep.world import rows_of, run, settings_of, write_world, written
 
 
@@ -22,6 +26,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResult]:
 def _no_pages_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "render_page", lambda result: "page")
     monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)
+
+
+@cache
+def _fitted(runs: tuple[Run, ...], resamples: int, seed: int) -> list[KindFit]:
+    return fit_kinds(runs, resamples=resamples, seed=seed)
+
+
+@pytest.fixture(autouse=True)
+def _equal_runs_are_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "fit_kinds", lambda runs, *, resamples, seed, note: _fitted(tuple(runs), resamples, seed))
 
 
 @pytest.fixture(scope="session")
