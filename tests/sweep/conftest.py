@@ -19,7 +19,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResult]:
     """The folder of a sweep over three sizes and budgets, and what it found; to be read alone."""
     folder = tmp_path_factory.mktemp("sweep")
     write_world(folder)
-    return folder, run(settings_of(folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "render_page", lambda result: "page")
+        return folder, run(settings_of(folder))
 
 
 @pytest.fixture(autouse=True)
