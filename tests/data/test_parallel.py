@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
-from adiabat.errors import DataError
+from adiabat.errors import ConfigError, DataError
 
 
 def table(path: Path, *rows: dict[str, Any]) -> str:
@@ -44,6 +44,31 @@ def test_a_language_that_looks_like_an_id_is_read_where_it_is_asked_for(tmp_path
     assert found(path, languages=("id",)) == [("id", "one", "satu")]
 
 
+def test_columns_that_say_something_else_are_no_languages(tmp_path: Path) -> None:
+    row = {"en": "one", "de": "eins", "pt_BR": "um", "doc_id": "x", "idx": 3, "src_lang": "en", "sid": "s", "seg_id": "t", "url_en": "u"}
+    assert found(table(tmp_path / "a.jsonl", row)) == [("de", "one", "eins"), ("pt_BR", "one", "um")]
+
+
+def test_a_language_begins_anew_behind_a_gap(tmp_path: Path) -> None:
+    wide = table(tmp_path / "a.jsonl", {"en": "1", "de": "a", "fr": "b"}, {"en": "2", "fr": "c"}, {"en": "3", "de": "d", "fr": "e"})
+    begun = [(one.language, one.source) for one in read_parallel(ParallelSource(wide)) if one.begins]
+    assert begun == [("de", "1"), ("fr", "1"), ("de", "3")]
+    nested = table(tmp_path / "n.jsonl", *[{"premise": {"en": "1", "de": "a"}, "hypothesis": {"en": "2", "de": "b"}}] * 2)
+    assert [one.begins for one in read_parallel(ParallelSource(nested))] == [True, False, False, False]
+    told = table(tmp_path / "b.jsonl", *({"lang": language, "en": "1", "x": "a"} for language in ("de", "fr", "de", "fr")))
+    assert [one.begins for one in read_parallel(ParallelSource(told))] == [True, True, False, False]
+    own, its = files(tmp_path, "one\n\nthree\nfour\n", "eins\n\ndrei\nvier\n")
+    assert [one.begins for one in read_parallel(ParallelSource(own, its))] == [True, True, False]
+
+
+def test_languages_that_are_no_codes_are_told(tmp_path: Path) -> None:
+    for label in ("pt/BR", "../../up", "validation", "corpus"):
+        with pytest.raises(DataError, match=r"a.jsonl:1: a language must be a code such as de or pt-BR, got '.*'; write its code"):
+            found(table(tmp_path / "a.jsonl", {"lang": label, "en": "one", "x": "eins"}))
+    with pytest.raises(ConfigError, match=r"a language must be a code such as de or pt-BR, got 2 faults: 'a/b'; 'German'; write its code"):
+        sources_of(["a.jsonl"], source="a/b", languages=["de", "German"])
+
+
 def test_another_source_language(tmp_path: Path) -> None:
     assert found(table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"}), source="de") == [("en", "eins", "one")]
 
@@ -67,7 +92,7 @@ def test_two_files_that_go_line_by_line(tmp_path: Path) -> None:
     own, its = files(tmp_path, "one\n\nthree\n", "eins\nzwei\ndrei")
     assert found(own, translation=its) == [("de", "one", "eins"), ("de", "three", "drei")]
     [source] = sources_of([f"{own},{its}"], source="en")
-    assert list(read_parallel(source))[1] == Translation("three", "drei", "de", f"{its}:3")
+    assert list(read_parallel(source))[1] == Translation("three", "drei", "de", f"{its}:3", begins=True)
     assert found(own, translation=its, languages=("fr",)) == []
 
 
@@ -77,6 +102,10 @@ def test_the_language_of_a_file_is_told_by_its_name_or_by_the_user(tmp_path: Pat
         found(own, translation=its)
     with pytest.raises(DataError, match=r"name the only language that is learned \(--languages de\)"):
         found(own, translation=its, languages=("de", "fr"))
+    assert found(own, translation=its, languages=("de",)) == [("de", "one", "eins")]
+    own, its = files(tmp_path, "one\n", "eins\n", names=("n.en.tok", "n.de.tok"))
+    assert found(own, translation=its) == [("de", "one", "eins")]
+    own, its = files(tmp_path, "one\n", "eins\n", names=("train_en.tsv", "train_de.tsv"))
     assert found(own, translation=its, languages=("de",)) == [("de", "one", "eins")]
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -60,14 +61,37 @@ def _numbers(query: str) -> list[int]:
 
 
 def test_passages_are_neighbours_of_lengths_that_take_turns(tmp_path: Path) -> None:
-    lessons = written(tmp_path / "new", in_languages("de"), passages=4)
+    few = ParallelLessonsSection(validation_fraction=0.5, max_validation=1)
+    lessons = written(tmp_path / "new", in_languages("de"), passages=4, settings=few)
     passages = [_numbers(row["query"]) for row in rows(lessons.path("de")) if len(_numbers(row["query"])) > 1]
     assert all(later == earlier + 1 for one in passages for earlier, later in pairwise(one))
-    assert [len(one) for one in passages[:4]] == [2, 3, 4, 2]
+    # One of them ends early, where a sentence is held out, and one with the texts.
+    lengths = [len(one) for one in passages]
+    assert [lengths.count(length) for length in (2, 3, 4)] == pytest.approx([COUNT / 9] * 3, abs=2)
     own = {row["query"] for row in rows(lessons.path("en"))}
     joined = [row for row in rows(lessons.path("de")) if len(_numbers(row["query"])) > 1]
     assert {" ".join(f"sentence {number}" for number in one) for one in passages} <= own
     assert {row["positive"] for row in joined} == {text_id(text) for text in own if len(_numbers(text)) > 1}
+
+
+def test_passages_end_at_gaps(tmp_path: Path) -> None:
+    gaps = (0, 2, 9, 30)
+    told = [replace(one, begins=number in gaps) for number, one in enumerate(in_languages("de"))]
+    lessons = written(tmp_path / "new", told, passages=4)
+    passages = [_numbers(row["query"]) for row in rows(lessons.path("de")) if len(_numbers(row["query"])) > 1]
+    assert all(later == earlier + 1 and later not in gaps for one in passages for earlier, later in pairwise(one))
+    held_out = {number for row in rows(lessons.path("validation")) for number in _numbers(row["query"])}
+    assert ([0, 1] in passages) == (not held_out & {0, 1})
+    # No sentence stands by itself where its neighbour does.
+    alone = set(range(COUNT)) - held_out - {number for one in passages for number in one}
+    assert not any(number + 1 in alone and number + 1 not in gaps for number in alone)
+
+
+def test_as_many_texts_are_held_out_as_are_wanted(tmp_path: Path) -> None:
+    few = ParallelLessonsSection(validation_fraction=0.5, max_validation=1)
+    assert len(rows(written(tmp_path / "one", in_languages("de"), settings=few).path("validation"))) == 2
+    with pytest.raises(DataError, match="must leave 2 texts to tell apart on one side, and some on the other, got 1 of 60 held out"):
+        written(tmp_path / "two", in_languages("de"), settings=few, least=2)
 
 
 def test_repeated_texts_are_embedded_once_and_learned_as_often_as_they_are_translated(tmp_path: Path) -> None:
@@ -100,7 +124,7 @@ def test_lessons_of_other_settings_or_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_fraction_that_holds_nothing_out_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"lessons.validation_fraction = 1e-09 must leave texts on both sides, got 0 of 60 held out"):
+    with pytest.raises(DataError, match=r"= 1e-09 and lessons.max_validation = 1000 must leave texts on both sides, got 0 of 60 held"):
         written(tmp_path / "new", in_languages("de"), settings=ParallelLessonsSection(validation_fraction=1e-9))
     assert not (tmp_path / "new").exists()
 

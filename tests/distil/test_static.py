@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from jaxtyping import Float
 from model2vec import StaticModel
 from model2vec.distill import distill_from_model
@@ -17,6 +18,8 @@ from adiabat.errors import ConfigError, DataError, JobError
 from adiabat.measure.distil_results import DistilResult
 from adiabat.model.directory import load
 from adiabat.model.encoder import Encoder, EncoderSettings
+from adiabat.model.static import StaticBackbone
+from adiabat.model.static_files import unknown_id
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_record
 from adiabat.watch import Watch
@@ -99,16 +102,21 @@ def test_unknown_tokens_say_nothing(tmp_path: Path) -> None:
     model = tiny_dual(width=24)
     tower = model.document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
     api.distil_static(DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(dims=3, normalize=False))
-    found = load(tmp_path / "model").encode(["the cat", "the 日 cat", "日"], side="query", precision="fp32")
+    static = load(tmp_path / "model")
+    found = static.encode(["the cat", "the 日 cat", "日"], side="query", precision="fp32")
     np.testing.assert_allclose(found[1], found[0] * 2 / 3, atol=1e-6)
     assert not found[2].any()
+    # It is the row that training leaves at zero.
+    assert isinstance(static.query.backbone, StaticBackbone)
+    assert static.query.backbone.weightless_id == unknown_id(wordpiece().backend_tokenizer)
 
 
 def test_counts_of_a_corpus_weigh_tokens(teacher: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(f'{{"_id": "d{number}", "text": "{"a" * 9}{"b" * number}"}}\n' for number in range(3)), encoding="utf-8")
     tables = {}
-    for name, section in {"sif": {"sif": 0.1}, "tfidf": {"weighting": "tfidf"}, "none": {"weighting": "none"}}.items():
+    ways: dict[str, dict[str, Any]] = {"sif": {"sif": 0.1}, **{name: {"weighting": name} for name in ("tfidf", "zipf", "none")}}
+    for name, section in ways.items():
         given = {} if name == "none" else {"corpus": str(corpus)}
         assert made(teacher, tmp_path / name, **section, **given).counted == (0 if name == "none" else 3)
         model = StaticModel.from_pretrained(str(tmp_path / name))
@@ -118,6 +126,9 @@ def test_counts_of_a_corpus_weigh_tokens(teacher: Path, tmp_path: Path) -> None:
     share = {"a": (27 + 1) / (33 + rows), "b": (3 + 1) / (33 + rows), "z": 1 / (33 + rows)}
     for letter, often in share.items():
         np.testing.assert_allclose(tables["sif"][letter], tables["none"][letter] * 0.1 / (0.1 + often), rtol=1e-5)
+    # "a" comes most often, so that it weighs nothing; "b" as often as what stands before each text, whose row is a later one.
+    for letter, rank in {"a": 0, "b": 1}.items():
+        np.testing.assert_allclose(tables["zipf"][letter], tables["none"][letter] * np.log1p(rank), rtol=1e-5, atol=1e-6)
     containing = {"a": 3, "b": 2, "z": 0}
     for letter, documents in containing.items():
         np.testing.assert_allclose(tables["tfidf"][letter], tables["none"][letter] * (np.log(4 / (1 + documents)) + 1), rtol=1e-5)
@@ -134,7 +145,7 @@ def test_words_are_added(teacher: Path, tmp_path: Path) -> None:
 
 
 def test_words_that_are_there_already_are_told(tmp_path: Path) -> None:
-    (tmp_path / "words.txt").write_text("Cat\ndog\n", encoding="utf-8")
+    (tmp_path / "words.txt").write_text("Cat\ncats\n", encoding="utf-8")
     tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
     section = {"dims": 3, "vocabulary": str(tmp_path / "words.txt")}
     notes: list[str] = []
@@ -156,19 +167,33 @@ def test_the_record_says_what_it_came_from(teacher: Path, tmp_path: Path) -> Non
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [*written, "result.json", "tokenizer.json"]
 
 
-def test_what_was_cut_short_goes_on_and_what_is_there_is_refused(teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at", ["save_static", "write_record", "list_modules"])
+def test_what_was_cut_short_goes_on_and_what_is_there_is_refused(
+    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
     def cut(*args: Any, **named: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(distilling, "save_static", cut)
+        patched.setattr(distilling, at, cut)
         with pytest.raises(KeyboardInterrupt):
             made(teacher, tmp_path / "model")
-    assert [path.name for path in (tmp_path / "model").iterdir()] == [".passed"]
+    assert (tmp_path / "model" / ".passed").is_dir()
+    assert not (tmp_path / "model" / "modules.json").exists()
     monkeypatch.setattr(Encoder, "encode_tokens", lambda *args, **named: pytest.fail("they are there"))
     made(teacher, tmp_path / "model")
     with pytest.raises(JobError, match=r"holds a model already; choose another directory"):
         made(teacher, tmp_path / "model")
+
+
+def test_numbers_beyond_the_type_on_disk_are_told(teacher: Path, tmp_path: Path) -> None:
+    model = load(teacher)
+    with torch.no_grad():
+        for norm in [part for part in model.document.backbone.modules() if isinstance(part, torch.nn.LayerNorm)]:
+            norm.weight.mul_(1e6)
+    settings = settings_of(reduction="none", dtype="float16", dims=None)
+    with pytest.raises(DataError, match=r"static.dtype must hold numbers up to \S+, got float16; take float32"):
+        api.distil_static(model, tmp_path / "model", settings=settings)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +221,7 @@ def test_what_cannot_be_made_is_told_before_anything_passes(
         ({"sif": 1.0}, "static.sif must be < 1, got 1"),
         ({"dims": 0}, "static.dims must be > 0, got 0"),
         ({"weighting": "tfidf"}, "static.corpus must be given with static.weighting = tfidf"),
-        ({"weighting": "zipf", "corpus": "a.jsonl"}, "static.corpus has no effect"),
+        ({"weighting": "none", "corpus": "a.jsonl"}, "static.corpus has no effect"),
         ({"weighting": "none", "sif": 1e-3}, "static.sif has no effect"),
         ({"reduction": "none", "dims": 8}, "static.dims has no effect"),
         ({"pooling": "middle"}, "static.pooling must be 'mean', 'token', 'first' or 'last', got 'middle'"),

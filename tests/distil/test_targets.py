@@ -1,6 +1,7 @@
 """What a student is to come close to: vectors of teachers, each computed once, side by side and cut to a width."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,19 +89,30 @@ def test_targets_are_turned_towards_the_student_and_keep_their_cosines(tmp_path:
 
 
 def test_no_vector_is_computed_twice(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
+    seen: list[tuple[str, str]] = []
     encode = Encoder.encode
 
     def noted(self: Encoder, texts: list[str], **options: Any) -> Any:
-        seen.extend(texts)
+        seen.extend((self.weights_digest(), text) for text in texts)
         return encode(self, texts, **options)
 
     monkeypatch.setattr(Encoder, "encode", noted)
     teacher = tiny_dual()
     for width in (8, 8, None):
         targets_of([teacher], corpus, tmp_path, width=width)
-    # The teacher's, each once; the student is asked where it starts for each call that turns towards it.
-    assert sorted(seen) == sorted(3 * TEXTS)
+    # The teacher's, and once the student's, which says where the directions are turned.
+    assert sorted(seen) == sorted((one.query.weights_digest(), text) for one in (teacher, tiny_dual(seed=9, width=8)) for text in TEXTS)
+
+
+def test_targets_go_on_where_the_last_bits_of_a_student_differ(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = targets_of([tiny_dual()], corpus, tmp_path, width=8)
+    before = rows_of(first)
+    shutil.rmtree(tmp_path / "made" / "targets")
+    encode = Encoder.encode
+    monkeypatch.setattr(Encoder, "encode", lambda self, texts, **options: encode(self, texts, **options) + np.float32(1e-6))
+    again = targets_of([tiny_dual()], corpus, tmp_path, width=8)
+    np.testing.assert_array_equal(rows_of(again), before)
+    assert again.manifest.fingerprint == first.manifest.fingerprint
 
 
 def test_joined_rows_keep_a_row_of_zeros(tmp_path: Path, corpus: Path) -> None:

@@ -115,23 +115,34 @@ def test_nothing_is_said_that_nobody_can_act_on(caplog: pytest.LogCaptureFixture
 
 
 def test_words_that_are_tokens_already_are_told() -> None:
-    found = vocabulary_of(wordpiece(), words=words("Cat", "dog"))
+    found = vocabulary_of(wordpiece(), words=words("Cat", "cats"))
     assert [word.text for word in found.known] == ["Cat"]
-    assert found.tokens[-1] == "dog"
+    assert found.tokens[-1] == "cats"
 
 
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
-        (("dog", "bird", "Dog"), "words.txt:3: each word must stand there once, got 'Dog' as at words.txt:1; remove one of them"),
-        (("red fox", "dog", "Red fox"), "words.txt:3: each word must stand there once, got 'Red fox' as at words.txt:1"),
-        (("dog", " "), "words.txt:2: a word must be left once the tokenizer has normalised it, got ' '; remove the line"),
+        (("cats", "at", "Cats"), "got words.txt:3: 'Cats' is the word of words.txt:1; remove these lines"),
+        (("Cat", "cats", "cat"), "got words.txt:3: 'cat' is the word of words.txt:1; remove"),
+        (("new cat", "cats", "New cat", "cats"), "got 2 faults: words.txt:3: 'New cat' is the word of words.txt:1; words.txt:4: 'cats' is"),
+        (("cats", " "), "got words.txt:2: ' ' is nothing once the tokenizer has normalised it; remove"),
+        (("cats", "日本", "中国"), "of each word the teacher must know a piece, got 2 faults: words.txt:2: '日本'; words.txt:3: '中国'; remove"),
     ],
 )
 def test_words_that_cannot_be_added_are_told(texts: tuple[str, ...], told: str) -> None:
     with pytest.raises(DataError) as caught:
         vocabulary_of(wordpiece(), words=words(*texts))
-    assert str(caught.value).startswith(told)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_phrases_are_no_part_of_words_but_where_a_script_has_no_blanks(kind: str) -> None:
+    found = vocabulary_of(MAKERS[kind](), words=words("the cat", "cat 日本"))
+    inside, apart = ([token.strip() for token in tokens_of(found, text)] for text in ("cats the cats", "cats the cat s"))
+    assert "the cat" not in inside
+    assert "the cat" in apart
+    assert "cat 日本" in [token.strip() for token in tokens_of(found, "cat 日本cat")]
 
 
 def test_patterns_that_are_none_or_match_all_are_told() -> None:

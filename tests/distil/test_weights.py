@@ -5,7 +5,7 @@ import pytest
 from model2vec.distill.inference import compute_weights
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from adiabat.distil.weights import by_rank, counted, inverse_documents, sif, zipf
+from adiabat.distil.weights import by_count, by_rank, counted, inverse_documents, sif, zipf
 
 
 def test_zipf_and_sif_by_hand() -> None:
@@ -13,6 +13,7 @@ def test_zipf_and_sif_by_hand() -> None:
     assert zipf(3) == pytest.approx([1 / 2 / whole, 1 / 3 / whole, 1 / 4 / whole])
     assert sif(np.array([0.5, 0.0]), 0.1) == pytest.approx([0.1 / 0.6, 1.0])
     assert by_rank(3) == pytest.approx([0.0, np.log(2), np.log(3)])
+    assert by_count(np.array([2, 7, 2])) == pytest.approx([np.log(2), 0.0, np.log(3)])
 
 
 @pytest.mark.parametrize("rows", [1, 7, 30_000])

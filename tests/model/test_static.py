@@ -110,6 +110,18 @@ def test_padding_is_zero_whatever_fills_it():
     torch.testing.assert_close(states[0], torch.stack([word_table()[CAT], torch.zeros(backbone.config.hidden_size)]))
 
 
+@pytest.mark.parametrize(("row", "learned"), [(0.0, False), (0.5, True)])
+def test_an_unknown_token_of_zeros_is_not_learned(row: float, learned: bool) -> None:
+    table = word_table()
+    table[UNKNOWN] = row
+    backbone = StaticBackbone(table, unknown_id=UNKNOWN)
+    backbone(torch.tensor([[CAT, UNKNOWN]]), torch.ones(1, 2, dtype=torch.long)).last_hidden_state.sum().backward()
+    gradient = backbone.token_embeddings.weight.grad
+    assert gradient is not None
+    assert gradient[CAT].any()
+    assert bool(gradient[UNKNOWN].any()) == learned
+
+
 # Precision, settings, fingerprint.
 
 

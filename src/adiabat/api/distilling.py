@@ -10,11 +10,12 @@ from tempfile import TemporaryDirectory
 
 from safetensors import SafetensorError
 
-from adiabat.api.loading import Model, load, load_with, name_of
+from adiabat.api.loading import Model, load, load_with, name_of, require_name
 from adiabat.config import DistilStaticSettings, EncoderSection, FitSettings, MultilingualSettings
 from adiabat.config.distil import StaticSection
-from adiabat.data.corpora import read_corpus
-from adiabat.distil.saving import is_distilled, save_static
+from adiabat.config.teach import TeachSettings
+from adiabat.data.corpora import texts_to_learn
+from adiabat.distil.saving import is_distilled, list_modules, save_static
 from adiabat.distil.static import Distilled, distil
 from adiabat.distil.teaching import fit, multilingual
 from adiabat.distil.vocabulary import Word
@@ -69,20 +70,20 @@ def distil_static(
     words = [] if section.vocabulary is None else read_words(Path(section.vocabulary))
     if section.corpus is not None:
         # Looks at the first row, so that its faults come before the model is loaded.
-        read_corpus(section.corpus)
-    tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
+        texts_to_learn(section.corpus)
 
     def told(sentence: str) -> None:
         notes.append(sentence)
         watch.note(sentence)
 
     with _directory(folder), sole_writer(folder):
+        tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
         corpus = section.corpus
         found = distil(
             tower,
             section,
             words=words,
-            texts=None if corpus is None else lambda: _texts(corpus),
+            texts=None if corpus is None else lambda: (document.text for document in texts_to_learn(corpus)),
             folder=folder / PASSED if passed is None else passed,
             seed=settings.run.seed,
             watch=Watch(told, watch.progress),
@@ -94,6 +95,7 @@ def distil_static(
             found, settings, teacher=name_of(teacher), command=command, seconds=seconds, inputs=inputs, notes=notes, folder=folder
         )
         write_record(result.to_json(), folder / "result.json")
+        list_modules(section, folder)
         shutil.rmtree(folder / PASSED, ignore_errors=True)
     return result
 
@@ -101,7 +103,10 @@ def distil_static(
 @contextmanager
 def _directory(folder: Path) -> Iterator[None]:
     """A directory that is there meanwhile, and afterwards if anything lies in it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise JobError(f"--out {folder} could not be made: {fault.strerror}; choose another directory") from fault
     try:
         yield
     finally:
@@ -124,6 +129,7 @@ def distil_fit(settings: FitSettings, *, resume: bool = False, command: str = "a
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
+    _require_names(settings)
     return fit(load_with, settings, resume=resume, command=command, watch=watch)
 
 
@@ -144,7 +150,14 @@ def distil_multilingual(
     Raises:
         AdiabatError: If anything the user gave is wrong.
     """
+    _require_names(settings)
     return multilingual(load_with, settings, resume=resume, command=command, watch=watch)
+
+
+def _require_names(settings: TeachSettings) -> None:
+    """What is no model is told before texts are read."""
+    for name in filter(None, (*settings.distil.teachers, settings.distil.student)):
+        require_name(name)
 
 
 def distil_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
@@ -230,7 +243,3 @@ def _inputs(section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str
         told = "\n".join(word.text for word in words)
         found["vocabulary"] = {"path": section.vocabulary, "words_sha256": hashlib.sha256(told.encode()).hexdigest()}
     return found
-
-
-def _texts(corpus: str) -> Iterator[str]:
-    return (document.text for document in read_corpus(corpus))

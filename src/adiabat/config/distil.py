@@ -21,7 +21,7 @@ class StaticSection(Section):
     needs: ClassVar[Mapping[str, Need]] = {
         "dims": Need("reduction", ("pca", "randomized", "ica")),
         "sif": Need("weighting", ("sif",)),
-        "corpus": Need("weighting", ("sif", "tfidf")),
+        "corpus": Need("weighting", ("zipf", "sif", "tfidf")),
     }
     dims: PositiveInt | None = None
     """Numbers per token; None takes 256, or as many as the teacher has where these are fewer."""

@@ -175,14 +175,26 @@ def check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings)
     Raises:
         DataError: If there are too few, or without the negatives that the loss takes.
     """
-    section = settings.train
-    if section.batch_size > len(training):
-        raise DataError(
-            f"{training.name}: train.batch_size must be at most the {len(training):,} pairs trained on, got {section.batch_size}; "
-            "lower it, or add data"
-        )
-    check_negatives(training, section)
+    check_batch_size(training.name, len(training), settings.train.batch_size)
+    check_negatives(training, settings.train)
     _check_validation(validation, settings)
+
+
+def check_batch_size(name: str, pairs: int, batch_size: int) -> None:
+    """Refuse a batch that there are too few pairs for.
+
+    Args:
+        name: Of the data.
+        pairs: That are trained on.
+        batch_size: Of a step.
+
+    Raises:
+        DataError: If there are fewer pairs.
+    """
+    if batch_size > pairs:
+        raise DataError(
+            f"{name}: train.batch_size must be at most the {pairs:,} pairs trained on, got {batch_size}; lower it, or add data"
+        )
 
 
 def _check_validation(validation: PairSet, settings: TrainSettings) -> None:

@@ -57,6 +57,24 @@ def read_corpus(
     return _Corpus(source, columns, split, blank).documents()
 
 
+def texts_to_learn(source: str | Path) -> Iterator[Document]:
+    """Documents of which the text alone counts: of a corpus those that have one; of examples, none of which is blank, all.
+
+    Args:
+        source: As for `read_corpus`.
+
+    Returns:
+        The documents.
+
+    Raises:
+        DataError: As `read_corpus`.
+    """
+    try:
+        return read_corpus(source, blank="drop")
+    except ConfigError:
+        return read_corpus(source)
+
+
 def scan_corpus(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None, blank: Blank = "error") -> int:
     """Read a corpus once for its faults alone, before a costly job starts.
 

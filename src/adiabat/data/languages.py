@@ -1,6 +1,7 @@
 """Which of a data set's languages are taken, and whether its sentence pairs can be compared."""
 
 import difflib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,25 @@ from pathlib import Path
 from adiabat.data.examples import LABELS
 from adiabat.data.records import LanguageGridSet
 from adiabat.errors import ConfigError, DataError, several
+
+CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
+"""How a language is written (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""
+
+_COLUMN = re.compile(r"[a-z]{2,3}([-_]([A-Za-z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")
+_NO_LANGUAGE = frozenset("csv doc idx key len num pos raw row seg set sid src tag tgt tok tsv txt uid url".split())
+
+
+def names_language(column: str) -> bool:
+    """Whether a column, or the ending of a file, is named as a language is.
+
+    Args:
+        column: Its name.
+
+    Returns:
+        True of ``de``, ``pt_BR`` and ``zh-Hans``; False of ``id``, ``doc_id`` and ``url_en``, which tables have beside their texts.
+    """
+    first, *others = re.split("[-_]", column)
+    return _COLUMN.fullmatch(column) is not None and first not in _NO_LANGUAGE and "id" not in (first, *others)
 
 
 def chosen_languages(

@@ -1,22 +1,18 @@
 """Texts with their translations: tables with a column or an entry for each language, and pairs of files that go line by line."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from adiabat.data.columns import RowError, first_of, parsed_rows, text_value
-from adiabat.data.lines import Cursor, text_lines
+from adiabat.data.languages import CODE, names_language
+from adiabat.data.lines import CODECS, Cursor, text_lines
+from adiabat.data.numerals import shown
 from adiabat.data.tables import FileFaults, Row, read_rows, require_path
-from adiabat.errors import DataError
-
-CODE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
-"""How a language is written: ``de``, ``pt-BR``, ``zh_Hans``."""
-
-NO_LANGUAGE = ("id", "key", "row", "uid", "url", "tag", "src", "tgt", "set", "doc")
-"""Columns that look like one and are none, unless they are asked for by name."""
+from adiabat.errors import ConfigError, DataError, several
 
 LANGUAGE_COLUMNS = ("lang", "language")
 TRANSLATION_COLUMNS = ("x", "translation", "target", "text")
@@ -32,12 +28,14 @@ class Translation:
         text: The translation.
         language: Of the translation.
         place: ``file:line``.
+        begins: Whether what this language has before it in the file, if anything, is no neighbour: a gap lies between.
     """
 
     source: str
     text: str
     language: str
     place: str
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,8 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
 
     A table has rows with a text for each language (``{"en": ..., "de": ...}``, or a column whose value is such an object, of which there
     may be several), or rows with one translation, whose language a column ``lang`` names (``{"lang": "de", "en": ..., "x": ...}``). A
-    language that a row leaves empty is passed over. The source and its first row are checked at the call.
+    language that a row leaves empty is passed over; so are columns that are named as no language is, unless they are asked for. The source
+    and its first row are checked at the call.
 
     Args:
         source: What to read.
@@ -71,21 +70,43 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
         The translations.
 
     Raises:
-        DataError: If a file is missing or damaged, two files have different numbers of lines, a row lacks the source language; of rows all
-            faults are counted, the first ten spelled out.
+        DataError: If a file is missing or damaged, two files have different numbers of lines, a row lacks the source language or names one
+            by what is no code; of rows all faults are counted, the first ten spelled out.
     """
     if source.translation is not None:
         return _by_lines(source, source.translation)
     faults = FileFaults()
     first, rows = first_of(read_rows(source.path, faults=faults), faults, source.path)
     _require_languages(first, source)
+    borders = partial(_Borders, together=not _says_its_language(first))
 
     def translations() -> Iterator[Translation]:
+        marked = borders()
         for found in parsed_rows(rows, faults, lambda _, row: _translations(row, source)):
-            yield from found
+            yield from marked.of_row(found)
         faults.raise_if_any()
 
     return translations()
+
+
+@dataclass(slots=True)
+class _Borders:
+    """Where a language begins anew.
+
+    Attributes:
+        together: Whether a row holds all languages, so that one that it lacks has a gap there; else each row has one language.
+        before: Languages whose last sentence is a neighbour of what comes.
+    """
+
+    together: bool
+    before: frozenset[str] = frozenset()
+
+    def of_row(self, found: Sequence[Translation]) -> Iterator[Translation]:
+        here = set[str]()
+        for one in found:
+            yield one if one.language in self.before | here else replace(one, begins=True)
+            here.add(one.language)
+        self.before = frozenset(here) if self.together else self.before | here
 
 
 def _translations(row: Row, source: ParallelSource) -> list[Translation]:
@@ -96,8 +117,14 @@ def _translations(row: Row, source: ParallelSource) -> list[Translation]:
         for language, text in texts.items():
             wanted = language in source.languages if source.languages else language != source.source
             if wanted and text is not None and (not isinstance(text, str) or text.strip()):
+                _require_code(language, row)
                 found.append(Translation(own, text_value(text, language, row.place), language, row.place))
     return found
+
+
+def _require_code(language: str, row: Row) -> None:
+    if CODE.fullmatch(language) is None:
+        raise RowError(f"{row.place}: a language must be a code such as de or pt-BR, got {shown(language)}", advice="write its code")
 
 
 def _groups(row: Row, source: ParallelSource) -> list[Mapping[str, Any]]:
@@ -121,12 +148,16 @@ def _groups(row: Row, source: ParallelSource) -> list[Mapping[str, Any]]:
 
 
 def _is_language(name: str, source: ParallelSource) -> bool:
-    return name in (source.source, *source.languages) or (CODE.fullmatch(name) is not None and name not in NO_LANGUAGE)
+    return name in (source.source, *source.languages) or names_language(name)
+
+
+def _says_its_language(row: Row) -> bool:
+    return any(column in row.values for column in LANGUAGE_COLUMNS)
 
 
 def _require_languages(first: Row, source: ParallelSource) -> None:
     """Refuse a table of another layout, by its first row; rows of one translation each are judged one by one."""
-    if any(column in first.values for column in LANGUAGE_COLUMNS):
+    if _says_its_language(first):
         return
     try:
         present = {language for texts in _groups(first, source) for language in texts} - {source.source}
@@ -150,13 +181,14 @@ def _by_lines(source: ParallelSource, translation: str) -> Iterator[Translation]
         return iter(())
 
     def translations() -> Iterator[Translation]:
-        faults, count = FileFaults(), 0
+        faults, count, begins = FileFaults(), 0, True
         for number, (own, its) in enumerate(zip_longest(_lines(one, faults), _lines(other, faults)), start=1):
             if own is None or its is None:
                 raise DataError(_uneven(one, other))
-            if own.strip() and its.strip():
+            if whole := bool(own.strip() and its.strip()):
                 count += 1
-                yield Translation(own.strip(), its.strip(), language, f"{other}:{number}")
+                yield Translation(own.strip(), its.strip(), language, f"{other}:{number}", begins)
+            begins = not whole
         faults.raise_if_any()
         if not count:
             raise DataError(
@@ -179,10 +211,10 @@ def _uneven(one: Path, other: Path) -> str:
 
 
 def _language_of(path: Path, languages: Sequence[str]) -> str:
-    """The language that a name ends in, as in ``corpus.de`` or ``corpus.de.gz``; else the only one that is taken."""
-    endings = [ending.removeprefix(".") for ending in path.suffixes if ending not in (".gz", ".zst", ".txt")]
-    if endings and CODE.fullmatch(endings[-1]):
-        return endings[-1]
+    """The language that a name ends in, as in ``corpus.de`` or ``corpus.de.tok.gz``; else the only one that is taken."""
+    for ending in reversed(path.suffixes):
+        if names_language(language := ending.removeprefix(".")) and ending not in CODECS:
+            return language
     if len(languages) == 1:
         return languages[0]
     raise DataError(
@@ -201,7 +233,12 @@ def sources_of(told: Sequence[str], *, source: str, languages: Sequence[str] = (
 
     Returns:
         A source for each.
+
+    Raises:
+        ConfigError: If a language is no code.
     """
+    if strange := [shown(one) for one in (source, *languages) if CODE.fullmatch(one) is None]:
+        raise ConfigError(f"a language must be a code such as de or pt-BR, got {several(strange)}; write its code")
     found = []
     for one in told:
         path, _, translation = (one, "", "") if Path(one).exists() else one.partition(",")

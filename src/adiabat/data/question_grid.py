@@ -1,6 +1,5 @@
 """Questions and the paragraphs that answer them, both in several languages (the layout of XQuAD in two tables)."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from adiabat.data.columns import COLUMN_ALIASES, RowError, id_value, parsed_rows, text_value
-from adiabat.data.languages import chosen_languages
+from adiabat.data.languages import chosen_languages, names_language
 from adiabat.data.selection import quoted
 from adiabat.data.tables import FileFaults, Row, read_rows, table_name
 from adiabat.errors import DataError
@@ -19,8 +18,6 @@ IDS = frozenset(COLUMN_ALIASES["query_id"]) | frozenset(COLUMN_ALIASES["doc_id"]
 """Columns that name a row. ``id`` is also the code of Indonesian: where that is meant, `languages` says so."""
 
 _UNIQUE = "rename one of each two, or leave it out"
-
-_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ def _languages(
     first, second = ({name for row in rows for name in row.values if name != key} for rows in (asked, told))
     if wanted:
         return chosen_languages(wanted, first & second, source=f"both {sources[0]} and {sources[1]}"), ()
-    first, second = ({name for name in names - IDS if _LANGUAGE_CODE.fullmatch(name)} for names in (first, second))
+    first, second = ({name for name in names - IDS if names_language(name)} for names in (first, second))
     if not first & second:
         found = f"{', '.join(sorted(first)) or 'none'} and {', '.join(sorted(second)) or 'none'}"
         raise DataError(

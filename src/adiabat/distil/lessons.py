@@ -3,7 +3,7 @@
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +60,17 @@ class _Neighbours:
         self.waiting.append(sentence)
         if len(self.waiting) < self.length:
             return None
-        source, text = (" ".join(getattr(one, name) for one in self.waiting) for name in ("source", "text"))
-        self.waiting.clear()
         # Lengths take turns, so that a student learns all of them.
         self.length = 2 + (self.length - 1) % (self.most - 1)
-        return Translation(source, text, sentence.language, sentence.place)
+        return self.end()
+
+    def end(self) -> Translation | None:
+        """The passage so far; the next sentence is no neighbour of it."""
+        waiting = [self.waiting.popleft() for _ in range(len(self.waiting))]
+        if len(waiting) < 2:
+            return None
+        source, text = (" ".join(getattr(one, name) for one in waiting) for name in ("source", "text"))
+        return replace(waiting[-1], source=source, text=text)
 
 
 class _Writer:
@@ -85,6 +91,10 @@ class _Writer:
         if lesson.language != self.own:
             self._put(lesson.language, lesson.text, lesson.source, held_out)
 
+    def write_passage(self, passage: Translation | None) -> None:
+        if passage is not None:
+            self.write(passage)
+
     def _put(self, language: str, text: str, source: str, held_out: bool) -> None:
         if not held_out:
             self.counts[language] += 1
@@ -99,6 +109,7 @@ def write_lessons(
     sources: Iterable[str],
     own: str,
     passages: int = 1,
+    least: int = 1,
     watch: Watch = SILENT,
 ) -> Lessons:
     """Write texts and translations as examples, or find them written by an earlier call.
@@ -113,6 +124,7 @@ def write_lessons(
         sources: Files that are read.
         own: The teachers' language, or what their own texts are called.
         passages: Longest passage, in sentences; 1 makes none.
+        least: Texts that must be held out.
         watch: Whom to tell.
 
     Returns:
@@ -126,7 +138,7 @@ def write_lessons(
     inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": files}
     if (folder / MADE).exists():
         return _written(folder, inputs)
-    held_out = _held_out(read, settings.validation_fraction, settings.max_validation, watch)
+    held_out = _held_out(read, settings, least, watch)
     with writing(folder, maker="lessons", source=folder.parent, settings=_Told(**inputs)) as output:
         counts = _write(read(), _Writer(output, own, held_out), passages, watch)
     return Lessons(folder, counts)
@@ -147,8 +159,9 @@ def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
     return Lessons(folder, {name: rows for name, rows in counts.items() if name != VALIDATION})
 
 
-def _held_out(read: Callable[[], Iterable[Translation]], fraction: float, most: int, watch: Watch) -> set[int]:
+def _held_out(read: Callable[[], Iterable[Translation]], settings: HeldOutLessons, least: int, watch: Watch) -> set[int]:
     """Hashes of the teachers' texts that are held out."""
+    fraction, most = settings.validation_fraction, settings.max_validation
     known, distinct = Seen(), list[int]()
 
     def texts() -> Iterator[str]:
@@ -160,10 +173,11 @@ def _held_out(read: Callable[[], Iterable[Translation]], fraction: float, most: 
                 yield lesson.source
 
     chosen = held_out_queries(texts(), fraction, most)
-    if not len(chosen) or len(chosen) == len(distinct):
+    if not least <= len(chosen) < len(distinct):
+        wanted = "texts on both sides" if least == 1 else f"{least} texts to tell apart on one side, and some on the other"
         raise DataError(
-            f"lessons.validation_fraction = {fraction} must leave texts on both sides, got {len(chosen):,} of {len(distinct):,} held out; "
-            "choose another fraction, or add texts"
+            f"lessons.validation_fraction = {fraction} and lessons.max_validation = {most} must leave {wanted}, got {len(chosen):,} of "
+            f"{len(distinct):,} held out; choose others, or add texts"
         )
     return {distinct[place] for place in chosen.tolist()}
 
@@ -178,8 +192,10 @@ def _write(read: Iterable[Translation], writer: _Writer, passages: int, watch: W
         if passages == 1:
             continue
         near = neighbours.setdefault(lesson.language, _Neighbours(passages))
-        if held_out:
-            near.waiting.clear()
-        elif passage := near.add(lesson):
-            writer.write(passage)
+        if held_out or lesson.begins:
+            writer.write_passage(near.end())
+        if not held_out:
+            writer.write_passage(near.add(lesson))
+    for near in neighbours.values():
+        writer.write_passage(near.end())
     return dict(writer.counts)

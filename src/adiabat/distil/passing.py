@@ -23,6 +23,9 @@ the first or last of all."""
 
 POOLINGS: Mapping[TokenPooling, Pooling] = {"mean": "mean", "token": "mean", "first": "cls", "last": "last"}
 
+PRECISION: Precision = "fp32"
+"""Of the passes: they are made once, and a table has what they give."""
+
 BLOCK = 8_192
 """Tokens that pass between two notes on the disk of how far it is."""
 
@@ -47,7 +50,6 @@ def token_vectors(
     sequences: Sequences,
     *,
     pooling: TokenPooling = "mean",
-    precision: Precision = "fp32",
     folder: Path | None = None,
     watch: Watch = SILENT,
 ) -> Float[np.ndarray, "v e"]:
@@ -57,7 +59,6 @@ def token_vectors(
         teacher: Any encoder.
         sequences: What to pass.
         pooling: Which states make the vector.
-        precision: Of the passes.
         folder: Where vectors are kept as they come, so that what was cut short goes on; made where missing. None keeps none.
         watch: Told how far it is.
 
@@ -65,7 +66,7 @@ def token_vectors(
         A vector for each row, float32.
 
     Raises:
-        DataError: If the teacher gives numbers that are not finite; names the first row.
+        DataError: If the teacher gives numbers that are not finite; names the first token.
         JobError: If the disk is full or not writable.
     """
     settings = replace(teacher.settings, pooling=POOLINGS[pooling], normalize=False)
@@ -73,27 +74,27 @@ def token_vectors(
     skipped, closing = (sequences.before, sequences.after) if pooling == "token" else (0, 0)
     kept = KeptVectors(len(sequences.token_ids), bare.width)
     if folder is not None:
-        kept.keep_in(folder / f"tokens-{_print_of(bare, sequences, pooling, precision)}", resume=True)
+        kept.keep_in(folder / f"tokens-{_print_of(bare, sequences, pooling)}", resume=True)
     missing = np.flatnonzero(~kept.known)
     for start in range(0, len(missing), BLOCK):
         watch.progress("passing tokens through the teacher", start, len(missing))
         rows = missing[start : start + BLOCK]
-        found = bare.encode_tokens([sequences.token_ids[row] for row in rows], skipped=skipped, closing=closing, precision=precision)
-        _require_finite(found, rows)
+        found = bare.encode_tokens([sequences.token_ids[row] for row in rows], skipped=skipped, closing=closing, precision=PRECISION)
+        _require_finite(found, sequences, rows, teacher)
         kept.vectors[rows], kept.known[rows] = found, True
         kept.save()
     return kept.vectors
 
 
-def _print_of(teacher: Encoder, sequences: Sequences, pooling: TokenPooling, precision: Precision) -> str:
+def _print_of(teacher: Encoder, sequences: Sequences, pooling: TokenPooling) -> str:
     """Digest of all that decides the vectors."""
-    around = [sequences.before, sequences.after, pooling, precision]
+    around = [sequences.before, sequences.after, pooling, PRECISION]
     told = json.dumps([teacher.weights_digest(), [list(ids) for ids in sequences.token_ids], *around])
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def _require_finite(found: Float[np.ndarray, "b e"], rows: Int[np.ndarray, " b"]) -> None:
+def _require_finite(found: Float[np.ndarray, "b e"], sequences: Sequences, rows: Int[np.ndarray, " b"], teacher: Encoder) -> None:
     finite = np.isfinite(found).all(axis=1)
     if not finite.all():
-        row = int(rows[finite.argmin()])
-        raise DataError(f"the teacher must give finite vectors, got one that is not for token {row:,}; check its weights, or take fp32")
+        token = teacher.tokenizer.decode(sequences.token_ids[int(rows[finite.argmin()])])
+        raise DataError(f"the teacher must give finite vectors, got one that is not for {token!r}; check its weights")

@@ -1,15 +1,15 @@
 """A static model on disk, as model2vec and sentence-transformers load it (mission E3)."""
 
-import shutil
+import json
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from adiabat.config.distil import StaticSection
 from adiabat.distil.static import Distilled
-from adiabat.errors import JobError
-from adiabat.model.layout import write_json
+from adiabat.errors import DataError
+from adiabat.files import write_text, write_together
 from adiabat.model.static_files import TOKENIZER, WEIGHTS, is_model2vec
 
 LONGEST = 1_000_000
@@ -17,43 +17,61 @@ LONGEST = 1_000_000
 
 
 def save_static(found: Distilled, section: StaticSection, folder: Path, *, teacher: str) -> None:
-    """Write a directory that both libraries load, and give the same embeddings with.
+    """Write the files of a model that both libraries load, and give the same embeddings with; it is none yet without `list_modules`.
 
     Args:
         found: The model.
         section: How it was made.
-        folder: An existing directory; the list of modules comes last, so that a directory with one is whole.
+        folder: An existing directory.
         teacher: Its name.
 
     Raises:
-        JobError: If the disk is full or not writable.
+        DataError: If the disk is full or not writable, or a number is too large for the type on disk.
     """
-    partial = folder / ".partial"
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        save_file(_tensors(found, section), partial / WEIGHTS)
-        found.vocabulary.tokenizer.save(str(partial / TOKENIZER))
-        write_json(partial / "config.json", _config(found, section, teacher))
-        write_json(partial / "config_sentence_transformers.json", {"similarity_fn_name": "cosine", "prompts": {}})
-        if section.normalize:
-            (folder / "1_Normalize").mkdir(exist_ok=True)
-        write_json(partial / "modules.json", _modules(section))
-        for name in (WEIGHTS, TOKENIZER, "config.json", "config_sentence_transformers.json", "modules.json"):
-            (partial / name).replace(folder / name)
-    except OSError as fault:
-        raise JobError(f"{folder} could not be written: {fault.strerror}; free some space and run the same command again") from fault
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    write_together(
+        {
+            folder / WEIGHTS: save(_tensors(found, section)),
+            folder / TOKENIZER: found.vocabulary.tokenizer.to_str(pretty=True),
+            folder / "config.json": _json(_config(found, section, teacher)),
+            folder / "config_sentence_transformers.json": _json({"similarity_fn_name": "cosine", "prompts": {}}),
+        }
+    )
+
+
+def list_modules(section: StaticSection, folder: Path) -> None:
+    """Write what makes a directory a model, after all that belongs to it.
+
+    Args:
+        section: How it was made.
+        folder: Of `save_static`.
+
+    Raises:
+        DataError: If the disk is full or not writable.
+    """
+    if section.normalize:
+        (folder / "1_Normalize").mkdir(exist_ok=True)
+    write_text(_json(_modules(section)), folder / "modules.json")
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, indent=2) + "\n"
 
 
 def _tensors(found: Distilled, section: StaticSection) -> dict[str, np.ndarray]:
     """Weights are multiplied into the rows; of whole numbers they stand beside them, with the scale of each row."""
     if section.dtype != "int8":
-        return {"embeddings": np.ascontiguousarray(found.vectors * found.weights[:, None], dtype=section.dtype)}
+        return {"embeddings": _narrowed(found.vectors * found.weights[:, None], section.dtype)}
     scales = np.abs(found.vectors).max(axis=1) / 127.0
     rows = np.rint(found.vectors / np.where(scales, scales, 1.0)[:, None]).astype(np.int8)
     return {"embeddings": rows, "weights": (scales * found.weights).astype(np.float32)}
+
+
+def _narrowed(exact: np.ndarray, dtype: str) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(exact, dtype=dtype)
+    if not np.isfinite(rows).all():
+        raise DataError(f"static.dtype must hold numbers up to {np.abs(exact).max():.3g}, got {dtype}; take float32")
+    return rows
 
 
 def _config(found: Distilled, section: StaticSection, teacher: str) -> dict[str, object]:

@@ -13,7 +13,7 @@ from adiabat.distil.counting import count_tokens
 from adiabat.distil.passing import token_vectors
 from adiabat.distil.reduction import reduced, require_dims
 from adiabat.distil.vocabulary import Vocabulary, Word, vocabulary_of
-from adiabat.distil.weights import Weights, by_rank, counted, inverse_documents, sif, zipf
+from adiabat.distil.weights import Weights, by_count, by_rank, counted, inverse_documents, sif, zipf
 from adiabat.errors import DataError, ModelError
 from adiabat.model.encoder import Encoder
 from adiabat.model.static_files import unknown_id
@@ -101,6 +101,8 @@ def _weights(vocabulary: Vocabulary, section: StaticSection, texts: Texts | None
     counts = count_tokens(vocabulary.tokenizer, texts(), watch=watch)
     if not counts.times.any():
         raise DataError(f"static.corpus must hold texts with tokens, got {counts.texts:,} texts without; give another, or leave it out")
+    if section.weighting == "zipf":
+        return by_count(counts.times), counts.texts
     if section.weighting == "tfidf":
         return inverse_documents(counts.containing, counts.texts), counts.texts
     return sif(counted(counts.times), section.sif), counts.texts

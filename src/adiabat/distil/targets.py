@@ -1,8 +1,10 @@
 """Where a student is to come: its teachers' vectors, each computed once into a store, side by side, and cut to the student's width."""
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from scipy.linalg import orthogonal_procrustes
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Document, Side, text_id
 from adiabat.errors import DataError
+from adiabat.files import write_bytes
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store
@@ -48,6 +51,8 @@ class _Joined:
 
     stores: Sequence[Store]
     directions: Directions | None
+    made_of: str
+    """Digest of what the vectors follow from: not of their bits, which differ from machine to machine."""
     first: Fingerprint
     """Of the first teacher."""
 
@@ -56,12 +61,9 @@ class _Joined:
         return sum(store.width for store in self.stores) if self.directions is None else self.directions.shape[1]
 
     def fingerprint(self, side: Side) -> Fingerprint:
-        """Of the first teacher, with all stores and the directions in the place of its weights."""
+        """Of the first teacher, with all that vectors follow from in the place of its weights."""
         del side
-        told = hashlib.sha256("".join(store.manifest.sha256 for store in self.stores).encode())
-        if self.directions is not None:
-            told.update(self.directions.tobytes())
-        return replace(self.first, weights=told.hexdigest(), width=self.width)
+        return replace(self.first, weights=self.made_of, width=self.width)
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         del side
@@ -173,9 +175,14 @@ def build_targets(
     ]
     if len(stores) == 1 and not narrow:
         return stores[0]
-    directions = _directions(stores, student, corpus, watch) if narrow else None
+    made_of = hashlib.sha256("".join(store.manifest.sha256 for store in stores).encode())
+    directions = None
+    if narrow:
+        made_of.update(json.dumps(student.fingerprint("query").to_json()).encode())
+        kept = folder / f"directions-{made_of.hexdigest()[:16]}.npy"
+        directions = _read_directions(kept, lambda: _directions(stores, student, corpus, watch))
     return _store_of(
-        _Joined(stores, directions, teachers[0].fingerprint(side)),
+        _Joined(stores, directions, made_of.hexdigest(), teachers[0].fingerprint(side)),
         corpus,
         folder / "targets",
         " + ".join(one.name for one in teachers),
@@ -201,6 +208,16 @@ def _store_of(encoder: _OfSide | _Joined, corpus: Path, target: Path, name: str,
     if built.note:
         watch.note(f"{name}: {built.note}")
     return built.store
+
+
+def _read_directions(path: Path, make: Callable[[], Directions]) -> Directions:
+    """Those that an earlier call kept, so that what goes on elsewhere goes on with the same."""
+    if not path.is_file():
+        content = BytesIO()
+        np.save(content, make())
+        write_bytes(content.getvalue(), path)
+    found: Directions = np.load(path)
+    return found
 
 
 def _directions(stores: Sequence[Store], student: DualEncoder, corpus: Path, watch: Watch) -> Directions:

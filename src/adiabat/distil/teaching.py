@@ -9,12 +9,11 @@ from typing import Any
 
 from adiabat.config.teach import STATIC_RATE, FitSettings, MultilingualSettings, TeachSettings
 from adiabat.contrastive.building import Loader
-from adiabat.contrastive.training import check, train
-from adiabat.data.corpora import read_corpus
+from adiabat.contrastive.training import check, check_batch_size, train
+from adiabat.data.corpora import texts_to_learn
 from adiabat.data.examples import stream_examples
 from adiabat.data.languages import chosen_languages
 from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
-from adiabat.data.records import Document
 from adiabat.distil.lessons import VALIDATION, Lessons, write_lessons
 from adiabat.distil.targets import build_targets
 from adiabat.errors import ConfigError, ModelError, several
@@ -35,12 +34,14 @@ class _Material:
     """What a student is to learn.
 
     Attributes:
+        check: Looks at the beginning of every file.
         read: Gives it from its beginning.
         sources: Files that are read.
         own: What the teachers' own texts are called.
         passages: Longest passage, in sentences.
     """
 
+    check: Callable[[], object]
     read: Callable[[], Iterable[Translation]]
     sources: tuple[str, ...]
     own: str
@@ -66,7 +67,12 @@ def fit(load: Loader, settings: FitSettings, *, resume: bool = False, command: s
     lessons = settings.lessons
     if not (lessons.texts or lessons.queries):
         raise ConfigError("lessons.texts must be given, got none; write it into the file, or add --texts or --queries")
-    material = _Material(partial(_own_texts, lessons.texts, lessons.queries), (*lessons.texts, *lessons.queries), OWN_TEXTS)
+    material = _Material(
+        lambda: [*map(texts_to_learn, lessons.texts), *map(stream_examples, lessons.queries)],
+        partial(_own_texts, lessons.texts, lessons.queries),
+        (*lessons.texts, *lessons.queries),
+        OWN_TEXTS,
+    )
     return _taught(load, settings, material, resume=resume, command=command, watch=watch)
 
 
@@ -94,25 +100,19 @@ def multilingual(load: Loader, settings: MultilingualSettings, *, resume: bool =
         raise ConfigError("lessons.parallel must be given, got none; write it into the file, or add --parallel")
     sources = sources_of(lessons.parallel, source=lessons.source, languages=lessons.languages)
     paths = tuple(path for one in sources for path in (one.path, one.translation) if path is not None)
-    material = _Material(partial(_translations, sources, lessons.languages), paths, lessons.source, lessons.passages)
+    material = _Material(
+        lambda: list(map(read_parallel, sources)), partial(_translations, sources, lessons.languages), paths, lessons.source, lessons.passages
+    )
     return _taught(load, settings, material, resume=resume, command=command, watch=watch)
 
 
 def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:
     for source in texts:
-        for document in _documents(source):
+        for document in texts_to_learn(source):
             yield Translation(document.text, document.text, OWN_TEXTS, source)
     for source in queries:
         for example in stream_examples(source).examples:
             yield Translation(example.query, example.query, OWN_TEXTS, example.where)
-
-
-def _documents(source: str) -> Iterator[Document]:
-    """Of a corpus those that hold text; of examples, which have no blank ones, all."""
-    try:
-        return read_corpus(source, blank="drop")
-    except ConfigError:
-        return read_corpus(source)
 
 
 def _translations(sources: Iterable[ParallelSource], wanted: tuple[str, ...]) -> Iterator[Translation]:
@@ -133,18 +133,10 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     check(settings.training(**_tables(settings, _some_lessons(job, material), job.prepared)))
     require_free(job.folder, resume=resume)
     device = device_of(settings.run.device)
+    lessons = _lessons(job.prepared / "lessons", settings, material, watch)
     teachers = [load(name, settings.teacher).to(device) for name in section.teachers]
     student = load(str(section.student), settings.encoder).to(device)
     narrow, layer = _widths(teachers, student, section.width)
-    lessons = write_lessons(
-        material.read,
-        job.prepared / "lessons",
-        settings=settings.lessons,
-        sources=material.sources,
-        own=material.own,
-        passages=material.passages,
-        watch=watch,
-    )
     targets = build_targets(teachers, student, lessons.folder, job.prepared, side=section.side, narrow=narrow, watch=watch)
     static = isinstance(student.query.backbone, StaticBackbone)
     del teachers, student
@@ -152,6 +144,25 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     result = train(load, run, resume=resume, command=command, watch=watch)
     assert result is not None
     return result
+
+
+def _lessons(folder: Path, settings: TeachSettings, material: _Material, watch: Watch) -> Lessons:
+    """Before any model is loaded, so that all faults of the texts come first."""
+    material.check()
+    lessons = write_lessons(
+        material.read,
+        folder,
+        settings=settings.lessons,
+        sources=material.sources,
+        own=material.own,
+        passages=material.passages,
+        least=2 if settings.train.keep == "best" else 1,
+        watch=watch,
+    )
+    if len(lessons.counts) > 1:
+        watch.note(f"texts to learn: {', '.join(f'{name} {count:,}' for name, count in sorted(lessons.counts.items()))}")
+    check_batch_size("the texts", sum(lessons.counts.values()), settings.train.batch_size)
+    return lessons
 
 
 def _out_of(settings: TeachSettings) -> Path:

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from adiabat.distil.passing import Sequences
-from adiabat.errors import ConfigError, DataError
+from adiabat.errors import ConfigError, DataError, several
+from adiabat.store.words import SPACELESS
 
 UNUSED = r"\[unused\d+\]"
 """Tokens that BERT keeps free, which stand in no text."""
@@ -55,7 +56,7 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
     """The tokens of a teacher, and words that are added to them.
 
     Added tokens of the teacher that have no part in a text, such as the mask, are left out. A word that the tokenizer takes for one piece
-    becomes a token; one that it splits, such as a phrase, is looked for in texts before they are split.
+    becomes a token; one that it splits, such as a phrase, is looked for in texts before they are split, though not inside of other words.
 
     Args:
         tokenizer: Of the teacher: WordPiece, BPE, or Unigram.
@@ -67,7 +68,7 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
 
     Raises:
         ConfigError: If `without` is no regular expression, or leaves nothing.
-        DataError: If a word stands there twice, or is nothing once the tokenizer has normalised it.
+        DataError: If a word stands there twice, is nothing once the tokenizer has normalised it, or is of no piece that the teacher knows.
     """
     with _quietly():
         pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
@@ -122,29 +123,35 @@ def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
     return left  # type: ignore[no-any-return]
 
 
-def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[TokenizerModel, dict[str, str], list[Word]]:
-    """The tokenizer with words; the text of each new token; and words that are tokens already."""
+def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[TokenizerModel, dict[str, Word], list[Word]]:
+    """The tokenizer with words; the word of each new token; and words that are tokens already."""
     there, pieces, phrases = set(model.sorted_vocabulary), dict[str, Word](), dict[str, Word]()
-    known = []
+    known, faults = dict[str, Word](), list[str]()
     for word in words:
         found = model.preprocessor.preprocess(word.text, had_initial_subword_prefix=True)
         if not found:
-            raise DataError(f"{word.place}: a word must be left once the tokenizer has normalised it, got {word.text!r}; remove the line")
+            faults.append(f"{word.place}: {word.text!r} is nothing once the tokenizer has normalised it")
+            continue
         group, token = (pieces, found[0]) if len(found) == 1 else (phrases, _normalized(model, word.text))
+        group = known if token in there else group
         if token in group:
-            raise DataError(
-                f"{word.place}: each word must stand there once, got {word.text!r} as at {group[token].place}; remove one of them"
-            )
-        if token in there:
-            known.append(word)
-        else:
-            group[token] = word
+            faults.append(f"{word.place}: {word.text!r} is the word of {group[token].place}")
+        group.setdefault(token, word)
+    if faults:
+        raise DataError(f"words must be left by the tokenizer, each once, got {several(faults)}; remove these lines")
     # Other added tokens go: they have no part in texts.
     # Short ones first: BPE makes pieces of the longer ones on its way, and a word must not be there before it comes.
     ordered = sorted(pieces, key=len)
     grown = model.prune_added_tokens().add_tokens_to_vocabulary(ordered, preprocess_tokens=False)
-    grown = grown.add_addedtokens(list(phrases), is_special=False, single_word=False, normalized=True)
-    return grown, {token: word.text for token, word in {**pieces, **phrases}.items()}, known
+    for whole in (True, False):
+        chosen = [phrase for phrase in phrases if _has_borders(phrase) == whole]
+        grown = grown.add_addedtokens(chosen, is_special=False, single_word=whole, normalized=True)
+    return grown, {token: word for token, word in {**pieces, **phrases}.items()}, list(known.values())
+
+
+def _has_borders(phrase: str) -> bool:
+    """Whether its ends are told from letters beside it: a phrase is no part of longer words, where its script puts blanks between words."""
+    return all(end.isalnum() and not SPACELESS.match(end) for end in (phrase[0], phrase[-1]))
 
 
 def _normalized(model: TokenizerModel, text: str) -> str:
@@ -152,7 +159,14 @@ def _normalized(model: TokenizerModel, text: str) -> str:
     return (text if normalizer is None else normalizer.normalize_str(text)).strip()
 
 
-def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, str], opening: list[int]) -> Sequences:
+def _require_known(teacher: Tokenizer, words: Iterable[Word], unknown: int | None) -> None:
+    """Refuse words of which the teacher knows no piece: they would all have one vector."""
+    texts = {word.place: (word.text, teacher.encode(word.text, add_special_tokens=False).ids) for word in words}
+    if strange := [f"{place}: {text!r}" for place, (text, ids) in texts.items() if set(ids) <= {unknown}]:
+        raise DataError(f"of each word the teacher must know a piece, got {several(strange)}; remove these lines, or take another teacher")
+
+
+def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, Word], opening: list[int]) -> Sequences:
     """What passes through the teacher, in its own ids: a token between special tokens, a word as the teacher takes the text."""
     before, after, own = list(model.bos_ids or []), list(model.eos_ids or []), model.vocabulary
     ids, teacher = dict(model.model_delta.token_mapping), model.to_tokenizer()
@@ -163,7 +177,9 @@ def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str,
         if token in own:
             return [*before, own[token], *after]
         # What BPE merges on the way to a word is a token too.
-        found: list[int] = teacher.encode(added.get(token) or model.preprocessor.decode(token).decoded).ids
+        text = added[token].text if token in added else model.preprocessor.decode(token).decoded
+        found: list[int] = teacher.encode(text).ids
         return found
 
+    _require_known(teacher, added.values(), None if model.unk_token is None else own.get(model.unk_token))
     return Sequences([[*opening, *(ids[one] for one in passed(token))] for token in tokens], len(opening) + len(before), len(after))

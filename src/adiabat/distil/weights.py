@@ -24,6 +24,20 @@ def by_rank(rows: int) -> Weights:
     return np.log1p(np.arange(rows, dtype=np.float64))
 
 
+def by_count(counts: Int[np.ndarray, " v"]) -> Weights:
+    """`by_rank`, of the ranks that tokens have in a corpus.
+
+    Args:
+        counts: Of each token, >= 0; among equal ones the first token has the lower rank.
+
+    Returns:
+        A weight for each; that of the most frequent is 0.
+    """
+    found = np.empty(len(counts))
+    found[np.argsort(-counts, kind="stable")] = by_rank(len(counts))
+    return found
+
+
 def zipf(rows: int) -> Weights:
     """How often tokens are expected by Zipf's law, which takes a token's share to fall as its rank rises.
 

@@ -33,17 +33,20 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
 
     config_class = StaticConfig
 
-    def __init__(self, table: Float[Tensor, "v d"]) -> None:
+    def __init__(self, table: Float[Tensor, "v d"], *, unknown_id: int | None = None) -> None:
         """Make a backbone of a table.
 
         Args:
             table: One row per token id; copied, in float32.
+            unknown_id: The token of what the vocabulary does not cover. If its row is zero, it stays zero in training: model2vec leaves
+                the token out, sentence-transformers does not, and only while it is zero do both give a text one direction.
         """
         rows, width = table.shape
         super().__init__(StaticConfig(vocab_size=rows, hidden_size=width))
         whole = torch.cat([table.float(), torch.zeros(1, width)])
         # As padding, the row of zeros has no gradient, and stays zero in training.
         self.token_embeddings = nn.Embedding(rows + 1, width, padding_idx=rows, _weight=whole)
+        self.weightless_id = unknown_id if unknown_id is not None and not table[unknown_id].any() else None
 
     @property
     def table(self) -> Float[Tensor, "v d"]:
@@ -61,7 +64,10 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         Returns:
             ``last_hidden_state`` (b, l, d), zero at padding.
         """
-        states = self.token_embeddings(input_ids.masked_fill(attention_mask == 0, self.config.vocab_size))
+        zero = attention_mask == 0
+        if self.weightless_id is not None:
+            zero = zero | (input_ids == self.weightless_id)
+        states = self.token_embeddings(input_ids.masked_fill(zero, self.config.vocab_size))
         return BaseModelOutput(last_hidden_state=states)
 
     def bag_means(self, token_ids: Sequence[Sequence[int]]) -> Float[Tensor, "b d"]:

@@ -78,7 +78,8 @@ def load_static_embedding(folder: Path) -> Static:
     table, backend = _read(folder)
     cut = backend.truncation or {"max_length": UNLIMITED, "direction": "right"}
     tokenizer = StaticTokenizer(backend, rows=len(table), side=cut["direction"])
-    return Static(StaticBackbone(table), tokenizer, min(cut["max_length"], UNLIMITED))
+    backbone = StaticBackbone(table, unknown_id=unknown_id(backend))
+    return Static(backbone, tokenizer, min(cut["max_length"], UNLIMITED))
 
 
 def load_model2vec(folder: Path) -> Static:

@@ -21,7 +21,7 @@ Analyser = Callable[[str], list[str]]
 """Gives the words of a text: in order, repeats included."""
 
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)
-_SPACELESS = re.compile(
+SPACELESS = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+)"
 )
 """Thai and Lao, Burmese, Khmer, kana, Han."""
@@ -50,7 +50,7 @@ def words(text: str) -> list[str]:
         if run.isascii():
             found.append(run)
             continue
-        for place, part in enumerate(_SPACELESS.split(run)):
+        for place, part in enumerate(SPACELESS.split(run)):
             found.extend(_pairs(part) if place % 2 else filter(None, [part]))
     return found
 
