@@ -78,6 +78,17 @@ def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
     other = verb(*words, "--resume", "--set", "static.dims=8")
     assert other.code == 2
     assert "static.dims was 'not set', is 8" in " ".join(other.err.split())
+    assert not Path("done/passed").exists()
+
+
+def test_an_ablation_does_not_go_on_with_other_words(verb: Verb) -> None:
+    Path("words.txt").write_text("cats\n", encoding="utf-8")
+    words = ("distil", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", "--set", "static.vocabulary=words.txt", *SHORT)
+    assert verb(*words).code == 0
+    Path("words.txt").write_text("cats\ndogs\n", encoding="utf-8")
+    again = verb(*words, "--resume")
+    assert again.code == 2
+    assert "inputs.vocabulary.words_sha256 was" in " ".join(again.err.split())
 
 
 @pytest.mark.parametrize(
@@ -87,6 +98,9 @@ def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
         (("teacher", "--suite", "gone.toml", "--out", "new"), "gone.toml"),
         (("teacher", "--suite", "suite.toml", "--out", "new", "--texts", "gone.jsonl"), "gone.jsonl"),
         (("teacher", "--suite", "faulty.toml", "--out", "new"), "pairs.jsonl"),
+        (("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.corpus=gone.jsonl"), "gone.jsonl"),
+        (("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.vocabulary=gone.txt"), "gone.txt"),
+        (("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.dims=99"), "static.dims must be at most the 24 numbers"),
         (
             ("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.pooling=last"),
             "static.pooling must be left out of an ablation",

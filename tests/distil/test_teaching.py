@@ -12,7 +12,7 @@ from adiabat import api
 from adiabat.config import DistilStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.reading import checked
 from adiabat.errors import AdiabatError, ConfigError, ModelError
-from adiabat.model.encoder import Encoder
+from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.saving import save
 from tests.commands import one_thread
 from tests.tiny import tiny_dual
@@ -176,6 +176,35 @@ def test_what_is_wrong_is_told_and_no_job_is_begun(tables: dict[str, Any], told:
         api.distil_multilingual(multilingual(**tables))
     assert told in str(caught.value)
     assert not (Path("job") / "config.toml").exists()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"lessons": {"texts": ["corpus.jsonl", "gone.jsonl"]}}, "gone.jsonl"),
+        ({"lessons": {"texts": ["parallel.jsonl"]}}, "parallel.jsonl"),
+        ({"lessons": {"max_validation": 1}}, "must leave 2 texts to tell apart on one side"),
+        ({"train": {"batch_size": 51}}, r"train.batch_size must be at most the \d+ pairs trained on, got 51"),
+        ({"distil": {"teachers": ["teacher", "corpus.jsonl"]}}, "corpus.jsonl is a file; name a model"),
+    ],
+)
+def test_faults_of_texts_and_names_are_told_before_a_model_is_loaded(
+    tables: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adiabat.api.distilling.load_with", lambda *given: pytest.fail("too early"))
+    with pytest.raises(AdiabatError, match=told):
+        api.distil_fit(fitting(**tables))
+
+
+@pytest.mark.usefixtures("here")
+def test_a_loss_that_a_student_of_unit_length_cannot_lower_is_refused() -> None:
+    save(tiny_dual(seed=5, settings=EncoderSettings(normalize=False)), Path("long"))
+    mse = {"train": {"loss": "mse", "steps": 2}}
+    with pytest.raises(ConfigError, match="train.loss = mse must have a student that can reach its teacher's vectors"):
+        api.distil_fit(fitting(distil={"teachers": ["long"]}, **mse))
+    api.distil_fit(fitting(distil={"teachers": ["long"], "out": "unit"}, teacher={"normalize": True}, **mse))
+    api.distil_fit(fitting(distil={"student": "long", "out": "free"}, **mse))
 
 
 @pytest.mark.usefixtures("here")

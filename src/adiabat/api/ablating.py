@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adiabat.api.distilling import distil_fit, distil_static
+from adiabat.api.distilling import distil_fit, distil_static, made_of
 from adiabat.api.suites import evaluate_suite
 from adiabat.api.training import train
 from adiabat.config import AblateSettings, DistilStaticSettings, FitSettings, SuiteSettings, TrainSettings, checked, read_settings
@@ -29,6 +29,9 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "normalisation": {"pooling": "mean", "weighting": "sif", "normalize": True},
 }
 """Of source 004, each of which adds one thing to the one before."""
+
+PASSED = "passed"
+"""Folder of the teacher's vectors, until all that is made of them is."""
 
 RULES = Rules(free=frozenset(("ablate.out", *FREE_RUN)), defaults=AblateSettings().model_dump())
 
@@ -78,13 +81,14 @@ def distil_ablate(
     folder = Path(str(section.out))
     steps = list(_steps(teacher, settings, folder, command, watch))
     suite = _suite(teacher, settings, steps)
-    require_inputs([*section.queries, *([section.pairs] if section.pairs else [])], corpora=section.texts)
+    counted = {} if settings.static.corpus is None else {"corpus": settings.static.corpus}
+    require_inputs([*section.queries, *([section.pairs] if section.pairs else [])], corpora=[*section.texts, *counted.values()])
     begun = is_described(folder, "ablate")
     if note := require_begun(folder, "static ablation", begun=begun, resume=resume):
         watch.note(note)
-    # Faults of its data must not come to light after models were trained.
+    # Faults of its data, or of what the models are made of, must not come to light after some were trained.
     prepare(suite, watch)
-    wanted = {"teacher": {"name": teacher}, **settings.model_dump()}
+    wanted = {"teacher": {"name": teacher}, "inputs": made_of(teacher, _static(settings, counted)), **settings.model_dump()}
 
     def description() -> dict[str, Any]:
         if begun:
@@ -94,6 +98,7 @@ def distil_ablate(
     with claimed_for_jobs(folder, description, begun=begun):
         for step in steps:
             step.make()
+        shutil.rmtree(folder / PASSED, ignore_errors=True)
         return evaluate_suite((), suite, out=folder / "suite", command=command, watch=watch)
 
 
@@ -112,26 +117,18 @@ def _suite(teacher: str, settings: AblateSettings, steps: list[_Step]) -> SuiteS
 def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, watch: Watch) -> Iterator[_Step]:
     """What is made, in order: each stands on the one before."""
     section = settings.ablate
-    common = settings.static.model_dump(exclude_unset=True)
-    usual = {name: value for name, value in common.items() if name not in ("sif", "corpus")}
     last = ""
 
     def static(name: str, own: Mapping[str, Any]) -> _Step:
         place = folder / "models" / name.replace(" ", "-")
-        sif = {"sif": settings.static.sif} if own["weighting"] == "sif" else {}
-        tables = {
-            "static": {**usual, **sif, **own},
-            "encoder": settings.encoder.model_dump(exclude_unset=True),
-            "run": settings.run.model_dump(),
-        }
-        made = checked(DistilStaticSettings, tables)
+        made = _static(settings, own)
 
         def make() -> object:
             if is_distilled(place):
                 return None
             # What a call that was killed left there is no model, and the teacher's vectors lie elsewhere.
             shutil.rmtree(place, ignore_errors=True)
-            return distil_static(teacher, place, settings=made, passed=folder / "passed", command=command, watch=watch)
+            return distil_static(teacher, place, settings=made, passed=folder / PASSED, command=command, watch=watch)
 
         return _Step(name, place, make)
 
@@ -147,6 +144,18 @@ def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, w
     if section.pairs is not None:
         paired = _paired(settings, student, folder / "models" / PAIRED)
         yield _job(PAIRED, folder / "models" / PAIRED, lambda resume: train(paired, resume=resume, command=command, watch=watch))
+
+
+def _static(settings: AblateSettings, own: Mapping[str, Any]) -> DistilStaticSettings:
+    """What all steps share, and what one has of its own."""
+    usual = settings.static.model_dump(exclude_unset=True, exclude={"sif", "corpus"})
+    sif = {"sif": settings.static.sif} if own.get("weighting") == "sif" else {}
+    tables = {
+        "static": {**usual, **sif, **own},
+        "encoder": settings.encoder.model_dump(exclude_unset=True),
+        "run": settings.run.model_dump(),
+    }
+    return checked(DistilStaticSettings, tables)
 
 
 def _job(name: str, place: Path, run: Callable[[bool], object]) -> _Step:

@@ -1,6 +1,7 @@
 """Small students of a teacher."""
 
 import hashlib
+import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,10 @@ from adiabat.api.loading import Model, load, load_with, name_of, require_name
 from adiabat.config import DistilStaticSettings, EncoderSection, FitSettings, MultilingualSettings
 from adiabat.config.distil import StaticSection
 from adiabat.config.teach import TeachSettings
+from adiabat.contrastive.kept import files_of
 from adiabat.data.corpora import texts_to_learn
 from adiabat.distil.saving import is_distilled, list_modules, save_static
-from adiabat.distil.static import Distilled, distil
+from adiabat.distil.static import Distilled, distil, rows_and_dims
 from adiabat.distil.teaching import fit, multilingual
 from adiabat.distil.vocabulary import Word
 from adiabat.distil.words import read_words
@@ -26,6 +28,7 @@ from adiabat.locks import sole_writer
 from adiabat.measure.distil_results import DistilResult
 from adiabat.measure.results import Result
 from adiabat.model.device import device_name, device_of
+from adiabat.model.encoder import Encoder
 from adiabat.model.saving import save
 from adiabat.model.static_files import WEIGHTS, require_writable
 from adiabat.model.towers import DualEncoder
@@ -90,7 +93,7 @@ def distil_static(
         )
         save_static(found, section, folder, teacher=name_of(teacher))
         seconds = time.monotonic() - begun
-        inputs = {"teacher": {"weights_sha256": tower.weights_digest()}, **_inputs(section, words)}
+        inputs = _inputs(tower, section, words)
         result = _record(
             found, settings, teacher=name_of(teacher), command=command, seconds=seconds, inputs=inputs, notes=notes, folder=folder
         )
@@ -237,8 +240,32 @@ def _require_place(folder: Path) -> None:
         require_free(folder, resume=False)
 
 
-def _inputs(section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str, str]]:
-    found = {"corpus": {"path": section.corpus}} if section.corpus is not None else {}
+def made_of(teacher: str, settings: DistilStaticSettings) -> dict[str, dict[str, str]]:
+    """What a static model would be made of, before anything is made.
+
+    Args:
+        teacher: Any encoder.
+        settings: Of the model.
+
+    Returns:
+        Digests of teacher, vocabulary and corpus.
+
+    Raises:
+        AdiabatError: If none can be made of them.
+    """
+    section = settings.static
+    words = [] if section.vocabulary is None else read_words(Path(section.vocabulary))
+    tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
+    rows_and_dims(tower, section, words)
+    return _inputs(tower, section, words)
+
+
+def _inputs(tower: Encoder, section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str, str]]:
+    found = {"teacher": {"weights_sha256": tower.weights_digest()}}
+    if section.corpus is not None:
+        # By size and date: a corpus may be long.
+        files = json.dumps(files_of(section.corpus))
+        found["corpus"] = {"path": section.corpus, "files_sha256": hashlib.sha256(files.encode()).hexdigest()}
     if section.vocabulary is not None:
         told = "\n".join(word.text for word in words)
         found["vocabulary"] = {"path": section.vocabulary, "words_sha256": hashlib.sha256(told.encode()).hexdigest()}

@@ -23,7 +23,7 @@ class DistilSection(Section):
     out: Text | None = None
     """Directory of the job, afterwards a MODEL. Required."""
     side: Literal["query", "document"] = "query"
-    """Whose tower and prompt of a teacher embeds; a student learns with its query prompt."""
+    """Whose tower and prompt of a teacher embeds all texts, documents and queries alike; a student learns with its query prompt."""
     width: Literal["auto", "pca", "projection"] = "auto"
     """Where teachers are wider than the student: their main directions, or a new layer on top of the student that stays in it. ``auto``
     takes directions, or a layer where the student is the wider one."""

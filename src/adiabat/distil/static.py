@@ -74,15 +74,10 @@ def distil(
     Reference:
         Source 004; mission E1.
     """
-    if not isinstance(teacher.tokenizer, PreTrainedTokenizerFast):
-        raise ModelError(f"a teacher must have a fast tokenizer, got a {type(teacher.tokenizer).__name__}; take another model")
-    vocabulary = vocabulary_of(teacher.tokenizer, words=words, without=section.without)
+    # Before anything long: neither too many directions nor a corpus without texts must come to light after it.
+    vocabulary, dims = rows_and_dims(teacher, section, words)
     if vocabulary.known:
         watch.note(f"{len(vocabulary.known):,} of {len(words):,} words are tokens of the teacher already")
-    dims = section.dims if section.dims is not None else min(USUAL_DIMS, teacher.width)
-    # Before anything long: neither too many directions nor a corpus without texts must come to light after it.
-    if section.reduction != "none":
-        require_dims(dims, len(vocabulary.tokens), teacher.width)
     weights, texts_counted = _weights(vocabulary, section, texts, watch)
     if (unknown := unknown_id(vocabulary.tokenizer)) is not None:
         # It says nothing: model2vec leaves it out of a text, and sentence-transformers would count it.
@@ -92,6 +87,29 @@ def distil(
         return Distilled(vocabulary, vectors, weights, 1.0, texts_counted)
     directions, kept = reduced(vectors, dims, how=section.reduction, seed=seed, watch=watch)
     return Distilled(vocabulary, directions, weights, kept, texts_counted)
+
+
+def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word]) -> tuple[Vocabulary, int]:
+    """The rows of a static model, and how many numbers each is to have.
+
+    Args:
+        teacher: Any encoder with a fast tokenizer.
+        section: How.
+        words: That are added to the teacher's tokens.
+
+    Returns:
+        Both; the number says nothing where no directions are to be found.
+
+    Raises:
+        AdiabatError: As `distil`.
+    """
+    if not isinstance(teacher.tokenizer, PreTrainedTokenizerFast):
+        raise ModelError(f"a teacher must have a fast tokenizer, got a {type(teacher.tokenizer).__name__}; take another model")
+    vocabulary = vocabulary_of(teacher.tokenizer, words=words, without=section.without)
+    dims = section.dims if section.dims is not None else min(USUAL_DIMS, teacher.width)
+    if section.reduction != "none":
+        require_dims(dims, len(vocabulary.tokens), teacher.width)
+    return vocabulary, dims
 
 
 def _weights(vocabulary: Vocabulary, section: StaticSection, texts: Texts | None, watch: Watch) -> tuple[Weights, int]:

@@ -14,6 +14,7 @@ from adiabat.data.corpora import texts_to_learn
 from adiabat.data.examples import stream_examples
 from adiabat.data.languages import chosen_languages
 from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
+from adiabat.data.records import Side
 from adiabat.distil.lessons import VALIDATION, Lessons, write_lessons
 from adiabat.distil.targets import build_targets
 from adiabat.errors import ConfigError, ModelError, several
@@ -137,6 +138,8 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     teachers = [load(name, settings.teacher).to(device) for name in section.teachers]
     student = load(str(section.student), settings.encoder).to(device)
     narrow, layer = _widths(teachers, student, section.width)
+    if settings.train.loss == "mse" and len(teachers) == 1 and not narrow:
+        _require_reachable(teachers[0], student, section.side)
     targets = build_targets(teachers, student, lessons.folder, job.prepared, side=section.side, narrow=narrow, watch=watch)
     static = isinstance(student.query.backbone, StaticBackbone)
     del teachers, student
@@ -195,6 +198,16 @@ def _widths(teachers: Sequence[DualEncoder], student: DualEncoder, how: str) -> 
             f"distil.width must be projection or auto where the student is wider ({own}) than its teachers ({whole}), got {how}; change it"
         )
     return True, None
+
+
+def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -> None:
+    """Refuse vectors of unit length where those that they are to be equal to have others."""
+    asked = teacher.query if side == "query" else teacher.document
+    if student.query.settings.normalize and not asked.settings.normalize:
+        raise ConfigError(
+            f"train.loss = mse must have a student that can reach its teacher's vectors, {student.name} gives unit length and {teacher.name} "
+            "does not; set teacher.normalize = true, encoder.normalize = false, or take train.loss = cosine_distance"
+        )
 
 
 def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, *, layer: int | None = None, static: bool = False) -> dict[str, Any]:
