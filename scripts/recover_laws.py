@@ -77,7 +77,8 @@ def found_methods(cases: int) -> int:
             least = {method: min(loss for one, loss in losses.items() if one.way.method == method) for method in truths}
             if max(least.values()) >= APART * min(least.values()):
                 runs = [run_of(one, budget, truths, generator) for one in options for budget in BUDGETS]
-                found = recommend(fit_kinds(runs, resamples=5), dict.fromkeys(options, 4 * BUDGETS[-1]))
+                asked = dict.fromkeys(options, 4 * BUDGETS[-1])
+                found = recommend(fit_kinds(runs, asked=asked, resamples=5), asked)
                 right += found.best.option.way.method == min(least, key=lambda method: least[method])
                 done += 1
                 watch.progress("methods", done, cases)

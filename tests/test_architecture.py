@@ -90,7 +90,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "drift": {*BELOW_TRAINING, "drift", "tasks"},
     "study": {*BELOW_TRAINING, "drift", "files", "jobs", "report", "study", "suite", "tasks", "train", "tune"},
     "sweep": {*BELOW_TRAINING, "contrastive", "jobs", "plan", "report", "suite", "sweep", "train"},
-    "distil": {*BELOW_TRAINING, "contrastive", "distil", "jobs", "makers"},
+    "distil": {*BELOW_TRAINING, "contrastive", "distil", "files", "jobs", "makers"},
     "demo": BELOW_THE_DOOR,
     "api": BELOW_THE_DOOR,
     "__init__": BELOW_THE_DOOR,

@@ -127,7 +127,10 @@ def test_words_that_are_tokens_already_are_told() -> None:
         (("Cat", "cats", "cat"), "got words.txt:3: 'cat' is the word of words.txt:1; remove"),
         (("new cat", "cats", "New cat", "cats"), "got 2 faults: words.txt:3: 'New cat' is the word of words.txt:1; words.txt:4: 'cats' is"),
         (("cats", " "), "got words.txt:2: ' ' is nothing once the tokenizer has normalised it; remove"),
-        (("cats", "日本", "中国"), "of each word the teacher must know a piece, got 2 faults: words.txt:2: '日本'; words.txt:3: '中国'; remove"),
+        (
+            ("cats", "日本", "中国"),
+            "of each word the teacher must know a piece, got 2 faults: words.txt:2: '日本'; words.txt:3: '中国'",
+        ),
     ],
 )
 def test_words_that_cannot_be_added_are_told(texts: tuple[str, ...], told: str) -> None:

@@ -119,10 +119,17 @@ def test_runs_of_one_budget_cannot_tell_sizes_from_tokens() -> None:
         fit(SIZE_AND_TOKENS, grid(by_size_and_tokens, budgets=BUDGETS[:1]))
 
 
-def test_draws_follow_from_the_seed_and_none_is_of_too_few_sizes() -> None:
-    every = grid(by_size_and_tokens, noise=0.01)
-    # Of four sizes, some draws of 24 hold two; they are drawn again.
-    points = rows(every, np.isin(every.size, SIZES[2:5]) & (every.tokens < 1e10))
+def test_whole_steps_do_not_make_several_budgets_of_one() -> None:
+    twice = grid(by_size_and_tokens, budgets=np.repeat(BUDGETS[:1], 2), noise=0.01)
+    scattered = twice.tokens * np.random.default_rng(0).uniform(0.97, 1.03, len(twice))
+    assert list(missing(SIZE_AND_TOKENS, Points(twice.size, scattered, twice.share, twice.loss))) == [
+        "several budgets, got sizes and tokens that follow from one another"
+    ]
+    assert list(missing(SIZE_AND_TOKENS, grid(by_size_and_tokens, budgets=BUDGETS[:2]))) == []
+
+
+def test_draws_follow_from_the_seed() -> None:
+    points = grid(by_size_and_tokens, noise=0.01)
     found = fit(SIZE_AND_TOKENS, points)
     told: list[int] = []
     one, same = (refits(found, points, count=8, seed=3, note=told.append) for _ in range(2))
@@ -131,6 +138,26 @@ def test_draws_follow_from_the_seed_and_none_is_of_too_few_sizes() -> None:
     assert len({each.objective for each in one}) == 8
     other = refits(found, points, count=8, seed=4)
     assert [each.objective for each in one] != [each.objective for each in other]
+
+
+def test_draws_of_too_few_sizes_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = grid(by_size_and_tokens, noise=0.01)
+    # Of the third size there is one run, which a draw lacks in one case of three.
+    alone = np.flatnonzero(every.size == SIZES[2])[0]
+    points = rows(every, np.isin(every.size, SIZES[:2]) | (np.arange(len(every)) == alone))
+    generator, drawn = np.random.default_rng(3), list[int]()
+
+    class Noted:
+        def integers(self, low: int, high: int, size: int) -> np.ndarray:
+            found = generator.integers(low, high, size)
+            drawn.append(len(np.unique(points.size[found])))
+            return found
+
+    found = fit(SIZE_AND_TOKENS, points)
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: Noted())
+    assert len(refits(found, points, count=8, seed=0)) == 8
+    assert drawn.count(3) == 8
+    assert drawn.count(2) > 0
 
 
 def test_a_draw_with_every_run_once_gives_the_fit_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,15 @@
 """Which runs would narrow an answer, worked by hand and against what they do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from adiabat.plan.intervals import Ensemble
+from adiabat.plan.laws import Points
 from adiabat.plan.narrowing import _picked, narrowing
 from adiabat.plan.recipe import KindFit, fit_kinds, recommend
+from adiabat.plan.runs import Kind
 from tests.plan.simulated import BUDGETS
 from tests.plan.test_recipe import BOTH, OPTIONS, swept
 
@@ -53,12 +58,41 @@ def test_runs_that_tell_nothing_are_not_proposed() -> None:
     assert _picked(np.stack([one, other]), np.array([0.01]), np.array([1.0]), 3) == []
 
 
+POSSIBLE = [(option, float(budget)) for option in OPTIONS for budget in BUDGETS[:3]]
+
+
 def test_only_kinds_in_question_are_asked(fits: list[KindFit]) -> None:
     found = recommend(fits, dict.fromkeys(OPTIONS, 1e17))
-    possible = [(option, float(budget)) for option in OPTIONS for budget in BUDGETS[:3]]
-    proposed = narrowing(fits, found, possible)
+    proposed = narrowing(fits, found, POSSIBLE)
     assert 1 <= len(proposed) <= 3
     assert all(0 < one.gain <= 1 for one in proposed)
     assert narrowing(fits, found, []) == []
-    alone = recommend(fits[:1], dict.fromkeys([one for one in OPTIONS if one.way.kind == fits[0].kind], 1e17))
-    assert narrowing(fits[:1], alone, possible) == []
+    kind = fits[0].kind
+    assert narrowing(fits[:1], recommend(fits[:1], dict.fromkeys([one for one in OPTIONS if one.way.kind == kind], 1e17)), POSSIBLE) == []
+
+
+def test_runs_of_a_third_kind_are_not_proposed(fits: list[KindFit]) -> None:
+    third = Kind("", "bias")
+    others = [replace(option, way=replace(option.way, method="bias", rank=None)) for option in OPTIONS if option.way.method == "full"]
+    more = [*fits, replace(fits[0], kind=third)]
+    found = recommend(fits, dict.fromkeys(OPTIONS, 1e17))
+    plain = narrowing(fits, found, POSSIBLE)
+    assert plain
+    # They cost next to nothing, and would tell all that runs of the first kind tell.
+    assert narrowing(more, found, [*((option, 1e3) for option in others), *POSSIBLE]) == plain
+
+
+def test_one_law_that_reaches_no_loss_decides_nothing(fits: list[KindFit], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = recommend(fits, dict.fromkeys(OPTIONS, 1e17))
+    plain, draws = narrowing(fits, found, POSSIBLE), Ensemble.draws
+
+    def spoilt(self: Ensemble, points: Points) -> np.ndarray:
+        rows = draws(self, points)
+        rows[3] *= -1
+        return rows
+
+    monkeypatch.setattr(Ensemble, "draws", spoilt)
+    without = narrowing(fits, found, POSSIBLE)
+    assert [one.gain for one in without] == pytest.approx([one.gain for one in plain], abs=0.2)
+    monkeypatch.setattr(Ensemble, "draws", lambda self, points: -draws(self, points))
+    assert narrowing(fits, found, POSSIBLE) == []

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from adiabat.errors import ConfigError, DataError
+from adiabat.plan.choosing import REACH
 from adiabat.plan.flops import PassedParameters
-from adiabat.plan.recipe import KindFit, fit_kinds, recommend
+from adiabat.plan.laws import SIZE_AND_TOKENS
+from adiabat.plan.recipe import KindFit, fit_kinds, points_at, recommend
 from adiabat.plan.runs import Method, Option, Run, Way, points_of, usable
 from tests.plan.simulated import BUDGETS, SIZES
 
@@ -109,22 +111,48 @@ def falls_below_nothing(size: float, tokens: float) -> float:
     return float((5.8 - 0.2 * math.log(tokens)) * (1e8 / size) ** 0.05 + 300 / tokens**0.35)
 
 
-def test_a_law_is_not_asked_where_it_reaches_losses_that_are_none() -> None:
-    fits = fit_kinds(swept({"full": falls_below_nothing, "lora": worse_when_small}, noise=0.001), resamples=20)
-    near = recommend(fits, dict.fromkeys(OPTIONS, float(BUDGETS[2])))
-    assert near.unpredicted == []
-    assert near.best.option.way.method == "full"
-    far = recommend(fits, dict.fromkeys(OPTIONS, 1e24))
-    assert far.best.option.way.method == "lora"
-    assert {one.way.method for one in far.unpredicted} == {"full"}
-    assert {one.option for one in far.candidates}.isdisjoint(far.unpredicted)
-    assert len(far.candidates) + len(far.unpredicted) == len(OPTIONS)
+def test_a_law_that_falls_below_nothing_where_it_is_asked_is_not_taken() -> None:
+    runs = swept({"full": falls_below_nothing, "lora": worse_when_small}, noise=0.001)
+    near, far = (dict.fromkeys(OPTIONS, budget) for budget in (float(BUDGETS[2]), 1e24))
+    full, lora = fit_kinds(runs, asked=near, resamples=20)
+    assert full.choice is not None
+    assert full.choice.law is not SIZE_AND_TOKENS
+    assert full.choice.passed_over == ()
+    assert recommend([full, lora], near).best.option.way.method == "full"
+    with pytest.raises(DataError, match=r"^laws must give losses above 0 at the budget, got -\S+; fit them for it \(asked\)$"):
+        recommend([full, lora], far)
+    fits = fit_kinds(runs, asked=far, resamples=20)
+    assert fits[0].choice is not None
+    assert fits[0].choice.law is SIZE_AND_TOKENS
+    assert full.choice.law in fits[0].choice.passed_over
+    found = recommend(fits, far)
+    # No option is left out, so that none is best for want of another.
+    assert {one.option for one in found.candidates} == set(OPTIONS)
+    assert min(one.law.low for one in found.candidates) > 0
+
+
+def test_a_law_that_is_about_to_fall_below_nothing_is_not_taken_either() -> None:
+    runs = swept({"full": falls_below_nothing}, noise=0.001)
     alone = [one for one in OPTIONS if one.way.method == "full"]
-    with pytest.raises(
-        DataError, match=r"^a law must hold at the budget, got none that does: at 1e\+24 FLOP all reach losses below 0; plan"
-    ):
-        recommend(fits, dict.fromkeys(far.unpredicted, 1e24))
-    assert set(far.unpredicted) <= set(alone)
+    (trusted,) = fit_kinds(runs, asked=dict.fromkeys(alone, 1e17), resamples=5)
+    assert trusted.law is not None
+
+    def least(budget: float) -> float:
+        assert trusted.law is not None
+        return float(trusted.law.fitted.predict(points_at([(one, budget) for one in alone])).min())
+
+    last = max(budget for budget in np.geomspace(1e17, 1e24, 200) if least(budget) > 0)
+    assert least(REACH * last) <= 0
+    (found,) = fit_kinds(runs, asked=dict.fromkeys(alone, last), resamples=5)
+    assert found.choice is not None
+    assert found.choice.law is SIZE_AND_TOKENS
+
+
+def test_every_law_of_drawn_runs_has_one_best_option(fits: list[KindFit]) -> None:
+    found = recommend(fits, dict.fromkeys(OPTIONS, 1e17))
+    assert sum(one.wins for one in found.candidates) == pytest.approx(1.0)
+    kinds = sum(one.wins for one in found.candidates if one.option.way.kind == found.best.option.way.kind)
+    assert kinds == pytest.approx(found.sure)
 
 
 def test_only_one_method_has_no_runner_up(fits: list[KindFit]) -> None:

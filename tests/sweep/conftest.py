@@ -7,7 +7,7 @@ import pytest
 
 from adiabat.measure.sweep_results import SweepResult
 from adiabat.plan.recipe import KindFit, fit_kinds
-from adiabat.plan.runs import Run
+from adiabat.plan.runs import Option, Run
 from adiabat.report import page
 from adiabat.report.sweep import files
 from adiabat.sweep import analysis
@@ -31,13 +31,16 @@ def _no_pages_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def _fitted(runs: tuple[Run, ...], resamples: int, seed: int) -> list[KindFit]:
-    return fit_kinds(runs, resamples=resamples, seed=seed)
+def _fitted(runs: tuple[Run, ...], asked: tuple[tuple[Option, float], ...], resamples: int, seed: int) -> list[KindFit]:
+    return fit_kinds(runs, asked=dict(asked), resamples=resamples, seed=seed)
 
 
 @pytest.fixture(autouse=True)
 def _equal_runs_are_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis, "fit_kinds", lambda runs, *, resamples, seed, note: _fitted(tuple(runs), resamples, seed))
+    def fitted(runs: list[Run], *, asked: dict[Option, float], resamples: int, seed: int, note: object) -> list[KindFit]:
+        return _fitted(tuple(runs), tuple(asked.items()), resamples, seed)
+
+    monkeypatch.setattr(analysis, "fit_kinds", fitted)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from adiabat import api
@@ -48,6 +50,15 @@ def test_runs_that_are_none_are_told(tmp_path: Path) -> None:
         plan(load, asked(tmp_path))
 
 
+def test_a_row_that_is_none_is_told_by_its_number_and_field(tmp_path: Path) -> None:
+    path = written(tmp_path, rows_of())
+    table = pq.read_table(path).to_pylist()
+    table[2]["record"] = table[2]["record"].replace('"method": "full"', '"method": "prefix"')
+    pq.write_table(pa.Table.from_pylist(table), path)
+    with pytest.raises(JobError, match=r"got: row 3: way.method: Input should be 'full', .* got '?prefix'?; mend it, or go on"):
+        plan(load, asked(path))
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -57,6 +68,8 @@ def test_runs_that_are_none_are_told(tmp_path: Path) -> None:
         ({"flops": -1.0}, "flops = -1.0"),
         ({"steps": 0}, "steps = 0"),
         ({"batch_size": 0}, "batch_size = 0"),
+        ({"seconds": -5.0}, "seconds = -5.0"),
+        ({"memory": -5}, "memory = -5"),
         ({"parameters": PassedParameters(1, 0, 0)}, "parameters.updated = 0"),
         ({"parameters": PassedParameters(10, 20, 10)}, "PassedParameters(forward=10, backward=20, updated=10)"),
     ],
@@ -66,7 +79,7 @@ def test_numbers_that_no_run_has_are_told(tmp_path: Path, changes: dict[str, Any
     path = written(tmp_path, [*rest, replace(first, **changes)])
     with pytest.raises(JobError) as caught:
         plan(load, asked(path))
-    assert f"runs.parquet must be the rows of a sweep, got: m1, full, 1e+13 FLOP, seed 0 has {told}; without the file" in str(caught.value)
+    assert f"runs.parquet must be the rows of a sweep, got: m1, full, 1e+13 FLOP, seed 0 has {told}; mend it, or go on" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,13 @@ from adiabat.config.compare import COMMON
 from adiabat.errors import ConfigError, DataError
 from adiabat.jobs.descriptions import without_none
 from adiabat.measure.sweep_results import SweepResult, SweepRun
-from adiabat.plan.published import FULL
+from adiabat.plan.published import FULL, published_rate
 from adiabat.plan.runs import Kind
 from adiabat.report.sweep.files import run_toml
+from adiabat.report.sweep.wording import headline, reservations
+from adiabat.sweep import planning
 from adiabat.sweep.planning import plan
+from adiabat.train.interrupt import InterruptionError
 from adiabat.watch import Watch
 from tests.sweep.world import BUDGET, BUDGETS, SIZES, TRUTHS, advice_of, asked, load, row, rows_of, written
 
@@ -153,6 +156,34 @@ def test_time_in_place_of_a_budget_is_spent_at_the_speed_of_the_runs(tmp_path: P
     assert why.startswith("what 21\u00a0min 20\u00a0s are enough for at 2e+12 FLOP a second")
 
 
+def test_speeds_are_of_one_device_and_of_a_run_that_nothing_was_done_beside(tmp_path: Path) -> None:
+    rows = [replace(one, seconds=one.flops / 1e12 * (9 if one.budget == BUDGETS[-1] else 1), device="CPU") for one in rows_of()]
+    other = replace(rows[-1], name="elsewhere", seed=1, seconds=1.0, device="GPU")
+    found = plan(load, asked(written(tmp_path, [*rows, other]), budget=None, budget_seconds=1280.0))
+    assert {round(one.flops) for one in advice_of(found).candidates} == {1_280_000_000_000_000}
+    told = " ".join(reservations(found))
+    assert "by its fastest run on CPU; those made on GPU say nothing of it." in told
+    slow = replace(found, advice=replace(advice_of(found), seconds=5120.0, measured_memory=1))
+    assert "Plan by --budget 3.2e+14 for what this machine computes in that time." in " ".join(reservations(slow))
+    assert "Plan by" not in " ".join(reservations(replace(found, advice=replace(advice_of(found), seconds=1300.0, measured_memory=1))))
+
+
+def test_where_memory_does_not_suffice_for_a_step_the_plan_stands(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any, **options: Any) -> Any:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory")
+
+    (tmp_path / "runs.parquet").write_bytes(runs.read_bytes())
+    monkeypatch.setattr(planning, "estimate", full)
+    notes: list[str] = []
+    settings = checked(PlanSettings, {"plan": {"budget": BUDGET, "runs": str(tmp_path), "resamples": 8}, "run": {"device": "cpu"}})
+    advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
+    assert advice.seconds is None
+    assert "time and memory are not measured: the memory here does not suffice for a step" in notes
+    monkeypatch.setattr(planning, "estimate", lambda *given, **options: (_ for _ in ()).throw(InterruptionError("stopped")))
+    with pytest.raises(InterruptionError):
+        plan(load, settings)
+
+
 def test_memory_takes_options_away(runs: Path) -> None:
     # Rows hold twenty bytes for each parameter.
     advice = advice_of(plan(load, asked(runs, memory=4_000_000 * 20 + 1)))
@@ -246,6 +277,20 @@ def test_without_runs_the_published_switch_decides_the_method_and_nothing_the_mo
     assert advice.candidates[0].tokens == pytest.approx(budget / ((6 if method == "full" else 4) * 1_189_888))
 
 
+def test_without_runs_scarce_tokens_are_for_the_largest_model_whatever_the_budget() -> None:
+    result = plan(load, asked(None, budget=1e18, data_tokens=1e6))
+    advice = advice_of(result)
+    assert advice.best is None
+    assert {one.way.method for one in advice.candidates} == {"full"}
+    assert headline(result).startswith("By what was published: full training of the largest model that memory allows")
+    assert "loss" not in {one.what for one in advice.reasons}
+
+
+@pytest.mark.parametrize(("name", "rate"), [("EleutherAI/pythia-70m", 1e-3), ("models/pythia-1.4b", 2e-4), ("pythia-7m", None)])
+def test_rates_of_published_models_are_known_by_name(name: str, rate: float | None) -> None:
+    assert published_rate(name) == rate
+
+
 def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Path) -> None:
     from tests.tiny import save_tiny
 
@@ -255,13 +300,17 @@ def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Pat
     assert alone.best.tokens == pytest.approx(BUDGET / (6 * alone.best.parameters.forward))
     told = checked(TrainSettings, tomllib.loads(run_toml(alone)))
     assert (told.job.model, told.train.method, told.train.learning_rate, told.train.temperature) == (small, "full", 3e-5, 1 / 40)
-    # With few tokens less is spent, and the published line is read off there.
-    few = advice_of(plan(load, asked(None, models=[small], data_tokens=1e6)))
+    assert (told.train.batch_size, told.encoder.max_tokens, told.memory.cached) == (1024, 75, True)
+    assert [one.what for one in alone.reasons][:2] == ["method", "loss"]
+    said = next(one for one in alone.reasons if one.what == "loss")
+    assert said.value == f"{FULL.at(BUDGET):.2f}"
+    # Where tokens are scarce, the largest is best, and no line says what loss it reaches.
+    few = advice_of(plan(load, asked(None, models=[small, large], data_tokens=1e6)))
     assert few.best is not None
+    assert (few.best.way.model, few.best.way.method, few.best.tokens) == (large, "full", 1e6)
     assert few.best.flops < BUDGET
-    said = {advice: next(one for one in told.reasons if one.what == "loss") for advice, told in (("alone", alone), ("few", few))}
-    assert said["few"].value == f"{FULL.at(few.best.flops):.2f}" > said["alone"].value
-    assert f"{few.best.flops:.3g} FLOP" in said["few"].why
+    assert [one.what for one in few.reasons][:3] == ["method", "model", "tokens"]
+    assert all("appendix D" in one.source for one in few.reasons[:2])
     both = advice_of(plan(load, asked(None, models=[small, large])))
     assert both.best is None
     assert len(both.candidates) == 2

@@ -6,7 +6,7 @@ import pytest
 
 from adiabat.config import SweepSettings, checked
 from adiabat.errors import ConfigError
-from adiabat.sweep.spec import plan_runs, ways_of
+from adiabat.sweep.spec import plan_runs, ways_of, without_freezing
 
 BLOCKS = {"small": 4, "large": 12}
 
@@ -97,6 +97,18 @@ def test_names_that_make_the_same_runs_are_told() -> None:
     alike = settings(models=models, rates={"full": 1e-3})
     with pytest.raises(ConfigError, match=r"^models must have names that tell their runs apart, got s, 2 blocks, full twice; give one"):
         ways_of(alike, BLOCKS.__getitem__)
+
+
+def test_shares_that_make_no_run_are_told_with_the_models() -> None:
+    models = [{"model": "small", "blocks": [1, 3], "pretraining_rate": 1e-3}, {"model": "large", "pretraining_rate": 1e-3}]
+    sweep = settings(models=models, methods={"freezing": [0.5, 0.25]})
+    assert without_freezing(sweep, BLOCKS.__getitem__) == [
+        "methods.freezing = 0.5 makes no run of small of 1 blocks: it comes to none of them or to all",
+        "methods.freezing = 0.25 makes no run of small of 1 blocks: it comes to none of them or to all",
+    ]
+    frozen = [one.way.frozen for one in ways_of(sweep, BLOCKS.__getitem__) if one.way.method == "freezing" and one.way.blocks == 3]
+    # Halves go up.
+    assert frozen == [2, 1]
 
 
 def test_too_many_blocks_are_told() -> None:

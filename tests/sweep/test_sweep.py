@@ -254,6 +254,20 @@ def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(world: Path, mon
     assert found.runs[2].reason.startswith("the memory did not suffice; lower memory.chunk_tokens")
 
 
+def test_a_model_that_memory_does_not_suffice_for_is_told_before_the_first_run(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = worker_module.build
+
+    def scarce(settings: Any, load: Any) -> Any:
+        if settings.encoder.blocks == 4:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(settings, load)
+
+    monkeypatch.setattr(worker_module, "build", scarce)
+    with pytest.raises(JobError, match=r"^tiny, 4 blocks, full must fit into memory, it does not; leave it out, or take a larger machine$"):
+        run(settings_of(world, sweep={"budgets": [2e7]}))
+    assert not (world / "out" / "runs.parquet").exists()
+
+
 def test_shares_that_freeze_nothing_or_all_leave_no_run(world: Path) -> None:
     with pytest.raises(ConfigError, match=r"^methods must leave a run to make, got shares of frozen blocks alone"):
         run(settings_of(world, methods={"full": False, "freezing": [0.1]}))

@@ -192,9 +192,7 @@ def check_batch_size(name: str, pairs: int, batch_size: int) -> None:
         DataError: If there are fewer pairs.
     """
     if batch_size > pairs:
-        raise DataError(
-            f"{name}: train.batch_size must be at most the {pairs:,} pairs trained on, got {batch_size}; lower it, or add data"
-        )
+        raise DataError(f"{name}: train.batch_size must be at most the {pairs:,} pairs trained on, got {batch_size}; lower it, or add data")
 
 
 def _check_validation(validation: PairSet, settings: TrainSettings) -> None:

@@ -14,7 +14,7 @@ CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
 """How a language is written (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""
 
 _COLUMN = re.compile(r"[a-z]{2,3}([-_]([A-Za-z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")
-_NO_LANGUAGE = frozenset("csv doc idx key len num pos raw row seg set sid src tag tgt tok tsv txt uid url".split())
+_NO_LANGUAGE = re.compile("csv|doc|idx|key|len|num|pos|raw|row|seg|set|sid|src|tag|tgt|tok|tsv|txt|uid|url")
 
 
 def names_language(column: str) -> bool:
@@ -27,7 +27,7 @@ def names_language(column: str) -> bool:
         True of ``de``, ``pt_BR`` and ``zh-Hans``; False of ``id``, ``doc_id`` and ``url_en``, which tables have beside their texts.
     """
     first, *others = re.split("[-_]", column)
-    return _COLUMN.fullmatch(column) is not None and first not in _NO_LANGUAGE and "id" not in (first, *others)
+    return _COLUMN.fullmatch(column) is not None and _NO_LANGUAGE.fullmatch(first) is None and "id" not in (first, *others)
 
 
 def chosen_languages(

@@ -96,5 +96,5 @@ def _print_of(teacher: Encoder, sequences: Sequences, pooling: TokenPooling) -> 
 def _require_finite(found: Float[np.ndarray, "b e"], sequences: Sequences, rows: Int[np.ndarray, " b"], teacher: Encoder) -> None:
     finite = np.isfinite(found).all(axis=1)
     if not finite.all():
-        token = teacher.tokenizer.decode(sequences.token_ids[int(rows[finite.argmin()])])
+        token = teacher.tokenizer.decode(list(sequences.token_ids[int(rows[finite.argmin()])]))
         raise DataError(f"the teacher must give finite vectors, got one that is not for {token!r}; check its weights")

@@ -101,9 +101,8 @@ def multilingual(load: Loader, settings: MultilingualSettings, *, resume: bool =
         raise ConfigError("lessons.parallel must be given, got none; write it into the file, or add --parallel")
     sources = sources_of(lessons.parallel, source=lessons.source, languages=lessons.languages)
     paths = tuple(path for one in sources for path in (one.path, one.translation) if path is not None)
-    material = _Material(
-        lambda: list(map(read_parallel, sources)), partial(_translations, sources, lessons.languages), paths, lessons.source, lessons.passages
-    )
+    read = partial(_translations, sources, lessons.languages)
+    material = _Material(lambda: list(map(read_parallel, sources)), read, paths, lessons.source, lessons.passages)
     return _taught(load, settings, material, resume=resume, command=command, watch=watch)
 
 
@@ -205,8 +204,8 @@ def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -
     asked = teacher.query if side == "query" else teacher.document
     if student.query.settings.normalize and not asked.settings.normalize:
         raise ConfigError(
-            f"train.loss = mse must have a student that can reach its teacher's vectors, {student.name} gives unit length and {teacher.name} "
-            "does not; set teacher.normalize = true, encoder.normalize = false, or take train.loss = cosine_distance"
+            f"train.loss = mse must have a student that can reach its teacher's vectors, {student.name} gives unit length and "
+            f"{teacher.name} does not; set teacher.normalize = true, encoder.normalize = false, or take train.loss = cosine_distance"
         )
 
 

@@ -28,6 +28,7 @@ def parquet_rows(
     columns: Callable[[Row], Mapping[str, Any]],
     of: str,
     fault: Callable[[Row], str] = lambda row: "",
+    advice: str = "without the file, what is measured is made again",
 ) -> Rows[str, Row]:
     """Rows that are kept as Parquet.
 
@@ -38,6 +39,7 @@ def parquet_rows(
         columns: What people look at, of one row: texts and numbers.
         of: What the rows are of, such as ``a study``.
         fault: What is wrong with a row, beyond what its kind says; "" where nothing is.
+        advice: What to do about a damaged file.
 
     Returns:
         The rows.
@@ -49,18 +51,24 @@ def parquet_rows(
     def write(rows: Sequence[Row], place: Path) -> None:
         write_parquet(pa.Table.from_pylist(_filled([{**columns(row), RECORD: _record(row)} for row in rows])), place)
 
-    return Rows(path, key=key, read=lambda place: _read(place, kind, fault, of=of), write=write)
+    return Rows(path, key=key, read=lambda place: _read(place, kind, fault, of=of, advice=advice), write=write)
 
 
-def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str) -> list[Row]:
-    adapter = TypeAdapter(kind)
+def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str, advice: str) -> list[Row]:
+    adapter, rows, found = TypeAdapter(kind), list[Row](), ""
     try:
-        rows = [adapter.validate_json(record) for record in pq.read_table(path, columns=[RECORD])[RECORD].to_pylist()]
+        for number, record in enumerate(pq.read_table(path, columns=[RECORD])[RECORD].to_pylist(), start=1):
+            try:
+                rows.append(adapter.validate_json(record))
+            except ValidationError as wrong:
+                first = wrong.errors()[0]
+                field, got = ".".join(map(str, first["loc"])), repr(first["input"])[:60]
+                raise ValueError(f"row {number}: {field}: {first['msg']}, got {got}") from wrong
         found = next(filter(None, map(fault, rows)), "")
-    except (OSError, pa.ArrowException, KeyError, ValidationError) as wrong:
-        rows, found = [], str(wrong).splitlines()[0]
+    except (OSError, pa.ArrowException, KeyError, ValueError) as wrong:
+        found = str(wrong).splitlines()[0]
     if found:
-        raise JobError(f"{path} must be the rows of {of}, got: {found}; without the file, what is measured is made again")
+        raise JobError(f"{path} must be the rows of {of}, got: {found}; {advice}")
     return rows
 
 

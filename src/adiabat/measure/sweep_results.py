@@ -150,6 +150,7 @@ class LawRecord:
             runs are left for that.
         budget_error: The same on the largest budget, of the law fitted without it.
         left_open: Coefficients that the runs do not determine, and why.
+        passed_over: Formulas of laws that come closer to runs held out, and fall below 0 where they are asked.
         predicted: Of every run.
     """
 
@@ -159,6 +160,7 @@ class LawRecord:
     model_error: float | None
     budget_error: float | None
     left_open: list[str]
+    passed_over: list[str]
     predicted: list[Predicted]
 
 
@@ -215,6 +217,7 @@ class Choice:
         law: Its 95 % interval, of the law; None where there is none.
         run: The same, of one run, which has noise of its own.
         memory: Most that a run of it held, in bytes; None where none was made here.
+        wins: Share of laws fitted to runs drawn again by which it is the best of all; None where there are none.
     """
 
     way: Way
@@ -225,6 +228,12 @@ class Choice:
     law: tuple[float, float] | None
     run: tuple[float, float] | None
     memory: int | None
+    wins: float | None = None
+
+    @property
+    def option(self) -> Option:
+        """What it is."""
+        return Option(self.way, self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +284,6 @@ class Advice:
         sure: Share of laws fitted to runs drawn again by which the best's kind stays ahead; None where there is no other.
         candidates: All, the least predicted loss first.
         too_large: Models and methods that the memory does not allow.
-        unpredicted: Those whose law does not hold at the budget, where it reaches losses below 0.
         reasons: Of every value that is recommended.
         additions: Runs that would narrow the answer most for what they cost.
         beyond: How many times the largest budget of the runs the asked one is; None without runs.
@@ -294,7 +302,6 @@ class Advice:
     sure: float | None
     candidates: list[Choice]
     too_large: list[str]
-    unpredicted: list[str]
     reasons: list[Reason]
     additions: list[Addition]
     beyond: float | None

@@ -1,7 +1,7 @@
 """Which law is fitted to the runs of a kind: the one that says best what it has not seen (mission B7)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
@@ -12,6 +12,10 @@ from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Column, Law, Po
 
 LAWS = (SIZE_AND_TOKENS, ONE_SHARE, SHARE)
 """The one that the fewest runs suffice for comes first."""
+
+REACH = 4.0
+"""How many times the asked budget a law must give losses up to: one that is about to fall below 0 says nothing about which option is best,
+for the options that fall first seem to be."""
 
 Chosen = Bool[np.ndarray, " p"]
 
@@ -43,11 +47,13 @@ class ChosenLaw:
         without_model: Fitted without the largest model; None where too few runs are left for that.
         without_budget: Fitted without the largest budget; None likewise. Both are the best of the laws that were tried, and so a little
             too good.
+        passed_over: Laws that come closer, and fall below 0 where they are asked.
     """
 
     law: Law
     without_model: HeldOut | None
     without_budget: HeldOut | None
+    passed_over: tuple[Law, ...] = ()
 
     @property
     def distance(self) -> float:
@@ -55,15 +61,17 @@ class ChosenLaw:
         return fmean([one.distance for one in (self.without_model, self.without_budget) if one is not None] or [0.0])
 
 
-def choose_law(points: Points, budgets: Float[np.ndarray, " p"]) -> ChosenLaw | None:
+def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points | None = None) -> ChosenLaw | None:
     """The law that comes closest to the losses of the largest model, and of the largest budget, when it is fitted without them.
 
     The source holds out the largest model alone. But a plan is asked for sizes that there are, at a budget that there is not, and a law
-    that serves for the one may reach losses below 0 at the other.
+    that serves for the one may reach losses below 0 at the other. Such a law is not taken, whatever it says of single options: the
+    simplest one is above 0 everywhere.
 
     Args:
         points: Runs of one kind.
         budgets: Of each, in FLOP.
+        asked: Where the law must give losses; None asks nothing.
 
     Returns:
         The law; where too few runs are left without either, the simplest. None if there are too few for any law at all.
@@ -74,10 +82,21 @@ def choose_law(points: Points, budgets: Float[np.ndarray, " p"]) -> ChosenLaw | 
     possible = [law for law in LAWS if not any(missing(law, points))]
     if not possible:
         return None
-    parts = [_if_enough(possible[0], points, out) for out in (points.size == points.size.max(), budgets == budgets.max())]
-    asked = [out for out in parts if out is not None]
-    tried = [law for law in possible if all(_if_enough(law, points, out) is not None for out in asked)]
-    return min((ChosenLaw(law, *(_held_out(law, points, out) for out in parts)) for law in tried), key=lambda one: one.distance)
+    parts = tuple(_if_enough(possible[0], points, out) for out in (points.size == points.size.max(), budgets == budgets.max()))
+    known = [out for out in parts if out is not None]
+    tried = [law for law in possible if all(_if_enough(law, points, out) is not None for out in known)]
+    found = sorted((_chosen(law, points, parts[0], parts[1]) for law in tried), key=lambda one: one.distance)
+    place = next(place for place, one in enumerate(found) if asked is None or _holds(one.law, points, asked))
+    return replace(found[place], passed_over=tuple(one.law for one in found[:place]))
+
+
+def _chosen(law: Law, points: Points, model: Chosen | None, budget: Chosen | None) -> ChosenLaw:
+    return ChosenLaw(law, _held_out(law, points, model), _held_out(law, points, budget))
+
+
+def _holds(law: Law, points: Points, asked: Points) -> bool:
+    """Whether losses are what the law gives: weights of some laws may have any sign."""
+    return all(law.positive) or bool((fit(law, points).predict(asked) > 0).all())
 
 
 def _if_enough(law: Law, points: Points, out: Chosen) -> Chosen | None:

@@ -21,6 +21,10 @@ _DELTAS = (3e-2, 5e-3, HUBER_DELTA)
 LEAST_RATIO = 1.05
 """Of two shares of trained parameters, for them to count as two."""
 
+LEAST_SPREAD = 1.5
+"""How many times the fewest tokens of a size the most must be, for sizes and tokens to be told apart: whole steps of one budget scatter
+them by a few percent."""
+
 _STARTS = 6
 _EXPONENT_STARTS: Mapping[str, tuple[float, ...]] = {
     "alpha": (0.1, 0.2, 0.3, 0.45, 0.65, 0.9, 1.3),
@@ -139,9 +143,15 @@ def _alike(law: Law, points: Points) -> Iterator[str]:
     if "b_s" in law.exponents and (shares := _shares_at_a_size(points)) < 3:
         few.append(f"at least 3 shares of trained parameters at one size, got {shares}")
     yield from few
-    logs = np.stack([np.ones(len(points)), np.log(points.size), np.log(points.tokens)], axis=1)
-    if not few and np.linalg.matrix_rank(logs - [0, *logs[:, 1:].mean(axis=0)], tol=1e-6) < 3:
+    if not few and _beside_sizes(points) < np.log(LEAST_SPREAD):
         yield "several budgets, got sizes and tokens that follow from one another"
+
+
+def _beside_sizes(points: Points) -> float:
+    """How far logarithms of tokens lie apart about their line by size: of one budget, as far as whole steps scatter them."""
+    sizes, tokens = np.log(points.size), np.log(points.tokens)
+    line = np.polynomial.Polynomial.fit(sizes, tokens, 1)
+    return float(np.ptp(tokens - line(sizes)))
 
 
 def _shares_at_a_size(points: Points) -> int:

@@ -10,6 +10,9 @@ from adiabat.plan.intervals import Ensemble
 from adiabat.plan.recipe import KindFit, Recommendation, laws_of, points_at
 from adiabat.plan.runs import Option
 
+LEAST_SOUND = 0.5
+"""Share of the laws of drawn runs that must give losses, for what they say to be looked at."""
+
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
@@ -49,7 +52,7 @@ def narrowing(
         most: How many.
 
     Returns:
-        The best first; none where there is no runner-up, or nothing tells more than chance.
+        The best first; none where there is no runner-up, nothing tells more than chance, or laws of drawn runs seldom give losses.
     """
     if found.runner_up is None:
         return []
@@ -58,8 +61,13 @@ def narrowing(
     asked = [(option, budget) for option, budget in possible if option.way.kind in {one.option.way.kind for one in pair}]
     if not asked:
         return []
-    first, second = (_logs(laws[one.option.way.kind], one.option, one.flops, None) for one in pair)
-    losses = [_logs(laws[option.way.kind], option, budget, data_tokens) for option, budget in asked]
+    both = [_draws(laws[one.option.way.kind], one.option, one.flops, None) for one in pair]
+    drawn = np.stack([*both, *(_draws(laws[option.way.kind], option, budget, data_tokens) for option, budget in asked)])
+    # A law of drawn runs may say less than nothing: it says nothing of the others either.
+    sound = drawn[:, (drawn > 0).all(axis=0)]
+    if sound.shape[1] < LEAST_SOUND * drawn.shape[1]:
+        return []
+    first, second, *losses = np.log(sound)
     noise = np.array([float(np.var(laws[option.way.kind].residuals)) for option, _ in asked])
     budgets = np.array([budget for _, budget in asked])
     picked = _picked(np.stack([first - second, *losses]), noise, budgets, most)
@@ -86,9 +94,7 @@ def _picked(
     return picked
 
 
-def _logs(law: Ensemble, option: Option, budget: float, tokens: float | None) -> Float[np.ndarray, " d"]:
-    """Logarithms of the losses that each law of drawn runs predicts for an option."""
-    losses = law.draws(points_at({option: budget}, tokens))[:, 0]
-    # A law may say less than nothing where it does not hold.
-    logs: Float[np.ndarray, " d"] = np.log(np.maximum(losses, np.finfo(np.float64).tiny))
-    return logs
+def _draws(law: Ensemble, option: Option, budget: float, tokens: float | None) -> Float[np.ndarray, " d"]:
+    """Losses that each law of drawn runs predicts for an option."""
+    losses: Float[np.ndarray, " d"] = law.draws(points_at([(option, budget)], tokens))[:, 0]
+    return losses

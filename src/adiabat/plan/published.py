@@ -5,6 +5,7 @@ batches: the loss of a softmax over a batch depends on how large the batch is.
 """
 
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from adiabat.plan.frontier import Line
 
@@ -47,6 +48,22 @@ PYTHIA = (
 """Layers, widths and rates as in the configurations that the suite was trained with (Biderman et al. 2023, table 1, and its repository).
 
 Source 001 says that a tenth of these rates lies between 1.2e-5 and 6e-5; of this table a tenth is 1.6e-5 to 1e-4."""
+
+BATCH_SIZE, MAX_TOKENS = 1_024, 75
+"""Of all its runs; source 001, section 4.1."""
+
+
+def published_rate(name: str) -> float | None:
+    """The highest learning rate that a model was pre-trained with.
+
+    Args:
+        name: Of a model, or its directory.
+
+    Returns:
+        Of `PYTHIA`, by the last part of the name; None for others.
+    """
+    return next((one.pretraining_rate for one in PYTHIA if PurePath(one.name).name == PurePath(name).name), None)
+
 
 BUDGETS = (1.5e15, 6e15, 2.4e16, 9.6e16, 3.8e17, 1.5e18)
 """In FLOP; source 001, section 4.1."""

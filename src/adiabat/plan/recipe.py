@@ -5,13 +5,13 @@ the recommendation. How sure it is follows from the same question put to laws fi
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from adiabat.errors import ConfigError, DataError
-from adiabat.plan.choosing import ChosenLaw, choose_law
+from adiabat.plan.choosing import REACH, ChosenLaw, choose_law
 from adiabat.plan.fitting import fit, missing
 from adiabat.plan.frontier import Frontier, frontier
 from adiabat.plan.intervals import Draws, Ensemble, Estimate
@@ -41,12 +41,18 @@ class KindFit:
 
 
 def fit_kinds(
-    runs: Sequence[Run], *, resamples: int = 1_000, seed: int = 0, note: Callable[[Kind, int], None] = lambda kind, done: None
+    runs: Sequence[Run],
+    *,
+    asked: Mapping[Option, float] | None = None,
+    resamples: int = 1_000,
+    seed: int = 0,
+    note: Callable[[Kind, int], None] = lambda kind, done: None,
 ) -> list[KindFit]:
     """Fit the law and frontier of each family and method.
 
     Args:
         runs: Of any.
+        asked: Options and budgets in FLOP that laws are for: those taken give losses there and up to `REACH` times that. None: nothing.
         resamples: How often runs are drawn again.
         seed: Of the draws.
         note: Told the kind, and how many of its draws are done.
@@ -62,14 +68,20 @@ def fit_kinds(
         raise DataError(f"runs must have at least one with a loss above 0, got {len(runs)} runs without; look at why they failed")
     kinds = list(dict.fromkeys(run.option.way.kind for run in kept))
     return [
-        _fit_kind(kind, [run for run in kept if run.option.way.kind == kind], resamples, seed + place, note)
+        _fit_kind(kind, [run for run in kept if run.option.way.kind == kind], _reached(kind, asked or {}), resamples, seed + place, note)
         for place, kind in enumerate(kinds)
     ]
 
 
-def _fit_kind(kind: Kind, runs: list[Run], resamples: int, seed: int, note: Callable[[Kind, int], None]) -> KindFit:
+def _reached(kind: Kind, asked: Mapping[Option, float]) -> Points | None:
+    """Where the law of a kind is asked."""
+    own = {option: budget for option, budget in asked.items() if option.way.kind == kind}
+    return points_at([(option, times * budget) for option, budget in own.items() for times in (1.0, REACH)]) if own else None
+
+
+def _fit_kind(kind: Kind, runs: list[Run], asked: Points | None, resamples: int, seed: int, note: Callable[[Kind, int], None]) -> KindFit:
     points = points_of(runs)
-    choice = choose_law(points, np.array([run.budget for run in runs]))
+    choice = choose_law(points, np.array([run.budget for run in runs]), asked)
     if choice is None:
         why_not = " and ".join(missing(SIZE_AND_TOKENS, points))
         return KindFit(kind, runs, None, None, _frontier(runs, None, resamples, seed), why_not)
@@ -94,6 +106,7 @@ class Candidate:
         flops: That these take.
         law: Predicted loss, with the interval of the law.
         run: The same, with the interval of one run.
+        wins: Share of laws fitted to runs drawn again by which it is the best of all.
     """
 
     option: Option
@@ -101,6 +114,7 @@ class Candidate:
     flops: float
     law: Estimate
     run: Estimate
+    wins: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +127,6 @@ class Recommendation:
         runner_up: The best of another kind; None where only one has a law.
         sure: Share of laws fitted to runs drawn again by which `best`'s kind stays ahead of all others.
         candidates: All that a law predicts, the least predicted loss first.
-        unpredicted: Options whose law does not hold at the budget: it reaches losses that are none.
     """
 
     budget: float
@@ -121,7 +134,6 @@ class Recommendation:
     runner_up: Candidate | None
     sure: float
     candidates: list[Candidate]
-    unpredicted: list[Option]
 
 
 def laws_of(fits: Sequence[KindFit]) -> dict[Kind, Ensemble]:
@@ -149,7 +161,7 @@ def recommend(
     """The option with the least predicted loss at its budget.
 
     Args:
-        fits: Of the kinds.
+        fits: Of the kinds, for these budgets (`fit_kinds`'s `asked`).
         budgets: Options to choose from, each with its budget in FLOP, > 0: the same, or what each can spend in the same time.
         data_tokens: That there are to train on; where the budget pays for more, the rest of it is left. None sets no limit.
         seed: Of the noise of single runs.
@@ -158,7 +170,7 @@ def recommend(
         The choice.
 
     Raises:
-        DataError: If no kind has a law, or none that holds at the budget.
+        DataError: If no kind has a law, or one was fitted for other budgets and gives no losses at these.
         ConfigError: If no option is of a kind that has one.
     """
     laws = laws_of(fits)
@@ -166,56 +178,45 @@ def recommend(
     if not asked:
         raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
     found: list[Candidate] = []
-    least: dict[Kind, Float[np.ndarray, " d"]] = {}
+    draws: dict[Kind, Draws] = {}
     for kind, own in asked.items():
-        points = points_at(own, data_tokens)
-        draws = laws[kind].draws(points)
-        every = list(_candidates(list(own), points, laws[kind], draws, seed))
-        if any(holds := [_holds(one) for one in every]):
-            least[kind] = draws[:, holds].min(axis=1)
-        found += [one for one, sound in zip(every, holds, strict=True) if sound]
-    return _recommendation(budgets, found, least, [option for own in asked.values() for option in own])
+        points = points_at(list(own.items()), data_tokens)
+        draws[kind] = laws[kind].draws(points)
+        found += _candidates(list(own), points, laws[kind], draws[kind], seed)
+    if (least := min(one.law.value for one in found)) <= 0:
+        raise DataError(f"laws must give losses above 0 at the budget, got {least:.3g}; fit them for it (asked)")
+    return _recommendation(budgets, found, draws)
 
 
-def _holds(one: Candidate) -> bool:
-    """Weights of some laws may have any sign, and so may what they say far from the runs."""
-    return one.law.value > 0 and one.law.low > 0
-
-
-def _recommendation(
-    budgets: Mapping[Option, float], found: list[Candidate], least: Mapping[Kind, Float[np.ndarray, " d"]], asked: Sequence[Option]
-) -> Recommendation:
-    if not found:
-        raise DataError(
-            f"a law must hold at the budget, got none that does: at {max(budgets.values()):.3g} FLOP all reach losses below 0; "
-            "plan for a budget nearer to those of the runs, or add runs to the sweep"
-        )
+def _recommendation(budgets: Mapping[Option, float], found: list[Candidate], draws: Mapping[Kind, Draws]) -> Recommendation:
+    every = np.concatenate(list(draws.values()), axis=1)
+    wins = np.bincount(every.argmin(axis=1), minlength=len(found)) / len(every)
+    found = [replace(one, wins=float(share)) for one, share in zip(found, wins, strict=True)]
     found.sort(key=lambda one: one.law.value)
-    best, predicted = found[0], {one.option for one in found}
+    best = found[0]
     others = [one for one in found if one.option.way.kind != best.option.way.kind]
     return Recommendation(
         budget=budgets[best.option],
         best=best,
         runner_up=others[0] if others else None,
-        sure=_sure(best.option.way.kind, least),
+        sure=_sure(best.option.way.kind, {kind: own.min(axis=1) for kind, own in draws.items()}),
         candidates=found,
-        unpredicted=[option for option in asked if option not in predicted],
     )
 
 
-def points_at(budgets: Mapping[Option, float], data_tokens: float | None = None) -> Points:
+def points_at(budgets: Sequence[tuple[Option, float]], data_tokens: float | None = None) -> Points:
     """Options at the tokens that their budgets pay for.
 
     Args:
-        budgets: In FLOP, > 0, of at least one option.
+        budgets: At least one option, each with its budget in FLOP, > 0.
         data_tokens: Most tokens; None sets no limit.
 
     Returns:
         A point for each, with a loss of 1 that nothing looks at.
     """
-    sizes = np.array([float(option.size) for option in budgets])
-    tokens = np.minimum(np.array([budget / option.flops_per_token for option, budget in budgets.items()]), data_tokens or np.inf)
-    return Points(sizes, tokens, np.array([option.share for option in budgets]), np.ones(len(budgets)))
+    sizes = np.array([float(option.size) for option, _ in budgets])
+    tokens = np.minimum(np.array([budget / option.flops_per_token for option, budget in budgets]), data_tokens or np.inf)
+    return Points(sizes, tokens, np.array([option.share for option, _ in budgets]), np.ones(len(budgets)))
 
 
 def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, draws: Draws, seed: int) -> Iterator[Candidate]:

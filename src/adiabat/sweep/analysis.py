@@ -1,6 +1,6 @@
 """From the rows of a sweep to what they say: laws, frontiers, profiles and correlations, as plain data (missions B7, B9, B10)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -12,7 +12,7 @@ from adiabat.plan.downstream import rank_correlation
 from adiabat.plan.frontier import Frontier, Profile, optimal_sizes, profiles
 from adiabat.plan.intervals import estimate
 from adiabat.plan.recipe import KindFit, fit_kinds
-from adiabat.plan.runs import Run, points_of
+from adiabat.plan.runs import Option, Run, points_of
 from adiabat.watch import Watch
 
 
@@ -56,11 +56,12 @@ def _why_not(row: SweepRun, kind: LossOf, least_steps: int) -> str:
     return f"it has {row.steps} steps, fewer than {least_steps}" if row.steps < least_steps else ""
 
 
-def fitted(evidence: Evidence, *, resamples: int, seed: int, watch: Watch) -> list[KindFit]:
+def fitted(evidence: Evidence, *, asked: Mapping[Option, float] | None = None, resamples: int, seed: int, watch: Watch) -> list[KindFit]:
     """Fit the law of each family and method.
 
     Args:
         evidence: Rows.
+        asked: Options and budgets that laws are for; None: the options of the rows, at the largest budget.
         resamples: How often runs are drawn again.
         seed: Of the draws.
         watch: Told how far it is.
@@ -71,8 +72,10 @@ def fitted(evidence: Evidence, *, resamples: int, seed: int, watch: Watch) -> li
     Raises:
         DataError: If there is no run to fit to.
     """
+    largest = max((run.budget for run in evidence.runs), default=0.0)
     return fit_kinds(
         evidence.runs,
+        asked=dict.fromkeys((run.option for run in evidence.runs), largest) if asked is None else asked,
         resamples=resamples,
         seed=seed,
         note=lambda kind, done: watch.progress(f"fitting the law of {kind}", done, resamples),
@@ -117,6 +120,7 @@ def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
         model_error=None if model is None else model.error,
         budget_error=None if budget is None else budget.error,
         left_open=list(law.left_open()),
+        passed_over=[one.formula for one in fit.choice.passed_over],
         predicted=[Predicted(*one) for one in zip(names, points.loss.tolist(), own, others, largest, strict=True)],
     )
 

@@ -1,5 +1,6 @@
 """Which models and methods a plan may choose: those that memory suffices for, and whose tokens make enough steps (mission B8)."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from adiabat.config.plan import PlanSection
@@ -47,7 +48,8 @@ def budgets_of(options: Sequence[Option], rows: Sequence[SweepRun], section: Pla
         section: The budget, or the time.
 
     Returns:
-        Budgets in FLOP: the same of all, or what each computes in the same time, by its largest runs.
+        Budgets in FLOP: the same of all, or what each computes in the same time, by the fastest of its runs on the device that most were
+        made on: small runs spend much on all but steps, and a run that other work was done beside says little of the machine.
 
     Raises:
         DataError: If time is asked for, and no run says how long it took.
@@ -55,17 +57,22 @@ def budgets_of(options: Sequence[Option], rows: Sequence[SweepRun], section: Pla
     if section.budget is not None:
         return dict.fromkeys(options, section.budget)
     assert section.budget_seconds is not None, "a plan has a budget or a time"
-    speeds = {option: speed for option in options if (speed := _speed(option, rows))}
+    speeds = {option: speed for option in options if (speed := _speed(option, _of_one_device(rows)))}
     if not speeds:
         raise DataError("--runs must say how long they took where --budget-time is given, got none that does; give --budget")
     return {option: section.budget_seconds * speed for option, speed in speeds.items()}
 
 
-def _speed(option: Option, rows: Sequence[SweepRun]) -> float | None:
-    """FLOP a second, validation included, of the runs with the largest budget: the smaller, the more goes into all but steps."""
-    timed = [row for row in rows if row.option == option and row.seconds > 0]
-    largest = [row for row in timed if row.budget == max(one.budget for one in timed)]
-    return sum(row.flops for row in largest) / sum(row.seconds for row in largest) if largest else None
+def _of_one_device(rows: Sequence[SweepRun]) -> list[SweepRun]:
+    """Those of the device that most were made on, which say how long they took."""
+    timed = [row for row in rows if row.seconds > 0]
+    usual = Counter(row.device for row in timed).most_common(1)
+    return [row for row in timed if row.device == usual[0][0]]
+
+
+def _speed(option: Option, timed: Sequence[SweepRun]) -> float:
+    """FLOP a second, validation included; 0 where no run says it."""
+    return max((row.flops / row.seconds for row in timed if row.option == option), default=0.0)
 
 
 def with_steps(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
@@ -110,7 +117,7 @@ def enough(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: P
     Returns:
         In order, with their budgets; it may be none.
     """
-    least, tokens = _least(budgets, rows, section), points_at(budgets, section.data_tokens).tokens.tolist()
+    least, tokens = _least(budgets, rows, section), points_at(list(budgets.items()), section.data_tokens).tokens.tolist()
     return {option: budget for (option, budget), own in zip(budgets.items(), tokens, strict=True) if own >= least[option]}
 
 

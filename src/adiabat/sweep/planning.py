@@ -11,7 +11,7 @@ from adiabat.config.faults import unmet_need
 from adiabat.config.plan import PlanSection
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.estimate import estimate
-from adiabat.errors import AdiabatError, ConfigError, DataError
+from adiabat.errors import AdiabatError, ConfigError, DataError, is_out_of_memory
 from adiabat.jobs.descriptions import description_of, is_described, without_none
 from adiabat.jobs.job import Job
 from adiabat.measure.sweep_results import Addition, Advice, Choice, SweepResult, SweepRun
@@ -27,6 +27,7 @@ from adiabat.sweep.prior import NOTES, by_prior
 from adiabat.sweep.reasons import reasons_of
 from adiabat.sweep.rows import rows_in
 from adiabat.sweep.spec import Tried
+from adiabat.train.interrupt import InterruptionError
 from adiabat.watch import SILENT, Watch
 
 MEASURED_STEPS = 3
@@ -60,8 +61,9 @@ def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watc
     rows = rows_in(Path(section.runs))
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     _require_comparable(evidence, len(rows))
-    fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=watch)
-    advice = _advice(_Asked(settings, Path(section.runs)), evidence.rows, fits)
+    asked = _asked(settings, evidence.rows)
+    fits = fitted(evidence, asked=asked.budgets, resamples=section.resamples, seed=settings.run.seed, watch=watch)
+    advice = _advice(asked, evidence.rows, fits)
     if section.measure and advice.settings:
         advice = _measured(load, advice, settings.run.device, watch)
     return result_of(settings, title, rows, evidence, fits, advice, command=command)
@@ -86,18 +88,33 @@ def _require_comparable(evidence: Evidence, count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
+    """What a plan chooses from.
+
+    Attributes:
+        settings: As they were given.
+        memory: Of each option, what its runs held, in bytes; None where that was not measured.
+        small: Those that memory allows.
+        budgets: Of these, those whose tokens make enough steps, with what each may spend.
+    """
+
     settings: PlanSettings
-    runs: Path
+    memory: Mapping[Option, int | None]
+    small: Sequence[Option]
+    budgets: Mapping[Option, float]
+
+
+def _asked(settings: PlanSettings, rows: Sequence[SweepRun]) -> _Asked:
+    section, memory = settings.plan, _held(rows)
+    instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
+    small = within(memory, section.memory, takes="held {}", instead=instead)
+    return _Asked(settings, memory, small, with_steps(budgets_of(small, rows, section), rows, section))
 
 
 def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) -> Advice:
-    section, memory = asked.settings.plan, _held(rows)
-    instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
-    small = within(memory, section.memory, takes="held {}", instead=instead)
-    paid = with_steps(budgets_of(small, rows, section), rows, section)
-    found = recommend(fits, paid, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
+    section, memory = asked.settings.plan, asked.memory
+    found = recommend(fits, asked.budgets, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
     own = max((row for row in rows if row.way == found.best.option.way), key=lambda row: row.budget)
-    largest, told = max(row.budget for row in rows), _run_settings(found.best, own, asked.runs)
+    largest, told = max(row.budget for row in rows), _run_settings(found.best, own, Path(str(section.runs)))
     return Advice(
         budget=found.budget,
         budget_seconds=section.budget_seconds,
@@ -107,14 +124,19 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
         runner_up=None if found.runner_up is None else _choice(found.runner_up, memory),
         sure=None if found.runner_up is None else found.sure,
         candidates=[_choice(one, memory) for one in found.candidates],
-        too_large=[one.way.title for one in memory if one not in small],
-        unpredicted=[one.way.title for one in found.unpredicted],
-        reasons=reasons_of(found, own, section, largest=largest, temperature=told["train"].get("temperature")),
+        too_large=[one.way.title for one in memory if one not in asked.small],
+        reasons=reasons_of(found, own, section, largest=largest, missed=_missed(fits, own), temperature=told["train"].get("temperature")),
         additions=_additions(rows, fits, found, section),
         beyond=found.budget / largest,
         settings=told,
         passes=own.passes * found.best.tokens / own.tokens if own.passes else None,
     )
+
+
+def _missed(fits: Sequence[KindFit], own: SweepRun) -> float | None:
+    """By how much of them the law of a run's kind missed the losses of the largest budget, fitted without it."""
+    choice = next(one.choice for one in fits if one.kind == own.way.kind)
+    return None if choice is None or choice.without_budget is None else choice.without_budget.error
 
 
 def _held(rows: Sequence[SweepRun]) -> dict[Option, int | None]:
@@ -133,6 +155,7 @@ def _choice(one: Candidate, memory: Mapping[Option, int | None]) -> Choice:
         law=(one.law.low, one.law.high),
         run=(one.run.low, one.run.high),
         memory=memory[one.option],
+        wins=one.wins,
     )
 
 
@@ -186,8 +209,13 @@ def _measured(load: Loader, advice: Advice, device: str, watch: Watch) -> Advice
     try:
         few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}
         found = estimate(load, checked(TrainSettings, laid_over(advice.settings, few)), watch=watch)
-    except AdiabatError as fault:
-        watch.note(f"time and memory are not measured: {fault}")
+    except InterruptionError:
+        raise
+    except Exception as fault:
+        if not isinstance(fault, AdiabatError) and not is_out_of_memory(fault):
+            raise
+        told = fault if isinstance(fault, AdiabatError) else "the memory here does not suffice for a step"
+        watch.note(f"time and memory are not measured: {told}")
         return advice
     assert advice.best is not None
     return replace(advice, seconds=found.seconds * advice.best.flops / found.flops, measured_memory=found.memory_bytes)

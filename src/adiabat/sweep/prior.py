@@ -1,18 +1,18 @@
 """What to train for a budget where there are no runs: what was published, and how little that is (mission B8)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from adiabat.config import PlanSettings, SweepSettings, TrainSettings, checked
 from adiabat.config.compare import laid_over
-from adiabat.config.sweep import RatesSection
+from adiabat.config.sweep import PRETRAINING_SHARE, RatesSection
 from adiabat.contrastive.building import Loader, build
 from adiabat.errors import ConfigError
 from adiabat.jobs.descriptions import without_none
 from adiabat.measure.sweep_results import Advice, Choice, Reason
 from adiabat.model.towers import DualEncoder
 from adiabat.plan.flops import PassedParameters
-from adiabat.plan.published import FULL, LORA, PAPER, PYTHIA, SWITCH
+from adiabat.plan.published import BATCH_SIZE, FULL, LORA, MAX_TOKENS, PAPER, PYTHIA, SWITCH, published_rate
 from adiabat.plan.recipe import points_at
 from adiabat.plan.runs import Method, Option, Way
 from adiabat.sweep.options import within
@@ -23,8 +23,8 @@ from adiabat.watch import Watch
 RANK = 64
 """Of LoRA: between 32 and 128, which source 001 finds to serve nearly everywhere."""
 
-RATES: dict[Method, float] = {"full": 3e-5, "lora": RatesSection().lora}
-"""Source 001, section 4.1: full training of Pythia takes 1.2e-5 to 6e-5 by size."""
+FULL_RATE = 3e-5
+"""Of full training where a model's pre-training is not known; source 001, section 4.1, takes 1.2e-5 to 6e-5 for Pythia, by size."""
 
 BYTES_PER_WEIGHT, BYTES_PER_TRAINED = 4, 12
 """Of a weight in single precision; and of its gradient and the two means of AdamW, where it is trained."""
@@ -34,7 +34,7 @@ NOTES = (
     f"1,024 at 75 tokens ({PAPER}, Repurposing Language Models into Embedding Models)",
     f"the paper prints lines of the least loss, exp(-0.21 ln C + 8.39) of full training and exp(-0.22 ln C + 8.93) of LoRA, which meet at "
     f"2.8e23 FLOP, and a switch at {SWITCH:.3g}; the method goes by the switch, and a loss read off the lines is of its data and batches",
-    "it prints no figure of the best size: which of several models is for a sweep to say (adiabat sweep, at budgets below this one)",
+    "it prints no numbers of the best size: which of several models is for a sweep to say (adiabat sweep, at budgets below this one)",
 )
 
 
@@ -47,25 +47,25 @@ def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
         watch: Whom to tell.
 
     Returns:
-        The method, and what each model takes; one model alone is recommended, of several nothing tells which.
+        The method, and what each model takes. One model alone is recommended, and where the data are scarce the largest; of several that
+        spend the budget nothing tells which.
 
     Raises:
         AdiabatError: If a model cannot be loaded.
         ConfigError: If the budget does not pay for a token, or memory suffices for none.
     """
-    section = settings.plan
-    budget = section.budget
+    section, budget = settings.plan, settings.plan.budget
     assert budget is not None, "time is for plans with runs"
     method: Method = "full" if budget < SWITCH else "lora"
-    line = FULL if method == "full" else LORA
-    held = dict(_asked(load, settings, method, watch)) if section.models else dict.fromkeys(_pythia(method))
-    takes = "takes {} for weights, gradients and AdamW alone"
-    small = within(held, section.memory, takes=takes, instead="name a smaller model")
-    choices = [_choice(option, held[option], budget, section.data_tokens) for option in small]
+    held, choices = _choices(load, settings, method, watch)
+    if scarce := _scarce(choices, section.data_tokens):
+        method = "full"
+        held, choices = _choices(load, settings, method, watch)
     if max(one.tokens for one in choices) < 1:
         raise ConfigError(f"plan.budget must pay for tokens, got {budget:g}: not for one; raise it")
-    best = choices[0] if len(choices) == 1 and section.models else None
-    spent = budget if best is None else best.flops
+    known = bool(section.models) and (scarce or len(choices) == 1)
+    best = max(choices, key=lambda one: one.option.size) if known else None
+    reasons = _of_scarce_tokens(best) if scarce else _of_budget(method, budget if best is None else best.flops, budget)
     return Advice(
         budget=budget,
         budget_seconds=None,
@@ -75,13 +75,26 @@ def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
         runner_up=None,
         sure=None,
         candidates=choices,
-        too_large=[option.way.title for option in held if option not in small],
-        unpredicted=[],
-        reasons=list(_reasons(method, line.at(spent), spent)),
+        too_large=[option.way.title for option in held if option.way not in {one.way for one in choices}],
+        reasons=[*reasons, *([] if best is None else _of_regime(best))],
         additions=[],
         beyond=None,
         settings={} if best is None else _run_settings(best, settings),
     )
+
+
+def _choices(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> tuple[dict[Option, int | None], list[Choice]]:
+    """The models that there are, and what each would do with the budget, of those that memory suffices for."""
+    section = settings.plan
+    held = dict(_asked(load, settings, method, watch)) if section.models else dict.fromkeys(_pythia(method))
+    takes = "takes {} for weights, gradients and AdamW alone"
+    small = within(held, section.memory, takes=takes, instead="name a smaller model")
+    return held, [_choice(option, held[option], section.budget or 0.0, section.data_tokens) for option in small]
+
+
+def _scarce(choices: Sequence[Choice], data_tokens: float | None) -> bool:
+    """Whether even the largest model's budget pays for all tokens that there are."""
+    return data_tokens is not None and max(choices, key=lambda one: one.option.size).tokens >= data_tokens
 
 
 def _asked(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> Iterator[tuple[Option, int | None]]:
@@ -120,28 +133,57 @@ def _pythia(method: Method) -> Iterator[Option]:
 
 
 def _choice(option: Option, held: int | None, budget: float, data_tokens: float | None) -> Choice:
-    tokens = float(points_at({option: budget}, data_tokens).tokens[0])
+    tokens = float(points_at([(option, budget)], data_tokens).tokens[0])
     return Choice(option.way, option.parameters, tokens, tokens * option.flops_per_token, None, None, None, held)
 
 
-def _settings(way: Way, settings: PlanSettings, **train: float) -> TrainSettings:
-    own = laid_over(Tried(way, RATES[way.method]).tables(), {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train})
-    return checked(TrainSettings, laid_over({"train": SweepSettings().common()["train"]}, own))
+def _rate(way: Way) -> float:
+    """By the paper's rule, where the model's pre-training is known."""
+    if way.method == "lora":
+        return RatesSection().lora
+    known = published_rate(way.model)
+    return FULL_RATE if known is None else PRETRAINING_SHARE * known
+
+
+def _settings(way: Way, settings: PlanSettings, **train: float | int) -> TrainSettings:
+    own = laid_over(Tried(way, _rate(way)).tables(), {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train})
+    return checked(TrainSettings, laid_over({"train": SweepSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}, own))
 
 
 def _run_settings(best: Choice, settings: PlanSettings) -> dict[str, object]:
-    whole = _settings(best.way, settings, budget_flops=best.flops)
-    return without_none(whole.model_dump(mode="json", exclude_defaults=True))
+    whole = _settings(best.way, settings, budget_flops=best.flops, batch_size=BATCH_SIZE)
+    cached = checked(TrainSettings, laid_over(whole.model_dump(exclude_unset=True), {"memory": {"cached": True}}))
+    return without_none(cached.model_dump(mode="json", exclude_defaults=True))
 
 
-def _reasons(method: Method, loss: float, budget: float) -> Iterator[Reason]:
+FRONTIER, REGIME = f"{PAPER}, section 4.4", f"{PAPER}, section 4.1"
+
+
+def _of_budget(method: Method, spent: float, budget: float) -> Iterator[Reason]:
+    """Where operations are what there is least of."""
     side, line = ("below", "FULL") if method == "full" else ("from", "LORA")
-    frontier, regime = f"{PAPER}, section 4.4", f"{PAPER}, section 4.1"
-    yield Reason("method", method, f"the budget lies {side} the published switch of {SWITCH:.3g} FLOP", frontier)
-    told = f"of the paper's data and batches; {line} of adiabat.plan.published at {budget:.3g} FLOP, as printed"
-    yield Reason("loss", f"{loss:.2f}", told, frontier)
+    yield Reason("method", method, f"the budget of {budget:.3g} FLOP lies {side} the published switch of {SWITCH:.3g}", FRONTIER)
+    told = f"of the paper's data and batches; {line} of adiabat.plan.published at {spent:.3g} FLOP, as printed"
+    yield Reason("loss", f"{(FULL if method == 'full' else LORA).at(spent):.2f}", told, FRONTIER)
     if method == "lora":
         yield Reason("rank", str(RANK), "32 to 128 serve nearly everywhere", f"{PAPER}, section 4.6")
-    rate = "of Pythia; others take a tenth of the highest rate of their pre-training" if method == "full" else "of LoRA"
-    yield Reason("rate", f"{RATES[method]:g}", rate, regime)
-    yield Reason("temperature, decay, schedule", "1/40, 0.1, cosine to a tenth", "the paper's regime", regime)
+
+
+def _of_scarce_tokens(best: Choice | None) -> Iterator[Reason]:
+    """Where tokens are what there is least of."""
+    why = "the budget pays for all tokens that there are, whatever the model; full training or LoRA of a high rank is then best"
+    yield Reason("method", "full", why, f"{PAPER}, appendix D")
+    size = "the largest that memory allows" if best is None else best.way.title
+    yield Reason("model", size, "the more parameters, the more is learned from a token", f"{PAPER}, appendix D")
+
+
+def _of_regime(best: Choice) -> Iterator[Reason]:
+    yield Reason("tokens", f"{best.tokens:.3g}", f"they take {best.flops:.3g} FLOP", "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D")
+    yield Reason(
+        "batch", f"{BATCH_SIZE:,} queries of up to {MAX_TOKENS} tokens", "the paper's, with cached gradients to spare memory", REGIME
+    )
+    known = published_rate(best.way.model)
+    rule = "of LoRA" if best.way.method == "lora" else "a tenth of the highest rate of its pre-training"
+    unknown = "of Pythia; take a tenth of the highest rate of its pre-training, where that is known"
+    yield Reason("rate", f"{_rate(best.way):g}", rule if known is not None or best.way.method == "lora" else unknown, REGIME)
+    yield Reason("temperature, decay, schedule", "1/40, 0.1, cosine to a tenth", "the paper's", REGIME)

@@ -5,15 +5,21 @@ from collections.abc import Iterator
 from adiabat.config.plan import PlanSection
 from adiabat.config.sweep import PRETRAINING_SHARE
 from adiabat.measure.sweep_results import Reason, SweepRun
+from adiabat.plan.intervals import CONFIDENCE
 from adiabat.plan.published import PAPER
-from adiabat.plan.recipe import Recommendation
+from adiabat.plan.recipe import Candidate, Recommendation
 from adiabat.report.sweep.wording import flop
 from adiabat.report.wording import duration, share
+
+SHOWN = 4
+"""Options that are named where drawn runs disagree."""
 
 OWN, RULES = "runs of the sweep", f"{PAPER}, section 4.1 and tables 3 and 4"
 
 
-def reasons_of(found: Recommendation, own: SweepRun, section: PlanSection, *, largest: float, temperature: float | None) -> list[Reason]:
+def reasons_of(
+    found: Recommendation, own: SweepRun, section: PlanSection, *, largest: float, missed: float | None, temperature: float | None
+) -> list[Reason]:
     """Why each value is recommended.
 
     Args:
@@ -21,6 +27,7 @@ def reasons_of(found: Recommendation, own: SweepRun, section: PlanSection, *, la
         own: A run of the sweep that trains the same model by the same method.
         section: What was asked.
         largest: Budget of the runs, in FLOP.
+        missed: By how much of the losses of that budget the law of this kind missed them when it was fitted without; None where it was not.
         temperature: Of the runs; None where rows alone are there, which do not say it.
 
     Returns:
@@ -29,13 +36,16 @@ def reasons_of(found: Recommendation, own: SweepRun, section: PlanSection, *, la
     reasons = [*_of_time(found, section), *_of_method(found), *_of_tokens(found, section), *_of_regime(own, temperature)]
     if found.budget > largest:
         times = f"{found.budget / largest:.3g} times the largest budget of the runs"
-        reasons.append(Reason("reach", times, "laws say less the further they reach; the interval is that of their fit alone", "LOG.md"))
+        said = "" if missed is None else f"; fitted without that budget, this one missed its losses by {share(missed)}"
+        reasons.append(
+            Reason("reach", times, f"laws say less the further they reach, and the interval is that of their fit alone{said}", OWN)
+        )
     return reasons
 
 
 def _of_time(found: Recommendation, section: PlanSection) -> Iterator[Reason]:
     if section.budget_seconds is not None:
-        speed = f"{found.budget / section.budget_seconds:.3g} FLOP a second, as the largest runs of this model and method had them"
+        speed = f"{found.budget / section.budget_seconds:.3g} FLOP a second, as the fastest run of this model and method had them"
         yield Reason("budget", flop(found.budget), f"what {duration(section.budget_seconds)} are enough for at {speed}", OWN)
 
 
@@ -51,13 +61,26 @@ def _of_method(found: Recommendation) -> Iterator[Reason]:
         )
     yield Reason("method", str(way.kind), ahead, OWN)
     size = f"{best.option.size:,} parameters without the table of tokens"
-    yield Reason("model", f"{way.name}, {size}", "the least predicted loss of all options", OWN)
+    yield Reason("model", f"{way.sized_name}, {size}", f"the least predicted loss of all options; {_wins(found)}", OWN)
     tried = {(one.option.way.rank, one.option.way.frozen) for one in found.candidates if one.option.way.kind == way.kind}
     why = "the least predicted loss of what was swept" if len(tried) > 1 else "no other was swept"
     if way.rank is not None:
         yield Reason("rank", str(way.rank), f"{why}; 32 to 128 serve nearly everywhere", f"{OWN}; {PAPER}, section 4.6")
     if way.frozen:
         yield Reason("frozen", f"{way.frozen} leading blocks", why, OWN)
+
+
+def _wins(found: Recommendation) -> str:
+    """The options that laws of drawn runs take for the best, as many as 95 % of these laws take, with their tokens."""
+    ranked, told, whole = sorted(found.candidates, key=lambda one: -one.wins), list[Candidate](), 0.0
+    while whole < CONFIDENCE and len(told) < len(ranked):
+        told.append(ranked[len(told)])
+        whole += told[-1].wins
+    tokens = sorted(one.tokens for one in told)
+    reach = f"{tokens[0]:.3g} tokens" if len(told) == 1 else f"{tokens[0]:.3g} to {tokens[-1]:.3g} tokens"
+    named = "; ".join(f"{one.option.way.title} by {share(one.wins)}" for one in told[:SHOWN])
+    more = f" and {len(told) - SHOWN} others" if len(told) > SHOWN else ""
+    return f"best by laws fitted to runs drawn again: {named}{more} ({reach})"
 
 
 def _of_tokens(found: Recommendation, section: PlanSection) -> Iterator[Reason]:

@@ -25,7 +25,11 @@ def rows_at(path: Path) -> Rows[str, SweepRun]:
     Raises:
         JobError: If the file is damaged.
     """
-    return parquet_rows(path, SweepRun, key=lambda run: run.name, columns=_columns, of="a sweep", fault=_fault)
+    return _rows(path, "without the file, what is measured is made again")
+
+
+def _rows(path: Path, advice: str) -> Rows[str, SweepRun]:
+    return parquet_rows(path, SweepRun, key=lambda run: run.name, columns=_columns, of="a sweep", fault=_fault, advice=advice)
 
 
 def rows_in(place: Path) -> list[SweepRun]:
@@ -44,7 +48,7 @@ def rows_in(place: Path) -> list[SweepRun]:
     path = place / ROWS if place.is_dir() else place
     if not path.is_file():
         raise DataError(f"--runs must be the directory of a sweep, or its {ROWS}, got {place}; make one with adiabat sweep")
-    return rows_at(path).every
+    return _rows(path, "mend it, or go on with the sweep that made it").every
 
 
 def _fault(row: SweepRun) -> str:
@@ -54,6 +58,8 @@ def _fault(row: SweepRun) -> str:
     if done:
         above |= {"steps": row.steps, "tokens": row.tokens, "flops": row.flops, "parameters.updated": passed.updated}
     wrong = [f"{name} = {value}" for name, value in above.items() if not 0 < value < math.inf]
+    least = {"rank": row.way.rank or 0, "frozen": row.way.frozen, "seconds": row.seconds, "memory": row.memory, "passes": row.passes}
+    wrong += [f"{name} = {value}" for name, value in least.items() if not 0 <= value < math.inf]
     if not wrong and max(passed.backward, passed.updated) > passed.forward:
         wrong = [str(passed)]
     return f"{row.name} has {' and '.join(wrong)}" if wrong else ""

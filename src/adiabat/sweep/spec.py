@@ -1,5 +1,6 @@
 """From the settings of a sweep to its runs: every model, method and budget, with every seed (mission B6)."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,14 +96,40 @@ def _ways(settings: SweepSettings, family: FamilySection, blocks: int | None, co
     full = rates.full if rates.full is not None else PRETRAINING_SHARE * (family.pretraining_rate or 0.0)
     if methods.full:
         yield Tried(way("full", None, 0), full)
-    # At least one block is frozen, and at least one is not.
-    for frozen in dict.fromkeys(round(share * count) for share in methods.freezing):
-        if 0 < frozen < count:
+    for frozen in dict.fromkeys(_frozen(share, count) for share in methods.freezing):
+        if frozen is not None:
             yield Tried(way("freezing", None, frozen), full)
     if methods.bias:
         yield Tried(way("bias", None, 0), rates.bias)
     for rank in methods.lora:
         yield Tried(way("lora", rank, 0), rates.lora)
+
+
+def _frozen(share: float, count: int) -> int | None:
+    """Blocks that a share comes to, halves up: at least one of them is frozen, and at least one is not."""
+    found = math.floor(share * count + 0.5)
+    return found if 0 < found < count else None
+
+
+def without_freezing(settings: SweepSettings, blocks_of: BlockCount) -> list[str]:
+    """Models that a share of frozen blocks makes no run of.
+
+    Args:
+        settings: Of the sweep.
+        blocks_of: As for `ways_of`.
+
+    Returns:
+        A sentence for each share that is lost on some.
+    """
+    counts = {(family.title, count): count for family in settings.models for count in family.blocks or (blocks_of(family.model),)}
+    lost = {
+        share: [f"{name} of {count}" for (name, count) in counts if _frozen(share, count) is None] for share in settings.methods.freezing
+    }
+    return [
+        f"methods.freezing = {share:g} makes no run of {', '.join(names)} blocks: it comes to none of them or to all"
+        for share, names in lost.items()
+        if names
+    ]
 
 
 def plan_runs(settings: SweepSettings, ways: Sequence[Tried]) -> list[Planned]:

@@ -27,7 +27,7 @@ from adiabat.report.sweep.files import write_sweep
 from adiabat.sweep.analysis import evidence_of, fitted
 from adiabat.sweep.outcome import result_of
 from adiabat.sweep.rows import ROWS, rows_at
-from adiabat.sweep.spec import Planned, plan_runs, ways_of
+from adiabat.sweep.spec import Planned, plan_runs, ways_of, without_freezing
 from adiabat.sweep.worker import Worker
 from adiabat.train.blocks import blocks_of
 from adiabat.train.inputs import require_inputs
@@ -71,6 +71,8 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
     def description() -> dict[str, Any]:
         return _same(folder, wanted) if going_on else wanted
 
+    for lost in without_freezing(settings, models.blocks):
+        watch.note(lost)
     # Refused before any model is set up, and models before anything is written.
     description()
     _set_up_once(worker, _waiting(runs, rows_at(folder / ROWS)))
@@ -142,9 +144,15 @@ class _Models:
     def __init__(self, load: Loader, settings: SweepSettings) -> None:
         self._load, self._settings = load, settings
         self.prints: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
 
     def blocks(self, name: str) -> int:
         """How many a model has; its fingerprint is noted."""
+        if name not in self._counts:
+            self._counts[name] = self._looked_at(name)
+        return self._counts[name]
+
+    def _looked_at(self, name: str) -> int:
         model = self._load(name, self._settings.encoder)
         told = json.dumps([model.fingerprint(side).to_json() for side in ("query", "document")], sort_keys=True)
         self.prints[name] = hashlib.sha256(told.encode()).hexdigest()

@@ -12,7 +12,7 @@ from adiabat.config import EncoderSection, SuiteSettings, SweepSettings, TrainSe
 from adiabat.contrastive.bank import is_trained
 from adiabat.contrastive.building import Loader, build
 from adiabat.contrastive.training import train
-from adiabat.errors import BudgetError, DivergedError, is_out_of_memory
+from adiabat.errors import BudgetError, DivergedError, JobError, is_out_of_memory
 from adiabat.jobs.descriptions import is_job
 from adiabat.jobs.job import Job
 from adiabat.jobs.record import finished
@@ -80,7 +80,14 @@ class Worker:
         """
         way = run.tried.way
         if way not in self._counted:
-            towers = build(run.settings, self.load).towers
+            try:
+                towers = build(run.settings, self.load).towers
+            except Exception as fault:
+                if not is_out_of_memory(fault):
+                    raise
+                raise JobError(
+                    f"{way.title} must fit into memory to be set up, it does not; leave it out, or take a larger machine"
+                ) from fault
             self._counted[way] = passed_parameters(towers.query if is_trained(towers.query) else towers.document)
         return self._counted[way]
 

@@ -1,10 +1,14 @@
 """What a sweep or a plan says, in sentences."""
 
+from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
 from adiabat.measure.sweep_results import Advice, Choice, KindRecord, SweepResult, SweepRun
 from adiabat.report.wording import DASH, amount, counted, duration, integer, number, share
+
+UNLIKE = 1.5
+"""How many times as fast as its runs a machine may be without a page saying so."""
 
 FAR = 4.0
 """How many times the largest budget of its runs a law reaches before a page warns of it."""
@@ -61,6 +65,8 @@ def headline(result: SweepResult) -> str:
     if advice is None:
         return _of_sweep(result)
     if advice.best is None:
+        if next((one for one in advice.reasons if one.what == "model"), None) is not None:
+            return "By what was published: full training of the largest model that memory allows, since tokens are what is scarce."
         method = advice.candidates[0].way.method
         return f"By what was published: {'full training' if method == 'full' else 'LoRA'}; which model, nothing here tells."
     best = advice.best
@@ -103,8 +109,9 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
     if advice.beyond is not None and advice.beyond > FAR:
         yield f"The budget is {advice.beyond:.3g} times the largest of the runs: laws say less the further they reach."
     if advice.budget_seconds is not None:
-        devices = ", ".join(dict.fromkeys(row.device for row, _ in result.counted))
-        yield f"How much each option computes in {duration(advice.budget_seconds)} is by its runs, made on {devices}."
+        devices = Counter(row.device for row, _ in result.counted if row.seconds > 0).most_common()
+        others = f"; those made on {', '.join(name for name, _ in devices[1:])} say nothing of it" if devices[1:] else ""
+        yield f"How much each option computes in {duration(advice.budget_seconds)} is by its fastest run on {devices[0][0]}{others}."
     if best is not None and best.flops < 0.99 * advice.budget:
         left = 1 - best.flops / advice.budget
         yield f"Its tokens run out: {flop(best.flops)} are spent, and {share(left)} of the budget is left."
@@ -112,8 +119,11 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
         yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: see whether there are more, or set --data-tokens."
     if advice.seconds is not None:
         yield f"On this machine it takes about {duration(advice.seconds)} and {amount(advice.measured_memory)}, measured on a few steps."
-    if advice.unpredicted:
-        yield f"Not predicted, since at this budget their law reaches losses below 0: {'; '.join(advice.unpredicted)}."
+        if advice.budget_seconds is not None and not 1 / UNLIKE < advice.seconds / advice.budget_seconds < UNLIKE:
+            yield (
+                f"That is not the {duration(advice.budget_seconds)} asked for: the runs were made at another speed. Plan by --budget "
+                f"{advice.budget * advice.budget_seconds / advice.seconds:.3g} for what this machine computes in that time."
+            )
     if advice.too_large:
         yield f"Too large for the memory: {'; '.join(advice.too_large)}."
 
@@ -135,6 +145,9 @@ def _of_runs(result: SweepResult) -> Iterator[str]:
             yield f"{one.kind}: no law, it lacks {one.why_not}."
             continue
         law = one.law
+        if law.passed_over:
+            passed = " and ".join(law.passed_over)
+            yield f"{one.kind}: {passed} comes closer to losses held out, but falls below 0 where it is asked or soon after."
         missed = {f"the largest {what}": found for what, found in (("model", law.model_error), ("budget", law.budget_error))}
         large = {what: found for what, found in missed.items() if found is not None and found > max(3 * law.noise, 0.03)}
         if large:
@@ -178,7 +191,7 @@ def choice_cells(one: Choice) -> list[str]:
         Title, size, tokens, operations, loss, its interval, that of one run, memory.
     """
     loss = "" if one.loss is None else number(one.loss)
-    numbers = [f"{one.parameters.forward / 1e6:.3g} M", f"{one.tokens:.3g}", f"{one.flops:.3g}"]
+    numbers = [f"{one.option.size / 1e6:.3g} M", f"{one.tokens:.3g}", f"{one.flops:.3g}"]
     return [one.way.title, *numbers, loss, bounds(one.law), bounds(one.run), amount(one.memory)]
 
 
