@@ -1,16 +1,16 @@
 """A sweep that is made once."""
 
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adiabat.measure.sweep_results import SweepResult
-from adiabat.plan.recipe import KindFit, fit_kinds
-from adiabat.plan.runs import Option, Run
+from adiabat.plan.fitting import Fitted
+from adiabat.plan.intervals import Ensemble
+from adiabat.plan.laws import Points
 from adiabat.report import page
 from adiabat.report.sweep import files
-from adiabat.sweep import analysis
 from tests.sweep.world import rows_of, run, settings_of, write_world, written
 
 
@@ -30,17 +30,21 @@ def _no_pages_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)
 
 
-@cache
-def _fitted(runs: tuple[Run, ...], asked: tuple[tuple[Option, float], ...], resamples: int, seed: int) -> list[KindFit]:
-    return fit_kinds(runs, asked=dict(asked), resamples=resamples, seed=seed)
+DRAWN: dict[tuple[Any, ...], Ensemble] = {}
 
 
 @pytest.fixture(autouse=True)
-def _equal_runs_are_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fitted(runs: list[Run], *, asked: dict[Option, float], resamples: int, seed: int, note: object) -> list[KindFit]:
-        return _fitted(tuple(runs), tuple(asked.items()), resamples, seed)
+def _equal_laws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Ensemble.of
 
-    monkeypatch.setattr(analysis, "fit_kinds", fitted)
+    def of(fitted: Fitted, points: Points, *, resamples: int, seed: int, note: object) -> Ensemble:
+        columns = (points.size, points.tokens, points.share, points.loss)
+        key = (fitted.law, *(column.tobytes() for column in columns), resamples, seed)
+        if key not in DRAWN:
+            DRAWN[key] = real(fitted, points, resamples=resamples, seed=seed)
+        return DRAWN[key]
+
+    monkeypatch.setattr(Ensemble, "of", of)
 
 
 @pytest.fixture(scope="session")

@@ -85,9 +85,7 @@ class Worker:
             except Exception as fault:
                 if not is_out_of_memory(fault):
                     raise
-                raise JobError(
-                    f"{way.title} must fit into memory to be set up, it does not; leave it out, or take a larger machine"
-                ) from fault
+                raise JobError(f"{way.title} must fit into memory, it does not; leave it out, or take a larger machine") from fault
             self._counted[way] = passed_parameters(towers.query if is_trained(towers.query) else towers.document)
         return self._counted[way]
 
