@@ -70,7 +70,7 @@ def distil_static(
     settings, folder, begun = settings or DistilStaticSettings(), Path(out), time.monotonic()
     section, notes = settings.static, list[str]()
     _require_place(folder)
-    words = [] if section.vocabulary is None else read_words(Path(section.vocabulary))
+    words = _words(section)
     if section.corpus is not None:
         # Looks at the first row, so that its faults come before the model is loaded.
         texts_to_learn(section.corpus)
@@ -254,10 +254,14 @@ def made_of(teacher: str, settings: DistilStaticSettings) -> dict[str, dict[str,
         AdiabatError: If none can be made of them.
     """
     section = settings.static
-    words = [] if section.vocabulary is None else read_words(Path(section.vocabulary))
+    words = _words(section)
     tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
     rows_and_dims(tower, section, words)
     return _inputs(tower, section, words)
+
+
+def _words(section: StaticSection) -> list[Word]:
+    return [] if section.vocabulary is None else read_words(Path(section.vocabulary))
 
 
 def _inputs(tower: Encoder, section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str, str]]:

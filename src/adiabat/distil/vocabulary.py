@@ -146,7 +146,7 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
     for whole in (True, False):
         chosen = [phrase for phrase in phrases if _has_borders(phrase) == whole]
         grown = grown.add_addedtokens(chosen, is_special=False, single_word=whole, normalized=True)
-    return grown, {token: word for token, word in {**pieces, **phrases}.items()}, list(known.values())
+    return grown, {**pieces, **phrases}, list(known.values())
 
 
 def _has_borders(phrase: str) -> bool:

@@ -121,10 +121,8 @@ def without_freezing(settings: SweepSettings, blocks_of: BlockCount) -> list[str
     Returns:
         A sentence for each share that is lost on some.
     """
-    counts = {(family.title, count): count for family in settings.models for count in family.blocks or (blocks_of(family.model),)}
-    lost = {
-        share: [f"{name} of {count}" for (name, count) in counts if _frozen(share, count) is None] for share in settings.methods.freezing
-    }
+    sizes = [(family.title, count) for family in settings.models for count in family.blocks or (blocks_of(family.model),)]
+    lost = {share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None] for share in settings.methods.freezing}
     return [
         f"methods.freezing = {share:g} makes no run of {', '.join(names)} blocks: it comes to none of them or to all"
         for share, names in lost.items()
