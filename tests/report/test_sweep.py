@@ -12,13 +12,15 @@ from rich.console import Console
 
 from adiabat.config import PlanSettings, SweepSettings, checked
 from adiabat.errors import DataError
-from adiabat.measure.sweep_results import SweepResult
+from adiabat.measure.sweep_results import CrossingRecord, SweepResult
+from adiabat.plan.frontier import Crossing
+from adiabat.plan.runs import Method
 from adiabat.report.sweep.curves import Picture, pictures
 from adiabat.report.sweep.files import read_sweep, write_sweep
 from adiabat.report.sweep.page import render_sweep
 from adiabat.report.sweep.plots import inlined
 from adiabat.report.sweep.table import sweep_tables
-from adiabat.report.sweep.wording import headline, reservations
+from adiabat.report.sweep.wording import crossing_cells, headline, reservations
 from adiabat.report.wording import NO_BREAK
 from adiabat.sweep.analysis import evidence_of, fitted
 from adiabat.sweep.outcome import result_of
@@ -127,6 +129,36 @@ def test_tokens_at_the_best_size_are_what_the_budget_pays_for(swept: SweepResult
     for (budget, size), (same, amount) in zip(sizes.curves[0].points, tokens.curves[0].points, strict=True):
         assert budget == same
         assert amount == pytest.approx(budget / (6 * size))
+
+
+def test_a_page_tells_where_methods_change_places_near_to_their_budgets(tmp_path: Path) -> None:
+    slopes: dict[Method, float] = {"full": -0.3, "lora": -0.2, "bias": -0.19}
+    level = {"full": 1.0, "lora": 1.0, "bias": 3.0}
+    rows = [
+        row(method, size, budget, level[method] * (budget / 1e14) ** slope * (1 + place / 10), rank=64 if method == "lora" else None)
+        for method, slope in slopes.items()
+        for budget in BUDGETS
+        for place, size in enumerate(SIZES)
+    ]
+    evidence = evidence_of(rows, "validation", least_steps=10)
+    fits = fitted(evidence, resamples=20, seed=0, watch=SILENT)
+    result = result_of(checked(SweepSettings, {"sweep": {"resamples": 20}}), "crossed", rows, evidence, fits, None, command="")
+    (one,) = result.crossings
+    assert (one.before, one.after) == ("lora", "full")
+    assert one.found.budget == pytest.approx(1e14)
+    page = render_sweep(result)
+    assert "Where one method overtakes another" in page
+    for cell in crossing_cells(one):
+        assert f">{cell.replace(NO_BREAK, ' ')}</td>" in page
+    write_sweep(result, tmp_path)
+    assert read_sweep(tmp_path / "result.json") == result
+
+
+def test_the_ends_of_a_crossing_may_be_beyond_every_number() -> None:
+    cells = crossing_cells(CrossingRecord("tiny", "lora", "full", Crossing(2e14, (0.0, None), 0.9)))
+    assert cells == ["tiny", "lora", "full", "2e+14", "[0, \N{INFINITY}]", f"90{NO_BREAK}%"]
+    alone = crossing_cells(CrossingRecord("tiny", "lora", "full", Crossing(2e14, None, None)))
+    assert alone[-2:] == ["\N{EN DASH}"] * 2
 
 
 def test_equal_data_give_equal_figures(swept: SweepResult) -> None:

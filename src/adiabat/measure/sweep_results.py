@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from adiabat.measure.results import WithOrigin
 from adiabat.plan.flops import PassedParameters
-from adiabat.plan.frontier import Profile
-from adiabat.plan.runs import Kind, Option, Way
+from adiabat.plan.frontier import Crossing, Profile
+from adiabat.plan.runs import Kind, Method, Option, Way
 
 SWEEP_FORMAT = 1
 
@@ -188,6 +188,23 @@ class KindRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CrossingRecord:
+    """Where one method of a family overtakes another.
+
+    Attributes:
+        family: Of models.
+        before: Method that is ahead at smaller budgets.
+        after: Method that is ahead at larger ones.
+        found: Where their frontiers cross.
+    """
+
+    family: str
+    before: Method
+    after: Method
+    found: Crossing
+
+
+@dataclass(frozen=True, slots=True)
 class Correlation:
     """Spearman's correlation of losses with the scores of a task.
 
@@ -288,6 +305,7 @@ class Advice:
         additions: Runs that would narrow the answer most for what they cost.
         beyond: How many times the largest budget of the runs the asked one is; None without runs.
         settings: Of the training run that carries it out, as `adiabat train` is told; empty where nothing tells which.
+        scarce: Whether tokens decide rather than the budget, which pays for all of them, whatever the model; of a plan without runs.
         passes: That its tokens are over the data of the runs; None where that is not known.
         seconds: That the best takes on this machine; None where it was not measured.
         measured_memory: That it takes on this machine, in bytes; None likewise.
@@ -306,6 +324,7 @@ class Advice:
     additions: list[Addition]
     beyond: float | None
     settings: dict[str, Any] = field(default_factory=dict)
+    scarce: bool = False
     passes: float | None = None
     seconds: float | None = None
     measured_memory: int | None = None
@@ -323,6 +342,7 @@ class SweepResult(WithOrigin):
         downstream: Correlation of losses and scores, by task.
         resamples: How often runs were drawn again.
         advice: What to train; None of a sweep.
+        crossings: Where a family's methods change places, near to the budgets of its runs.
         settings: The resolved configuration.
         inputs: What was read.
         notes: What a reader must know.
@@ -336,6 +356,7 @@ class SweepResult(WithOrigin):
     downstream: list[Correlation]
     resamples: int
     advice: Advice | None = None
+    crossings: list[CrossingRecord] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

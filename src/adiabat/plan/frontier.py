@@ -1,13 +1,18 @@
 """The least loss by budget: a straight line of logarithms, and the size at which it is reached (missions B7, B8, B10)."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from adiabat.errors import DataError
-from adiabat.plan.intervals import Estimate, estimate
+from adiabat.plan.intervals import CONFIDENCE
+
+NEAR = 4.0
+"""How many times the largest budget of its runs, or less than the smallest, a place may be that their lines are asked for."""
 
 Column = Float[np.ndarray, " p"]
 Best = Float[np.ndarray, " b"]
@@ -38,11 +43,12 @@ class Line:
             other: Of another slope.
 
         Returns:
-            ``x``; infinite for lines that run beside each other.
+            ``x``; infinite for lines that run beside each other, or all but so.
         """
         if self.slope == other.slope:
             return math.inf
-        return math.exp((other.intercept - self.intercept) / (self.slope - other.slope))
+        with np.errstate(over="ignore"):
+            return float(np.exp((other.intercept - self.intercept) / (self.slope - other.slope)))
 
 
 def line_through(x: Column, y: Column) -> Line:
@@ -98,17 +104,6 @@ class Frontier:
     budgets: Best
     best: Best
 
-    def at(self, budget: float) -> Estimate:
-        """The least loss of a budget.
-
-        Args:
-            budget: In FLOP, > 0.
-
-        Returns:
-            In nats, with the interval that noise gives; there must be draws.
-        """
-        return estimate(self.line.at(budget), np.array([one.at(budget) for one in self.again]))
-
 
 def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0) -> Frontier:
     """The line of least loss by budget, of one family and method.
@@ -132,11 +127,57 @@ def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, r
     """
     if (there := len(np.unique(budget))) < 2:
         raise DataError(f"runs of a frontier must have at least 2 budgets, got {there}; sweep over more")
-    generator = np.random.default_rng(seed)
-    noise = generator.choice(residuals, (resamples, len(loss))) if residuals is not None else np.empty((0, len(loss)))
-    again = [line_through(*least_of_each(budget, loss * np.exp(one))) for one in noise]
+    again = [line_through(*least_of_each(budget, one)) for one in _again(loss, residuals, resamples, seed)]
     budgets, best = least_of_each(budget, loss)
     return Frontier(line_through(budgets, best), again, budgets, best)
+
+
+def _again(loss: Column, residuals: Column | None, resamples: int, seed: int) -> Iterator[Column]:
+    """Losses with noise drawn anew."""
+    if residuals is not None:
+        for noise in np.random.default_rng(seed).choice(residuals, (resamples, len(loss))):
+            yield loss * np.exp(noise)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Where two frontiers change places.
+
+    Attributes:
+        budget: In FLOP; infinite where they never do.
+        interval: Of noise drawn anew, 95 %; None where the noise of one of them is not known, an end of None where no number is so large.
+        agree: Share of these draws in which the same one is ahead at smaller budgets; None likewise.
+    """
+
+    budget: float
+    interval: tuple[float | None, float | None] | None
+    agree: float | None
+
+
+def crossing(before: Frontier, after: Frontier) -> Crossing:
+    """The budget at which one method overtakes another.
+
+    Args:
+        before: The one whose losses fall slower with the budget, so that it is ahead at smaller ones.
+        after: The other.
+
+    Returns:
+        Where their lines meet.
+
+    Reference:
+        Source 001, section 4.4: where LoRA overtakes full training.
+    """
+    budget = before.line.meets(after.line)
+    if not (before.again and after.again):
+        return Crossing(budget, None, None)
+    pairs = list(zip(before.again, after.again, strict=True))
+    # One that is infinite has a place among the others, but no number lies between it and the next.
+    low, high = np.quantile([one.meets(other) for one, other in pairs], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
+    return Crossing(budget, (_finite(low), _finite(high)), fmean(one.slope > other.slope for one, other in pairs))
+
+
+def _finite(end: float) -> float | None:
+    return float(end) if math.isfinite(end) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +229,51 @@ def _profile(budget: float, size: Column, loss: Column) -> Profile:
     return Profile(budget, tuple(map(float, sizes)), tuple(map(float, losses)), (constant, linear, quadratic), optimum)
 
 
-def optimal_sizes(found: list[Profile]) -> Line | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
     """How the best size grows with the budget.
 
+    Attributes:
+        line: Through the optima of the profiles.
+        again: The same with noise drawn anew; none where the noise is not known, or where too many draws have no two optima.
+        budgets: Of the profiles that have an optimum, rising, in FLOP.
+        optima: Size of each.
+    """
+
+    line: Line
+    again: list[Line]
+    budgets: Best
+    optima: Best
+
+
+def optimal_sizes(
+    budget: Column, size: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0
+) -> Growth | None:
+    """The line through the sizes at which profiles are least.
+
     Args:
-        found: Profiles.
+        budget: Of each run, in FLOP.
+        size: ``N`` of each run.
+        loss: Of each run, > 0.
+        residuals: As of `frontier`.
+        resamples: How often noise is drawn.
+        seed: Of the draws.
 
     Returns:
         The line; None where fewer than two profiles have an optimum.
+
+    Reference:
+        Source 001, section 4.4; mission B10.
     """
+    known = _optima(profiles(budget, size, loss))
+    if len(known[0]) < 2:
+        return None
+    drawn = [_optima(profiles(budget, size, one)) for one in _again(loss, residuals, resamples, seed)]
+    again = [line_through(*one) for one in drawn if len(one[0]) > 1]
+    return Growth(line_through(*known), again if len(again) >= CONFIDENCE * len(drawn) else [], *known)
+
+
+def _optima(found: list[Profile]) -> tuple[Best, Best]:
+    """Budgets and sizes of the profiles that have an optimum."""
     known = [(one.budget, optimum) for one in found if (optimum := one.optimum) is not None]
-    return line_through(*map(np.array, zip(*known, strict=True))) if len(known) > 1 else None
+    return np.array([budget for budget, _ in known]), np.array([size for _, size in known])

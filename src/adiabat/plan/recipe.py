@@ -13,7 +13,7 @@ from jaxtyping import Float
 from adiabat.errors import ConfigError, DataError
 from adiabat.plan.choosing import REACH, ChosenLaw, choose_law
 from adiabat.plan.fitting import fit, missing
-from adiabat.plan.frontier import Frontier, frontier
+from adiabat.plan.frontier import Frontier, Growth, frontier, optimal_sizes
 from adiabat.plan.intervals import Draws, Ensemble, Estimate
 from adiabat.plan.laws import SIZE_AND_TOKENS, Points
 from adiabat.plan.runs import Kind, Option, Run, points_of, usable
@@ -29,6 +29,7 @@ class KindFit:
         law: Fitted; None where there are too few runs for any.
         choice: Why that law; None likewise.
         frontier: Line of the least loss by budget; None of one budget.
+        growth: Line of the best size by budget; None where fewer than two budgets have one.
         why_not: What is missing for a law; "" where there is one.
     """
 
@@ -37,6 +38,7 @@ class KindFit:
     law: Ensemble | None
     choice: ChosenLaw | None
     frontier: Frontier | None
+    growth: Growth | None
     why_not: str
 
 
@@ -80,20 +82,23 @@ def _reached(kind: Kind, asked: Mapping[Option, float]) -> Points | None:
 
 
 def _fit_kind(kind: Kind, runs: list[Run], asked: Points | None, resamples: int, seed: int, note: Callable[[Kind, int], None]) -> KindFit:
-    points = points_of(runs)
-    choice = choose_law(points, np.array([run.budget for run in runs]), asked)
+    points, budgets = points_of(runs), np.array([run.budget for run in runs])
+    choice = choose_law(points, budgets, asked)
     if choice is None:
         why_not = " and ".join(missing(SIZE_AND_TOKENS, points))
-        return KindFit(kind, runs, None, None, _frontier(runs, None, resamples, seed), why_not)
+        return KindFit(kind, runs, None, None, *_lines(budgets, points, None, resamples, seed), why_not)
     ensemble = Ensemble.of(fit(choice.law, points), points, resamples=resamples, seed=seed, note=lambda done: note(kind, done))
-    return KindFit(kind, runs, ensemble, choice, _frontier(runs, ensemble, resamples, seed), "")
+    return KindFit(kind, runs, ensemble, choice, *_lines(budgets, points, ensemble.residuals, resamples, seed), "")
 
 
-def _frontier(runs: Sequence[Run], law: Ensemble | None, resamples: int, seed: int) -> Frontier | None:
-    budgets, losses = (np.array([getattr(run, name) for run in runs]) for name in ("budget", "loss"))
+def _lines(
+    budgets: Float[np.ndarray, " p"], points: Points, residuals: Float[np.ndarray, " p"] | None, resamples: int, seed: int
+) -> tuple[Frontier | None, Growth | None]:
+    """Of the least loss and of the best size, where there are two budgets."""
     if len(np.unique(budgets)) < 2:
-        return None
-    return frontier(budgets, losses, residuals=None if law is None else law.residuals, resamples=resamples, seed=seed)
+        return None, None
+    least = frontier(budgets, points.loss, residuals=residuals, resamples=resamples, seed=seed)
+    return least, optimal_sizes(budgets, points.size, points.loss, residuals=residuals, resamples=resamples, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import fmean
 
 import numpy as np
 
 from adiabat.config.sweep import ALL_TASKS
-from adiabat.measure.sweep_results import Coefficient, Correlation, KindRecord, LawRecord, LineRecord, LossOf, Predicted, SweepRun
+from adiabat.measure.sweep_results import (
+    Coefficient,
+    Correlation,
+    CrossingRecord,
+    KindRecord,
+    LawRecord,
+    LineRecord,
+    LossOf,
+    Predicted,
+    SweepRun,
+)
 from adiabat.plan.downstream import rank_correlation
-from adiabat.plan.frontier import Frontier, Profile, optimal_sizes, profiles
+from adiabat.plan.frontier import NEAR, Line, crossing, profiles
 from adiabat.plan.intervals import estimate
 from adiabat.plan.recipe import KindFit, fit_kinds
 from adiabat.plan.runs import Option, Run, points_of
@@ -93,15 +104,14 @@ def record_of(fit: KindFit, evidence: Evidence) -> KindRecord:
         The record.
     """
     points, budgets = points_of(fit.runs), np.array([run.budget for run in fit.runs])
-    found = profiles(budgets, points.size, points.loss)
     return KindRecord(
         kind=fit.kind,
         runs=len(fit.runs),
         law=_law(fit, [row.name for row in evidence.rows if row.way.kind == fit.kind]),
         why_not=fit.why_not,
-        frontier=None if fit.frontier is None else _frontier(fit.frontier),
-        profiles=found,
-        sizes=_sizes(found),
+        frontier=None if (least := fit.frontier) is None else _record(least.line, least.again, least.budgets, least.best),
+        profiles=profiles(budgets, points.size, points.loss),
+        sizes=None if (growth := fit.growth) is None else _record(growth.line, growth.again, growth.budgets, growth.optima),
     )
 
 
@@ -125,21 +135,32 @@ def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
     )
 
 
-def _frontier(found: Frontier) -> LineRecord:
-    line, places = found.line, (found.budgets.tolist(), found.best.tolist())
-    if not found.again:
+def _record(line: Line, again: Sequence[Line], at: np.ndarray, values: np.ndarray) -> LineRecord:
+    places = (at.tolist(), values.tolist())
+    if not again:
         return LineRecord(line.slope, line.intercept, None, None, *places)
-    slope = estimate(line.slope, np.array([one.slope for one in found.again]))
-    intercept = estimate(line.intercept, np.array([one.intercept for one in found.again]))
+    slope = estimate(line.slope, np.array([one.slope for one in again]))
+    intercept = estimate(line.intercept, np.array([one.intercept for one in again]))
     return LineRecord(line.slope, line.intercept, (slope.low, intercept.low), (slope.high, intercept.high), *places)
 
 
-def _sizes(found: list[Profile]) -> LineRecord | None:
-    line = optimal_sizes(found)
-    if line is None:
-        return None
-    known = [(one.budget, one.optimum) for one in found if one.optimum is not None]
-    return LineRecord(line.slope, line.intercept, None, None, [budget for budget, _ in known], [size for _, size in known])
+def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
+    """Where the frontiers of a family's methods cross, near to the budgets of its runs.
+
+    Args:
+        fits: Of all kinds.
+
+    Returns:
+        Those whose lines meet within `NEAR` times these budgets, by family.
+    """
+    lines = sorted(((one.kind, one.frontier) for one in fits if one.frontier is not None), key=lambda one: -one[1].line.slope)
+    found = []
+    for (first, before), (second, after) in combinations(lines, 2):
+        if first.family == second.family:
+            one, both = crossing(before, after), (*before.budgets.tolist(), *after.budgets.tolist())
+            if min(both) / NEAR <= one.budget <= max(both) * NEAR:
+                found.append(CrossingRecord(first.family, first.method, second.method, one))
+    return sorted(found, key=lambda one: (one.family, one.found.budget))
 
 
 def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -> list[Correlation]:

@@ -9,7 +9,7 @@ from adiabat.measure.sweep_results import Advice, SweepResult, SweepRun
 from adiabat.model.device import device_name, device_of
 from adiabat.plan.recipe import KindFit
 from adiabat.provenance import now, versions
-from adiabat.sweep.analysis import Evidence, downstream, record_of
+from adiabat.sweep.analysis import Evidence, crossings, downstream, record_of
 
 
 def result_of(
@@ -53,6 +53,7 @@ def result_of(
         runs=list(rows),
         left_out=evidence.left_out,
         kinds=[record_of(fit, evidence) for fit in fits],
+        crossings=crossings(fits),
         downstream=downstream(evidence, section.loss, resamples=section.resamples, seed=seed),
         resamples=section.resamples,
         advice=advice,

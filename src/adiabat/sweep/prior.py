@@ -80,6 +80,7 @@ def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
         additions=[],
         beyond=None,
         settings={} if best is None else _run_settings(best, settings),
+        scarce=scarce,
     )
 
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from adiabat.measure.sweep_results import KindRecord, SweepResult, SweepRun
+from adiabat.measure.sweep_results import KindRecord, LineRecord, SweepResult, SweepRun
+from adiabat.plan.frontier import NEAR
 from adiabat.report import wording
 from adiabat.report.sweep import plots
 from adiabat.report.sweep import wording as words
@@ -37,6 +38,8 @@ def render_sweep(result: SweepResult) -> str:
         additions=_additions(result),
         figures=[{"svg": picture(plots.inlined(one)), "title": one.title, "caption": one.caption} for one in pictures(result)],
         laws=[_law(one) for one in result.kinds],
+        reach=f"{NEAR:g}",
+        crossings=[words.crossing_cells(one) for one in result.crossings],
         correlations=[_correlation(result, place) for place in range(len(result.downstream))],
         runs=[_run(result, row) for row in result.runs],
         facts=_facts(result),
@@ -73,9 +76,15 @@ def _law(one: KindRecord) -> dict[str, Any]:
         "errors": words.errors(one),
         "open": law.left_open if law else [f"no law: it lacks {one.why_not}"],
         "frontier": f"{frontier.slope:.3f} ln C {frontier.intercept:+.2f}" if frontier else wording.DASH,
-        "slope": words.bounds((frontier.low[0], frontier.high[0]), digits=3) if frontier and frontier.low and frontier.high else "",
+        "slope": _slope(frontier),
         "sizes": f"C^{one.sizes.slope:.2f}" if one.sizes else wording.DASH,
+        "growth": _slope(one.sizes),
     }
+
+
+def _slope(line: LineRecord | None) -> str:
+    """The interval of its slope."""
+    return words.bounds((line.low[0], line.high[0]), digits=3) if line and line.low and line.high else ""
 
 
 def _correlation(result: SweepResult, place: int) -> dict[str, str]:

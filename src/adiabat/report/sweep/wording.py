@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
-from adiabat.measure.sweep_results import Advice, Choice, KindRecord, SweepResult, SweepRun
+from adiabat.measure.sweep_results import Advice, Choice, CrossingRecord, KindRecord, SweepResult, SweepRun
 from adiabat.report.wording import DASH, amount, counted, duration, integer, number, share
 
 UNLIKE = 1.5
 """How many times as fast as its runs a machine may be without a page saying so."""
+
+INFINITE = "\N{INFINITY}"
 
 FAR = 4.0
 """How many times the largest budget of its runs a law reaches before a page warns of it."""
@@ -65,7 +67,7 @@ def headline(result: SweepResult) -> str:
     if advice is None:
         return _of_sweep(result)
     if advice.best is None:
-        if next((one for one in advice.reasons if one.what == "model"), None) is not None:
+        if advice.scarce:
             return "By what was published: full training of the largest model that memory allows, since tokens are what is scarce."
         method = advice.candidates[0].way.method
         return f"By what was published: {'full training' if method == 'full' else 'LoRA'}; which model, nothing here tells."
@@ -166,6 +168,21 @@ def errors(one: KindRecord) -> list[str]:
     """
     found = (None, None) if one.law is None else (one.law.model_error, one.law.budget_error)
     return [DASH if part is None else share(part) for part in found]
+
+
+def crossing_cells(one: CrossingRecord) -> list[str]:
+    """Two methods that change places, as a row of a table.
+
+    Args:
+        one: Of a family.
+
+    Returns:
+        Family, method ahead before, method ahead after, budget, its interval, share of draws that agree.
+    """
+    found = one.found
+    agree = DASH if found.agree is None else share(found.agree)
+    within = DASH if found.interval is None else "[{}, {}]".format(*(INFINITE if end is None else f"{end:.2g}" for end in found.interval))
+    return [one.family, one.before, one.after, f"{found.budget:.2g}", within, agree]
 
 
 def law_facts(one: KindRecord) -> list[tuple[str, str]]:
