@@ -12,6 +12,8 @@ from adiabat.contrastive.estimate import estimate
 from adiabat.contrastive.length import steps_within
 from adiabat.contrastive.training import prepared
 from adiabat.errors import ConfigError
+from adiabat.model.batches import TokenBatch
+from adiabat.model.encoder import Encoder
 from adiabat.plan.flops import training_flops
 from adiabat.train.counts import passed_parameters
 from adiabat.train.distributed import ALONE
@@ -59,6 +61,26 @@ def test_a_step_costs_what_its_tokens_do(problem: Problem, tmp_path: Path) -> No
     tokens = sum(objective.tokens_of(0).values())
     assert objective.flops_of(0) == pytest.approx(training_flops(parameters, float(tokens)))
     assert objective.flops_of(0) == pytest.approx(6 * parameters.forward * tokens)
+
+
+def test_a_run_reads_as_many_tokens_as_it_says(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    forward = Encoder.forward
+
+    def counted(self: Encoder, batch: TokenBatch) -> torch.Tensor:
+        # A pass of one token is none of training: it finds out what a token passes.
+        if torch.is_grad_enabled() and batch.attention_mask.numel() > 1:
+            read.append(int(batch.attention_mask.sum()))
+        return forward(self, batch)
+
+    objective, _ = prepared(from_memory, job_settings(problem, tmp_path / "none"), ALONE)
+    # Counting what a pass costs passes too, once for all towers of a shape.
+    operations_of(objective.towers.query)
+    monkeypatch.setattr(Encoder, "forward", counted)
+    result = run(job_settings(problem, tmp_path / "job", train={"steps": 5, "schedule": "constant"}))
+    assert result.training is not None
+    assert sum(read) == sum(sum(objective.tokens_of(step).values()) for step in range(5))
+    assert result.training.flops == pytest.approx(6 * passed_parameters(objective.towers.query).forward * sum(read))
 
 
 @pytest.mark.parametrize("frozen", [{}, {"kind": "asymmetric", "frozen": "document"}], ids=["none", "document"])
