@@ -174,6 +174,13 @@ def test_the_head_line_names_the_best_run_of_the_largest_budget(swept: SweepResu
     assert any(said.startswith(f"No law is fitted to 1{NO_BREAK}run of {len(swept.runs)}") for said in reservations(swept))
 
 
+@pytest.mark.parametrize(("passes", "told"), [(1.02, ""), (1.2, "1.2 times")])
+def test_runs_that_read_their_data_again_are_told_from_what_can_be_seen(swept: SweepResult, passes: float, told: str) -> None:
+    rows = [replace(one, passes=passes if place == 0 else 0.5) for place, one in enumerate(swept.runs)]
+    said = [one for one in reservations(replace(swept, runs=rows)) if "went over the data" in one]
+    assert [told in one for one in said] == ([True] if told else [])
+
+
 def test_tables_for_the_terminal(swept: SweepResult, planned: SweepResult) -> None:
     assert "error on the largest" in printed(swept)
     told = printed(planned)

@@ -10,6 +10,9 @@ from adiabat.report.wording import DASH, amount, counted, duration, integer, num
 UNLIKE = 1.5
 """How many times as fast as its runs a machine may be without a page saying so."""
 
+ONCE_MORE = 1.05
+"""Passes over the data from which they are said to be more than one; below, they would be told as 1.0."""
+
 INFINITE = "\N{INFINITY}"
 
 FAR = 4.0
@@ -117,7 +120,7 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
     if best is not None and best.flops < 0.99 * advice.budget:
         left = 1 - best.flops / advice.budget
         yield f"Its tokens run out: {flop(best.flops)} are spent, and {share(left)} of the budget is left."
-    if advice.passes is not None and advice.passes > 1:
+    if advice.passes is not None and advice.passes >= ONCE_MORE:
         yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: see whether there are more, or set --data-tokens."
     if advice.seconds is not None:
         yield f"On this machine it takes about {duration(advice.seconds)} and {amount(advice.measured_memory)}, measured on a few steps."
@@ -135,7 +138,7 @@ def _of_runs(result: SweepResult) -> Iterator[str]:
         name, why = next(iter(result.left_out.items()))
         few = f"{counted(len(result.left_out), 'run')} of {integer(len(result.runs))}"
         yield f"No law is fitted to {few}, such as {name}: {why}. The table of runs says it of each."
-    again = [row.passes for row, _ in result.counted if row.passes > 1]
+    again = [row.passes for row, _ in result.counted if row.passes >= ONCE_MORE]
     if again:
         most = max(again)
         yield (
