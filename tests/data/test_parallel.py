@@ -45,7 +45,19 @@ def test_a_language_that_looks_like_an_id_is_read_where_it_is_asked_for(tmp_path
 
 
 def test_columns_that_say_something_else_are_no_languages(tmp_path: Path) -> None:
-    row = {"en": "one", "de": "eins", "pt_BR": "um", "doc_id": "x", "idx": 3, "src_lang": "en", "sid": "s", "seg_id": "t", "url_en": "u"}
+    row = {
+        "en": "one",
+        "de": "eins",
+        "pt_BR": "um",
+        "doc_id": "x",
+        "qid": "q",
+        "pid": "p",
+        "idx": 3,
+        "src_lang": "en",
+        "sid": "s",
+        "seg_id": "t",
+        "url_en": "u",
+    }
     assert found(table(tmp_path / "a.jsonl", row)) == [("de", "one", "eins"), ("pt_BR", "one", "um")]
 
 

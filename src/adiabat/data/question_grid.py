@@ -14,9 +14,6 @@ from adiabat.data.selection import quoted
 from adiabat.data.tables import FileFaults, Row, read_rows, table_name
 from adiabat.errors import DataError
 
-IDS = frozenset(COLUMN_ALIASES["query_id"]) | frozenset(COLUMN_ALIASES["doc_id"])
-"""Columns that name a row. ``id`` is also the code of Indonesian: where that is meant, `languages` says so."""
-
 _UNIQUE = "rename one of each two, or leave it out"
 
 
@@ -109,7 +106,7 @@ def _languages(
     first, second = ({name for row in rows for name in row.values if name != key} for rows in (asked, told))
     if wanted:
         return chosen_languages(wanted, first & second, source=f"both {sources[0]} and {sources[1]}"), ()
-    first, second = ({name for name in names - IDS if names_language(name)} for names in (first, second))
+    first, second = ({name for name in names if names_language(name)} for names in (first, second))
     if not first & second:
         found = f"{', '.join(sorted(first)) or 'none'} and {', '.join(sorted(second)) or 'none'}"
         raise DataError(

@@ -1,6 +1,5 @@
 """A static model on disk, as model2vec and sentence-transformers load it (mission E3)."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from adiabat.config.distil import StaticSection
 from adiabat.distil.static import Distilled
 from adiabat.errors import DataError
 from adiabat.files import write_text, write_together
+from adiabat.model.layout import json_text
 from adiabat.model.static_files import TOKENIZER, WEIGHTS, is_model2vec
 
 LONGEST = 1_000_000
@@ -32,8 +32,8 @@ def save_static(found: Distilled, section: StaticSection, folder: Path, *, teach
         {
             folder / WEIGHTS: save(_tensors(found, section)),
             folder / TOKENIZER: found.vocabulary.tokenizer.to_str(pretty=True),
-            folder / "config.json": _json(_config(found, section, teacher)),
-            folder / "config_sentence_transformers.json": _json({"similarity_fn_name": "cosine", "prompts": {}}),
+            folder / "config.json": json_text(_config(found, section, teacher)),
+            folder / "config_sentence_transformers.json": json_text({"similarity_fn_name": "cosine", "prompts": {}}),
         }
     )
 
@@ -50,11 +50,7 @@ def list_modules(section: StaticSection, folder: Path) -> None:
     """
     if section.normalize:
         (folder / "1_Normalize").mkdir(exist_ok=True)
-    write_text(_json(_modules(section)), folder / "modules.json")
-
-
-def _json(content: object) -> str:
-    return json.dumps(content, indent=2) + "\n"
+    write_text(json_text(_modules(section)), folder / "modules.json")
 
 
 def _tensors(found: Distilled, section: StaticSection) -> dict[str, np.ndarray]:

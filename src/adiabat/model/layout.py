@@ -92,7 +92,19 @@ def write_json(path: Path, content: object) -> None:
         path: Replaced where it exists.
         content: Plain data.
     """
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json_text(content), encoding="utf-8")
+
+
+def json_text(content: object) -> str:
+    """A small JSON file.
+
+    Args:
+        content: Plain data.
+
+    Returns:
+        Its text.
+    """
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_modules(folder: Path) -> list[Module]:
