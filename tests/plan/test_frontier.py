@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adiabat.errors import DataError
-from adiabat.plan.frontier import Crossing, Frontier, Line, crossing, frontier, least_of_each, line_through, optimal_sizes, profiles
+from adiabat.plan.frontier import Crossing, Line, Trend, crossing, frontier, least_of_each, line_through, optimal_sizes, profiles
 
 
 def test_a_line_worked_by_hand() -> None:
@@ -63,7 +63,7 @@ def test_one_budget_makes_no_frontier() -> None:
 CROSSED = np.array([1e15, 4e15, 1.6e16, 6.4e16])
 
 
-def two_frontiers(noise: float, *, slope: float = -0.3) -> tuple[Frontier, Frontier]:
+def two_frontiers(noise: float, *, slope: float = -0.3) -> tuple[Trend, Trend]:
     """Of losses that are equal at 1e16 FLOP, with residuals of this size."""
     residuals = noise * np.array([-1.0, -0.4, 0.4, 1.0]) if noise else None
     lines = (Line(-0.2, 0.2 * math.log(1e16)), Line(slope, -slope * math.log(1e16)))
@@ -99,7 +99,7 @@ def test_where_frontiers_cross_is_as_sure_as_the_noise_is_small() -> None:
 
 
 def test_frontiers_beside_each_other_never_cross() -> None:
-    one, other = (Frontier(line, [line] * 3, CROSSED, CROSSED) for line in (Line(-0.2, 1.0), Line(-0.2, 2.0)))
+    one, other = (Trend(line, [line] * 3, CROSSED, CROSSED) for line in (Line(-0.2, 1.0), Line(-0.2, 2.0)))
     assert crossing(one, other) == Crossing(math.inf, (None, None), 0.0)
 
 
@@ -154,7 +154,7 @@ def test_best_sizes_lie_on_a_line() -> None:
     assert found is not None
     assert found.line.at(64.0) == pytest.approx(1.6e7)
     assert found.budgets.tolist() == [1, 4, 16]
-    assert found.optima == pytest.approx([2e6, 4e6, 8e6])
+    assert found.values == pytest.approx([2e6, 4e6, 8e6])
     assert found.again == []
 
 

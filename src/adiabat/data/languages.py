@@ -14,7 +14,7 @@ from adiabat.errors import ConfigError, DataError, several
 CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
 """How a language is written (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""
 
-IDS = frozenset(COLUMN_ALIASES["query_id"]) | frozenset(COLUMN_ALIASES["doc_id"])
+_IDS = frozenset(COLUMN_ALIASES["query_id"]) | frozenset(COLUMN_ALIASES["doc_id"])
 """Columns that name a row. ``id`` is also the code of Indonesian: where that is meant, `languages` says so."""
 
 _COLUMN = re.compile(r"[a-z]{2,3}([-_]([A-Za-z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")
@@ -30,7 +30,7 @@ def names_language(column: str) -> bool:
     Returns:
         True of ``de``, ``pt_BR`` and ``zh-Hans``; False of ``id``, ``qid``, ``doc_id`` and ``url_en``, which tables have too.
     """
-    if column in IDS:
+    if column in _IDS:
         return False
     first, *others = re.split("[-_]", column)
     return _COLUMN.fullmatch(column) is not None and _NO_LANGUAGE.fullmatch(first) is None and "id" not in (first, *others)

@@ -89,23 +89,23 @@ def least_of_each(kind: Column, loss: Column) -> tuple[Best, Best]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frontier:
-    """The line through the best run of each budget, and the same with noise drawn anew.
+class Trend:
+    """A line over budgets, and the same with noise drawn anew.
 
     Attributes:
         line: From all runs.
-        again: With noise drawn anew; none where the noise is not known.
+        again: With noise drawn anew; none where the noise is not known, or where too few draws have a line.
         budgets: That it runs through, rising, in FLOP.
-        best: Least loss of each.
+        values: At each: the least loss of a frontier, the best size of its growth.
     """
 
     line: Line
     again: list[Line]
     budgets: Best
-    best: Best
+    values: Best
 
 
-def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0) -> Frontier:
+def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0) -> Trend:
     """The line of least loss by budget, of one family and method.
 
     Args:
@@ -129,7 +129,7 @@ def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, r
         raise DataError(f"runs of a frontier must have at least 2 budgets, got {there}; sweep over more")
     again = [line_through(*least_of_each(budget, one)) for one in _again(loss, residuals, resamples, seed)]
     budgets, best = least_of_each(budget, loss)
-    return Frontier(line_through(budgets, best), again, budgets, best)
+    return Trend(line_through(budgets, best), again, budgets, best)
 
 
 def _again(loss: Column, residuals: Column | None, resamples: int, seed: int) -> Iterator[Column]:
@@ -154,7 +154,7 @@ class Crossing:
     agree: float | None
 
 
-def crossing(before: Frontier, after: Frontier) -> Crossing:
+def crossing(before: Trend, after: Trend) -> Crossing:
     """The budget at which one method overtakes another.
 
     Args:
@@ -229,26 +229,9 @@ def _profile(budget: float, size: Column, loss: Column) -> Profile:
     return Profile(budget, tuple(map(float, sizes)), tuple(map(float, losses)), (constant, linear, quadratic), optimum)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Growth:
-    """How the best size grows with the budget.
-
-    Attributes:
-        line: Through the optima of the profiles.
-        again: The same with noise drawn anew; none where the noise is not known, or where too many draws have no two optima.
-        budgets: Of the profiles that have an optimum, rising, in FLOP.
-        optima: Size of each.
-    """
-
-    line: Line
-    again: list[Line]
-    budgets: Best
-    optima: Best
-
-
 def optimal_sizes(
     budget: Column, size: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0
-) -> Growth | None:
+) -> Trend | None:
     """The line through the sizes at which profiles are least.
 
     Args:
@@ -270,7 +253,7 @@ def optimal_sizes(
         return None
     drawn = [_optima(profiles(budget, size, one)) for one in _again(loss, residuals, resamples, seed)]
     again = [line_through(*one) for one in drawn if len(one[0]) > 1]
-    return Growth(line_through(*known), again if len(again) >= CONFIDENCE * len(drawn) else [], *known)
+    return Trend(line_through(*known), again if len(again) >= CONFIDENCE * len(drawn) else [], *known)
 
 
 def _optima(found: list[Profile]) -> tuple[Best, Best]:

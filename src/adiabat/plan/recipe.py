@@ -13,7 +13,7 @@ from jaxtyping import Float
 from adiabat.errors import ConfigError, DataError
 from adiabat.plan.choosing import REACH, ChosenLaw, choose_law
 from adiabat.plan.fitting import fit, missing
-from adiabat.plan.frontier import Frontier, Growth, frontier, optimal_sizes
+from adiabat.plan.frontier import Trend, frontier, optimal_sizes
 from adiabat.plan.intervals import Draws, Ensemble, Estimate
 from adiabat.plan.laws import SIZE_AND_TOKENS, Points
 from adiabat.plan.runs import Kind, Option, Run, points_of, usable
@@ -37,8 +37,8 @@ class KindFit:
     runs: list[Run]
     law: Ensemble | None
     choice: ChosenLaw | None
-    frontier: Frontier | None
-    growth: Growth | None
+    frontier: Trend | None
+    growth: Trend | None
     why_not: str
 
 
@@ -93,7 +93,7 @@ def _fit_kind(kind: Kind, runs: list[Run], asked: Points | None, resamples: int,
 
 def _lines(
     budgets: Float[np.ndarray, " p"], points: Points, residuals: Float[np.ndarray, " p"] | None, resamples: int, seed: int
-) -> tuple[Frontier | None, Growth | None]:
+) -> tuple[Trend | None, Trend | None]:
     """Of the least loss and of the best size, where there are two budgets."""
     if len(np.unique(budgets)) < 2:
         return None, None

@@ -20,7 +20,7 @@ from adiabat.measure.sweep_results import (
     SweepRun,
 )
 from adiabat.plan.downstream import rank_correlation
-from adiabat.plan.frontier import NEAR, Line, crossing, profiles
+from adiabat.plan.frontier import NEAR, Trend, crossing, profiles
 from adiabat.plan.intervals import estimate
 from adiabat.plan.recipe import KindFit, fit_kinds
 from adiabat.plan.runs import Option, Run, points_of
@@ -109,9 +109,9 @@ def record_of(fit: KindFit, evidence: Evidence) -> KindRecord:
         runs=len(fit.runs),
         law=_law(fit, [row.name for row in evidence.rows if row.way.kind == fit.kind]),
         why_not=fit.why_not,
-        frontier=None if (least := fit.frontier) is None else _record(least.line, least.again, least.budgets, least.best),
+        frontier=_record(fit.frontier),
         profiles=profiles(budgets, points.size, points.loss),
-        sizes=None if (growth := fit.growth) is None else _record(growth.line, growth.again, growth.budgets, growth.optima),
+        sizes=_record(fit.growth),
     )
 
 
@@ -135,12 +135,14 @@ def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
     )
 
 
-def _record(line: Line, again: Sequence[Line], at: np.ndarray, values: np.ndarray) -> LineRecord:
-    places = (at.tolist(), values.tolist())
-    if not again:
+def _record(found: Trend | None) -> LineRecord | None:
+    if found is None:
+        return None
+    line, places = found.line, (found.budgets.tolist(), found.values.tolist())
+    if not found.again:
         return LineRecord(line.slope, line.intercept, None, None, *places)
-    slope = estimate(line.slope, np.array([one.slope for one in again]))
-    intercept = estimate(line.intercept, np.array([one.intercept for one in again]))
+    slope = estimate(line.slope, np.array([one.slope for one in found.again]))
+    intercept = estimate(line.intercept, np.array([one.intercept for one in found.again]))
     return LineRecord(line.slope, line.intercept, (slope.low, intercept.low), (slope.high, intercept.high), *places)
 
 
