@@ -65,6 +65,8 @@ types: $(STAMP)
 docstrings: $(STAMP)
 	$(BIN)/pydoclint --quiet --config=pyproject.toml src
 
+# Tests start many processes, each of which would otherwise compile anew what it imports.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: check  ## The checks, then the default test suite (no network, no real data)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(TESTERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
