@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -111,16 +113,28 @@ def test_what_is_written_is_not_written_again(tmp_path: Path) -> None:
     assert again == first
 
 
-def test_lessons_of_other_settings_or_files_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("a")
-    written(tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")])
-    with pytest.raises(JobError, match="was made from other texts or settings; choose another --out, or remove it"):
-        written(
-            tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")], settings=SETTINGS.model_copy(update={"passages": 2})
-        )
-    (tmp_path / "a.jsonl").write_text("ab")
-    with pytest.raises(JobError, match="other texts or settings"):
-        written(tmp_path / "new", in_languages("de"), sources=[str(tmp_path / "a.jsonl")])
+def test_lessons_of_other_settings_or_files_are_refused_and_it_is_said_which(tmp_path: Path) -> None:
+    first, second = (tmp_path / name for name in ("a.jsonl", "b.jsonl"))
+    first.write_text("a")
+    second.write_text("b")
+    folder, sources = tmp_path / "new", [str(first), str(second)]
+    written(folder, in_languages("de"), sources=sources)
+    told = f"{folder} was made from other texts or settings (lessons.passages); choose another --out, or remove it"
+    with pytest.raises(JobError, match=f"^{re.escape(told)}$"):
+        written(folder, in_languages("de"), sources=sources, settings=SETTINGS.model_copy(update={"passages": 2}))
+    second.write_text("c")
+    with pytest.raises(JobError, match=re.escape(f"other texts or settings ({second});")):
+        written(folder, in_languages("de"), sources=sources)
+    with pytest.raises(JobError, match=re.escape(f"other texts or settings ({second});")):
+        written(folder, in_languages("de"), sources=sources[:1])
+
+
+def test_lessons_stand_where_a_file_has_another_date_alone(tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_text("a")
+    first = written(tmp_path / "new", in_languages("de"), sources=[str(source)])
+    os.utime(source, (0, 0))
+    assert written(tmp_path / "new", in_languages("de"), sources=[str(source)]) == first
 
 
 def test_a_fraction_that_holds_nothing_out_is_told(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a student is to learn, on disk: texts, each with the text whose vector by the teachers it is to come close to (mission D6)."""
 
+import hashlib
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -134,8 +135,7 @@ def write_lessons(
         DataError: If there is no text, too few of them, or a file is at fault.
         JobError: If the folder holds lessons of other settings or files.
     """
-    files = [list(one) for source in sources for one in files_of(source)]
-    inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": files}
+    inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": _contents(sources)}
     if (folder / MADE).exists():
         return _written(folder, inputs)
     held_out = _held_out(read, settings, least, watch)
@@ -148,15 +148,34 @@ class _Told(Section):
     """What lessons were made from, as ``made.json`` keeps it."""
 
     settings: dict[str, Any]
-    files: list[Any]
+    files: dict[str, str]
+
+
+def _contents(sources: Iterable[str]) -> dict[str, str]:
+    """Path of each file to the SHA-256 of its bytes, so that a copy with another date is the same; of the hub, the name alone."""
+    digests = dict[str, str]()
+    for path, *_ in (one for source in sources for one in files_of(source)):
+        digests[path] = ""
+        if Path(path).is_file():
+            with open(path, "rb") as file:
+                digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
     made = json.loads((folder / MADE).read_text(encoding="utf-8"))
     if made["settings"] != inputs:
-        raise JobError(f"{folder} was made from other texts or settings; choose another --out, or remove it")
+        others = ", ".join(_others(made["settings"], inputs))
+        raise JobError(f"{folder} was made from other texts or settings ({others}); choose another --out, or remove it")
     counts = {name.removesuffix(".jsonl.gz"): rows for name, rows in made["examples"].items()}
     return Lessons(folder, {name: rows for name, rows in counts.items() if name != VALIDATION})
+
+
+def _others(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Settings and files that are not what they were."""
+    for kind, prefix in (("settings", "lessons."), ("files", "")):
+        was, now = kept[kind], wanted[kind]
+        yield from (f"{prefix}{name}" for name in sorted({*was, *now}) if was.get(name) != now.get(name))
 
 
 def _held_out(read: Callable[[], Iterable[Translation]], settings: HeldOutLessons, least: int, watch: Watch) -> set[int]:
