@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from adiabat.config.teach import ParallelLessonsSection
+from adiabat.data.corpora import read_corpus
 from adiabat.data.parallel import Translation
 from adiabat.data.records import text_id
 from adiabat.distil.lessons import Lessons, write_lessons
@@ -101,6 +102,14 @@ def test_repeated_texts_are_embedded_once_and_learned_as_often_as_they_are_trans
     lessons = written(tmp_path / "new", twice)
     assert len(rows(lessons.folder / "corpus.jsonl.gz")) == COUNT
     assert lessons.counts["de"] == 2 * lessons.counts["en"]
+
+
+def test_texts_of_a_corpus_are_found_by_their_ids_whatever_stands_around_them(tmp_path: Path) -> None:
+    spaced = [Translation(f" {one.source}\u00a0\n", f"\t{one.text} ", one.language, one.place) for one in in_languages("de")]
+    lessons = written(tmp_path / "new", spaced, passages=3)
+    found = list(read_corpus(lessons.folder / "corpus.jsonl.gz"))
+    assert [one.doc_id for one in found] == [text_id(one.text) for one in found]
+    assert all(row["query"] == row["query"].strip() for name in ("en", "de", "validation") for row in rows(lessons.path(name)))
 
 
 def test_what_is_written_is_not_written_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from adiabat import api
 from adiabat.config import DistilStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.reading import checked
+from adiabat.data.records import text_id
 from adiabat.errors import AdiabatError, ConfigError, ModelError
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.saving import save
+from adiabat.store.embeddings import Store
 from tests.commands import one_thread
 from tests.tiny import tiny_dual
 
@@ -99,6 +102,20 @@ def test_texts_may_be_documents_of_examples_and_queries_and_blank_documents_are_
 def test_a_narrow_student_learns_the_main_directions_and_keeps_its_width() -> None:
     api.distil_fit(fitting(distil={"student": "small"}))
     assert api.load("job").width == 16
+
+
+@pytest.mark.usefixtures("here")
+def test_a_student_as_wide_as_its_teacher_can_learn_its_cosines_in_a_space_turned_towards_where_it_starts() -> None:
+    plain = api.distil_fit(fitting(train={"steps": 2}))
+    shutil.rmtree("job")
+    found = api.distil_fit(fitting(distil={"width": "pca"}, train={"steps": 2}))
+    targets, wanted = Store.open(Path("job/prepared/targets")), api.load("teacher").encode(SENTENCES, side="query")
+    rows = targets.gather(targets.rows([text_id(text) for text in SENTENCES]))
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    np.testing.assert_allclose(rows @ rows.T, wanted @ wanted.T, atol=1e-5)
+    assert found.training is not None
+    assert plain.training is not None
+    assert found.training.validation_loss[0][1] < plain.training.validation_loss[0][1] - 0.1
 
 
 @pytest.mark.usefixtures("here")

@@ -26,7 +26,8 @@ class DistilSection(Section):
     """Whose tower and prompt of a teacher embeds all texts, documents and queries alike; a student learns with its query prompt."""
     width: Literal["auto", "pca", "projection"] = "auto"
     """Where teachers are wider than the student: their main directions, or a new layer on top of the student that stays in it. ``auto``
-    takes directions, or a layer where the student is the wider one."""
+    takes directions, or a layer where the student is the wider one. A student as wide as its teacher learns the teacher's own vectors by
+    ``auto``; by ``pca`` the same cosines in a space turned towards where it starts, in which no vector of the teacher lies."""
 
 
 class HeldOutLessons(Section):

@@ -5,6 +5,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +139,9 @@ def write_lessons(
     inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": _contents(sources)}
     if (folder / MADE).exists():
         return _written(folder, inputs)
-    held_out = _held_out(read, settings, least, watch)
+    held_out = _held_out(partial(_trimmed, read), settings, least, watch)
     with writing(folder, maker="lessons", source=folder.parent, settings=_Told(**inputs)) as output:
-        counts = _write(read(), _Writer(output, own, held_out), passages, watch)
+        counts = _write(_trimmed(read), _Writer(output, own, held_out), passages, watch)
     return Lessons(folder, counts)
 
 
@@ -176,6 +177,12 @@ def _others(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]
     for kind, prefix in (("settings", "lessons."), ("files", "")):
         was, now = kept[kind], wanted[kind]
         yield from (f"{prefix}{name}" for name in sorted({*was, *now}) if was.get(name) != now.get(name))
+
+
+def _trimmed(read: Callable[[], Iterable[Translation]]) -> Iterator[Translation]:
+    """Texts without white space around them: as a corpus gives them back, so that their ids stay theirs."""
+    for one in read():
+        yield replace(one, source=one.source.strip(), text=one.text.strip())
 
 
 def _held_out(read: Callable[[], Iterable[Translation]], settings: HeldOutLessons, least: int, watch: Watch) -> set[int]:

@@ -184,12 +184,12 @@ def _some_lessons(job: Job, material: _Material) -> Lessons:
 
 
 def _widths(teachers: Sequence[DualEncoder], student: DualEncoder, how: str) -> tuple[bool, int | None]:
-    """Whether the teachers' vectors are cut to the student's width, and how wide a new layer on top of it is; None adds none."""
+    """Whether the teachers' vectors are cut to the student's width and turned to it, and how wide a new layer on top is; None adds none."""
     if not student.shared:
         raise ModelError(f"{student.name}: a student must have one tower for both sides, got two; take another model")
     whole, own = sum(teacher.width for teacher in teachers), student.width
     if whole == own:
-        return len(teachers) > 1, None
+        return len(teachers) > 1 or how == "pca", None
     if how == "projection" or (how == "auto" and own > whole):
         return False, whole
     if own > whole:
