@@ -172,6 +172,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "towers.kind": ("asymmetric", {}),
     "towers.document_model": ("other", {"towers.kind": "shared_projection"}),
     "towers.projection_width": (64, {}),
+    "towers.projection_start": ("layer.npy", {}),
     "towers.frozen": ("document", {"towers.kind": "asymmetric"}),
     "towers.targets": ("stored", {}),
     "towers.store": ("stored", {"towers.kind": "asymmetric", "towers.frozen": "document"}),

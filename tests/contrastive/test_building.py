@@ -1,17 +1,23 @@
 """From settings to towers: what is trained, what is frozen, what is refused."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
 from adiabat.config import EncoderSection
 from adiabat.contrastive.building import Built, build, merged, named_weights
+from adiabat.data.records import SIDES
 from adiabat.errors import AdiabatError, ConfigError, ModelError
+from adiabat.model.directory import load
+from adiabat.model.static import StaticBackbone
 from adiabat.model.towers import DualEncoder
 from tests.contrastive.problem import WIDTH, from_memory, model, settings_of, weights_of
+from tests.model.static_models import write_static
 
 TEXTS = ["one text", "another one", "a third, which is longer"]
 
@@ -201,7 +207,66 @@ def test_a_guide_is_loaded_as_it_is_and_may_run_no_more_code_than_the_model() ->
         assert built(train={"guide": name} if name else {}).guide is None
 
 
+# --- A projection that starts with given weights ---
+
+
+def matrix(path: Path, *shape: int) -> dict[str, Any]:
+    np.save(path, np.random.default_rng(0).normal(size=shape))
+    return {"projection_start": str(path)}
+
+
+@pytest.mark.parametrize("kind", ["shared", "asymmetric", "shared_projection"])
+def test_a_projection_can_start_with_weights_of_ones_own(kind: str, tmp_path: Path) -> None:
+    start = matrix(tmp_path / "layer.npy", WIDTH, 5)
+    found, weights = built(kind=kind, encoder={"normalize": False}, towers=start), np.load(tmp_path / "layer.npy")
+    plain = from_memory("tiny", EncoderSection(normalize=False))
+    for side in SIDES:
+        projected, own = (one.encode(TEXTS, side=side, precision="fp32") for one in (found.towers, plain))
+        np.testing.assert_allclose(projected, own @ weights, atol=1e-5)
+        assert "projections.0.linear.weight" in trained(found.towers, side=side)
+    tops = [found.towers.tower(side).projections[0] for side in SIDES]
+    assert (tops[0] is tops[1]) == (kind != "asymmetric")
+
+
+def test_a_frozen_side_gets_no_such_projection(tmp_path: Path) -> None:
+    start = matrix(tmp_path / "layer.npy", WIDTH, WIDTH)
+    towers = built(kind="asymmetric", towers={"frozen": "document", **start}).towers
+    assert [len(towers.tower(side).projections) for side in SIDES] == [1, 0]
+
+
+def test_a_static_model_takes_the_weights_into_its_table(tmp_path: Path) -> None:
+    start = load(write_static(tmp_path / "static"))
+    width = start.width
+    settings = matrix(tmp_path / "layer.npy", width, 7)
+    towers = built(job={"model": str(tmp_path / "static")}, towers=settings, load=lambda name, section: load(name)).towers
+    before, after = start.query.backbone, towers.query.backbone
+    assert isinstance(before, StaticBackbone)
+    assert isinstance(after, StaticBackbone)
+    np.testing.assert_allclose(after.table, before.table.numpy() @ np.load(tmp_path / "layer.npy"), atol=1e-5)
+    assert after.weightless_id == before.weightless_id
+    assert (towers.width, len(towers.query.projections)) == (7, 0)
+    assert trained(towers) == {"token_embeddings.weight"}
+
+
 # --- What is refused ---
+
+
+def test_weights_that_are_no_matrix_for_the_model_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "layer.npy"
+    wanted = "towers.projection_start must be a .npy file of a matrix of finite numbers, got "
+    said = refused(ConfigError, towers=matrix(path, 9, 5))
+    assert said == "towers.projection_start must have a row for each of the 16 numbers of a vector, got 9; make it for this model"
+    for array in (np.ones(16), np.ones((0, 5)), np.full((16, 5), np.nan), np.ones((16, 5), dtype=complex)):
+        np.save(path, array)
+        said = refused(ConfigError, towers={"projection_start": str(path)})
+        assert said == f"{wanted}{array.dtype} of shape {array.shape} in {path}; name another"
+    np.save(path, np.array([{}]), allow_pickle=True)
+    assert refused(ConfigError, towers={"projection_start": str(path)}).startswith(f"{wanted}{path}, which cannot be read (")
+    np.save(path, np.ones((16, 5)))
+    for content in (path.read_bytes()[:200], path.read_bytes()[:5], b"", b"no array"):
+        path.write_bytes(content)
+        assert refused(ConfigError, towers={"projection_start": str(path)}).startswith(f"{wanted}{path}, which cannot be read (")
+    assert refused(ConfigError, towers={"projection_start": str(tmp_path)}).startswith(f"{wanted}{tmp_path}, which cannot be read (")
 
 
 def test_towers_of_two_widths_need_a_projection() -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model2vec import StaticModel
 
 from adiabat import api
-from adiabat.config import DistilStaticSettings, FitSettings, MultilingualSettings
-from adiabat.config.reading import checked
+from adiabat.config import DistilStaticSettings, FitSettings, MultilingualSettings, TrainSettings
+from adiabat.config.reading import checked, read_settings
 from adiabat.data.records import text_id
+from adiabat.distil.targets import unit
 from adiabat.errors import AdiabatError, ConfigError, ModelError
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.saving import save
@@ -106,7 +108,7 @@ def test_a_narrow_student_learns_the_main_directions_and_keeps_its_width() -> No
 
 @pytest.mark.usefixtures("here")
 def test_a_student_as_wide_as_its_teacher_can_learn_its_cosines_in_a_space_turned_towards_where_it_starts() -> None:
-    plain = api.distil_fit(fitting(train={"steps": 2}))
+    plain = api.distil_fit(fitting(distil={"width": "none"}, train={"steps": 2}))
     shutil.rmtree("job")
     found = api.distil_fit(fitting(distil={"width": "pca"}, train={"steps": 2}))
     targets, wanted = Store.open(Path("job/prepared/targets")), api.load("teacher").encode(SENTENCES, side="query")
@@ -119,9 +121,47 @@ def test_a_student_as_wide_as_its_teacher_can_learn_its_cosines_in_a_space_turne
 
 
 @pytest.mark.usefixtures("here")
-def test_a_narrow_student_can_get_a_layer_to_its_teachers_width() -> None:
-    api.distil_fit(fitting(distil={"student": "small", "width": "projection"}))
-    assert api.load("job").width == 32
+@pytest.mark.parametrize(("student", "width"), [("student", "auto"), ("small", "projection")])
+def test_a_student_starts_near_its_teacher_by_a_layer_and_ends_in_its_space(student: str, width: str) -> None:
+    result = api.distil_fit(fitting(distil={"student": student, "width": width}))
+    assert result.training is not None
+    assert result.training.validation_loss[0][1] < 0.05
+    job, wanted = api.load("job"), api.load("teacher").encode(SENTENCES, side="query")
+    assert [tuple(one.get_parameter("linear.weight").shape) for one in job.query.projections] == [(32, api.load(student).width)]
+    assert cosine("job", SENTENCES, wanted) > 0.99
+
+
+@pytest.mark.usefixtures("here")
+def test_a_student_that_is_to_stay_as_it_is_gets_no_layer() -> None:
+    api.distil_fit(fitting(distil={"width": "none"}, train={"steps": 2}))
+    assert not len(api.load("job").query.projections)
+    assert not list(Path("job/prepared").glob("layer-*"))
+
+
+@pytest.mark.usefixtures("here")
+def test_a_static_student_takes_its_layer_into_its_table() -> None:
+    static = checked(DistilStaticSettings, {"static": {"dims": 8, "dtype": "float32"}})
+    api.distil_static("teacher", "static", settings=static)
+    result = api.distil_fit(fitting(distil={"student": "static", "width": "projection"}, train={"steps": 2}))
+    job, wanted = api.load("job"), api.load("teacher").encode(SENTENCES, side="query")
+    assert not len(job.query.projections)
+    assert job.width == 32
+    assert result.training is not None
+    assert result.training.validation_loss[0][1] < 0.1
+    by_model2vec = unit(StaticModel.from_pretrained("job/model").encode(SENTENCES))
+    np.testing.assert_allclose(by_model2vec, job.encode(SENTENCES, side="query", precision="fp32"), atol=1e-5)
+    assert cosine("job", SENTENCES, wanted) > 0.9
+
+
+@pytest.mark.usefixtures("here")
+def test_a_job_with_a_layer_can_be_repeated_by_its_settings() -> None:
+    first = api.distil_fit(fitting(train={"steps": 3}))
+    settings = read_settings(TrainSettings, Path("job/config.toml"))
+    again = api.train(settings.model_copy(update={"job": settings.job.model_copy(update={"out": "again"})}))
+    assert first.training is not None
+    assert again is not None
+    assert again.training is not None
+    assert again.training.validation_loss == first.training.validation_loss
 
 
 @pytest.mark.usefixtures("here")
@@ -182,7 +222,14 @@ def logged(job: str) -> list[tuple[int, float]]:
         ({"distil": {"teachers": []}}, "distil.teachers must be given, got none"),
         ({"lessons": {"parallel": []}}, "lessons.parallel must be given, got none; write it into the file, or add --parallel"),
         ({"lessons": {"languages": ["de", "xx"]}}, "languages must be of the parallel texts (de, fr), got xx; name others"),
-        ({"distil": {"width": "pca", "student": "wide"}}, "distil.width must be projection or auto where the student is wider (48)"),
+        (
+            {"distil": {"width": "pca", "student": "wide"}},
+            "distil.width must be projection or auto where the student is wider (48) than its teachers (32), got pca; change it",
+        ),
+        (
+            {"distil": {"width": "none", "student": "small"}},
+            "distil.width must be pca, projection or auto where the student is narrower (16) than its teachers (32), got none; change it",
+        ),
         ({"train": {"negatives_per_query": 3}}, "train.negatives_per_query has no effect with train.loss = 'cosine_distance'"),
         ({"distil": {"student": "nobody"}}, "nobody"),
     ],

@@ -12,6 +12,8 @@ from adiabat.config.shared import EncoderSection
 from adiabat.config.train import MemorySection, TrainRunSection, TrainSection, TrainSettings
 from adiabat.config.train_data import BatchesSection, MixtureSection
 
+Width = Literal["auto", "pca", "projection", "none"]
+
 
 class DistilSection(Section):
     """``[distil]``: who teaches whom."""
@@ -24,10 +26,11 @@ class DistilSection(Section):
     """Directory of the job, afterwards a MODEL. Required."""
     side: Literal["query", "document"] = "query"
     """Whose tower and prompt of a teacher embeds all texts, documents and queries alike; a student learns with its query prompt."""
-    width: Literal["auto", "pca", "projection"] = "auto"
-    """Where teachers are wider than the student: their main directions, or a new layer on top of the student that stays in it. ``auto``
-    takes directions, or a layer where the student is the wider one. A student as wide as its teacher learns the teacher's own vectors by
-    ``auto``; by ``pca`` the same cosines in a space turned towards where it starts, in which no vector of the teacher lies."""
+    width: Width = "auto"
+    """How the student comes to its teachers' vectors. ``projection``: a linear layer on top of it, fitted before it learns, leads into
+    their space, whatever the widths; a static student takes it into its table. ``pca``: their main directions, turned towards where the
+    student starts: a space of its own, in which no vector of the teachers lies. ``none``: it must be as wide, and starts as it is.
+    ``auto``: ``pca`` where the teachers are wider, else ``projection``."""
 
 
 class HeldOutLessons(Section):

@@ -43,6 +43,7 @@ class TowersSection(Section):
         "frozen": Need("kind", ("asymmetric",)),
         "store": Need("frozen", ("document",)),
         "targets": Need("kind", ("shared",)),
+        "projection_width": Need("projection_start", (None,)),
     }
     kind: Literal["shared", "asymmetric", "shared_projection"] = "shared"
     """One set of weights for both sides (SDE), one for each (ADE), or one for each under a common projection (ADE-SPL)."""
@@ -50,6 +51,9 @@ class TowersSection(Section):
     """Where the document tower starts, if elsewhere than `job.model`."""
     projection_width: PositiveInt | None = None
     """Width of a new linear layer on top of the pooled vector; None adds none, except under ``shared_projection``: the pooled width."""
+    projection_start: Text | None = None
+    """What the new layer starts with in place of random numbers: a ``.npy`` file of a matrix with a row for each number of a tower's vector
+    and a column for each of an embedding. A static model takes it into its table, and gets no layer."""
     frozen: Literal["none", "query", "document"] = "none"
     """A tower that stays as it is: each of its texts is embedded once, when it is first needed."""
     store: Text | None = None

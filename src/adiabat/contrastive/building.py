@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -11,6 +14,7 @@ from adiabat.config import EncoderSection, TrainSection, TrainSettings
 from adiabat.data.records import SIDES
 from adiabat.errors import ConfigError, ModelError, several
 from adiabat.model.adapters import train_part
+from adiabat.model.backbone import first_line
 from adiabat.model.building import build_towers, freeze_tower, merged_tower
 from adiabat.model.encoder import Encoder
 from adiabat.model.fingerprint import Fingerprint
@@ -60,6 +64,7 @@ def build(settings: TrainSettings, load: Loader) -> Built:
         start,
         kind=section.kind,
         projection_width=section.projection_width,
+        projection_start=None if section.projection_start is None else _matrix(Path(section.projection_start)),
         document_start=document_start,
         frozen=None if section.frozen == "none" else section.frozen,
         seed=settings.run.seed,
@@ -94,6 +99,19 @@ def _starts(settings: TrainSettings, load: Loader) -> tuple[DualEncoder, DualEnc
     if document_model is None:
         return start, None
     return start, _loaded(load, document_model, settings.encoder, named_by="towers.document_model")
+
+
+def _matrix(path: Path) -> Float[Tensor, "d e"]:
+    """The weights that a projection starts with."""
+    wanted = "towers.projection_start must be a .npy file of a matrix of finite numbers"
+    try:
+        with path.open("rb") as file:
+            found = np.lib.format.read_array(file, allow_pickle=False)
+    except (OSError, ValueError) as fault:
+        raise ConfigError(f"{wanted}, got {path}, which cannot be read ({first_line(fault)}); name another") from fault
+    if found.ndim != 2 or not found.size or found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+        raise ConfigError(f"{wanted}, got {found.dtype} of shape {found.shape} in {path}; name another")
+    return torch.from_numpy(found.astype(np.float32))
 
 
 def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.teach import STATIC_RATE, FitSettings, MultilingualSettings, TeachSettings
+from adiabat.config.teach import STATIC_RATE, FitSettings, MultilingualSettings, TeachSettings, Width
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.training import check, check_batch_size, train
 from adiabat.data.corpora import texts_to_learn
@@ -15,6 +15,7 @@ from adiabat.data.examples import stream_examples
 from adiabat.data.languages import chosen_languages
 from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
 from adiabat.data.records import Side
+from adiabat.distil.layer import write_layer
 from adiabat.distil.lessons import VALIDATION, Lessons, write_lessons
 from adiabat.distil.targets import build_targets
 from adiabat.errors import ConfigError, ModelError, several
@@ -136,13 +137,14 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     lessons = _lessons(job.prepared / "lessons", settings, material, watch)
     teachers = [load(name, settings.teacher).to(device) for name in section.teachers]
     student = load(str(section.student), settings.encoder).to(device)
-    narrow, layer = _widths(teachers, student, section.width)
-    if settings.train.loss == "mse" and len(teachers) == 1 and not narrow:
+    how = _how(teachers, student, section.width)
+    if settings.train.loss == "mse" and len(teachers) == 1 and how != "pca":
         _require_reachable(teachers[0], student, section.side)
-    targets = build_targets(teachers, student, lessons.folder, job.prepared, side=section.side, narrow=narrow, watch=watch)
+    targets = build_targets(teachers, student, lessons.folder, job.prepared, side=section.side, narrow=how == "pca", watch=watch)
+    layer = write_layer(student, targets, lessons, job.prepared, watch=watch) if how == "projection" else None
     static = isinstance(student.query.backbone, StaticBackbone)
     del teachers, student
-    run = settings.training(**_tables(settings, lessons, targets.path, layer=layer, static=static))
+    run = settings.training(**_tables(settings, lessons, targets.path, layer, static=static))
     result = train(load, run, resume=resume, command=command, watch=watch)
     assert result is not None
     return result
@@ -183,20 +185,19 @@ def _some_lessons(job: Job, material: _Material) -> Lessons:
     return Lessons(job.prepared / "lessons", {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1})
 
 
-def _widths(teachers: Sequence[DualEncoder], student: DualEncoder, how: str) -> tuple[bool, int | None]:
-    """Whether the teachers' vectors are cut to the student's width and turned to it, and how wide a new layer on top is; None adds none."""
+def _how(teachers: Sequence[DualEncoder], student: DualEncoder, asked: Width) -> Width:
+    """Whether the teachers' vectors are cut to the student's width and turned to it (``pca``), it gets a layer, or neither."""
     if not student.shared:
         raise ModelError(f"{student.name}: a student must have one tower for both sides, got two; take another model")
     whole, own = sum(teacher.width for teacher in teachers), student.width
-    if whole == own:
-        return len(teachers) > 1 or how == "pca", None
-    if how == "projection" or (how == "auto" and own > whole):
-        return False, whole
-    if own > whole:
+    how: Width = ("pca" if whole > own else "projection") if asked == "auto" else asked
+    if (how == "pca" and own > whole) or (how == "none" and own != whole):
+        relation = "wider" if own > whole else "narrower"
+        others = "projection or auto" if own > whole else "pca, projection or auto"
         raise ConfigError(
-            f"distil.width must be projection or auto where the student is wider ({own}) than its teachers ({whole}), got {how}; change it"
+            f"distil.width must be {others} where the student is {relation} ({own}) than its teachers ({whole}), got {how}; change it"
         )
-    return True, None
+    return how
 
 
 def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -> None:
@@ -209,14 +210,14 @@ def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -
         )
 
 
-def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, *, layer: int | None = None, static: bool = False) -> dict[str, Any]:
+def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, layer: Path | None = None, *, static: bool = False) -> dict[str, Any]:
     """What a training job is told beside the settings that it shares with a distillation."""
     section, files = settings.distil, [str(lessons.path(name)) for name in sorted(lessons.counts)]
     several_files = len(files) > 1
     return {
         "job": {"model": section.student, "out": section.out} | ({} if several_files else {"data": files[0]}),
         "data": {"validation": str(lessons.path(VALIDATION))} | ({"sources": [{"path": path} for path in files]} if several_files else {}),
-        "towers": {"targets": str(targets)} | ({} if layer is None else {"projection_width": layer}),
+        "towers": {"targets": str(targets)} | ({} if layer is None else {"projection_start": str(layer)}),
         "mixture": {"rule": settings.mixture.rule, "exhausted": settings.mixture.exhausted} if several_files else {},
         "train": {"learning_rate": STATIC_RATE} if static and "learning_rate" not in settings.train.model_fields_set else {},
     }

@@ -1,16 +1,19 @@
 """From the towers that training starts from to those that are trained: shared, asymmetric, or joined by one projection (mission C1)."""
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError, ModelError
 from adiabat.model.adapters import merge_adapters
 from adiabat.model.encoder import Encoder, Projection
-from adiabat.model.projection import new_projection
+from adiabat.model.projection import new_projection, projection_of
+from adiabat.model.static import StaticBackbone
 from adiabat.model.static_files import require_writable
 from adiabat.model.towers import DualEncoder, require_one_width
 
@@ -23,6 +26,7 @@ def build_towers(
     *,
     kind: TowerKind,
     projection_width: int | None = None,
+    projection_start: Float[Tensor, "d e"] | None = None,
     document_start: DualEncoder | None = None,
     frozen: Side | None = None,
     seed: int,
@@ -37,6 +41,8 @@ def build_towers(
             are drawn from the same seed, so that towers that start equal still do. None adds none, unless the kind is
             ``shared_projection``: then a projection that both towers of the start end in is kept as the shared one, and where there is
             none, one that keeps the width is added.
+        projection_start: Weights that a new projection starts with in place of random ones, a row for each number of a tower's vector; its
+            columns are the width. A static tower that has no projection takes them into its table, and gets none.
         document_start: Whose document tower the document side starts from; None takes that of `start`.
         frozen: A side that keeps the tower it starts from, so that it gets no new projection; the kind must be ``asymmetric``.
         seed: Decides the weights of a new projection.
@@ -47,24 +53,25 @@ def build_towers(
     Raises:
         ModelError: If the kind does not fit the towers of the start, the embeddings of the two sides would not have one width, or a tower
             could not be saved.
-        ConfigError: If the projection's width is not positive.
+        ConfigError: If the projection's width is not positive, or its weights do not fit.
 
     Reference:
         Dong et al. 2022, section 2 (SDE, ADE, ADE-SPL); source 002, section 3; mission C1.
     """
     source = start.document if document_start is None else document_start.document
     _require_fitting(start, source, kind, projection_width)
+    top = _Top(projection_width, projection_start, seed)
     query = trainable_copy(start.query)
     document = query if kind == "shared" else trainable_copy(source).to(query.device)
-    if kind == "shared_projection" and projection_width is None and _end_alike(start.query, source):
+    if kind == "shared_projection" and not top.asked and _end_alike(start.query, source):
         document.projections[-1] = query.projections[-1]
     elif kind == "shared_projection":
-        projection = _top(query, projection_width or query.width, seed)
+        projection = top.made_for(query)
         query.projections.append(projection)
         document.projections.append(projection)
-    elif projection_width is not None:
+    elif top.asked:
         for tower in dict.fromkeys(tower for side, tower in (("query", query), ("document", document)) if side != frozen):
-            tower.projections.append(_top(tower, projection_width, seed))
+            top.put_on(tower)
     return replace(start, query=query, document=document)
 
 
@@ -161,5 +168,35 @@ def _end_alike(query: Encoder, document: Encoder) -> bool:
     return len(query.projections) > 0 and len(document.projections) > 0 and query.projections[-1] is document.projections[-1]
 
 
-def _top(tower: Encoder, width: int, seed: int) -> Projection:
-    return new_projection(tower.width, width, seed=seed).to(tower.device)
+@dataclass(frozen=True, slots=True)
+class _Top:
+    """The projection that towers get."""
+
+    width: int | None
+    start: Float[Tensor, "d e"] | None
+    seed: int
+
+    @property
+    def asked(self) -> bool:
+        return self.width is not None or self.start is not None
+
+    def made_for(self, tower: Encoder) -> Projection:
+        if self.start is None:
+            return new_projection(tower.width, self.width or tower.width, seed=self.seed).to(tower.device)
+        return projection_of(self._fitting(tower))
+
+    def put_on(self, tower: Encoder) -> None:
+        backbone = tower.backbone
+        if self.start is not None and isinstance(backbone, StaticBackbone) and not len(tower.projections):
+            tower.backbone = backbone.times(self._fitting(tower))
+        else:
+            tower.projections.append(self.made_for(tower))
+
+    def _fitting(self, tower: Encoder) -> Float[Tensor, "d e"]:
+        assert self.start is not None
+        if len(self.start) != tower.width:
+            raise ConfigError(
+                f"towers.projection_start must have a row for each of the {tower.width} numbers of a vector, got {len(self.start)}; "
+                "make it for this model"
+            )
+        return self.start.to(tower.device, torch.float32)

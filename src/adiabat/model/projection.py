@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from adiabat.errors import ModelError
 from adiabat.model.backbone import first_line
@@ -44,9 +45,20 @@ def new_projection(width: int, out: int, *, seed: int) -> Projection:
     Reference:
         Ni et al. 2022 (Sentence-T5, GTR), whose projection has no bias and no activation; source 002, section 3; mission C1.
     """
-    linear = nn.utils.skip_init(nn.Linear, width, out, bias=False)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        linear.weight.normal_(std=width**-0.5, generator=torch.Generator().manual_seed(seed))
+    return projection_of(torch.empty(out, width).normal_(std=width**-0.5, generator=torch.Generator().manual_seed(seed)).T)
+
+
+def projection_of(weights: Float[Tensor, "d e"]) -> Projection:
+    """A linear map without bias or activation, by its weights.
+
+    Args:
+        weights: A row for each number of a pooled vector, a column for each of an embedding; copied.
+
+    Returns:
+        The projection, on the device of the weights.
+    """
+    linear = nn.utils.skip_init(nn.Linear, *weights.shape, bias=False)  # type: ignore[no-untyped-call]
+    linear.weight = nn.Parameter(weights.T.clone(memory_format=torch.contiguous_format))
     return Projection(linear, nn.Identity())
 
 

@@ -43,7 +43,7 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         """
         rows, width = table.shape
         super().__init__(StaticConfig(vocab_size=rows, hidden_size=width))
-        whole = torch.cat([table.float(), torch.zeros(1, width)])
+        whole = torch.cat([table.float(), torch.zeros(1, width, device=table.device)])
         # As padding, the row of zeros has no gradient, and stays zero in training.
         self.token_embeddings = nn.Embedding(rows + 1, width, padding_idx=rows, _weight=whole)
         self.weightless_id = unknown_id if unknown_id is not None and not table[unknown_id].any() else None
@@ -53,6 +53,19 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         """The rows of tokens, without the row of zeros behind them."""
         rows: Tensor = self.token_embeddings.weight.detach()[:-1]
         return rows
+
+    def times(self, weights: Float[Tensor, "d e"]) -> "StaticBackbone":
+        """A backbone whose token states are this one's times a matrix.
+
+        Args:
+            weights: A row for each number of a token's state, on the device of the table.
+
+        Returns:
+            A new one, of the matrix's width.
+        """
+        made = StaticBackbone(self.table @ weights, unknown_id=self.weightless_id)
+        made.train(self.training)
+        return made
 
     def forward(self, input_ids: Int[Tensor, "b l"], attention_mask: Int[Tensor, "b l"]) -> BaseModelOutput:
         """Token states of a batch.
