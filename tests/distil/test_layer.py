@@ -83,7 +83,7 @@ def rows_of(store: Store, texts: list[str]) -> np.ndarray:
 @pytest.mark.parametrize("width", [16, 32, 48])
 def test_a_layer_is_fitted_to_texts_that_are_not_held_out_and_kept(width: int, tmp_path: Path) -> None:
     teacher, student, lessons = tiny_dual(seed=1), tiny_dual(seed=2, width=width), lessons_of(tmp_path / "lessons")
-    targets = build_targets([teacher], student, lessons.folder, tmp_path, side="query", narrow=False)
+    targets = build_targets([teacher], lessons.folder, tmp_path, side="query")
     path = write_layer(student, targets, lessons, tmp_path)
     embedded = student.encode(TEXTS[5:], side="query")
     np.testing.assert_allclose(np.load(path), fitted_layer(embedded, rows_of(targets, TEXTS[5:])), atol=1e-4)
@@ -98,7 +98,7 @@ def test_a_layer_is_fitted_to_texts_that_are_not_held_out_and_kept(width: int, t
 
 def test_a_layer_between_two_widths_needs_as_many_texts_as_the_student_has_numbers(tmp_path: Path) -> None:
     lessons, student = lessons_of(tmp_path / "lessons"), tiny_dual(width=96)
-    targets = build_targets([tiny_dual()], student, lessons.folder, tmp_path, side="query", narrow=False)
+    targets = build_targets([tiny_dual()], lessons.folder, tmp_path, side="query")
     with pytest.raises(DataError, match="teachers must have at least 96 texts, as many as the student's numbers, got 75; add texts"):
         write_layer(student, targets, lessons, tmp_path)
     assert not list(tmp_path.glob("layer-*"))

@@ -27,10 +27,10 @@ class DistilSection(Section):
     side: Literal["query", "document"] = "query"
     """Whose tower and prompt of a teacher embeds all texts, documents and queries alike; a student learns with its query prompt."""
     width: Width = "auto"
-    """How the student comes to its teachers' vectors. ``projection``: a linear layer on top of it, fitted before it learns, leads into
-    their space, whatever the widths; a static student takes it into its table. ``pca``: their main directions, turned towards where the
-    student starts: a space of its own, in which no vector of the teachers lies. ``none``: it must be as wide, and starts as it is.
-    ``auto``: ``pca`` where the teachers are wider, else ``projection``."""
+    """How the student comes to its teachers' vectors, of whatever widths: by a linear layer on top of it, fitted before it learns, which a
+    static student takes into its table. ``projection`` leads into the teachers' own space, so that their stored vectors serve;
+    ``pca``, for a student narrower than they are, to their main directions, and keeps its width; ``none``, for one as wide, adds no layer.
+    ``auto``: ``pca`` where it can be, else ``projection``."""
 
 
 class HeldOutLessons(Section):

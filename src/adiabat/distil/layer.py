@@ -12,10 +12,13 @@ from sklearn.linear_model import RidgeCV
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import stream_examples
 from adiabat.distil.lessons import VALIDATION, Lessons
-from adiabat.distil.targets import SAMPLE, kept_matrix, require_texts, unit
+from adiabat.distil.targets import kept_matrix, require_texts, unit
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
 from adiabat.watch import SILENT, Watch
+
+SAMPLE = 8_192
+"""Texts that a layer is fitted to: four times as many brought a student no nearer."""
 
 STRENGTHS = tuple(np.logspace(-4, 4, 17).tolist())
 """Of the ridge penalty, from next to none to all."""
@@ -76,7 +79,7 @@ def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch)
     documents = (document for document in read_corpus(lessons.folder) if document.doc_id not in held_out)
     sample = list(islice(documents, SAMPLE))
     if student.width != targets.width:
-        require_texts(len(sample), student)
+        require_texts(len(sample), student.width)
     label = "embedding texts by the student"
     rows = student.encode(
         [document.text for document in sample], side="query", on_progress=lambda now: watch.progress(label, now.done, now.total)

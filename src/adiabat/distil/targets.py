@@ -1,7 +1,6 @@
 """Where a student is to come: its teachers' vectors, each computed once into a store, side by side, and cut to the student's width."""
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import orthogonal_procrustes
 
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Document, Side, text_id
@@ -124,29 +122,8 @@ def main_directions(rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], widt
     return (kept * signs).astype(np.float32), float(values[::-1][:width].sum() / values.sum())
 
 
-def turned(directions: Directions, rows: Float[np.ndarray, "n e"], towards: Float[np.ndarray, "n k"]) -> Directions:
-    """Directions of the same span, turned so that vectors come as close as they can to others.
-
-    Cosines between the vectors stay what they are, and a student has a shorter way from where it starts.
-
-    Args:
-        directions: Orthonormal columns.
-        rows: Vectors.
-        towards: Of the same texts, where they are to come.
-
-    Returns:
-        Orthonormal columns.
-
-    Reference:
-        Schoenemann 1966 (orthogonal Procrustes).
-    """
-    turn, _ = orthogonal_procrustes((rows @ directions).astype(np.float64), towards.astype(np.float64))
-    turned_directions: Directions = (directions @ turn).astype(np.float32)
-    return turned_directions
-
-
 def build_targets(
-    teachers: Sequence[DualEncoder], student: DualEncoder, corpus: Path, folder: Path, *, side: Side, narrow: bool, watch: Watch = SILENT
+    teachers: Sequence[DualEncoder], corpus: Path, folder: Path, *, side: Side, width: int | None = None, watch: Watch = SILENT
 ) -> Store:
     """Embed the teachers' texts, once for each teacher, and make of their vectors what a student is to come close to.
 
@@ -154,11 +131,10 @@ def build_targets(
 
     Args:
         teachers: At least one.
-        student: Where it starts; asked where `narrow`.
         corpus: With the texts.
         folder: Of the stores.
         side: Whose tower and prompt of a teacher embeds.
-        narrow: Whether vectors are cut to the student's width, and turned towards it.
+        width: Numbers that vectors are cut to; None keeps all.
         watch: Whom to tell.
 
     Returns:
@@ -168,21 +144,19 @@ def build_targets(
         DataError: If there are fewer texts than numbers are to be kept.
         StoreError: If the folder holds stores of other teachers or texts, or the disk is full.
     """
-    if narrow:
-        require_texts(sum(1 for _ in islice(read_corpus(corpus), student.width)), student)
+    if width is not None:
+        require_texts(sum(1 for _ in islice(read_corpus(corpus), width)), width)
     stores = [
         _store_of(_OfSide(one, side), corpus, folder / f"teacher-{number}", one.name, watch) for number, one in enumerate(teachers, 1)
     ]
-    if len(stores) == 1 and not narrow:
+    if len(stores) == 1 and width is None:
         return stores[0]
-    made_of = hashlib.sha256("".join(store.manifest.sha256 for store in stores).encode())
+    made_of = hashlib.sha256("".join([*(store.manifest.sha256 for store in stores), f" {width}"]).encode()).hexdigest()
     directions = None
-    if narrow:
-        made_of.update(json.dumps(student.fingerprint("query").to_json()).encode())
-        kept = folder / f"directions-{made_of.hexdigest()[:16]}.npy"
-        directions = kept_matrix(kept, lambda: _directions(stores, student, corpus, watch))
+    if width is not None:
+        directions = kept_matrix(folder / f"directions-{made_of[:16]}.npy", lambda: _directions(stores, width, watch))
     return _store_of(
-        _Joined(stores, directions, made_of.hexdigest(), teachers[0].fingerprint(side)),
+        _Joined(stores, directions, made_of, teachers[0].fingerprint(side)),
         corpus,
         folder / "targets",
         " + ".join(one.name for one in teachers),
@@ -210,18 +184,18 @@ def _store_of(encoder: _OfSide | _Joined, corpus: Path, target: Path, name: str,
     return built.store
 
 
-def require_texts(count: int, student: DualEncoder) -> None:
+def require_texts(count: int, width: int) -> None:
     """Refuse texts too few to tell a student's directions apart.
 
     Args:
         count: Texts of the teachers.
-        student: Where it starts.
+        width: Numbers of the student's vectors.
 
     Raises:
-        DataError: If there are fewer than its numbers.
+        DataError: If there are fewer.
     """
-    if count < student.width:
-        raise DataError(f"teachers must have at least {student.width} texts, as many as the student's numbers, got {count}; add texts")
+    if count < width:
+        raise DataError(f"teachers must have at least {width} texts, as many as the student's numbers, got {count}; add texts")
 
 
 def kept_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
@@ -242,8 +216,8 @@ def kept_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
     return found
 
 
-def _directions(stores: Sequence[Store], student: DualEncoder, corpus: Path, watch: Watch) -> Directions:
-    count, width = stores[0].count, student.width
+def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions:
+    count = stores[0].count
 
     def rows() -> Iterator[Float[np.ndarray, "n e"]]:
         for start in range(0, count, _BLOCK):
@@ -251,12 +225,8 @@ def _directions(stores: Sequence[Store], student: DualEncoder, corpus: Path, wat
 
     directions, kept = main_directions(rows, width)
     watch.note(f"{width} of the {len(directions)} numbers of the teachers' vectors are kept, with {kept:.1%} of their squared lengths")
-    texts = [document.text for document in islice(read_corpus(corpus), SAMPLE)]
-    return turned(directions, joined_rows(stores, [text_id(text) for text in texts]), unit(student.encode(texts, side="query")))
+    return directions
 
 
 _BLOCK = 8_192
 """Vectors that are read at a time."""
-
-SAMPLE = 8_192
-"""Texts that a student embeds before it learns, so that it starts near its teachers: with four times as many it started no nearer."""

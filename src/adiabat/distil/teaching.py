@@ -140,8 +140,9 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     how = _how(teachers, student, section.width)
     if settings.train.loss == "mse" and len(teachers) == 1 and how != "pca":
         _require_reachable(teachers[0], student, section.side)
-    targets = build_targets(teachers, student, lessons.folder, job.prepared, side=section.side, narrow=how == "pca", watch=watch)
-    layer = write_layer(student, targets, lessons, job.prepared, watch=watch) if how == "projection" else None
+    width = student.width if how == "pca" else None
+    targets = build_targets(teachers, lessons.folder, job.prepared, side=section.side, width=width, watch=watch)
+    layer = None if how == "none" else write_layer(student, targets, lessons, job.prepared, watch=watch)
     static = isinstance(student.query.backbone, StaticBackbone)
     del teachers, student
     run = settings.training(**_tables(settings, lessons, targets.path, layer, static=static))
@@ -186,18 +187,17 @@ def _some_lessons(job: Job, material: _Material) -> Lessons:
 
 
 def _how(teachers: Sequence[DualEncoder], student: DualEncoder, asked: Width) -> Width:
-    """Whether the teachers' vectors are cut to the student's width and turned to it (``pca``), it gets a layer, or neither."""
+    """Which of the ways to the teachers' vectors a student takes, none of them ``auto``."""
     if not student.shared:
         raise ModelError(f"{student.name}: a student must have one tower for both sides, got two; take another model")
     whole, own = sum(teacher.width for teacher in teachers), student.width
-    how: Width = ("pca" if whole > own else "projection") if asked == "auto" else asked
-    if (how == "pca" and own > whole) or (how == "none" and own != whole):
-        relation = "wider" if own > whole else "narrower"
-        others = "projection or auto" if own > whole else "pca, projection or auto"
+    fitting: tuple[Width, ...] = ("pca", "projection") if whole > own else ("projection", "none") if whole == own else ("projection",)
+    if asked not in (*fitting, "auto"):
         raise ConfigError(
-            f"distil.width must be {others} where the student is {relation} ({own}) than its teachers ({whole}), got {how}; change it"
+            f"distil.width must be {' or '.join((*fitting, 'auto'))} where the student has {own} numbers and its teachers have {whole}, "
+            f"got {asked}; change it"
         )
-    return how
+    return fitting[0] if asked == "auto" else asked
 
 
 def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -> None:
