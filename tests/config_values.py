@@ -101,7 +101,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "mixture.rule": ("equal", SOURCES),
     "mixture.temperature": (5.0, {**SOURCES, "mixture.rule": "temperature"}),
     "mixture.cap": (1_000, {}),
-    "mixture.exhausted": ("cycle", {}),
+    "mixture.exhausted": ("cycle", SOURCES),
     "mixture.one_source_per_batch": (True, SOURCES),
     "batches.group": ("topic", {}),
     "batches.random_share": (0.2, {"batches.group": "tag"}),

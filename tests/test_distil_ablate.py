@@ -91,6 +91,16 @@ def test_an_ablation_does_not_go_on_with_other_words(verb: Verb) -> None:
     assert "inputs.vocabulary.words_sha256 was" in " ".join(again.err.split())
 
 
+def test_an_ablation_does_not_go_on_with_other_pairs(verb: Verb) -> None:
+    words = ("distil", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", "--pairs", "pairs.jsonl", *SHORT)
+    assert verb(*words).code == 0
+    lines = Path("pairs.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    Path("pairs.jsonl").write_text("".join(reversed(lines)), encoding="utf-8")
+    again = verb(*words, "--resume")
+    assert again.code == 2
+    assert "the texts, queries or pairs differ from those the ablation began with" in " ".join(again.err.split())
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -140,7 +140,7 @@ def test_a_static_query_tower_asks_a_store_of_its_teacher_and_is_tuned_against_i
 def test_towers_of_two_widths_are_no_pair_and_nothing_is_left(verb: Verb) -> None:
     said = verb("distil", "pair", "small", "teacher", "--out", "pair")
     assert said.code == 2
-    told = "the query tower of small must be as wide as the documents of teacher, 24, got 16; make the static model with --set static."
+    told = "the query tower of small must be as wide as the documents of teacher, 24, got 16; fit it with --set distil.width=projection"
     assert told in " ".join(said.err.split())
     assert not Path("pair").exists()
     assert "must be a new or empty directory" in " ".join(verb("distil", "pair", "small", "teacher", "--out", "teacher").err.split())

@@ -85,6 +85,19 @@ def _part(content: str | bytes, path: Path, cleaning: ExitStack) -> Path:
     return part
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder in one that exists; one that is there already is left as it is.
+
+    Args:
+        path: Of the folder.
+
+    Raises:
+        DataError: If the disk is full or not writable.
+    """
+    with _told(path):
+        path.mkdir(exist_ok=True)
+
+
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
     try:

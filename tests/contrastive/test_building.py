@@ -136,7 +136,7 @@ def test_a_frozen_side_gets_no_projection_and_the_other_one_comes_to_its_width()
         job={"model": "wide"},
         towers={"document_model": "tiny", "frozen": "document", "projection_width": 5},
     )
-    assert "both towers must have one width" in said
+    assert said.endswith("as wide as it, 16, got 5; give towers.projection_width that width")
 
 
 def test_the_seed_decides_projections_and_adapters_and_leaves_the_global_random_numbers_alone() -> None:
@@ -232,6 +232,16 @@ def test_a_frozen_side_gets_no_such_projection(tmp_path: Path) -> None:
     start = matrix(tmp_path / "layer.npy", WIDTH, WIDTH)
     towers = built(kind="asymmetric", towers={"frozen": "document", **start}).towers
     assert [len(towers.tower(side).projections) for side in SIDES] == [1, 0]
+
+
+def test_such_a_projection_may_lead_to_the_width_of_a_frozen_side(tmp_path: Path) -> None:
+    own = {"kind": "asymmetric", "job": {"model": "wide"}}
+    frozen = {"document_model": "tiny", "frozen": "document"}
+    towers = built(**own, towers={**frozen, **matrix(tmp_path / "layer.npy", 24, WIDTH)}).towers
+    assert [len(towers.tower(side).projections) for side in SIDES] == [1, 0]
+    assert towers.width == WIDTH
+    said = refused(ModelError, **own, towers={**frozen, **matrix(tmp_path / "layer.npy", 24, 5)})
+    assert said.endswith("as wide as it, 16, got 5; give towers.projection_start that width")
 
 
 def test_a_static_model_takes_the_weights_into_its_table(tmp_path: Path) -> None:

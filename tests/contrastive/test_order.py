@@ -149,6 +149,7 @@ def test_one_topic_for_all_is_refused(tmp_path: Path, group: str) -> None:
     [
         ({"job": {"data": "a.jsonl"}, "data": {"sources": [{"path": "b"}]}}, "data.sources must be left out where job.data is given"),
         ({"mixture": {"rule": "equal"}}, "mixture.rule has no effect with one source; list several"),
+        ({"mixture": {"exhausted": "cycle"}}, "mixture.exhausted has no effect with one source; list several"),
         (
             {"mixture": {"rule": "equal", "one_source_per_batch": True}},
             "mixture.rule and mixture.one_source_per_batch have no effect with one source",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from adiabat.data.records import text_id
+from adiabat.distil import layer
 from adiabat.distil.layer import STRENGTHS, fitted_layer, write_layer
 from adiabat.distil.lessons import Lessons
 from adiabat.distil.targets import build_targets, unit
@@ -37,6 +38,15 @@ def test_a_map_that_there_is_is_found(width: int) -> None:
     np.testing.assert_allclose(fitted_layer(rows, rows @ weights), weights, atol=1e-4)
 
 
+@pytest.mark.parametrize("width", [3, 6])
+def test_the_unit_of_vectors_changes_nothing(width: int) -> None:
+    rows, towards = drawn(20, 4), drawn(20, width, seed=1)
+    for scale in (1e-3, 1e3):
+        np.testing.assert_allclose(
+            rows @ fitted_layer(rows, towards), scale * rows @ fitted_layer(scale * rows, towards), rtol=1e-3, atol=1e-5
+        )
+
+
 def test_the_strength_is_that_of_the_least_error_of_texts_left_out_one_by_one() -> None:
     rows, noise = drawn(20, 4).astype(np.float64), drawn(20, 6, seed=2)
     towards = rows @ drawn(4, 6, seed=1) + 2 * noise
@@ -47,8 +57,10 @@ def test_the_strength_is_that_of_the_least_error_of_texts_left_out_one_by_one() 
             float(((rows[one] @ ridge(rows[rest], towards[rest], strength) - towards[one]) ** 2).sum()) for one, rest in enumerate(left)
         )
 
-    best = min(STRENGTHS, key=error)
-    assert STRENGTHS[0] < best < STRENGTHS[-1]
+    # Of rows of unit length, in the quadratic mean.
+    strengths = [one * float((rows**2).sum(axis=1).mean()) for one in STRENGTHS]
+    best = min(strengths, key=error)
+    assert strengths[0] < best < strengths[-1]
     np.testing.assert_allclose(fitted_layer(rows, towards), ridge(rows, towards, best), rtol=1e-4, atol=1e-6)
 
 
@@ -56,13 +68,12 @@ def test_a_student_in_its_teachers_space_stays_there_however_few_its_texts_are()
     towards = drawn(300, 32)
     rows = towards + 0.1 * drawn(300, 32, seed=1)
     for count in (1, 8, 40):
-        layer = fitted_layer(rows[:count], towards[:count])
-        assert distance(rows[40:] @ layer, towards[40:]) < 1.1 * distance(rows[40:], towards[40:])
+        found = fitted_layer(rows[:count], towards[:count])
+        assert distance(rows[40:] @ found, towards[40:]) < 1.1 * distance(rows[40:], towards[40:])
 
 
 def test_few_texts_lose_no_direction_of_the_student() -> None:
-    layer = fitted_layer(drawn(10, 32), drawn(10, 32, seed=1))
-    assert np.linalg.matrix_rank(layer) == 32
+    assert np.linalg.matrix_rank(fitted_layer(drawn(10, 32), drawn(10, 32, seed=1))) == 32
 
 
 def lessons_of(folder: Path) -> Lessons:
@@ -99,6 +110,18 @@ def test_a_layer_is_fitted_to_texts_that_are_not_held_out_and_kept(width: int, t
 def test_a_layer_between_two_widths_needs_as_many_texts_as_the_student_has_numbers(tmp_path: Path) -> None:
     lessons, student = lessons_of(tmp_path / "lessons"), tiny_dual(width=96)
     targets = build_targets([tiny_dual()], lessons.folder, tmp_path, side="query")
-    with pytest.raises(DataError, match="teachers must have at least 96 texts, as many as the student's numbers, got 75; add texts"):
+    said = "teachers must have at least 96 texts, as many as the student's numbers, got 75 beside those held out; add texts"
+    with pytest.raises(DataError, match=said):
         write_layer(student, targets, lessons, tmp_path)
     assert not list(tmp_path.glob("layer-*"))
+
+
+def test_of_many_texts_a_layer_is_fitted_to_those_of_the_smallest_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layer, "SAMPLE", 40)
+    teacher, student, lessons = tiny_dual(seed=1), tiny_dual(seed=2), lessons_of(tmp_path / "lessons")
+    targets = build_targets([teacher], lessons.folder, tmp_path, side="query")
+    chosen = sorted(TEXTS[5:], key=text_id)[:40]
+    # Not those that come first.
+    assert len(set(chosen) & set(TEXTS[5:45])) < 40
+    found = np.load(write_layer(student, targets, lessons, tmp_path))
+    np.testing.assert_allclose(found, fitted_layer(student.encode(chosen, side="query"), rows_of(targets, chosen)), atol=1e-4)

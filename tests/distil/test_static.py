@@ -1,5 +1,6 @@
 """A static model of a teacher: beside model2vec, and as three libraries load it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from jaxtyping import Float
 from model2vec import StaticModel
 from model2vec.distill import distill_from_model
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
 
 from adiabat import api
 from adiabat.api import distilling
@@ -24,7 +26,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_record
 from adiabat.watch import Watch
 from tests.distil.test_vocabulary import wordpiece
-from tests.tiny import save_tiny, tiny_dual
+from tests.tiny import edit, save_tiny, tiny_dual
 
 TEXTS = ["the cat sat", "New York cats", "dogs", "", "the the cat 日本", "c s at"]
 
@@ -87,6 +89,29 @@ def test_three_libraries_give_the_same_embeddings(teacher: Path, tmp_path: Path,
     norms = np.linalg.norm(ours, axis=1)
     assert norms[3] == 0
     assert np.allclose(np.delete(norms, 3), 1, atol=1e-5) == normalize
+
+
+def test_long_texts_are_read_to_their_end_whatever_the_limit_of_the_teacher(tmp_path: Path) -> None:
+    folder, text = save_tiny(tmp_path / "teacher", width=24), "a" * 600 + "z" * 200
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(16)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    edit(folder, "tokenizer_config.json", model_max_length=16)
+    made(folder, tmp_path / "model", normalize=False, weighting="none")
+    ours, peer = load(tmp_path / "model"), StaticModel.from_pretrained(str(tmp_path / "model"))
+    found, first, last = ours.encode([text, "a" * 600, "z" * 200], side="query", precision="fp32")
+    np.testing.assert_allclose(found, 0.75 * first + 0.25 * last, atol=1e-2 * np.abs(found).max())
+    for other in (peer, SentenceTransformer(str(tmp_path / "model"), device="cpu")):
+        np.testing.assert_allclose(other.encode([text])[0], found, atol=1e-5)
+    # Counts go to the end, too.
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"id": "1", "text": text}) + "\n", encoding="utf-8")
+    made(folder, tmp_path / "counted", normalize=False, corpus=str(corpus))
+    counted = StaticModel.from_pretrained(str(tmp_path / "counted"))
+    rows = [peer.tokens.index(token) for token in ("a", "z")]
+    weights = np.linalg.norm(counted.embedding[rows], axis=1) / np.linalg.norm(peer.embedding[rows], axis=1)
+    shares = np.array([601, 201]) / (800 + len(peer.tokens))
+    np.testing.assert_allclose(weights, 1e-4 / (1e-4 + shares), rtol=0.01)
 
 
 @pytest.mark.parametrize(("dtype", "close"), [("float16", 0.9999), ("int8", 0.999)])

@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 from sklearn.decomposition import TruncatedSVD
 
+from adiabat import api
+from adiabat.config import DistilStaticSettings, checked
 from adiabat.data.records import text_id
-from adiabat.distil.targets import build_targets, joined_rows, main_directions
+from adiabat.distil.targets import build_targets, joined_rows, main_directions, unit
 from adiabat.errors import DataError, StoreError
-from adiabat.model.encoder import Encoder
+from adiabat.model.directory import load
+from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
+from tests.distil.test_vocabulary import wordpiece
 from tests.tiny import tiny_dual
 
 TEXTS = [f"a text of number {number} and colour {number * 7 % 11}" for number in range(80)]
@@ -99,10 +103,22 @@ def test_targets_go_on_with_the_directions_that_were_kept(tmp_path: Path, corpus
     assert again.manifest.fingerprint == first.manifest.fingerprint
 
 
-def test_joined_rows_keep_a_row_of_zeros(tmp_path: Path, corpus: Path) -> None:
+def test_joined_rows_are_of_unit_length_and_a_row_of_zeros_stays(tmp_path: Path, corpus: Path) -> None:
     store = targets_of([tiny_dual()], corpus, tmp_path)
     both = joined_rows([store, store], [text_id(TEXTS[0])])
     np.testing.assert_allclose(np.linalg.norm(both), 1.0, atol=1e-6)
+    np.testing.assert_array_equal(unit(np.array([[0.0, 0.0], [3.0, 4.0]])), [[0.0, 0.0], [0.6, 0.8]])
+
+
+def test_a_text_that_a_teacher_gives_no_vector_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps({"_id": text_id(text), "text": text}) + "\n" for text in ("the cat", "日")), encoding="utf-8")
+    tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
+    settings = checked(DistilStaticSettings, {"static": {"dims": 3}})
+    api.distil_static(DualEncoder(tower, tower, "words"), tmp_path / "static", settings=settings)
+    said = r"a teacher must give every text a vector other than zero, .*static gives none to '日'; remove it, or take another teacher"
+    with pytest.raises(DataError, match=said):
+        targets_of([load(tmp_path / "static")], path, tmp_path)
 
 
 def test_stores_of_another_teacher_are_refused(tmp_path: Path, corpus: Path) -> None:

@@ -1,5 +1,6 @@
 """A static model made step by step, each step measured (mission E2)."""
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from adiabat.api.suites import evaluate_suite
 from adiabat.api.training import train
 from adiabat.config import AblateSettings, DistilStaticSettings, FitSettings, SuiteSettings, TrainSettings, checked, read_settings
 from adiabat.config.named import suite_file
+from adiabat.contrastive.kept import contents_of
 from adiabat.distil.saving import is_distilled
 from adiabat.errors import ConfigError, several
 from adiabat.jobs.descriptions import FREE_RUN, Rules, is_described, require_same
@@ -33,7 +35,11 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
 PASSED = "passed"
 """Folder of the teacher's vectors, until all that is made of them is."""
 
-RULES = Rules(free=frozenset(("ablate.out", *FREE_RUN)), defaults=AblateSettings().model_dump())
+RULES = Rules(
+    free=frozenset(("ablate.out", *FREE_RUN)),
+    words={"inputs.learned.files_sha256": "the texts, queries or pairs differ from those the ablation began with"},
+    defaults=AblateSettings().model_dump(),
+)
 
 COUNTED, FITTED, PAIRED = "counts", "fit", "pairs"
 """Steps beyond it: frequencies counted in a corpus, regression to the teacher, and a softmax over pairs with a tower for each side."""
@@ -88,7 +94,10 @@ def distil_ablate(
         watch.note(note)
     # Faults of its data, or of what the models are made of, must not come to light after some were trained.
     prepare(suite, watch)
-    wanted = {"teacher": {"name": teacher}, "inputs": made_of(teacher, _static(settings, counted)), **settings.model_dump()}
+    inputs = made_of(teacher, _static(settings, counted))
+    if learned := [*section.texts, *section.queries, *([section.pairs] if section.pairs else [])]:
+        inputs["learned"] = {"files_sha256": hashlib.sha256("".join(contents_of(learned).values()).encode()).hexdigest()}
+    wanted = {"teacher": {"name": teacher}, "inputs": inputs, **settings.model_dump()}
 
     def description() -> dict[str, Any]:
         if begun:

@@ -185,7 +185,7 @@ def distil_pair(query: Model, document: Model, out: str | Path, *, settings: Enc
     if asked.query.width != answering.document.width:
         raise ModelError(
             f"the query tower of {name_of(query)} must be as wide as the documents of {name_of(document)}, {answering.document.width}, got "
-            f"{asked.query.width}; make the static model with --set static.reduction=none, and fit that"
+            f"{asked.query.width}; fit it with --set distil.width=projection"
         )
     pair = DualEncoder(asked.query, answering.document, f"{name_of(query)} beside {name_of(document)}", answering.root)
     for tower in (pair.query, pair.document):

@@ -53,7 +53,7 @@ class TowersSection(Section):
     """Width of a new linear layer on top of the pooled vector; None adds none, except under ``shared_projection``: the pooled width."""
     projection_start: Text | None = None
     """What the new layer starts with in place of random numbers: a ``.npy`` file of a matrix with a row for each number of a tower's vector
-    and a column for each of an embedding. A static model takes it into its table, and gets no layer."""
+    and a column for each of an embedding. A static model takes it into its table, and gets no layer, but under ``shared_projection``."""
     frozen: Literal["none", "query", "document"] = "none"
     """A tower that stays as it is: each of its texts is embedded once, when it is first needed."""
     store: Text | None = None
@@ -257,7 +257,9 @@ class TrainSettings(Section):
         if self.job.data is not None and self.data.sources:
             raise ValueError("data.sources must be left out where job.data is given: it takes its place; drop one of them")
         usual = MixtureSection()
-        idle = [f"mixture.{name}" for name in ("rule", "one_source_per_batch") if getattr(self.mixture, name) != getattr(usual, name)]
+        # A stream of one source ends, or begins anew.
+        names = ("rule", "one_source_per_batch") if self.data.stream else ("rule", "exhausted", "one_source_per_batch")
+        idle = [f"mixture.{name}" for name in names if getattr(self.mixture, name) != getattr(usual, name)]
         if len(self.data.sources) < 2 and idle:
             raise ValueError(
                 f"{' and '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with one source; list several as [[data.sources]]"

@@ -1,5 +1,6 @@
 """From settings to what is trained: towers, method, what is frozen (missions B3, C1)."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,12 +36,14 @@ class Built:
         towers: In the mode they are trained in.
         guide: Another model that takes candidates out of the negatives; None where there is none.
         prints: Of the models that were loaded, each side: what they were, whatever was made of them.
+        projection: Digest of the weights that a new projection starts with; None where none are given.
         before: Weights at the start that an embedding depends on, by name (`named_weights`).
     """
 
     towers: DualEncoder
     guide: DualEncoder | None
     prints: tuple[Fingerprint, ...]
+    projection: str | None
     before: Mapping[str, Tensor]
 
 
@@ -60,11 +63,12 @@ def build(settings: TrainSettings, load: Loader) -> Built:
     """
     section = settings.towers
     start, document_start = _starts(settings, load)
+    matrix = None if section.projection_start is None else _matrix(Path(section.projection_start))
     towers = build_towers(
         start,
         kind=section.kind,
         projection_width=section.projection_width,
-        projection_start=None if section.projection_start is None else _matrix(Path(section.projection_start)),
+        projection_start=matrix,
         document_start=document_start,
         frozen=None if section.frozen == "none" else section.frozen,
         seed=settings.run.seed,
@@ -72,7 +76,7 @@ def build(settings: TrainSettings, load: Loader) -> Built:
     for tower in _distinct(towers):
         require_pad_token(tower)
     _check_widths(settings, towers)
-    _require_numbers(towers)
+    require_numbers(towers)
     before = {name: weights.detach().cpu().clone() for name, weights in named_weights(towers).items()}
     frozen = [] if section.frozen == "none" else [towers.tower(section.frozen)]
     with torch.random.fork_rng([]):
@@ -88,7 +92,8 @@ def build(settings: TrainSettings, load: Loader) -> Built:
         before |= {name: torch.zeros_like(now[name], device="cpu") for name in now.keys() - before.keys()}
     guide = _guide(settings, load)
     prints = tuple(model.fingerprint(side) for model in (start, document_start, guide) if model is not None for side in SIDES)
-    return Built(replace(towers, root=_root_of(settings, towers)), guide, prints, before)
+    projection = None if matrix is None else hashlib.sha256(matrix.numpy().tobytes()).hexdigest()
+    return Built(replace(towers, root=_root_of(settings, towers)), guide, prints, projection, before)
 
 
 def _starts(settings: TrainSettings, load: Loader) -> tuple[DualEncoder, DualEncoder | None]:
@@ -133,8 +138,15 @@ def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) 
         raise
 
 
-def _require_numbers(towers: DualEncoder) -> None:
-    """Refuse a model of which a weight is no number: a loss may not see it, but a saved model would be damaged."""
+def require_numbers(towers: DualEncoder) -> None:
+    """Refuse a model of which a weight is no number: a loss may not see it, but a saved model would be damaged.
+
+    Args:
+        towers: Without adapters.
+
+    Raises:
+        ModelError: If there is one.
+    """
     faults = [name for name, weights in named_weights(towers).items() if not bool(weights.detach().isfinite().all())]
     if faults:
         raise ModelError(f"{towers.name}: every weight must be a finite number, got others in {several(faults, of='tensors')}; get it anew")

@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -128,6 +128,24 @@ def files_of(source: str) -> list[tuple[str, int, int]]:
     files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
     found = [(one, one.stat()) for one in files if one.exists()]
     return [(str(one), status.st_size, status.st_mtime_ns) for one, status in found]
+
+
+def contents_of(sources: Iterable[str]) -> dict[str, str]:
+    """What sources hold, so that a copy with another date is the same.
+
+    Args:
+        sources: As `files_of` takes them.
+
+    Returns:
+        Path of each file to the SHA-256 of its bytes; of the hub, the name alone, to "".
+    """
+    digests = dict[str, str]()
+    for path, *_ in (one for source in sources for one in files_of(source)):
+        digests[path] = ""
+        if Path(path).is_file():
+            with open(path, "rb") as file:
+                digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 @contextmanager

@@ -113,6 +113,7 @@ RULES = Rules(
             "job.out",
             "towers.store",
             "towers.targets",
+            "towers.projection_start",
             "towers.document_model",
             "train.guide",
             "data.corpus",

@@ -231,7 +231,7 @@ def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: in
 
 def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    prints = json.dumps([one.to_json() for one in built.prints], sort_keys=True)
+    prints = json.dumps([one.to_json() for one in built.prints], sort_keys=True) + (built.projection or "")
     stream = objective.stream
     examples = [objective.train.digest() if stream is None else stream.rows[0].sha256, objective.validation.digest()]
     examples += [] if objective.store is None else [objective.store.manifest.sha256]

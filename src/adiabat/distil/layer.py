@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from itertools import islice
+from heapq import nsmallest
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +46,11 @@ def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e
     if count > width or not origins:
         origins.append(np.zeros((width, wide)))
     exact, wanted = rows.astype(np.float64), towards.astype(np.float64)
-    fits = [(RidgeCV(alphas=STRENGTHS, fit_intercept=False).fit(exact, wanted - exact @ origin), origin) for origin in origins]
+    # Strengths are of rows whose length is 1 in the quadratic mean.
+    unit_of = np.sqrt(np.square(exact).sum(axis=1).mean()) or 1.0
+    fits = [(RidgeCV(alphas=STRENGTHS, fit_intercept=False).fit(exact / unit_of, wanted - exact @ origin), origin) for origin in origins]
     best, origin = max(fits, key=lambda one: float(one[0].best_score_))
-    weights: Float[np.ndarray, "d e"] = (origin + best.coef_.T).astype(np.float32)
+    weights: Float[np.ndarray, "d e"] = (origin + best.coef_.T / unit_of).astype(np.float32)
     return weights
 
 
@@ -65,8 +68,7 @@ def write_layer(student: DualEncoder, targets: Store, lessons: Lessons, folder: 
         File of the weights, a row for each number of the student's vectors.
 
     Raises:
-        DataError: If there are fewer texts than a layer between two widths needs.
-        StoreError: If the disk is full.
+        DataError: If there are fewer texts than a layer between two widths needs, or the disk is full.
     """
     made_of = targets.manifest.sha256 + json.dumps(student.fingerprint("query").to_json())
     path = folder / f"layer-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.npy"
@@ -77,9 +79,10 @@ def write_layer(student: DualEncoder, targets: Store, lessons: Lessons, folder: 
 def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch) -> Float[np.ndarray, "d e"]:
     held_out = {positive for example in stream_examples(lessons.path(VALIDATION)).examples for positive in example.positives}
     documents = (document for document in read_corpus(lessons.folder) if document.doc_id not in held_out)
-    sample = list(islice(documents, SAMPLE))
+    # Ids are digests of texts: the smallest are drawn from all files alike, and the same in every run.
+    sample = nsmallest(SAMPLE, documents, key=attrgetter("doc_id"))
     if student.width != targets.width:
-        require_texts(len(sample), student.width)
+        require_texts(len(sample), student.width, left_out=" beside those held out")
     label = "embedding texts by the student"
     rows = student.encode(
         [document.text for document in sample], side="query", on_progress=lambda now: watch.progress(label, now.done, now.total)

@@ -1,6 +1,5 @@
 """What a student is to learn, on disk: texts, each with the text whose vector by the teachers it is to come close to (mission D6)."""
 
-import hashlib
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from adiabat.config.section import Section
 from adiabat.config.teach import HeldOutLessons
-from adiabat.contrastive.kept import files_of
+from adiabat.contrastive.kept import contents_of
 from adiabat.data.parallel import Translation
 from adiabat.data.records import text_id
 from adiabat.data.splitting import held_out_queries
@@ -136,7 +135,7 @@ def write_lessons(
         DataError: If there is no text, too few of them, or a file is at fault.
         JobError: If the folder holds lessons of other settings or files.
     """
-    inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": _contents(sources)}
+    inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": contents_of(sources)}
     if (folder / MADE).exists():
         return _written(folder, inputs)
     held_out = _held_out(partial(_trimmed, read), settings, least, watch)
@@ -150,17 +149,6 @@ class _Told(Section):
 
     settings: dict[str, Any]
     files: dict[str, str]
-
-
-def _contents(sources: Iterable[str]) -> dict[str, str]:
-    """Path of each file to the SHA-256 of its bytes, so that a copy with another date is the same; of the hub, the name alone."""
-    digests = dict[str, str]()
-    for path, *_ in (one for source in sources for one in files_of(source)):
-        digests[path] = ""
-        if Path(path).is_file():
-            with open(path, "rb") as file:
-                digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
 
 
 def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:

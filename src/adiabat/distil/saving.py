@@ -8,7 +8,7 @@ from safetensors.numpy import save
 from adiabat.config.distil import StaticSection
 from adiabat.distil.static import Distilled
 from adiabat.errors import DataError
-from adiabat.files import write_text, write_together
+from adiabat.files import make_folder, write_text, write_together
 from adiabat.model.layout import json_text
 from adiabat.model.static_files import TOKENIZER, WEIGHTS, is_model2vec
 
@@ -49,7 +49,7 @@ def list_modules(section: StaticSection, folder: Path) -> None:
         DataError: If the disk is full or not writable.
     """
     if section.normalize:
-        (folder / "1_Normalize").mkdir(exist_ok=True)
+        make_folder(folder / "1_Normalize")
     write_text(json_text(_modules(section)), folder / "modules.json")
 
 
@@ -79,6 +79,8 @@ def _config(found: Distilled, section: StaticSection, teacher: str) -> dict[str,
         "sif_coefficient": section.sif if section.weighting == "sif" else None,
         "hidden_dim": found.vectors.shape[1],
         "seq_length": LONGEST,
+        # Without it, model2vec alone would cut texts, at 512 tokens.
+        "max_length": None,
         "normalize": section.normalize,
         "pooling": section.pooling,
         "embedding_dtype": section.dtype,

@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.data.corpora import read_corpus
+from adiabat.data.numerals import shown
 from adiabat.data.records import Document, Side, text_id
-from adiabat.errors import DataError
+from adiabat.errors import DataError, several
 from adiabat.files import write_bytes
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
@@ -40,7 +41,13 @@ class _OfSide:
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         del side
-        return self.model.encode(texts, side=self.side)
+        found = self.model.encode(texts, side=self.side)
+        if blind := [text for text, row in zip(texts, found, strict=True) if not row.any()]:
+            raise DataError(
+                f"a teacher must give every text a vector other than zero, {self.model.name} gives none to {several(map(shown, blind))}; "
+                "remove it, or take another teacher"
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +148,7 @@ def build_targets(
         A store with a vector for each text.
 
     Raises:
-        DataError: If there are fewer texts than numbers are to be kept.
+        DataError: If there are fewer texts than numbers are to be kept, a teacher gives a text no vector, or the disk is full.
         StoreError: If the folder holds stores of other teachers or texts, or the disk is full.
     """
     if width is not None:
@@ -184,18 +191,19 @@ def _store_of(encoder: _OfSide | _Joined, corpus: Path, target: Path, name: str,
     return built.store
 
 
-def require_texts(count: int, width: int) -> None:
+def require_texts(count: int, width: int, *, left_out: str = "") -> None:
     """Refuse texts too few to tell a student's directions apart.
 
     Args:
         count: Texts of the teachers.
         width: Numbers of the student's vectors.
+        left_out: What is not counted, for the message.
 
     Raises:
         DataError: If there are fewer.
     """
     if count < width:
-        raise DataError(f"teachers must have at least {width} texts, as many as the student's numbers, got {count}; add texts")
+        raise DataError(f"teachers must have at least {width} texts, as many as the student's numbers, got {count}{left_out}; add texts")
 
 
 def kept_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
@@ -207,6 +215,9 @@ def kept_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
 
     Returns:
         What the file holds.
+
+    Raises:
+        DataError: If the disk is full or not writable.
     """
     if not path.is_file():
         content = BytesIO()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.teach import STATIC_RATE, FitSettings, MultilingualSettings, TeachSettings, Width
-from adiabat.contrastive.building import Loader
+from adiabat.contrastive.building import Loader, require_numbers
 from adiabat.contrastive.training import check, check_batch_size, train
 from adiabat.data.corpora import texts_to_learn
 from adiabat.data.examples import stream_examples
@@ -137,6 +137,7 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     lessons = _lessons(job.prepared / "lessons", settings, material, watch)
     teachers = [load(name, settings.teacher).to(device) for name in section.teachers]
     student = load(str(section.student), settings.encoder).to(device)
+    require_numbers(student)
     how = _how(teachers, student, section.width)
     if settings.train.loss == "mse" and len(teachers) == 1 and how != "pca":
         _require_reachable(teachers[0], student, section.side)

@@ -100,8 +100,9 @@ def _quietly() -> Iterator[None]:
 
 
 def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
-    """Without what is put around texts, and without some tokens."""
+    """Without what is put around texts, without the teacher's limit, and without some tokens."""
     bare: Any = model.deep_copy()
+    bare.truncation = None
     if bare.adds_prefix_space is not None:
         # A word is the same token at the start of a text as within it.
         bare.adds_prefix_space = True

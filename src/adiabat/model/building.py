@@ -42,7 +42,7 @@ def build_towers(
             ``shared_projection``: then a projection that both towers of the start end in is kept as the shared one, and where there is
             none, one that keeps the width is added.
         projection_start: Weights that a new projection starts with in place of random ones, a row for each number of a tower's vector; its
-            columns are the width. A static tower that has no projection takes them into its table, and gets none.
+            columns are the width. A static tower that has no projection takes them into its table, and gets none, but for a shared one.
         document_start: Whose document tower the document side starts from; None takes that of `start`.
         frozen: A side that keeps the tower it starts from, so that it gets no new projection; the kind must be ``asymmetric``.
         seed: Decides the weights of a new projection.
@@ -59,8 +59,8 @@ def build_towers(
         Dong et al. 2022, section 2 (SDE, ADE, ADE-SPL); source 002, section 3; mission C1.
     """
     source = start.document if document_start is None else document_start.document
-    _require_fitting(start, source, kind, projection_width)
     top = _Top(projection_width, projection_start, seed)
+    _require_fitting(start, source, kind, top)
     query = trainable_copy(start.query)
     document = query if kind == "shared" else trainable_copy(source).to(query.device)
     if kind == "shared_projection" and not top.asked and _end_alike(start.query, source):
@@ -72,6 +72,12 @@ def build_towers(
     elif top.asked:
         for tower in dict.fromkeys(tower for side, tower in (("query", query), ("document", document)) if side != frozen):
             top.put_on(tower)
+    if frozen is not None and query.width != document.width:
+        other, new = (document, query) if frozen == "document" else (query, document)
+        raise ModelError(
+            f"{start.name}: what the {frozen} tower, which stays as it is, is compared with must be as wide as it, {other.width}, got "
+            f"{new.width}; give {top.setting} that width"
+        )
     return replace(start, query=query, document=document)
 
 
@@ -144,7 +150,7 @@ def freeze_tower(encoder: Encoder) -> None:
     encoder.requires_grad_(False).eval()
 
 
-def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, projection_width: int | None) -> None:
+def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top: "_Top") -> None:
     """Refuse what cannot be built, before anything is copied."""
     query = start.query
     if kind == "shared" and query is not document:
@@ -157,10 +163,10 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, pro
             f"towers.kind must be asymmetric where the two sides start with different widths, got {kind} over {query.width} and "
             f"{document.width}: one projection takes vectors of one width; choose asymmetric, and set towers.projection_width"
         )
-    if projection_width is None:
+    if not top.asked:
         require_one_width(query, document, start.name)
-    elif projection_width < 1:
-        raise ConfigError(f"towers.projection_width must be > 0, got {projection_width}")
+    elif top.width is not None and top.width < 1:
+        raise ConfigError(f"towers.projection_width must be > 0, got {top.width}")
 
 
 def _end_alike(query: Encoder, document: Encoder) -> bool:
@@ -179,6 +185,10 @@ class _Top:
     @property
     def asked(self) -> bool:
         return self.width is not None or self.start is not None
+
+    @property
+    def setting(self) -> str:
+        return "towers.projection_width" if self.start is None else "towers.projection_start"
 
     def made_for(self, tower: Encoder) -> Projection:
         if self.start is None:

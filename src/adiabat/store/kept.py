@@ -71,7 +71,7 @@ class KeptVectors:
             np.save(partial, self.known)
             partial.replace(self._flags)
         except OSError as fault:
-            raise JobError(f"{self._flags} could not be written: {fault.strerror}; free some space, and go on with --resume") from fault
+            raise JobError(f"{self._flags} could not be written: {fault.strerror}; free some space; what came before is kept") from fault
 
 
 def _flags_in(path: Path, rows: int) -> Bool[np.ndarray, " n"]:
