@@ -195,13 +195,16 @@ def test_ways_to_train_run_to_their_end(problem: Problem, tmp_path: Path, train:
     assert (len(set(learned)) > 1) == (train.get("temperature_schedule") == "learned")
 
 
-def test_bf16_changes_the_steps_but_hardly_the_losses(problem: Problem, tmp_path: Path) -> None:
-    losses = {}
+def test_bf16_changes_the_steps_but_hardly_the_losses(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.model.precision.native_bf16", lambda device: False)
+    losses, notes = {}, dict[str, list[str]](fp32=[], bf16=[])
     for precision in ("fp32", "bf16"):
-        run(job_settings(problem, tmp_path / precision, train={"dropout": False}, run={"precision": precision}))
+        settings = job_settings(problem, tmp_path / precision, train={"dropout": False}, run={"precision": precision})
+        run(settings, notes=notes[precision])
         losses[precision] = [row["loss"] for row in log_of(tmp_path / precision) if "loss" in row]
     assert losses["bf16"] != losses["fp32"]
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.1)
+    assert [sum("only emulated" in note for note in told) for told in notes.values()] == [0, 1]
 
 
 def test_memory_is_spared_without_changing_what_is_learned(problem: Problem, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 
 from adiabat.model import precision
-from adiabat.model.precision import MINIMUM_COSINE, PROBE, Precision, autocast, minimum_cosine, native_bf16, settled_precision
+from adiabat.model.precision import MINIMUM_COSINE, PROBE, Precision, autocast, emulation_note, minimum_cosine, native_bf16, settled_precision
 from tests.tiny import KINDS, Kind, tiny_encoder
 
 CPU = torch.device("cpu")
@@ -49,6 +49,15 @@ def test_minimum_cosine_ignores_the_vectors_lengths() -> None:
     one = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     other = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
     assert minimum_cosine(one * np.float32(8), other) == pytest.approx(minimum_cosine(one, other))
+
+
+def test_bf16_where_it_is_emulated_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, False)
+    told = "store.precision = bf16 is only emulated on this cpu device, which takes many times as long as fp32"
+    assert emulation_note(CPU, "bf16", setting="store.precision") == told
+    assert emulation_note(CPU, "fp32") == emulation_note(CPU, "auto") == ""
+    with_native_bf16(monkeypatch, True)
+    assert emulation_note(CPU, "bf16") == ""
 
 
 @pytest.mark.parametrize("bad", [np.nan, 0.0])

@@ -19,6 +19,7 @@ from adiabat.report.sweep.files import run_toml
 from adiabat.report.sweep.wording import headline, reservations
 from adiabat.sweep import planning
 from adiabat.sweep.planning import plan
+from adiabat.sweep.rows import rows_in
 from adiabat.train.interrupt import InterruptionError
 from adiabat.watch import Watch
 from tests.sweep.world import BUDGET, BUDGETS, SIZES, TRUTHS, advice_of, asked, load, row, rows_of, written
@@ -242,10 +243,27 @@ def test_the_other_loss_may_decide(runs: Path, found: SweepResult) -> None:
 
 def test_losses_go_with_scores(found: SweepResult) -> None:
     by_task = {one.task: one for one in found.downstream}
+    assert [one.family for one in found.downstream] == [None] * 3
     assert list(by_task) == ["mean of all", "sts", "search"]
     assert by_task["search"].value == pytest.approx(-1.0)
     assert by_task["sts"].interval is not None
     assert by_task["sts"].interval[1] < -0.9
+
+
+def test_losses_go_with_scores_in_each_family_and_over_the_runs_that_have_them(runs: Path, tmp_path: Path) -> None:
+    rows = rows_in(runs)
+    # In the second family a lower loss goes with a worse score, and one of the tasks was not asked.
+    others = [
+        replace(one, name=f"other {one.name}", way=replace(one.way, family="other"), scores={"sts": one.validation_loss or 0.0})
+        for one in rows
+    ]
+    result = plan(load, asked(written(tmp_path, [*rows, *others])))
+    by_name = {(one.task, one.family): one for one in result.downstream}
+    assert [name for name in by_name if name[0] == "sts"] == [("sts", None), ("sts", ""), ("sts", "other")]
+    assert by_name["sts", "other"].value == pytest.approx(1.0)
+    assert by_name["search", "other"].runs == 0
+    assert by_name["search", "other"].value is None
+    assert by_name["search", None] == replace(by_name["search", ""], family=None)
 
 
 def test_options_that_a_budget_gives_too_few_steps_are_none(runs: Path) -> None:

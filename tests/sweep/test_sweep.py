@@ -196,6 +196,20 @@ def test_trained_models_are_measured_on_tasks(world: Path) -> None:
     assert not list((world / "out" / "runs").glob("*/stores"))
 
 
+def test_tasks_may_come_and_go_while_a_sweep_goes_on(again: Path) -> None:
+    task = {"kind": "retrieval", "name": "asked", "data": str(again / "asked.jsonl"), "corpus": str(again / "corpus.jsonl")}
+    more = {"budgets": [8e7, 1e8], "out": str(again / "out"), "least_steps": 1, "resamples": 20}
+    found = run(settings_of(again, sweep=more, tasks=[task]), resume=True)
+    assert [sorted(row.scores) for row in found.runs] == [[]] * 3 + [["asked"]] * 3
+    assert [(one.task, one.runs) for one in found.downstream] == [("asked", 3)]
+    # Without tasks, nothing is made again; scores stay.
+    assert [one.runs for one in run(settings_of(again, sweep=more), resume=True).downstream] == [3]
+    lines = (again / "asked.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (again / "asked.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
+    with pytest.raises(JobError, match=r"tasks\.asked was "):
+        run(settings_of(again, sweep=more, tasks=[task]), resume=True)
+
+
 @pytest.mark.parametrize(
     ("tables", "kind", "told"),
     [

@@ -88,14 +88,15 @@ def distil_ablate(
     steps = list(_steps(teacher, settings, folder, command, watch))
     suite = _suite(teacher, settings, steps)
     counted = {} if settings.static.corpus is None else {"corpus": settings.static.corpus}
-    require_inputs([*section.queries, *([section.pairs] if section.pairs else [])], corpora=[*section.texts, *counted.values()])
+    examples = [*section.queries, *([section.pairs] if section.pairs else [])]
+    require_inputs(examples, corpora=[*section.texts, *counted.values()])
     begun = is_described(folder, "ablate")
     if note := require_begun(folder, "static ablation", begun=begun, resume=resume):
         watch.note(note)
     # Faults of its data, or of what the models are made of, must not come to light after some were trained.
     prepare(suite, watch)
     inputs = made_of(teacher, _static(settings, counted))
-    if learned := [*section.texts, *section.queries, *([section.pairs] if section.pairs else [])]:
+    if learned := [*section.texts, *examples]:
         inputs["learned"] = {"files_sha256": hashlib.sha256("".join(contents_of(learned).values()).encode()).hexdigest()}
     wanted = {"teacher": {"name": teacher}, "inputs": inputs, **settings.model_dump()}
 

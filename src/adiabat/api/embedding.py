@@ -14,7 +14,7 @@ from adiabat.data.records import Side
 from adiabat.errors import ConfigError, DataError
 from adiabat.model.bulk import Progress
 from adiabat.model.fingerprint import Fingerprint
-from adiabat.model.precision import Precision
+from adiabat.model.precision import Precision, emulation_note
 from adiabat.model.towers import DualEncoder
 from adiabat.store.append import append_documents, finish_append
 from adiabat.store.build import build_store
@@ -97,6 +97,8 @@ def embed(
         _refuse_idle(settings.store, {"dtype": kept.dtype, "keep_texts": kept.has_texts}, "append, which keeps to the store")
     encoder = _Documents(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
     _say_if_not_by_cosine(encoder.model, watch)
+    if slow := emulation_note(encoder.model.document.device, settings.store.precision, setting="store.precision"):
+        watch.note(slow)
     name, maker, progress = str(corpus), encoder.model.name, _on("encoding documents", watch)
     dtype, texts, seed = settings.store.dtype, settings.store.keep_texts, settings.run.seed
     if vectors is not None:

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from adiabat.config import TrainSettings
 from adiabat.contrastive.batches import check_negatives
 from adiabat.contrastive.beforehand import require_ready
@@ -30,6 +32,7 @@ from adiabat.locks import sole_writer
 from adiabat.measure.results import Result
 from adiabat.model.device import device_of
 from adiabat.model.freezing import check_patterns
+from adiabat.model.precision import emulation_note
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
 from adiabat.train.distributed import Processes, processes
@@ -77,7 +80,7 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
         loop = _loop(objective, Job(out), told)
         rules = replace(RULES, behind=partial(behind, objective.steps))
         on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
-        _say_what_is_trained(objective, told)
+        _say_what_is_trained(objective, group.device, told)
         with sole_writer(out) if group.is_main else nullcontext():
             if objective.stream is not None:
                 objective.stream.keep_in(out / STREAM)
@@ -294,8 +297,8 @@ def _run(objective: PairContrast, loop: Loop, *, resume: bool) -> Outcome:
         return loop.run(resume=resume)
 
 
-def _say_what_is_trained(objective: PairContrast, watch: Watch) -> None:
-    for sentence in notes_of(objective):
+def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: Watch) -> None:
+    for sentence in filter(None, (*notes_of(objective), emulation_note(device, objective.settings.run.precision))):
         watch.note(sentence)
     parameters, trained = counts_of(objective)
     amount = f"{len(objective.train):,} pairs" if objective.stream is None else f"windows of about {len(objective.train):,} pairs"

@@ -210,12 +210,14 @@ class Correlation:
 
     Attributes:
         task: Its name; "mean of all" for the mean over tasks.
-        runs: How many.
+        family: Of the models; None for those of all families together.
+        runs: How many have the score.
         value: In [-1, 1]; None where too few differ.
         interval: Of runs drawn again, 95 %; None likewise.
     """
 
     task: str
+    family: str | None
     runs: int
     value: float | None
     interval: tuple[float, float] | None

@@ -166,7 +166,7 @@ def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
 
 
 def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -> list[Correlation]:
-    """Correlation of losses with scores of tasks.
+    """Correlation of losses with scores of tasks, over the runs that have the score.
 
     Args:
         evidence: Rows.
@@ -175,19 +175,26 @@ def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -
         seed: Of the draws.
 
     Returns:
-        Of the mean over tasks where there are several, then of each; nothing where no run was measured on any.
+        Of the mean over tasks where there are several, then of each; of all runs, and where there are several families of each, whose
+        models may differ from the others' in more than their loss. Nothing where no run was measured on any.
     """
     tasks = list(dict.fromkeys(task for row in evidence.rows for task in row.scores))
-    scored = [row for row in evidence.rows if all(task in row.scores for task in tasks)] if tasks else []
-    columns = {task: [row.scores[task] for row in scored] for task in tasks}
-    if len(tasks) > 1:
-        columns = {ALL_TASKS: [fmean(row.scores.values()) for row in scored], **columns}
-    losses = np.array([row.loss_of(kind) or 0.0 for row in scored])
-    return [_correlation(task, losses, np.array(scores), resamples, seed) for task, scores in columns.items()]
+    families = list(dict.fromkeys(row.way.family for row in evidence.rows if row.scores))
+    wanted = {ALL_TASKS: tasks} if len(tasks) > 1 else {}
+    return [
+        _correlation(name, family, evidence.rows, parts, kind, resamples=resamples, seed=seed)
+        for name, parts in {**wanted, **{task: [task] for task in tasks}}.items()
+        for family in (None, *(families if len(families) > 1 else ()))
+    ]
 
 
-def _correlation(task: str, losses: np.ndarray, scores: np.ndarray, resamples: int, seed: int) -> Correlation:
-    found = rank_correlation(losses, scores, resamples=resamples, seed=seed)
+def _correlation(
+    name: str, family: str | None, rows: Sequence[SweepRun], tasks: Sequence[str], kind: LossOf, *, resamples: int, seed: int
+) -> Correlation:
+    """Of the mean score of some tasks."""
+    own = [row for row in rows if family in (None, row.way.family) and all(task in row.scores for task in tasks)]
+    scores = np.array([fmean(row.scores[task] for task in tasks) for row in own])
+    found = rank_correlation(np.array([row.loss_of(kind) or 0.0 for row in own]), scores, resamples=resamples, seed=seed)
     if found is None:
-        return Correlation(task, len(losses), None, None)
-    return Correlation(task, len(losses), found.value, (found.low, found.high))
+        return Correlation(name, family, len(own), None, None)
+    return Correlation(name, family, len(own), found.value, (found.low, found.high))

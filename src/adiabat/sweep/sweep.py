@@ -46,8 +46,8 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
     Args:
         load: Gives a model by its name; called once settings, tasks and data have been found sound.
         settings: `SweepSection.out`, budgets, a model and data must be given.
-        resume: Go on with a sweep that was cut short. What is done is not done again, but for what failed; models, methods, budgets and
-            seeds may be others.
+        resume: Go on with a sweep that was cut short. What is done is not done again, but for what failed; models, methods, budgets,
+            seeds and tasks may be others. A run that was made before a task was asked for has no score of it.
         command: The command line, for the reports.
         watch: Whom to tell.
 
@@ -176,13 +176,13 @@ def _description(
 
 
 def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuse to go on with another sweep; models and methods that are there already and not wanted now stay described."""
-    before = {"start": {}, "rates": {}, **description_of(Job(folder), wanted, of="a sweep")}
+    """Refuse to go on with another sweep; models, methods and tasks that are there already and not wanted now stay described."""
+    before = {"start": {}, "rates": {}, "tasks": {}, **description_of(Job(folder), wanted, of="a sweep")}
     plain = SweepSettings()
     defaults = {"common": plain.model_dump(include=set(COMMON) - {"job"}), "measure": plain.measure.model_dump()}
     require_same(Job(folder), wanted, rules=Rules(free=frozenset(_free(before, wanted)), defaults=defaults))
     start = {**wanted["start"], "models": {**before["start"].get("models", {}), **wanted["start"]["models"]}}
-    return {**wanted, "start": start, "rates": {**before["rates"], **wanted["rates"]}}
+    return {**wanted, "start": start, **{table: {**before[table], **wanted[table]} for table in ("rates", "tasks")}}
 
 
 def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
@@ -190,7 +190,8 @@ def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]
     yield from ("sweep.name", "sweep.data", "common.data.cache", "common.data.corpus", "common.data.validation")
     yield from ("common.towers.store", "common.towers.targets")
     yield from (f"common.{key}" for key in (*FREE_MEMORY, *FREE_RUNS, "run.seed"))
-    yield from (f"rates.{title}" for title in before["rates"].keys() ^ wanted["rates"].keys())
+    for table in ("rates", "tasks"):
+        yield from (f"{table}.{name}" for name in before[table].keys() ^ wanted[table].keys())
     yield from (f"start.models.{name}" for name in before["start"].get("models", {}).keys() ^ wanted["start"]["models"].keys())
 
 

@@ -21,6 +21,7 @@ from adiabat.measure.results import LayerChange, Result
 from adiabat.model.building import merged_tower
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import FreezeReport
+from adiabat.model.precision import emulation_note
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.train.limits import Limits, Outcome, Position
@@ -191,7 +192,7 @@ def _description(ground: Ground, inputs: Mapping[str, str], objective: StoredDoc
 
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
     train, validation = objective.train, objective.validation
-    for sentence in _notes(objective, settings):
+    for sentence in filter(None, (*_notes(objective, settings), emulation_note(objective.encoder.device, settings.run.precision))):
         watch.note(sentence)
     watch.note(f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters on {len(train):,} queries of {train.name}")
     limit = objective.encoder.settings.max_tokens

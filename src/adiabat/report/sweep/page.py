@@ -90,7 +90,8 @@ def _slope(line: LineRecord | None) -> str:
 def _correlation(result: SweepResult, place: int) -> dict[str, str]:
     one = result.downstream[place]
     value = wording.DASH if one.value is None else wording.signed(one.value, decimals=3)
-    return {"task": one.task, "runs": wording.integer(one.runs), "value": value, "interval": words.bounds(one.interval, digits=3)}
+    found = {"runs": wording.integer(one.runs), "value": value, "interval": words.bounds(one.interval, digits=3)}
+    return {"task": one.task, "family": words.family_of(one), **found}
 
 
 def _run(result: SweepResult, row: SweepRun) -> dict[str, Any]:

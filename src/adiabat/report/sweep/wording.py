@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
-from adiabat.measure.sweep_results import Advice, Choice, CrossingRecord, KindRecord, SweepResult, SweepRun
+from adiabat.measure.sweep_results import Advice, Choice, Correlation, CrossingRecord, KindRecord, SweepResult, SweepRun
 from adiabat.report.wording import DASH, amount, counted, duration, integer, number, share
 
 UNLIKE = 1.5
@@ -171,6 +171,18 @@ def errors(one: KindRecord) -> list[str]:
     """
     found = (None, None) if one.law is None else (one.law.model_error, one.law.budget_error)
     return [DASH if part is None else share(part) for part in found]
+
+
+def family_of(one: Correlation) -> str:
+    """Whose runs a correlation is of.
+
+    Args:
+        one: Of a task.
+
+    Returns:
+        The family, or that it is all.
+    """
+    return "all" if one.family is None else one.family or "models as they are"
 
 
 def crossing_cells(one: CrossingRecord) -> list[str]:
