@@ -1,5 +1,6 @@
 """What every test runs under: no network, and the shape annotations of the whole package checked at each call."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -15,6 +16,12 @@ import tests.checking  # noqa: F401  the hook finds it by name, but only where i
 
 # Modules imported before this line would go unchecked: nothing above imports the package.
 install_import_hook("adiabat", "tests.checking.checked")
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: collections of garbage, of which every run of a sweep makes one, need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
