@@ -221,6 +221,27 @@ def test_a_job_goes_on_wherever_its_inputs_lie_and_however_it_runs(tmp_path: Pat
     assert str(moved) in (tmp_path / "job" / "config.toml").read_text()
 
 
+def test_a_job_of_several_sources_goes_on_wherever_they_lie_and_not_with_others(tmp_path: Path) -> None:
+    problem = write_problem(tmp_path)
+    rows = [{"query": f"new {n}", "positive": f"paper {n * n}"} for n in range(8)]
+    write_rows(tmp_path / "more.jsonl", rows)
+
+    def settings(*names: str, weight: float = 1.0) -> TrainSettings:
+        sources = [{"path": str(tmp_path / name), "weight": weight} for name in names]
+        tables = {"job": {"data": None}, "data": {"sources": sources}, "mixture": {"rule": "weights"}}
+        return job_settings(problem, tmp_path / "job", train={"steps": 2}, **tables)
+
+    run(settings("pairs.jsonl", "more.jsonl"))
+    (tmp_path / "more.jsonl").rename(tmp_path / "moved.jsonl")
+    run(settings("pairs.jsonl", "moved.jsonl"), resume=True)
+    assert "moved.jsonl" in (tmp_path / "job" / "config.toml").read_text()
+    with pytest.raises(JobError, match=r"data\.sources was .*'weight': 1\.0.*, is .*'weight': 2\.0"):
+        run(settings("pairs.jsonl", "moved.jsonl", weight=2.0), resume=True)
+    write_rows(tmp_path / "moved.jsonl", rows[1:])
+    with pytest.raises(JobError, match="the pairs differ from those the job began with"):
+        run(settings("pairs.jsonl", "moved.jsonl"), resume=True)
+
+
 def test_a_job_stands_in_the_way_of_another_unless_it_is_to_be_resumed(problem: Problem, tmp_path: Path) -> None:
     settings = job_settings(problem, tmp_path / "job", train={"steps": 1})
     run(settings)

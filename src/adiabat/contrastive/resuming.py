@@ -102,6 +102,9 @@ def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
     return [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
 
 
+FREE_SOURCES = frozenset(("path", "corpus"))
+"""Where one of ``data.sources`` lies: which pairs came from which of them is compared by digest."""
+
 FREE_MEMORY = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "memory.loss_tile")
 """How a batch passes: settings that change no number of a run."""
 
@@ -123,6 +126,7 @@ RULES = Rules(
             *FREE_RUN,
         )
     ),
+    free_in={"data.sources": FREE_SOURCES},
     stopping=_stopping,
     words=WORDS,
     reasons=_reasons,

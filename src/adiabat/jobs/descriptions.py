@@ -37,6 +37,7 @@ class Rules:
 
     Attributes:
         free: Settings that change no number of the result, dotted: where inputs lie whose digests are compared, and how the job runs.
+        free_in: The same of settings that are lists of tables: keys of each table.
         stopping: Given the settings wanted, those that say when the run stops and change no step before.
         behind: Given the job and the settings wanted, what is wrong with a stop that lies behind the run.
         words: Of settings whose values say nothing to people, such as digests, what a difference means.
@@ -47,6 +48,7 @@ class Rules:
     """
 
     free: frozenset[str] = frozenset()
+    free_in: Mapping[str, frozenset[str]] = field(default_factory=dict)
     stopping: Callable[[Mapping[str, Any]], set[str]] = _none_stop
     behind: Callable[[Job, Mapping[str, Any]], list[str]] = _none_behind
     words: Mapping[str, str] = field(default_factory=dict)
@@ -169,7 +171,7 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
     differing = [
         rules.words.get(key) or f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}{reasons.get(key, '')}"
         for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown) - (rules.later - said.keys()))
-        if before.get(key) != wanted.get(key)
+        if _bound(before, key, rules) != _bound(wanted, key, rules)
     ]
     if differing:
         told = f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
@@ -177,6 +179,14 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
             f"--resume must go on with the job in {job.folder} as it was begun, got {told}; "
             f"repeat the first command with all its settings ({job.config} holds them), or choose another --out"
         )
+
+
+def _bound(settings: Mapping[str, Any], key: str, rules: Rules) -> Any:
+    """What of a setting may not differ."""
+    value, free = settings.get(key), rules.free_in.get(key)
+    if not (free and isinstance(value, list)):
+        return value
+    return [{name: part for name, part in one.items() if name not in free} if isinstance(one, Mapping) else one for one in value]
 
 
 def _require_verb(job: Job, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

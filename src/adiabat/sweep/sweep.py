@@ -12,7 +12,7 @@ from adiabat.config.compare import COMMON
 from adiabat.contrastive.building import Loader
 from adiabat.contrastive.data import read_pairs
 from adiabat.contrastive.kept import cache_folder
-from adiabat.contrastive.resuming import FREE_MEMORY
+from adiabat.contrastive.resuming import FREE_MEMORY, FREE_SOURCES
 from adiabat.contrastive.training import check, check_pairs
 from adiabat.errors import ConfigError, JobError, several
 from adiabat.jobs.descriptions import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
@@ -180,7 +180,8 @@ def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
     before = {"start": {}, "rates": {}, "tasks": {}, **description_of(Job(folder), wanted, of="a sweep")}
     plain = SweepSettings()
     defaults = {"common": plain.model_dump(include=set(COMMON) - {"job"}), "measure": plain.measure.model_dump()}
-    require_same(Job(folder), wanted, rules=Rules(free=frozenset(_free(before, wanted)), defaults=defaults))
+    rules = Rules(free=frozenset(_free(before, wanted)), free_in={"common.data.sources": FREE_SOURCES}, defaults=defaults)
+    require_same(Job(folder), wanted, rules=rules)
     start = {**wanted["start"], "models": {**before["start"].get("models", {}), **wanted["start"]["models"]}}
     return {**wanted, "start": start, **{table: {**before[table], **wanted[table]} for table in ("rates", "tasks")}}
 
