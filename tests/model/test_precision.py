@@ -8,7 +8,16 @@ import torch
 from jaxtyping import Float
 
 from adiabat.model import precision
-from adiabat.model.precision import MINIMUM_COSINE, PROBE, Precision, autocast, emulation_note, minimum_cosine, native_bf16, settled_precision
+from adiabat.model.precision import (
+    MINIMUM_COSINE,
+    PROBE,
+    Precision,
+    autocast,
+    emulation_note,
+    minimum_cosine,
+    native_bf16,
+    settled_precision,
+)
 from tests.tiny import KINDS, Kind, tiny_encoder
 
 CPU = torch.device("cpu")
