@@ -61,6 +61,13 @@ def test_runs_that_tell_nothing_are_not_proposed() -> None:
 POSSIBLE = [(option, float(budget)) for option in OPTIONS for budget in BUDGETS[:3]]
 
 
+def test_nothing_is_proposed_where_nothing_is_open() -> None:
+    assert _picked(np.full((3, 10), 0.5), np.zeros(2), np.ones(2), 2) == []
+    # A run whose loss is known exactly tells nothing either, and is no division by zero.
+    draws = np.stack([np.linspace(0, 1, 10), np.full(10, 0.5), np.linspace(0, 1, 10)])
+    assert [place for place, _ in _picked(draws, np.zeros(2), np.ones(2), 2)] == [1]
+
+
 def test_only_kinds_in_question_are_asked(fits: list[KindFit]) -> None:
     found = recommend(fits, dict.fromkeys(OPTIONS, 1e17))
     proposed = narrowing(fits, found, POSSIBLE)

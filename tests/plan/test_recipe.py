@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from adiabat.plan.choosing import REACH
 from adiabat.plan.flops import PassedParameters
 from adiabat.plan.laws import SIZE_AND_TOKENS
 from adiabat.plan.recipe import KindFit, fit_kinds, points_at, recommend
-from adiabat.plan.runs import Method, Option, Run, Way, points_of, usable
+from adiabat.plan.runs import Kind, Method, Option, Run, Way, points_of, usable
 from tests.plan.simulated import BUDGETS, SIZES
 
 Truth = Callable[[float, float], float]
@@ -153,6 +154,31 @@ def test_every_law_of_drawn_runs_has_one_best_option(fits: list[KindFit]) -> Non
     assert sum(one.wins for one in found.candidates) == pytest.approx(1.0)
     kinds = sum(one.wins for one in found.candidates if one.option.way.kind == found.best.option.way.kind)
     assert kinds == pytest.approx(found.sure)
+
+
+def test_laws_of_drawn_runs_below_nothing_are_left_out_and_told(fits: list[KindFit]) -> None:
+    full, lora = fits
+    assert lora.law is not None
+    first, *others = lora.law.again
+    bad = replace(lora, law=replace(lora.law, again=[replace(first, weights=-first.weights), *others]))
+    asked = dict.fromkeys(OPTIONS, 4 * BUDGETS[-1])
+    found = recommend([full, bad], asked)
+    assert found.unsound == {lora.kind: pytest.approx(1 / 12)}
+    assert min(one.law.low for one in found.candidates) > 0
+    assert sum(one.wins for one in found.candidates if one.option.way.method == "lora") == 0
+    assert sum(one.wins for one in found.candidates) == pytest.approx(1.0)
+    assert recommend(fits, asked).unsound == {}
+    every = replace(lora, law=replace(lora.law, again=[replace(one, weights=-one.weights) for one in lora.law.again]))
+    with pytest.raises(DataError, match=r"^laws of runs drawn again must give losses above 0 at the budget, got none that does"):
+        recommend([full, every], asked)
+
+
+def test_methods_of_equal_losses_are_ahead_half_of_the_time(fits: list[KindFit]) -> None:
+    full = fits[0]
+    other = replace(full, kind=Kind("", "bias"))
+    options = [option(size) for size in SIZES]
+    both = [*options, *(replace(one, way=replace(one.way, method="bias")) for one in options)]
+    assert recommend([full, other], dict.fromkeys(both, BUDGETS[-1])).sure == 0.5
 
 
 def test_only_one_method_has_no_runner_up(fits: list[KindFit]) -> None:

@@ -123,7 +123,7 @@ def test_runs_that_do_not_say_how_long_they_took_have_no_speed(tmp_path: Path) -
 
 
 def test_a_budget_of_no_token_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"^plan.budget must pay for tokens, got 4.94066e-324: not for one; raise it"):
+    with pytest.raises(ConfigError, match=r"^plan.budget must pay for a step .*, got 4.94066e-324, which pays for 0 tokens; raise it"):
         plan(load, asked(None, budget=5e-324))
 
 
@@ -138,6 +138,7 @@ def test_a_budget_is_needed() -> None:
         ({"memory": "lots"}, 'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got "lots"'),
         ({"memory": 0}, "plan.memory must be > 0, got 0"),
         ({"memory": f"{'9' * 310}GiB"}, "plan.memory must be an amount with a unit"),
+        ({"memory": f"{'9' * 300}TiB"}, "plan.memory must be an amount with a unit"),
         ({"runs": "a", "resamples": 1}, "plan.resamples must be >= 2, got 1"),
         ({"budget": -1.0}, "plan.budget must be > 0"),
         ({"budget": 1e17, "budget_seconds": 3600.0, "runs": "a"}, "plan.budget must be left out with plan.budget_seconds"),

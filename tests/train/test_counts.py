@@ -4,14 +4,15 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from transformers import AlbertConfig, AlbertModel
 
 from adiabat.model.adapters import add_lora, train_biases_only
 from adiabat.model.building import trainable_copy
-from adiabat.model.encoder import Encoder
+from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.freezing import freeze
 from adiabat.plan.flops import PassedParameters
 from adiabat.train.counts import passed_parameters
-from tests.tiny import KINDS, Kind, tiny_encoder
+from tests.tiny import KINDS, VOCABULARY, Kind, tiny_encoder, tiny_tokenizer
 
 D, INNER, OUT = 16, 32, 5
 NORM = 2 * D
@@ -100,6 +101,23 @@ def test_every_family_counts_all_but_its_tables(kind: Kind) -> None:
     found = passed_parameters(encoder)
     assert found.forward == whole
     assert 0 < found.backward == found.updated < whole
+
+
+def test_weights_of_repeated_layers_count_as_often_as_a_token_passes_them() -> None:
+    config = AlbertConfig(
+        vocab_size=VOCABULARY,
+        embedding_size=8,
+        hidden_size=D,
+        num_hidden_layers=6,
+        num_attention_heads=2,
+        intermediate_size=INNER,
+        max_position_embeddings=600,
+    )
+    encoder = trainable_copy(Encoder(AlbertModel(config), tiny_tokenizer(), EncoderSettings()))
+    # The norm of the embeddings and the layer that makes them as wide as the rest are passed once.
+    whole = 2 * 8 + (8 * D + D) + 6 * BLOCK
+    assert passed_parameters(encoder) == PassedParameters(whole, whole, whole)
+    assert passed_parameters(encoder.requires_grad_(False)) == PassedParameters(whole, 0, 0)
 
 
 def test_a_frozen_norm_behind_the_blocks_is_passed() -> None:

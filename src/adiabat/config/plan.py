@@ -45,7 +45,7 @@ class PlanSection(ReadingSection):
         if not isinstance(given, str):
             return given
         found = _AMOUNT.fullmatch(given)
-        if found is None or not math.isfinite(float(found[1])):
+        if found is None or not math.isfinite(float(found[1]) * BYTES[found[2]]):
             raise ValueError(f'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got "{given}"')
         return int(float(found[1]) * BYTES[found[2]])
 

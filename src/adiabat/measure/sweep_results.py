@@ -302,15 +302,16 @@ class Advice:
         runner_up: The best of another kind; None where only one has a law.
         sure: Share of laws fitted to runs drawn again by which the best's kind stays ahead; None where there is no other.
         candidates: All, the least predicted loss first.
-        too_large: Models and methods that the memory does not allow.
+        excluded: Why some models and methods are no candidates, to their names.
         reasons: Of every value that is recommended.
         additions: Runs that would narrow the answer most for what they cost.
-        beyond: How many times the largest budget of the runs the asked one is; None without runs.
+        beyond: How many times the largest budget of the runs the best's tokens take; None without runs.
         settings: Of the training run that carries it out, as `adiabat train` is told; empty where nothing tells which.
         scarce: Whether tokens decide rather than the budget, which pays for all of them, whatever the model; of a plan without runs.
         passes: That its tokens are over the data of the runs; None where that is not known.
         seconds: That the best takes on this machine; None where it was not measured.
         measured_memory: That it takes on this machine, in bytes; None likewise.
+        unsound: Kinds of which some laws fitted to runs drawn again fall below 0 there, to the share of these laws.
     """
 
     budget: float
@@ -321,7 +322,7 @@ class Advice:
     runner_up: Choice | None
     sure: float | None
     candidates: list[Choice]
-    too_large: list[str]
+    excluded: dict[str, list[str]]
     reasons: list[Reason]
     additions: list[Addition]
     beyond: float | None
@@ -330,6 +331,7 @@ class Advice:
     passes: float | None = None
     seconds: float | None = None
     measured_memory: int | None = None
+    unsound: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

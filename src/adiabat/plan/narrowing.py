@@ -13,6 +13,9 @@ from adiabat.plan.runs import Option
 LEAST_SOUND = 0.5
 """Share of the laws of drawn runs that must give losses, for what they say to be looked at."""
 
+SETTLED = 1e-18
+"""Variance of the logarithm of a loss, or of the difference of two, that is that of rounding alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
@@ -80,12 +83,14 @@ def _picked(
     """Numbers of runs with their gains; the first row of draws is the difference, the others are runs."""
     covariance, count = np.cov(draws), draws.shape[1]
     whole, picked, free = covariance[0, 0], list[tuple[int, float]](), np.ones(len(noise), dtype=bool)
+    if whole <= SETTLED:
+        return []
     for _ in range(most):
-        told = np.diagonal(covariance)[1:] + noise
+        told = np.maximum(np.diagonal(covariance)[1:] + noise, SETTLED)
         # Of draws that have nothing to do with one another, one in so many seems to be explained.
         shares = np.where(free, covariance[0, 1:] ** 2 / (told * whole) - 1 / (count - 1), 0.0)
         best = int(np.argmax(shares / budgets))
-        if not whole or shares[best] <= 0:
+        if shares[best] <= 0:
             break
         picked.append((best, float(shares[best])))
         free[best] = False

@@ -46,6 +46,7 @@ def fit_kinds(
     runs: Sequence[Run],
     *,
     asked: Mapping[Option, float] | None = None,
+    data_tokens: float | None = None,
     resamples: int = 1_000,
     seed: int = 0,
     note: Callable[[Kind, int], None] = lambda kind, done: None,
@@ -55,6 +56,7 @@ def fit_kinds(
     Args:
         runs: Of any.
         asked: Options and budgets in FLOP that laws are for: those taken give losses there and up to `REACH` times that. None: nothing.
+        data_tokens: That there are to train on, so that no law is asked for more; None sets no limit.
         resamples: How often runs are drawn again.
         seed: Of the draws.
         note: Told the kind, and how many of its draws are done.
@@ -69,16 +71,17 @@ def fit_kinds(
     if not kept:
         raise DataError(f"runs must have at least one with a loss above 0, got {len(runs)} runs without; look at why they failed")
     kinds = list(dict.fromkeys(run.option.way.kind for run in kept))
+    reached = {kind: _reached(kind, asked or {}, data_tokens) for kind in kinds}
     return [
-        _fit_kind(kind, [run for run in kept if run.option.way.kind == kind], _reached(kind, asked or {}), resamples, seed + place, note)
+        _fit_kind(kind, [run for run in kept if run.option.way.kind == kind], reached[kind], resamples, seed + place, note)
         for place, kind in enumerate(kinds)
     ]
 
 
-def _reached(kind: Kind, asked: Mapping[Option, float]) -> Points | None:
+def _reached(kind: Kind, asked: Mapping[Option, float], data_tokens: float | None) -> Points | None:
     """Where the law of a kind is asked."""
-    own = {option: budget for option, budget in asked.items() if option.way.kind == kind}
-    return points_at([(option, times * budget) for option, budget in own.items() for times in (1.0, REACH)]) if own else None
+    own = [(option, times * budget) for option, budget in asked.items() if option.way.kind == kind for times in (1.0, REACH)]
+    return points_at(own, data_tokens) if own else None
 
 
 def _fit_kind(kind: Kind, runs: list[Run], asked: Points | None, resamples: int, seed: int, note: Callable[[Kind, int], None]) -> KindFit:
@@ -132,6 +135,8 @@ class Recommendation:
         runner_up: The best of another kind; None where only one has a law.
         sure: Share of laws fitted to runs drawn again by which `best`'s kind stays ahead of all others.
         candidates: All that a law predicts, the least predicted loss first.
+        unsound: Kinds of which some laws fitted to runs drawn again fall below 0 for a candidate, and so say nothing of any, to the share
+            of these laws.
     """
 
     budget: float
@@ -139,6 +144,7 @@ class Recommendation:
     runner_up: Candidate | None
     sure: float
     candidates: list[Candidate]
+    unsound: Mapping[Kind, float]
 
 
 def laws_of(fits: Sequence[KindFit]) -> dict[Kind, Ensemble]:
@@ -175,7 +181,7 @@ def recommend(
         The choice.
 
     Raises:
-        DataError: If no kind has a law, or one was fitted for other budgets and gives no losses at these.
+        DataError: If no kind has a law, one was fitted for other budgets and gives no losses at these, or no runs drawn again give any.
         ConfigError: If no option is of a kind that has one.
     """
     laws = laws_of(fits)
@@ -184,16 +190,32 @@ def recommend(
         raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
     found: list[Candidate] = []
     draws: dict[Kind, Draws] = {}
+    unsound: dict[Kind, float] = {}
     for kind, own in asked.items():
         points = points_at(list(own.items()), data_tokens)
-        draws[kind] = laws[kind].draws(points)
+        draws[kind], lost = _sound(laws[kind].draws(points))
+        if lost:
+            unsound[kind] = lost
         found += _candidates(list(own), points, laws[kind], draws[kind], seed)
     if (least := min(one.law.value for one in found)) <= 0:
         raise DataError(f"laws must give losses above 0 at the budget, got {least:.3g}; fit them for it (asked)")
-    return _recommendation(budgets, found, draws)
+    return _recommendation(budgets, found, draws, unsound)
 
 
-def _recommendation(budgets: Mapping[Option, float], found: list[Candidate], draws: Mapping[Kind, Draws]) -> Recommendation:
+def _sound(draws: Draws) -> tuple[Float[np.ndarray, "sound p"], float]:
+    """Draws that give losses for all options, and the share of the others: a law below 0 would win whatever else it says."""
+    sound = draws[(draws > 0).all(axis=1)]
+    if not len(sound):
+        raise DataError("laws of runs drawn again must give losses above 0 at the budget, got none that does; add runs, or ask for less")
+    return sound, 1 - len(sound) / len(draws)
+
+
+def _recommendation(
+    budgets: Mapping[Option, float], found: list[Candidate], draws: Mapping[Kind, Draws], unsound: Mapping[Kind, float]
+) -> Recommendation:
+    # Kinds are drawn apart from one another, so that any draws of them make a pair.
+    count = min(len(own) for own in draws.values())
+    draws = {kind: own[:count] for kind, own in draws.items()}
     every = np.concatenate(list(draws.values()), axis=1)
     wins = np.bincount(every.argmin(axis=1), minlength=len(found)) / len(every)
     found = [replace(one, wins=float(share)) for one, share in zip(found, wins, strict=True)]
@@ -206,6 +228,7 @@ def _recommendation(budgets: Mapping[Option, float], found: list[Candidate], dra
         runner_up=others[0] if others else None,
         sure=_sure(best.option.way.kind, {kind: own.min(axis=1) for kind, own in draws.items()}),
         candidates=found,
+        unsound=unsound,
     )
 
 
@@ -233,4 +256,7 @@ def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, d
 def _sure(best: Kind, least: Mapping[Kind, Float[np.ndarray, " d"]]) -> float:
     """How often the best option of a kind stays ahead of those of all others."""
     others = [own for kind, own in least.items() if kind != best]
-    return float(np.mean(least[best] < np.min(others, axis=0))) if others else 1.0
+    if not others:
+        return 1.0
+    # Where they are equal, neither is ahead.
+    return float(np.mean((1 + np.sign(np.min(others, axis=0) - least[best])) / 2))

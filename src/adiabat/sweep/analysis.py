@@ -67,12 +67,21 @@ def _why_not(row: SweepRun, kind: LossOf, least_steps: int) -> str:
     return f"it has {row.steps} steps, fewer than {least_steps}" if row.steps < least_steps else ""
 
 
-def fitted(evidence: Evidence, *, asked: Mapping[Option, float] | None = None, resamples: int, seed: int, watch: Watch) -> list[KindFit]:
+def fitted(
+    evidence: Evidence,
+    *,
+    asked: Mapping[Option, float] | None = None,
+    data_tokens: float | None = None,
+    resamples: int,
+    seed: int,
+    watch: Watch,
+) -> list[KindFit]:
     """Fit the law of each family and method.
 
     Args:
         evidence: Rows.
         asked: Options and budgets that laws are for; None: the options of the rows, at the largest budget.
+        data_tokens: Most tokens that laws are for; None sets no limit.
         resamples: How often runs are drawn again.
         seed: Of the draws.
         watch: Told how far it is.
@@ -87,6 +96,7 @@ def fitted(evidence: Evidence, *, asked: Mapping[Option, float] | None = None, r
     return fit_kinds(
         evidence.runs,
         asked=dict.fromkeys((run.option for run in evidence.runs), largest) if asked is None else asked,
+        data_tokens=data_tokens,
         resamples=resamples,
         seed=seed,
         note=lambda kind, done: watch.progress(f"fitting the law of {kind}", done, resamples),

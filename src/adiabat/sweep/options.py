@@ -1,9 +1,10 @@
 """Which models and methods a plan may choose: those that memory suffices for, and whose tokens make enough steps (mission B8)."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from adiabat.config.plan import PlanSection
+from adiabat.contrastive.length import MOST_STEPS
 from adiabat.errors import ConfigError, DataError
 from adiabat.measure.sweep_results import SweepRun
 from adiabat.plan.recipe import points_at
@@ -11,9 +12,30 @@ from adiabat.plan.runs import Option, Way
 from adiabat.report.sweep.wording import flop
 from adiabat.report.wording import amount
 
+TOO_LARGE = "the memory does not suffice"
+UNTIMED = "no run on the usual device says how long it took"
+TOO_SHORT = "its tokens make too few steps"
+TOO_LONG = f"its tokens make more than {MOST_STEPS:,} steps"
+"""Why an option is no candidate."""
+
+
+def excluded(why: str, before: Iterable[Option], after: Collection[Option]) -> dict[str, list[str]]:
+    """Options that are no candidates any more.
+
+    Args:
+        why: They are not.
+        before: Options.
+        after: Those that are left.
+
+    Returns:
+        The reason with the names of the others; empty where there are none.
+    """
+    gone = [one.way.title for one in before if one not in after]
+    return {why: gone} if gone else {}
+
 
 def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str, instead: str) -> list[Option]:
-    """Options that memory suffices for; one that nobody has measured counts among them.
+    """Options that memory suffices for; one that nobody has measured counts among them, unless a smaller one does not fit.
 
     Args:
         held: What each takes, in bytes; None where that is not known.
@@ -26,10 +48,14 @@ def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str,
 
     Raises:
         ConfigError: If it suffices for none.
+        DataError: If nothing is known of any.
     """
     if memory is None:
         return list(held)
-    found = [option for option, taken in held.items() if taken is None or taken <= memory]
+    if all(taken is None for taken in held.values()):
+        raise DataError("--runs must say what they held where plan.memory is given, got none that does; leave plan.memory out")
+    large = [option for option, taken in held.items() if taken is not None and taken > memory]
+    found = [option for option, taken in held.items() if option not in large and not (taken is None and _above(option, large))]
     if not found:
         least = amount(min(taken for taken in held.values() if taken is not None))
         raise ConfigError(
@@ -37,6 +63,11 @@ def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str,
             f"raise it, or {instead}"
         )
     return found
+
+
+def _above(option: Option, large: Iterable[Option]) -> bool:
+    """Whether an option holds at least what one of these does, of the same kind and no larger."""
+    return any(one.way.kind == option.way.kind and one.size <= option.size for one in large)
 
 
 def budgets_of(options: Sequence[Option], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
@@ -76,7 +107,7 @@ def _speed(option: Option, timed: Sequence[SweepRun]) -> float:
 
 
 def with_steps(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
-    """Options whose tokens make as many steps as runs must have that laws are fitted to.
+    """Options whose tokens make as many steps as runs must have that laws are fitted to, and no more than a run may have.
 
     Args:
         budgets: Of each option, in FLOP.
@@ -87,10 +118,17 @@ def with_steps(budgets: Mapping[Option, float], rows: Sequence[SweepRun], sectio
         At least one, in order, with its budget.
 
     Raises:
-        ConfigError: If none has so many.
+        ConfigError: If none has so many, or all have more.
     """
-    if found := enough(budgets, rows, section):
+    long_enough = enough(budgets, rows, section)
+    if found := {one: budget for one, budget in long_enough.items() if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)}:
         return found
+    if long_enough:
+        most = max(one.flops_per_token * MOST_STEPS * _step(one.way, rows) for one in long_enough)
+        raise ConfigError(
+            f"{_name(section)} must be what {MOST_STEPS:,} steps take at the most, {flop(most)} in the runs, got "
+            f"{flop(max(budgets.values()))}; lower it, or sweep larger models or batches"
+        )
     steps, least = section.least_steps, _least(budgets, rows, section)
     fewest = min(least.values())
     if section.data_tokens is not None and section.data_tokens < fewest:
@@ -99,9 +137,8 @@ def with_steps(budgets: Mapping[Option, float], rows: Sequence[SweepRun], sectio
             "raise it"
         )
     cheapest = min(option.flops_per_token * count for option, count in least.items())
-    what = "plan.budget" if section.budget is not None else "plan.budget_seconds"
     raise ConfigError(
-        f"{what} must pay for plan.least_steps = {steps} steps, which take {flop(cheapest)} at the least in the runs, "
+        f"{_name(section)} must pay for plan.least_steps = {steps} steps, which take {flop(cheapest)} at the least in the runs, "
         f"got {flop(max(budgets.values()))}; raise it"
     )
 
@@ -117,8 +154,17 @@ def enough(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: P
     Returns:
         In order, with their budgets; it may be none.
     """
-    least, tokens = _least(budgets, rows, section), points_at(list(budgets.items()), section.data_tokens).tokens.tolist()
-    return {option: budget for (option, budget), own in zip(budgets.items(), tokens, strict=True) if own >= least[option]}
+    least = _least(budgets, rows, section)
+    return {option: budget for option, budget in budgets.items() if _tokens(option, budget, section) >= least[option]}
+
+
+def _name(section: PlanSection) -> str:
+    return "plan.budget" if section.budget is not None else "plan.budget_seconds"
+
+
+def _tokens(option: Option, budget: float, section: PlanSection) -> float:
+    """That a budget pays for, or that there are."""
+    return float(points_at([(option, budget)], section.data_tokens).tokens[0])
 
 
 def _least(options: Iterable[Option], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:

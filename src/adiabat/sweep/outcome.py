@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from adiabat.config import PlanSettings, SweepSettings
@@ -50,7 +51,7 @@ def result_of(
         seed=seed,
         versions=versions(device_name(device_of(settings.run.device))),
         loss=section.loss,
-        runs=list(rows),
+        runs=[_recorded(row) for row in rows],
         left_out=evidence.left_out,
         kinds=[record_of(fit, evidence) for fit in fits],
         crossings=crossings(fits),
@@ -61,3 +62,10 @@ def result_of(
         inputs=dict(inputs or {}),
         notes=list(notes),
     )
+
+
+def _recorded(row: SweepRun) -> SweepRun:
+    """A row of a table that somebody else made, without what is no number: a record holds none."""
+    loss, validation_loss = (one if one is not None and math.isfinite(one) else None for one in (row.loss, row.validation_loss))
+    validation, scores = ({name: one for name, one in every.items() if math.isfinite(one)} for every in (row.validation, row.scores))
+    return replace(row, loss=loss, validation_loss=validation_loss, validation=validation, scores=scores)

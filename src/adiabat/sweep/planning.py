@@ -21,7 +21,7 @@ from adiabat.plan.runs import Option, Way
 from adiabat.report.sweep.wording import flop
 from adiabat.report.wording import duration
 from adiabat.sweep.analysis import Evidence, evidence_of, fitted
-from adiabat.sweep.options import budgets_of, enough, with_steps, within
+from adiabat.sweep.options import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
 from adiabat.sweep.outcome import result_of
 from adiabat.sweep.prior import NOTES, by_prior
 from adiabat.sweep.reasons import reasons_of
@@ -62,7 +62,14 @@ def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watc
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     _require_comparable(evidence, len(rows))
     asked = _asked(settings, evidence.rows)
-    fits = fitted(evidence, asked=asked.budgets, resamples=section.resamples, seed=settings.run.seed, watch=watch)
+    fits = fitted(
+        evidence,
+        asked=asked.budgets,
+        data_tokens=section.data_tokens,
+        resamples=section.resamples,
+        seed=settings.run.seed,
+        watch=watch,
+    )
     advice = _advice(asked, evidence.rows, fits)
     if section.measure and advice.settings:
         advice = _measured(load, advice, settings.run.device, watch)
@@ -93,21 +100,25 @@ class _Asked:
     Attributes:
         settings: As they were given.
         memory: Of each option, what its runs held, in bytes; None where that was not measured.
-        small: Those that memory allows.
-        budgets: Of these, those whose tokens make enough steps, with what each may spend.
+        budgets: Those that memory allows and whose tokens make enough steps, with what each may spend.
+        excluded: As in `Advice`.
     """
 
     settings: PlanSettings
     memory: Mapping[Option, int | None]
-    small: Sequence[Option]
     budgets: Mapping[Option, float]
+    excluded: dict[str, list[str]]
 
 
 def _asked(settings: PlanSettings, rows: Sequence[SweepRun]) -> _Asked:
     section, memory = settings.plan, _held(rows)
     instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
     small = within(memory, section.memory, takes="held {}", instead=instead)
-    return _Asked(settings, memory, small, with_steps(budgets_of(small, rows, section), rows, section))
+    timed = budgets_of(small, rows, section)
+    left = with_steps(timed, rows, section)
+    long_enough = enough(timed, rows, section)
+    gone = excluded(TOO_LARGE, memory, small) | excluded(UNTIMED, small, timed) | excluded(TOO_SHORT, timed, long_enough)
+    return _Asked(settings, memory, left, gone | excluded(TOO_LONG, long_enough, left))
 
 
 def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) -> Advice:
@@ -124,12 +135,13 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
         runner_up=None if found.runner_up is None else _choice(found.runner_up, memory),
         sure=None if found.runner_up is None else found.sure,
         candidates=[_choice(one, memory) for one in found.candidates],
-        too_large=[one.way.title for one in memory if one not in asked.small],
+        excluded=asked.excluded,
         reasons=reasons_of(found, own, section, largest=largest, missed=_missed(fits, own), temperature=told["train"].get("temperature")),
         additions=_additions(rows, fits, found, section),
-        beyond=found.budget / largest,
+        beyond=found.best.flops / largest,
         settings=told,
         passes=own.passes * found.best.tokens / own.tokens if own.passes else None,
+        unsound={str(kind): part for kind, part in found.unsound.items()},
     )
 
 

@@ -15,7 +15,7 @@ from adiabat.plan.flops import PassedParameters
 from adiabat.plan.published import BATCH_SIZE, FULL, LORA, MAX_TOKENS, PAPER, PYTHIA, SWITCH, published_rate
 from adiabat.plan.recipe import points_at
 from adiabat.plan.runs import Method, Option, Way
-from adiabat.sweep.options import within
+from adiabat.sweep.options import TOO_LARGE, excluded, within
 from adiabat.sweep.spec import Tried
 from adiabat.train.counts import passed_parameters
 from adiabat.watch import Watch
@@ -25,6 +25,9 @@ RANK = 64
 
 FULL_RATE = 3e-5
 """Of full training where a model's pre-training is not known; source 001, section 4.1, takes 1.2e-5 to 6e-5 for Pythia, by size."""
+
+A_STEP = BATCH_SIZE * 2 * MAX_TOKENS
+"""Tokens of a batch of the paper's, at the most."""
 
 BYTES_PER_WEIGHT, BYTES_PER_TRAINED = 4, 12
 """Of a weight in single precision; and of its gradient and the two means of AdamW, where it is trained."""
@@ -52,17 +55,12 @@ def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
 
     Raises:
         AdiabatError: If a model cannot be loaded.
-        ConfigError: If the budget does not pay for a token, or memory suffices for none.
+        ConfigError: If the budget does not pay for a step, or memory suffices for none.
     """
     section, budget = settings.plan, settings.plan.budget
     assert budget is not None, "time is for plans with runs"
-    method: Method = "full" if budget < SWITCH else "lora"
-    held, choices = _choices(load, settings, method, watch)
-    if scarce := _scarce(choices, section.data_tokens):
-        method = "full"
-        held, choices = _choices(load, settings, method, watch)
-    if max(one.tokens for one in choices) < 1:
-        raise ConfigError(f"plan.budget must pay for tokens, got {budget:g}: not for one; raise it")
+    method, scarce, (held, choices) = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
+    _require_a_step(choices, budget)
     known = bool(section.models) and (scarce or len(choices) == 1)
     best = max(choices, key=lambda one: one.option.size) if known else None
     reasons = _of_scarce_tokens(best) if scarce else _of_budget(method, budget if best is None else best.flops, budget)
@@ -75,7 +73,7 @@ def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
         runner_up=None,
         sure=None,
         candidates=choices,
-        too_large=[option.way.title for option in held if option.way not in {one.way for one in choices}],
+        excluded=excluded(TOO_LARGE, held, [one.option for one in choices]),
         reasons=[*reasons, *([] if best is None else _of_regime(best))],
         additions=[],
         beyond=None,
@@ -84,10 +82,46 @@ def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
     )
 
 
-def _choices(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> tuple[dict[Option, int | None], list[Choice]]:
+Choices = tuple[dict[Option, int | None], list[Choice]]
+
+
+def _decided(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> tuple[Method, bool, Choices]:
+    """The method, whether tokens rather than the budget decided it, and what it can be applied to."""
+    by_full = None if settings.plan.data_tokens is None else _by_full(load, settings, watch)
+    return (method, False, _choices(load, settings, method, watch)) if by_full is None else ("full", True, by_full)
+
+
+def _by_full(load: Loader, settings: PlanSettings, watch: Watch) -> Choices | None:
+    """By full training, where memory suffices for it, and the budget for all tokens that there are; None where they do not."""
+    held = _held(load, settings, "full", watch)
+    memory = settings.plan.memory
+    if memory is not None and all(taken is not None and taken > memory for taken in held.values()):
+        return None
+    found = _within(held, settings)
+    return found if _scarce(found[1], settings.plan.data_tokens) else None
+
+
+def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
+    """Refuse what is too little for the batches of the paper, which the advice takes over."""
+    if (most := max(budget / one.option.flops_per_token for one in choices)) < A_STEP:
+        least = min(one.option.flops_per_token for one in choices) * A_STEP
+        raise ConfigError(
+            f"plan.budget must pay for a step of {BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} tokens, {least:.3g} FLOP, "
+            f"got {budget:g}, which pays for {most:.3g} tokens; raise it, or sweep over smaller batches"
+        )
+
+
+def _choices(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> Choices:
     """The models that there are, and what each would do with the budget, of those that memory suffices for."""
+    return _within(_held(load, settings, method, watch), settings)
+
+
+def _held(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> dict[Option, int | None]:
+    return dict(_asked(load, settings, method, watch)) if settings.plan.models else dict.fromkeys(_pythia(method))
+
+
+def _within(held: dict[Option, int | None], settings: PlanSettings) -> Choices:
     section = settings.plan
-    held = dict(_asked(load, settings, method, watch)) if section.models else dict.fromkeys(_pythia(method))
     takes = "takes {} for weights, gradients and AdamW alone"
     small = within(held, section.memory, takes=takes, instead="name a smaller model")
     return held, [_choice(option, held[option], section.budget or 0.0, section.data_tokens) for option in small]

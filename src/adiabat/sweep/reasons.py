@@ -34,8 +34,8 @@ def reasons_of(
         In the order in which they are decided.
     """
     reasons = [*_of_time(found, section), *_of_method(found), *_of_tokens(found, section), *_of_regime(own, temperature)]
-    if found.budget > largest:
-        times = f"{found.budget / largest:.3g} times the largest budget of the runs"
+    if found.best.flops > largest:
+        times = f"{found.best.flops / largest:.3g} times the largest budget of the runs"
         said = "" if missed is None else f"; fitted without that budget, this one missed its losses by {share(missed)}"
         reasons.append(
             Reason("reach", times, f"laws say less the further they reach, and the interval is that of their fit alone{said}", OWN)
@@ -53,7 +53,7 @@ def _of_method(found: Recommendation) -> Iterator[Reason]:
     """Method and model, and how much of it is trained."""
     best, other = found.best, found.runner_up
     way = best.option.way
-    ahead = "the only one that has a law, of those that memory allows"
+    ahead = "the only one among the candidates that has a law"
     if other is not None:
         ahead = (
             f"its predicted loss of {best.law.value:.4f} is below that of {other.option.way.title}, {other.law.value:.4f}; "
@@ -61,7 +61,7 @@ def _of_method(found: Recommendation) -> Iterator[Reason]:
         )
     yield Reason("method", str(way.kind), ahead, OWN)
     size = f"{best.option.size:,} parameters without the table of tokens"
-    yield Reason("model", f"{way.sized_name}, {size}", f"the least predicted loss of all options; {_wins(found)}", OWN)
+    yield Reason("model", f"{way.sized_name}, {size}", f"the least predicted loss of all candidates; {_wins(found)}", OWN)
     tried = {(one.option.way.rank, one.option.way.frozen) for one in found.candidates if one.option.way.kind == way.kind}
     why = "the least predicted loss of what was swept" if len(tried) > 1 else "no other was swept"
     if way.rank is not None:

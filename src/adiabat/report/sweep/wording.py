@@ -112,7 +112,7 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
     if best is not None and best.run is not None:
         yield f"A single run of it is expected within {bounds(best.run)}."
     if advice.beyond is not None and advice.beyond > FAR:
-        yield f"The budget is {advice.beyond:.3g} times the largest of the runs: laws say less the further they reach."
+        yield f"It takes {advice.beyond:.3g} times the largest budget of the runs: laws say less the further they reach."
     if advice.budget_seconds is not None:
         devices = Counter(row.device for row, _ in result.counted if row.seconds > 0).most_common()
         others = f"; those made on {', '.join(name for name, _ in devices[1:])} say nothing of it" if devices[1:] else ""
@@ -129,8 +129,13 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
                 f"That is not the {duration(advice.budget_seconds)} asked for: the runs were made at another speed. Plan by --budget "
                 f"{advice.budget * advice.budget_seconds / advice.seconds:.3g} for what this machine computes in that time."
             )
-    if advice.too_large:
-        yield f"Too large for the memory: {'; '.join(advice.too_large)}."
+    for why, names in advice.excluded.items():
+        yield f"No candidates, since {why}: {'; '.join(names)}."
+    unknown = [one.way.title for one in advice.candidates if one.memory is None]
+    if advice.memory is not None and unknown:
+        yield f"No run says what these hold, so that nothing says whether the memory suffices: {'; '.join(unknown)}."
+    for kind, part in advice.unsound.items():
+        yield f"{kind}: {share(part)} of laws fitted to runs drawn again fall below 0 there; intervals leave them out."
 
 
 def _of_runs(result: SweepResult) -> Iterator[str]:
