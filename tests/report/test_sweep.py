@@ -90,7 +90,7 @@ def test_a_page_of_a_plan_says_what_to_train_and_why(planned: SweepResult) -> No
     assert f"Train {advice.best.way.title} on " in page
     for one in advice.reasons:
         assert one.what in page
-    assert "8 times the largest of the runs" in page
+    assert "8 times the largest budget of the runs" in page
     assert "Runs that would narrow the answer" in page
 
 
