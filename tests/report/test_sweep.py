@@ -18,7 +18,7 @@ from adiabat.plan.runs import Method
 from adiabat.report.sweep.curves import Picture, pictures
 from adiabat.report.sweep.files import read_sweep, write_sweep
 from adiabat.report.sweep.page import render_sweep
-from adiabat.report.sweep.plots import inlined
+from adiabat.report.sweep.plots import _Ticks, inlined
 from adiabat.report.sweep.table import sweep_tables
 from adiabat.report.sweep.wording import crossing_cells, headline, reservations
 from adiabat.report.wording import NO_BREAK
@@ -114,6 +114,15 @@ def test_figures_show_what_there_is(swept: SweepResult) -> None:
     assert len(hollow[0].points) == len(BUDGETS)
     assert predicted.diagonal
     assert [panel.title for panel in by_name["downstream"].panels] == ["sts", "search"]
+    # Correlations within families have no panels of their own.
+    within = [replace(one, family="a family") for one in swept.downstream]
+    again = {one.name: one for one in pictures(replace(swept, downstream=[*swept.downstream, *within]))}
+    assert again["downstream"] == by_name["downstream"]
+
+
+def test_whole_numbers_are_told_as_such_at_an_axis() -> None:
+    assert _Ticks().format_ticks([8, 32, 128]) == ["8", "32", "128"]
+    assert _Ticks().format_ticks([0.5, 1, 2]) == ["0.50", "1.0", "2.0"]
 
 
 def test_a_budget_has_one_colour_in_all_panels_of_a_figure(swept: SweepResult) -> None:

@@ -240,7 +240,7 @@ def _beside(one: KindRecord) -> Iterator[Curve]:
 
 def _downstream(result: SweepResult, up: str) -> Iterator[Panel]:
     kept = result.counted
-    for task in (one.task for one in result.downstream if any(one.task in row.scores for row, _ in kept)):
+    for task in (one.task for one in result.downstream if one.family is None and any(one.task in row.scores for row, _ in kept)):
         curves = [
             Curve(method, points, METHODS.index(method), "point")
             for method in METHODS

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxN
 
 from adiabat.report.svg import INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.sweep.curves import Curve, Panel, Picture
-from adiabat.report.wording import cut_middle, number
+from adiabat.report.wording import cut_middle, integer, number
 
 WIDTH, HEIGHT = 7.4, 2.9
 """Inches: of a figure that takes the whole column, and of a row of panels."""
@@ -112,6 +112,8 @@ class _Ticks(Formatter):
     def format_ticks(self, values: Iterable[float]) -> list[str]:
         """All of an axis."""
         every = [float(value) for value in values]
+        if all(value.is_integer() and value < 1e4 for value in every):
+            return [integer(round(value)) for value in every]
         for digits in range(2, MOST_DIGITS):
             if len(set(told := [_tick(value, digits) for value in every])) == len(every):
                 return told
