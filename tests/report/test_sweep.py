@@ -121,8 +121,8 @@ def test_figures_show_what_there_is(swept: SweepResult) -> None:
 
 
 def test_whole_numbers_are_told_as_such_at_an_axis() -> None:
-    assert _Ticks().format_ticks([8, 32, 128]) == ["8", "32", "128"]
-    assert _Ticks().format_ticks([0.5, 1, 2]) == ["0.50", "1.0", "2.0"]
+    assert _Ticks().format_ticks([8.0, 32.0, 128.0]) == ["8", "32", "128"]
+    assert _Ticks().format_ticks([0.5, 1.0, 2.0]) == ["0.50", "1.0", "2.0"]
 
 
 def test_a_budget_has_one_colour_in_all_panels_of_a_figure(swept: SweepResult) -> None:
