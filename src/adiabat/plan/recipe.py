@@ -193,12 +193,12 @@ def recommend(
     unsound: dict[Kind, float] = {}
     for kind, own in asked.items():
         points = points_at(list(own.items()), data_tokens)
+        if (least := float(laws[kind].fitted.predict(points).min())) <= 0:
+            raise DataError(f"laws must give losses above 0 at the budget, got {least:.3g}; fit them for it (asked)")
         draws[kind], lost = _sound(laws[kind].draws(points))
         if lost:
             unsound[kind] = lost
         found += _candidates(list(own), points, laws[kind], draws[kind], seed)
-    if (least := min(one.law.value for one in found)) <= 0:
-        raise DataError(f"laws must give losses above 0 at the budget, got {least:.3g}; fit them for it (asked)")
     return _recommendation(budgets, found, draws, unsound)
 
 
