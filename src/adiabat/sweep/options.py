@@ -50,12 +50,9 @@ def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str,
         ConfigError: If it suffices for none.
         DataError: If nothing is known of any.
     """
-    if memory is None:
-        return list(held)
-    if all(taken is None for taken in held.values()):
+    if memory is not None and all(taken is None for taken in held.values()):
         raise DataError("--runs must say what they held where plan.memory is given, got none that does; leave plan.memory out")
-    large = [option for option, taken in held.items() if taken is not None and taken > memory]
-    found = [option for option, taken in held.items() if option not in large and not (taken is None and _above(option, large))]
+    found = fitting(held, memory)
     if not found:
         least = amount(min(taken for taken in held.values() if taken is not None))
         raise ConfigError(
@@ -63,6 +60,22 @@ def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str,
             f"raise it, or {instead}"
         )
     return found
+
+
+def fitting(held: Mapping[Option, int | None], memory: int | None) -> list[Option]:
+    """The same, which may be none.
+
+    Args:
+        held: What each takes, in bytes; None where that is not known.
+        memory: That there is; None sets no limit.
+
+    Returns:
+        In order.
+    """
+    if memory is None:
+        return list(held)
+    large = [option for option, taken in held.items() if taken is not None and taken > memory]
+    return [option for option, taken in held.items() if option not in large and not (taken is None and _above(option, large))]
 
 
 def _above(option: Option, large: Iterable[Option]) -> bool:
@@ -106,11 +119,14 @@ def _speed(option: Option, timed: Sequence[SweepRun]) -> float:
     return max((row.flops / row.seconds for row in timed if row.option == option), default=0.0)
 
 
-def with_steps(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+def with_steps(
+    budgets: Mapping[Option, float], long_enough: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection
+) -> dict[Option, float]:
     """Options whose tokens make as many steps as runs must have that laws are fitted to, and no more than a run may have.
 
     Args:
         budgets: Of each option, in FLOP.
+        long_enough: Those of them that have the steps (`enough`).
         rows: Runs of each, which say how many tokens a step has.
         section: The tokens there are, and the least steps.
 
@@ -120,7 +136,6 @@ def with_steps(budgets: Mapping[Option, float], rows: Sequence[SweepRun], sectio
     Raises:
         ConfigError: If none has so many, or all have more.
     """
-    long_enough = enough(budgets, rows, section)
     if found := {one: budget for one, budget in long_enough.items() if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)}:
         return found
     if long_enough:

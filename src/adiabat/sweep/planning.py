@@ -115,8 +115,8 @@ def _asked(settings: PlanSettings, rows: Sequence[SweepRun]) -> _Asked:
     instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
     small = within(memory, section.memory, takes="held {}", instead=instead)
     timed = budgets_of(small, rows, section)
-    left = with_steps(timed, rows, section)
     long_enough = enough(timed, rows, section)
+    left = with_steps(timed, long_enough, rows, section)
     gone = excluded(TOO_LARGE, memory, small) | excluded(UNTIMED, small, timed) | excluded(TOO_SHORT, timed, long_enough)
     return _Asked(settings, memory, left, gone | excluded(TOO_LONG, long_enough, left))
 

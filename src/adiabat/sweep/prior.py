@@ -15,7 +15,7 @@ from adiabat.plan.flops import PassedParameters
 from adiabat.plan.published import BATCH_SIZE, FULL, LORA, MAX_TOKENS, PAPER, PYTHIA, SWITCH, published_rate
 from adiabat.plan.recipe import points_at
 from adiabat.plan.runs import Method, Option, Way
-from adiabat.sweep.options import TOO_LARGE, excluded, within
+from adiabat.sweep.options import TOO_LARGE, excluded, fitting, within
 from adiabat.sweep.spec import Tried
 from adiabat.train.counts import passed_parameters
 from adiabat.watch import Watch
@@ -94,11 +94,8 @@ def _decided(load: Loader, settings: PlanSettings, method: Method, watch: Watch)
 def _by_full(load: Loader, settings: PlanSettings, watch: Watch) -> Choices | None:
     """By full training, where memory suffices for it, and the budget for all tokens that there are; None where they do not."""
     held = _held(load, settings, "full", watch)
-    memory = settings.plan.memory
-    if memory is not None and all(taken is not None and taken > memory for taken in held.values()):
-        return None
-    found = _within(held, settings)
-    return found if _scarce(found[1], settings.plan.data_tokens) else None
+    choices = _chosen(held, fitting(held, settings.plan.memory), settings)
+    return (held, choices) if choices and _scarce(choices, settings.plan.data_tokens) else None
 
 
 def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
@@ -111,20 +108,21 @@ def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
         )
 
 
-def _choices(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> Choices:
-    """The models that there are, and what each would do with the budget, of those that memory suffices for."""
-    return _within(_held(load, settings, method, watch), settings)
-
-
 def _held(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> dict[Option, int | None]:
     return dict(_asked(load, settings, method, watch)) if settings.plan.models else dict.fromkeys(_pythia(method))
 
 
-def _within(held: dict[Option, int | None], settings: PlanSettings) -> Choices:
-    section = settings.plan
+def _choices(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> Choices:
+    """The models that there are, and what each would do with the budget, of those that memory suffices for."""
+    held = _held(load, settings, method, watch)
     takes = "takes {} for weights, gradients and AdamW alone"
-    small = within(held, section.memory, takes=takes, instead="name a smaller model")
-    return held, [_choice(option, held[option], section.budget or 0.0, section.data_tokens) for option in small]
+    small = within(held, settings.plan.memory, takes=takes, instead="name a smaller model")
+    return held, _chosen(held, small, settings)
+
+
+def _chosen(held: dict[Option, int | None], options: Sequence[Option], settings: PlanSettings) -> list[Choice]:
+    section = settings.plan
+    return [_choice(option, held[option], section.budget or 0.0, section.data_tokens) for option in options]
 
 
 def _scarce(choices: Sequence[Choice], data_tokens: float | None) -> bool:
