@@ -53,8 +53,8 @@ def emulation_note(device: torch.device, precision: Precision, *, setting: str =
         setting: By which it was.
 
     Returns:
-        A sentence; "" where there is nothing to tell. (A step of SmolLM2's first four blocks took twenty times as long as in float32 on a
-        CPU with AVX2 alone.)
+        A sentence; "" where there is nothing to tell. (On one thread of a CPU with AVX2 alone, a step of 32 pairs through MiniLM's first
+        four blocks took 18.2 s, and 1.24 s in float32.)
     """
     if precision != "bf16" or native_bf16(device):
         return ""
