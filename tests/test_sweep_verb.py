@@ -79,7 +79,10 @@ def test_what_was_published_is_told_without_runs(verb: Verb) -> None:
         (("plan",), "plan.budget must be given, got none; add --budget, such as --budget 1e17"),
         (("plan", "--budget", "much"), "plan.budget must be a number"),
         (("plan", "--budget", "1e15", "--runs", "gone"), "--runs must be the directory of a sweep, or its runs.parquet, got gone"),
-        (("plan", "--budget", "1e15", "--memory", "24"), 'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got "24"'),
+        (
+            ("plan", "--budget", "1e15", "--memory", "24"),
+            'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got \'24\'',
+        ),
         (("plan", "--budget", "1e15", "--runs", "x", "--model", "demo"), "plan.models must be left out with plan.runs"),
         (("plan", "--budget", "1e15", "--model", "model", "--out", "model"), "--out must be a directory of its own, model is a model"),
         (("sweep", "gone.toml"), "gone.toml"),

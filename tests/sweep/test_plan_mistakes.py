@@ -135,7 +135,7 @@ def test_a_budget_is_needed() -> None:
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ({"memory": "lots"}, 'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got "lots"'),
+        ({"memory": "lots"}, 'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got \'lots\''),
         ({"memory": 0}, "plan.memory must be > 0, got 0"),
         ({"memory": f"{'9' * 310}GiB"}, "plan.memory must be an amount with a unit"),
         ({"memory": f"{'9' * 300}TiB"}, "plan.memory must be an amount with a unit"),

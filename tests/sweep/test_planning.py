@@ -367,6 +367,9 @@ def test_where_the_data_are_gone_the_plan_stands_without_them(made: tuple[Path, 
     assert any(note.startswith("time and memory are not measured: ") for note in notes)
 
 
-@pytest.mark.parametrize(("text", "amount"), [("24GiB", 24 * 2**30), ("1.5 GB", 1_500_000_000), ("512MiB", 2**29), (".5TiB", 2**39)])
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [("24GiB", 24 * 2**30), ("1.5 GB", 1_500_000_000), ("512MiB", 2**29), (".5TiB", 2**39), ("1.1GiB", 1_181_116_006)],
+)
 def test_memory_is_told_with_its_unit(text: str, amount: int) -> None:
     assert checked(PlanSettings, {"plan": {"memory": text, "models": ["demo"]}}).plan.memory == amount

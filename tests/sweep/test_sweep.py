@@ -181,10 +181,14 @@ def test_a_budget_below_one_step_is_a_failed_run_and_others_go_on(world: Path) -
     assert found.runs[1].loss is None
 
 
-def test_a_run_that_diverges_is_a_failed_run(world: Path) -> None:
-    found = run(settings_of(world, sweep={"budgets": [2e7]}, rates={"full": 1e30}, train={"max_grad_norm": 0.0}))
-    assert {row.status for row in found.runs} == {"failed"}
-    assert found.kinds == []
+def test_a_run_that_diverges_is_a_failed_run_and_a_sweep_of_no_other_an_error(world: Path) -> None:
+    with pytest.raises(
+        JobError,
+        match=r"out must hold a run that could be made, got 3 that failed, such as .*: the training loss must be .* another --out$",
+    ):
+        run(settings_of(world, sweep={"budgets": [2e7]}, rates={"full": 1e30}, train={"max_grad_norm": 0.0}))
+    assert [row.status for row in rows_in(world / "out")] == ["failed"] * 3
+    assert (world / "out" / "report.html").exists()
 
 
 def test_trained_models_are_measured_on_tasks(world: Path) -> None:

@@ -36,7 +36,7 @@ def sweep(
 def plan(
     budget: Annotated[str | None, typer.Option("--budget", metavar="FLOP", help="To be spent on training.", show_default=False)] = None,
     seconds: Annotated[
-        str | None, typer.Option("--budget-time", metavar="S", help="Seconds, at the speed of the runs.", show_default=False)
+        str | None, typer.Option("--budget-time", metavar="TIME", help="Such as 8h, at the speed of the runs.", show_default=False)
     ] = None,
     runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Of a sweep.", show_default=False)] = None,
     models: Annotated[list[str] | None, typer.Option("--model", help="Asked where there are no runs; several may be given.")] = None,

@@ -97,7 +97,8 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was cut short.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what the run would take, and begin no job.")] = False,
     seconds: Annotated[
-        str | None, typer.Option("--budget-time", help="Short for --set train.budget_seconds=N.", show_default=False)
+        str | None,
+        typer.Option("--budget-time", metavar="TIME", help="Such as 8h; short for --set train.budget_seconds=N.", show_default=False),
     ] = None,
     budget: Annotated[str | None, typer.Option("--budget-flops", help="Short for --set train.budget_flops=N.", show_default=False)] = None,
     assignments: Assignments = None,

@@ -10,6 +10,7 @@ from adiabat.config.faults import Need
 from adiabat.config.section import Amount, Fraction, OptimizerName, ScheduleName, Section, Text, Texts
 from adiabat.config.shared import EncoderSection, StepsRunSection
 from adiabat.config.train_data import BatchesSection, MixtureSection, TrainDataSection
+from adiabat.config.units import Seconds
 
 Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 IN_BATCH = ("in_batch_softmax", "samtone", "pair")
@@ -160,8 +161,9 @@ class TrainSection(Section):
     """Optimiser steps, in place of `epochs`."""
     budget_flops: PositiveFloat | None = None
     """Operations by parameters and tokens (`adiabat.plan.flops`), in place of `steps`: as many steps as they pay for (mission B5)."""
-    budget_seconds: PositiveFloat | None = None
-    """The run ends after so long. With neither `steps` nor `budget_flops`, its steps are as many as fit by the speed of the first."""
+    budget_seconds: Seconds | None = None
+    """The run ends after so long, in seconds, or such as ``"8h"``. With neither `steps` nor `budget_flops`, its steps are as many as
+    fit by the speed of the first."""
     validate_every: PositiveInt = 500
     """Steps between validations; one is also made at the end."""
     keep: Literal["last", "best"] = "last"

@@ -55,7 +55,8 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
         What was found, as written to ``result.json``: of the runs that settings name, in their order.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong; what can be seen before the first run is seen before it.
+        AdiabatError: If anything the user gave is wrong; what can be seen before the first run is seen before it. A sweep of which
+            no run could be made is one too, once its rows and its page are written.
     """
     _check(settings)
     folder = Path(str(settings.sweep.out))
@@ -87,7 +88,16 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
                 rows.add(replace(rows[run.name], way=run.tried.way))
         found = _result(worker, [rows[run.name] for run in runs], {"sha256": examples, "tasks": tasks}, command)
         write_sweep(found, folder)
+    _require_a_run(found.runs, folder)
     return found
+
+
+def _require_a_run(rows: Sequence[SweepRun], folder: Path) -> None:
+    if all(row.status == "failed" for row in rows):
+        told = f"{len(rows):,} that failed, such as {rows[0].name}: {rows[0].reason}"
+        raise JobError(
+            f"{folder} must hold a run that could be made, got {told}; other budgets go on with --resume, other rates in another --out"
+        )
 
 
 def _waiting(runs: Sequence[Planned], rows: Rows[str, SweepRun]) -> list[Planned]:
