@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each process found; the module's shape annotations are checked there too."""
     folder = tmp_path_factory.mktemp("together")
-    hook = "import jaxtyping, tests.checking; jaxtyping.install_import_hook('adiabat.train.distributed', 'tests.checking.checked')"
+    hook = "from tests.checking import check_shapes; check_shapes('adiabat.train.distributed')"
     code = f"{hook}; from tests.train import together; together.main()"
     done = subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "{1: 3}\n", done.stderr

@@ -1,0 +1,43 @@
+"""Shapes are checked while tests run: of functions, in NumPy and torch, of methods, and of what dataclasses are made of."""
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+
+from adiabat.model.pooling import pool
+from adiabat.plan import fitting
+from adiabat.plan.intervals import Ensemble, estimate
+from adiabat.plan.laws import Points
+from tests.checking import OFTEN
+
+
+def test_a_function_refuses_another_shape() -> None:
+    assert estimate(1.0, np.ones(4)).holds(1.0)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        estimate(1.0, np.ones((2, 2)))
+
+
+def test_sizes_of_two_tensors_must_agree() -> None:
+    states, mask = torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.int64)
+    assert pool(states, mask, pooling="mean").shape == (2, 4)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        pool(states, mask[:, :2], pooling="mean")
+
+
+def test_a_dataclass_refuses_arrays_that_do_not_agree() -> None:
+    four = np.ones(4)
+    assert len(Points(four, four, four, four)) == 4
+    with pytest.raises(jaxtyping.TypeCheckError):
+        Points(four, four, four, np.ones(5))
+
+
+def test_a_method_refuses_another_shape() -> None:
+    ensemble = object.__new__(Ensemble)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        ensemble.estimates(Points(*[np.ones(2)] * 4), np.ones(2))
+
+
+def test_what_is_left_out_is_there() -> None:
+    known = {f"_Problem.{name}" for name in vars(fitting._Problem)} | set(vars(fitting))
+    assert known >= OFTEN
