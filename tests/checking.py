@@ -9,7 +9,7 @@ from typing import Any, Self, get_args
 import jaxtyping
 from beartype import BeartypeConf, FrozenDict, beartype
 
-OFTEN = frozenset({"_Problem.objective", "_Problem.split", "_Problem._logs", "columns_of"})
+OFTEN = frozenset(["adiabat.plan.laws.columns_of", *(f"adiabat.plan.fitting._Problem.{name}" for name in ("objective", "split", "_logs"))])
 """What a search for a law calls ten thousand times, and whose values and gradient have tests of their own."""
 
 # Functions are decorated one by one, and beartype knows what Self is only where it decorates the whole class.
@@ -29,8 +29,8 @@ def _jaxtyped_if_shaped(*, typechecker: Any) -> Callable[[Any], Any]:
     decorate = _jaxtyped(typechecker=typechecker)
 
     def decorated(thing: Any) -> Any:
-        function = thing.__init__ if isinstance(thing, type) else thing
-        return decorate(thing) if thing.__qualname__ not in OFTEN and _has_shapes(function) else thing
+        function, name = thing.__init__ if isinstance(thing, type) else thing, f"{thing.__module__}.{thing.__qualname__}"
+        return decorate(thing) if name not in OFTEN and _has_shapes(function) else thing
 
     return decorated
 
@@ -41,8 +41,6 @@ def _has_shapes(function: Callable[..., Any]) -> bool:
 
 
 def _is_shape(annotation: object) -> bool:
-    if isinstance(annotation, str):
-        return "ndarray" in annotation or "Tensor" in annotation
     # What a function takes is a list, in the annotation of one.
     parts = annotation if isinstance(annotation, list | tuple) else get_args(annotation)
     return (isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray)) or any(map(_is_shape, parts))
