@@ -1,16 +1,22 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and one door for reading them again."""
 
+import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from adiabat.errors import DataError
+from adiabat.errors import AdiabatError, DataError
+from adiabat.excerpts import cut
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+CHECKSUM = "checksum"
+"""Key of a JSON file that holds the SHA-256 of the rest of its object."""
 
 
 def write_text(text: str, path: Path) -> None:
@@ -55,6 +61,85 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     write_bytes(sink.getvalue().to_pybytes(), path)
+
+
+def write_json(record: Mapping[str, Any], path: Path) -> None:
+    """Write a JSON object with a checksum of its content, in one move, as `write_text` does.
+
+    Args:
+        record: JSON values without the key ``checksum``.
+        path: Where to; its folder must exist.
+
+    Raises:
+        DataError: If the file cannot be written; what stood there before stays.
+    """
+    write_text(sealed_json(record), path)
+
+
+def sealed_json(record: Mapping[str, Any]) -> str:
+    """The text that `read_json` reads: the object with a checksum of its content.
+
+    Args:
+        record: JSON values without the key ``checksum``.
+
+    Returns:
+        Indented JSON.
+    """
+    return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> dict[str, Any]:
+    """Read a JSON object that `write_json` wrote.
+
+    Args:
+        path: The file.
+        remedy: What to do about a damaged file, such as ``rebuild the store``.
+        error: Kind of error to raise.
+
+    Returns:
+        The object without its checksum.
+
+    Raises:
+        AdiabatError: If the file is missing or damaged in any way, a changed value included; of the kind `error`.
+    """
+    with reading(path, remedy=remedy, error=error):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise TypeError(f"it holds a JSON {type(record).__name__}, not an object")
+        if record.pop(CHECKSUM, None) != _json_digest(record):
+            raise ValueError("its content does not match its checksum")
+        return record
+
+
+def _json_digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@contextmanager
+def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[None]:
+    """Turn any fault inside the block into one line that names the file: a damaged file can make any reader fail in any way.
+
+    Args:
+        path: The file, or the folder of files, that the block reads.
+        remedy: What to do about a damaged file, such as ``rebuild the store``.
+        error: Kind of error to raise.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        AdiabatError: Of the kind `error` for a foreign fault; one of adiabat's own passes as it is.
+    """
+    try:
+        yield
+    except AdiabatError:
+        raise
+    except FileNotFoundError as fault:
+        raise error(f"{fault.filename or path} must exist; {remedy}") from fault
+    except Exception as fault:
+        kind = type(fault).__name__
+        detail = cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)
+        raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault
 
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:

@@ -1,0 +1,73 @@
+"""Files that are written whole, and the one door for reading them again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adiabat.errors import DataError, JobError
+from adiabat.files import read_json, reading, write_json
+
+RECORD = {"name": "Grüße", "values": [1, 2.5, None, True], "nested": {"b": 1, "a": {}}}
+
+
+def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_json(RECORD, tmp_path / "record.json")
+    assert read_json(tmp_path / "record.json", remedy="rebuild it") == RECORD
+
+
+def test_every_flip_of_a_bit_of_a_json_file_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    write_json(RECORD, path)
+    whole = path.read_bytes()
+    for position in range(len(whole) - 1):  # the last byte ends the line
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 2]) + whole[position + 1 :])
+        if whole[position : position + 1].isspace() and json.loads(whole) == _loaded(path):
+            continue
+        with pytest.raises(JobError, match=r"record\.json must be undamaged.*; rebuild it$"):
+            read_json(path, remedy="rebuild it", error=JobError)
+
+
+def _loaded(path: Path) -> object:
+    """The JSON of a file; None where it holds none."""
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 200_000, '{"a": 1}', "\udcff"])
+def test_what_is_no_sealed_object_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "record.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(DataError, match=r"record\.json must be undamaged, got \w+: .*; rebuild it$") as caught:
+        read_json(path, remedy="rebuild it")
+    assert len(str(caught.value).replace(str(path), "")) < 300
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"absent\.json must exist; rebuild it$"):
+        read_json(tmp_path / "absent.json", remedy="rebuild it")
+
+
+@pytest.mark.parametrize(
+    "fault", [EOFError(), RecursionError("deep"), KeyError("a"), MemoryError(), UnicodeDecodeError("utf-8", b"x", 0, 1, "y")]
+)
+def test_any_fault_of_a_reader_names_the_file(tmp_path: Path, fault: Exception) -> None:
+    with (
+        pytest.raises(JobError, match=f"part must be undamaged, got {type(fault).__name__}"),
+        reading(tmp_path / "part", remedy="x", error=JobError),
+    ):
+        raise fault
+
+
+def test_an_error_of_our_own_and_an_interruption_pass_the_door(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^line 3$"), reading(tmp_path, remedy="x", error=JobError):
+        raise DataError("line 3")
+    with pytest.raises(KeyboardInterrupt), reading(tmp_path, remedy="x"):
+        raise KeyboardInterrupt
+
+
+def test_the_checksum_stands_in_the_file_and_not_in_the_record(tmp_path: Path) -> None:
+    write_json(RECORD, tmp_path / "record.json")
+    assert set(json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))) - set(RECORD) == {"checksum"}

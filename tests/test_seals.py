@@ -1,0 +1,101 @@
+"""Checksums of files that belong together."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from adiabat import seals
+from adiabat.errors import StoreError
+from adiabat.seals import CHECKED, CHECKSUMS, Digest, digest_of, require_seal, seal
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "one").write_bytes(b"abc")
+    (tmp_path / "two").write_bytes(bytes(1000))
+    seal(tmp_path, ["one", "two"])
+    return tmp_path
+
+
+def check(folder: Path, *, always: bool = False) -> frozenset[str]:
+    return require_seal(folder, remedy="rebuild it", error=StoreError, always=always)
+
+
+def test_a_digest_is_the_published_one_of_sha_256(folder: Path) -> None:
+    assert digest_of(folder / "one") == Digest(3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+
+
+def test_what_has_not_changed_passes_and_its_names_come_back(folder: Path) -> None:
+    assert check(folder) == check(folder) == check(folder, always=True) == {"one", "two"}
+
+
+@pytest.mark.parametrize("content", [b"", b"abd", b"ab", b"abcd", bytes(3)])
+def test_a_changed_file_is_refused_by_name_also_after_it_passed(folder: Path, content: bytes) -> None:
+    check(folder)
+    (folder / "one").write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"/one must be undamaged.*rebuild it$"):
+            check(folder)
+
+
+def test_swapped_and_missing_files_are_refused(folder: Path) -> None:
+    (folder / "three").write_bytes(bytes(999) + b"x")
+    seal(folder, ["two", "three"])
+    for source, target in (("two", "spare"), ("three", "two"), ("spare", "three")):
+        (folder / source).rename(folder / target)
+    with pytest.raises(StoreError, match="/two must be undamaged"):
+        check(folder)
+    (folder / "two").unlink()
+    with pytest.raises(StoreError, match="/two must exist"):
+        check(folder)
+
+
+def test_a_change_that_sets_the_old_date_again_is_seen(folder: Path) -> None:
+    check(folder)
+    before = (folder / "one").stat()
+    (folder / "one").write_bytes(b"abd")
+    os.utime(folder / "one", ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(StoreError, match="/one must be undamaged"):
+        check(folder)
+
+
+def test_files_are_read_once_until_they_change_or_all_are_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(seals, "digest_of", lambda path: (read.append(path.name), digest_of(path))[1])
+    check(folder)
+    check(folder)
+    assert sorted(read) == ["one", "two"]
+    check(folder, always=True)
+    assert len(read) == 4
+    (folder / "one").write_bytes(b"abc")
+    check(folder)
+    assert read[4:] == ["one"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"one": 1, "two": [1]}', "null"])
+def test_a_damaged_memory_of_checks_means_that_all_is_checked(folder: Path, content: str) -> None:
+    (folder / CHECKED).write_text(content, encoding="utf-8")
+    check(folder)
+    (folder / "one").write_bytes(b"abd")
+    (folder / CHECKED).write_text(content, encoding="utf-8")
+    with pytest.raises(StoreError, match="/one must be undamaged"):
+        check(folder)
+
+
+def test_a_damaged_list_of_checksums_is_refused(folder: Path) -> None:
+    record = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+    record["one"]["size"] = 4
+    (folder / CHECKSUMS).write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(StoreError, match=r"checksums\.json must be undamaged"):
+        check(folder)
+
+
+def test_a_folder_that_cannot_be_written_is_checked_each_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(text: str, path: Path) -> None:
+        raise seals.DataError("no space")
+
+    monkeypatch.setattr(seals, "write_text", full)
+    assert check(folder) == {"one", "two"}
+    assert not (folder / CHECKED).exists()
