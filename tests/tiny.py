@@ -235,3 +235,8 @@ def write(folder: Path, name: str, content: object) -> None:
 def edit(folder: Path, name: str, **changes: object) -> None:
     """Change keys of a JSON file."""
     write(folder, name, {**json.loads((folder / name).read_text(encoding="utf-8")), **changes})
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Content of every file below a directory."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -22,7 +22,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result
 from adiabat.train.log import read_log
 from adiabat.watch import Watch
-from tests.tiny import tiny_dual
+from tests.tiny import files_of, tiny_dual
 
 WIDTH = 16
 Row = tuple[str, Sequence[str], Sequence[str]]
@@ -173,6 +173,7 @@ def everything(out: Path) -> dict[str, Any]:
     assert result is not None
     towers = load(out / "model")
     return {
+        "model": files_of(out / "model"),
         "query": weights_of(towers.query),
         "document": weights_of(towers.document),
         "checkpoint": (newest.name, tensors),

@@ -23,7 +23,7 @@ from adiabat.model.layout import NAMES_OF_POOLING, OLD_POOLING_FLAGS
 from adiabat.model.pooling import POOLINGS, Pooling
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
-from tests.tiny import KINDS, VOCABULARY, Kind, edit, save_plain, save_tiny, tiny_dual, tiny_encoder, tiny_tokenizer, write
+from tests.tiny import KINDS, VOCABULARY, Kind, edit, files_of, save_plain, save_tiny, tiny_dual, tiny_encoder, tiny_tokenizer, write
 
 TEXTS = ["Where does the river rise?", "река", "مرحبا", "a", "word " * 60, "  spaces "]
 SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
@@ -122,6 +122,17 @@ def test_saving_twice_gives_the_same_model(tmp_path: Path) -> None:
     save(model, tmp_path)
     save(load(tmp_path), tmp_path)
     assert [load(tmp_path).fingerprint(side) for side in SIDES] == [model.fingerprint(side) for side in SIDES]
+
+
+def test_what_is_written_does_not_depend_on_what_was_encoded_before(tmp_path: Path) -> None:
+    model = tiny_dual(settings=SETTINGS)
+    for name, limit in (("first", 7), ("second", 9)):
+        model.query.tokenizer(["a", "two words"], padding=True, truncation=True, max_length=limit)
+        save(model, tmp_path / name)
+    assert files_of(tmp_path / "first") == files_of(tmp_path / "second")
+    definition = json.loads((tmp_path / "first" / "tokenizer.json").read_text(encoding="utf-8"))
+    assert (definition["truncation"], definition["padding"]) == (None, None)
+    assert_same_vectors(model, peer_of(tmp_path / "first"))
 
 
 # What sentence-transformers saves, we load.

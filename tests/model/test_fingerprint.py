@@ -67,6 +67,19 @@ def test_encoding_does_not_change_the_fingerprint() -> None:
     assert encoder.fingerprint() == before
 
 
+def test_the_side_on_which_long_texts_are_cut_counts_and_the_side_of_padding_does_not() -> None:
+    encoder = tiny_encoder(settings=EncoderSettings(max_tokens=8))
+    text = "a text that is long enough to be cut on either side"
+    before, vector = encoder.fingerprint(), encoder.encode([text], side="query", precision="fp32")
+    encoder.tokenizer.padding_side = "left"
+    assert encoder.fingerprint() == before
+    np.testing.assert_array_equal(encoder.encode([text, "b"], side="query", precision="fp32")[:1], vector)
+    encoder.tokenizer.truncation_side = "left"
+    (phrase,) = before.differences(encoder.fingerprint())
+    assert phrase.startswith("tokenizer ")
+    assert np.abs(encoder.encode([text], side="query", precision="fp32") - vector).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     ("change", "part"),
     [

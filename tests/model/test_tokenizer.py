@@ -98,3 +98,11 @@ def test_a_model_already_loaded_gets_a_padding_token_in_a_copy(shared: bool) -> 
 
 def test_special_tokens_are_listed_by_id() -> None:
     assert special_tokens(tiny_tokenizer()) == ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
+
+
+def test_an_empty_text_has_one_vector_whatever_token_pads() -> None:
+    model = without_padding()
+    model.query.tokenizer.backend_tokenizer.post_processor = None
+    assert model.query.tokenize([""], side="query") == [[0]]
+    model.query.tokenizer.pad_token = "[SEP]"
+    assert model.query.tokenize([""], side="query") == [[0]]

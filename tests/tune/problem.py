@@ -29,7 +29,7 @@ from adiabat.tune.adiabatic import tune
 from adiabat.tune.negatives import negative_chooser
 from adiabat.tune.objective import StoredDocuments
 from adiabat.watch import Watch
-from tests.tiny import tiny_dual, tiny_encoder
+from tests.tiny import files_of, tiny_dual, tiny_encoder
 
 WIDTH = 16
 
@@ -190,6 +190,7 @@ def everything(out: Path) -> dict[str, Any]:
     result = read_result(out / "result.json").training
     assert result is not None
     return {
+        "model": files_of(out / "model"),
         "query": weights_of(load(out / "model").query),
         "document": weights_of(load(out / "model").document),
         "checkpoint": (newest.name, tensors),

@@ -183,8 +183,8 @@ class Encoder(nn.Module):
             return []
         prompt = self.settings.prompt(side)
         encoded = self._token_ids([prompt + text for text in texts] if prompt else list(texts))
-        # A tokenizer without special tokens gives nothing for an empty text; one padding token keeps the row alive.
-        return [ids or [self.pad_token_id] for ids in encoded]
+        # A tokenizer without special tokens gives nothing for an empty text; one token keeps the row alive.
+        return [ids or [self._blank_token_id] for ids in encoded]
 
     def _token_ids(self, texts: list[str]) -> list[list[int]]:
         limit = self.settings.max_tokens
@@ -193,6 +193,11 @@ class Encoder(nn.Module):
         options = {"padding": False, "return_attention_mask": False, "return_token_type_ids": False}
         ids: list[list[int]] = self.tokenizer(texts, truncation=True, max_length=limit, **options)["input_ids"]
         return ids
+
+    @property
+    def _blank_token_id(self) -> int:
+        """What an empty text becomes: not the padding token, which a setting may choose, and so would change a vector."""
+        return self.tokenizer.pad_token_id if isinstance(self.tokenizer, StaticTokenizer) else 0
 
     @property
     def pad_token_id(self) -> int:
@@ -345,11 +350,20 @@ class Encoder(nn.Module):
         )
 
     def tokenizer_digest(self) -> str:
-        """SHA-256 of the tokenizer without padding and truncation, which are set anew at every call, and of a static one's manner."""
+        """SHA-256 of what decides a text's tokens but the limit.
+
+        That is the tokenizer's definition without the limit and padding of its last call, which every call sets anew, the side on which
+        long texts are cut (where it is the left; `Fingerprint.max_tokens` is the limit), and a static tokenizer's manner. Padding changes
+        no vector: it is masked.
+
+        Returns:
+            64 hexadecimal digits.
+        """
         backend = type(self.tokenizer.backend_tokenizer).from_str(self.tokenizer.backend_tokenizer.to_str())
         backend.no_padding()
         backend.no_truncation()
-        manner = self.tokenizer.manner if isinstance(self.tokenizer, StaticTokenizer) else ""
+        cut_on_the_left = "left" if self.tokenizer.truncation_side == "left" else ""
+        manner = self.tokenizer.manner if isinstance(self.tokenizer, StaticTokenizer) else cut_on_the_left
         return hashlib.sha256((backend.to_str() + manner).encode()).hexdigest()
 
     def used_parameters(self) -> dict[str, nn.Parameter]:

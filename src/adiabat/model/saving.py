@@ -85,13 +85,21 @@ def _front(encoder: Encoder) -> list[str]:
     return ["StaticEmbedding"] if isinstance(encoder.backbone, StaticBackbone) else ["Transformer", "Pooling"]
 
 
+def _save_tokenizer(encoder: Encoder, folder: Path) -> None:
+    """Write the tokenizer without the truncation and padding of its last call, so that its files follow from the model alone."""
+    backend = encoder.tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    encoder.tokenizer.save_pretrained(folder)
+
+
 def _save_module(encoder: Encoder, i: int, kind: str, folder: Path) -> None:
     """Write the module of number `i` of a tower; a Normalize is an empty folder."""
     folder.mkdir(exist_ok=True)
     if kind == "Transformer":
         with quietly():
             encoder.backbone.save_pretrained(folder)
-            encoder.tokenizer.save_pretrained(folder)
+            _save_tokenizer(encoder, folder)
         # Some tokenizer classes rebuild their normaliser from their own settings and would lose one that was added.
         lower_case = any(isinstance(part, Lowercase) for part in normalizers_of(encoder.tokenizer))
         write_transformer_settings(folder, encoder.settings, lower_case=lower_case)
