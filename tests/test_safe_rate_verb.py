@@ -48,6 +48,28 @@ def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
     assert f"{found.rungs[0].rate:g}, seed 0: " in said.err
 
 
+@pytest.mark.parametrize(
+    ("verb_name", "more"), [("safe-rate", SHORT), ("tune", ("--set", "tune.max_epochs=1", "--set", "tune.batches_per_epoch=2"))]
+)
+def test_a_beir_folder_which_lists_no_negatives_takes_the_hardest_of_the_store_and_says_so(
+    verb: Verb, verb_name: str, more: tuple[str, ...]
+) -> None:
+    rows = [json.loads(line) for line in Path("triplets.jsonl").read_text(encoding="utf-8").splitlines()]
+    Path("triplets.jsonl").unlink()
+    folder = Path("triplets.jsonl")
+    (folder / "qrels").mkdir(parents=True)
+    Path("corpus.jsonl").rename(folder / "corpus.jsonl")
+    queries = "".join(json.dumps({"_id": f"q{n}", "text": row["query"]}) + "\n" for n, row in enumerate(rows))
+    (folder / "queries.jsonl").write_text(queries, encoding="utf-8")
+    judged = "".join(f"q{n}\t{row['pos'][0]}\t1\n" for n, row in enumerate(rows))
+    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, encoding="utf-8")
+    said = verb(*more, name=verb_name)
+    assert said.code == 0, said.err
+    told = "queries list no negatives: each step takes the store's hardest for them, as under tune.negatives = hardest"
+    assert told in " ".join(said.err.split())
+    assert told in Path("out/result.json").read_text(encoding="utf-8")
+
+
 def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
     Path("tune.toml").write_text("[tune]\nlearning_rate = 5e-8\nmargin = 0.3\n", encoding="utf-8")
     Path("probes.txt").write_text("".join(f"probe {number}\n" for number in range(20)), encoding="utf-8")

@@ -17,6 +17,7 @@ from adiabat.mining import mine as mine_module
 from adiabat.mining.mine import Mining, mine
 from adiabat.mining.miner import Mined, Miner
 from adiabat.model.towers import DualEncoder
+from adiabat.report.wording import NO_BREAK
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.lexical import LexicalIndex, build_lexical
@@ -199,10 +200,32 @@ def test_a_judge_with_a_store_decides_as_one_that_encodes(here: Here, store: Sto
 def test_rows_with_too_few_negatives_may_be_dropped(here: Here) -> None:
     lines(Path("pairs.jsonl"), [*PAIRS, {"query": "zebra", "pos": ["d1"]}])
     kept, dropped = here("kept.jsonl"), here("dropped.jsonl", mine={"too_few": "drop"})
-    assert (len(rows_of(kept)), len(rows_of(dropped))) == (21, 20)
+    assert (len(rows_of(kept)), len(rows_of(dropped))) == (20, 20)
     assert kept.report["too_few"] == dropped.report["too_few"] == dropped.report["without"] == 1
     with pytest.raises(DataError, match="must hold at least one query, got none with mine.negatives_per_query = 90"):
         here("none.jsonl", mine={"too_few": "drop", "negatives_per_query": 90})
+
+
+def test_queries_without_any_negative_are_kept_apart_and_said(here: Here) -> None:
+    lines(Path("pairs.jsonl"), [*PAIRS, {"query": "zebra", "pos": ["d1"]}])
+    mining = here()
+    assert mining.apart == Path("mined.without-negatives.jsonl")
+    (row,) = [json.loads(line) for line in mining.apart.read_text(encoding="utf-8").splitlines()]
+    assert (row["query"], row["pos"], row["neg"]) == ("zebra", ["d1"], [])
+    assert all(row["neg"] for row in rows_of(mining))
+    assert (mining.report["written"], mining.report["without"], mining.report["apart"]) == (20, 1, "mined.without-negatives.jsonl")
+    assert any("1 with none: mined.without-negatives.jsonl keeps them apart" in line.replace(NO_BREAK, " ") for line in mining.lines)
+    dropped = here("dropped.jsonl", mine={"too_few": "drop"})
+    assert (dropped.apart, dropped.report["apart"]) == (None, None)
+    mining.out.unlink()
+    with pytest.raises(DataError, match=r"must be a new file, mined\.without-negatives\.jsonl exists"):
+        here()
+
+
+def test_a_corpus_that_gives_no_query_a_negative_is_one_line(here: Here) -> None:
+    lines(Path("pairs.jsonl"), [{"query": "zebra", "pos": ["d1"]}])
+    with pytest.raises(DataError, match="must hold at least one query, got none with a negative; lower the margins, or raise mine.depth"):
+        here()
 
 
 @pytest.mark.parametrize(

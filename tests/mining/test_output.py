@@ -9,7 +9,7 @@ import pytest
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
 from adiabat.errors import DataError
-from adiabat.mining.output import ROWS_FILE, STATE_FILE, Partial, ending_of, row_of
+from adiabat.mining.output import APART_FILE, GROWING, ROWS_FILE, STATE_FILE, Partial, apart_of, ending_of, row_of
 from tests.mining.world import CORPUS, QUERY, mined, miner_of
 
 PLAN = {"settings": {"x": 1}}
@@ -18,19 +18,23 @@ PLAN = {"settings": {"x": 1}}
 def test_rows_are_those_of_whole_blocks_after_a_kill(tmp_path: Path) -> None:
     partial = Partial.of(tmp_path, PLAN)
     partial.tally.add("queries", 2)
-    partial.extend([{"a": 1}, {"a": 2}], 3)
-    with (tmp_path / ROWS_FILE).open("ab") as file:
-        file.write(b'{"a": 3')
+    partial.extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}, {"a": 3, "neg": [8]}], 3)
+    for name in GROWING:
+        with (tmp_path / name).open("ab") as file:
+            file.write(b'{"a": 4')
     again = Partial.of(tmp_path, PLAN)
     assert (again.done, again.tally.counts["queries"]) == (3, 2)
-    assert (tmp_path / ROWS_FILE).read_text() == '{"a": 1}\n{"a": 2}\n'
+    assert (tmp_path / ROWS_FILE).read_text() == '{"a": 1, "neg": [7]}\n{"a": 3, "neg": [8]}\n'
+    assert (tmp_path / APART_FILE).read_text() == '{"a": 2, "neg": []}\n'
 
 
-def test_another_plan_or_a_shorter_file_begins_anew(tmp_path: Path) -> None:
-    Partial.of(tmp_path, PLAN).extend([{"a": 1}], 1)
+@pytest.mark.parametrize("name", GROWING)
+def test_another_plan_or_a_shorter_file_begins_anew(tmp_path: Path, name: str) -> None:
+    rows = [{"a": 1, "neg": [7]}, {"a": 2, "neg": []}]
+    Partial.of(tmp_path, PLAN).extend(rows, 2)
     assert Partial.of(tmp_path, {"settings": {"x": 2}}).done == 0
-    Partial.of(tmp_path, PLAN).extend([{"a": 1}], 1)
-    (tmp_path / ROWS_FILE).write_bytes(b"")
+    Partial.of(tmp_path, PLAN).extend(rows, 2)
+    (tmp_path / name).write_bytes(b"")
     assert Partial.of(tmp_path, PLAN).done == 0
     assert not (tmp_path / STATE_FILE).exists()
 
@@ -41,10 +45,13 @@ def test_the_file_is_packed_as_its_name_says(tmp_path: Path, name: str) -> None:
     folder.mkdir()
     partial = Partial.of(folder, PLAN)
     partial.extend([{"query": "é", "pos": ["a"], "neg": []}, {"query": "q", "pos": ["b"], "neg": ["c"]}], 2)
-    partial.publish(tmp_path / name)
-    examples = read_examples(tmp_path / name)
-    assert isinstance(examples, ExampleSet)
-    assert [one.query for one in examples.examples] == ["é", "q"]
+    apart = apart_of(tmp_path / name)
+    assert apart.name == name.replace("m.", "m.without-negatives.")
+    partial.publish(tmp_path / name, apart)
+    for path, query in ((tmp_path / name, "q"), (apart, "é")):
+        examples = read_examples(path)
+        assert isinstance(examples, ExampleSet)
+        assert [one.query for one in examples.examples] == [query]
     if name.endswith(".gz"):
         assert gzip.decompress((tmp_path / name).read_bytes()) == (folder / ROWS_FILE).read_bytes()
 
@@ -53,7 +60,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     partial = Partial.of(tmp_path, PLAN)
     (tmp_path / "m.jsonl").write_text("mine\n")
     with pytest.raises(DataError, match="--out must be a new file, .*m.jsonl exists; remove it, or choose another"):
-        partial.publish(tmp_path / "m.jsonl")
+        partial.publish(tmp_path / "m.jsonl", None)
     assert (tmp_path / "m.jsonl").read_text() == "mine\n"
 
 

@@ -14,7 +14,7 @@ from adiabat.data.ragged import Ragged
 from adiabat.errors import ConfigError, DataError, JobError
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
-from adiabat.tune.negatives import gather_ragged, listed_negatives, negative_chooser, short_lists_note, similarity_of
+from adiabat.tune.negatives import gather_ragged, listed_negatives, mined_negatives_note, negative_chooser, short_lists_note, similarity_of
 from tests.tune.problem import addressed, random_vectors, section, store_of
 
 NO_QUERIES = torch.empty(0, 16)
@@ -70,9 +70,25 @@ def test_a_short_list_stays_short_for_the_softmax_whose_negatives_serve_every_qu
     assert lists(listed_negatives(examples, np.array([2, 0]), section(loss="in_batch_softmax"))) == [[], [5]]
 
 
-def test_triplets_need_a_listed_negative_for_every_query(store: Store) -> None:
-    with pytest.raises(DataError, match=r"set: every query must list a negative for tune.negatives = 'examples', 2 of 3 do not; set"):
-        chosen(addressed([[0], [1], [2]], [[], [3], []]), store)
+@pytest.mark.parametrize("negatives", [[[], [3], []], [[], [], []]], ids=["some list none", "a BEIR folder"])
+def test_triplets_take_the_stores_hardest_for_queries_that_list_none_and_say_so(store: Store, negatives: list[list[int]]) -> None:
+    examples, settings = addressed([[0], [1], [2]], negatives), section(negatives_per_query=2)
+    query, picked = torch.from_numpy(random_vectors(4, seed=3)), np.array([2, 1, 0, 2])
+    found = lists(negative_chooser(settings, examples, store, seed=0)(picked, 5, query))
+    hardest = lists(negative_chooser(section(negatives="hardest", negatives_per_query=2), examples, store, seed=0)(picked, 5, query))
+    assert found == [[3, 3] if negatives[row] else rows for row, rows in zip(picked, hardest, strict=True)]
+    bare = sum(not one for one in negatives)
+    told = f"{bare} of 3 queries list no negatives: each step takes the store's hardest for them, as under tune.negatives = hardest"
+    assert mined_negatives_note(examples, settings) == told
+    assert mined_negatives_note(examples, section(**SOFTMAX)) is None
+    # That lists are short is said of those that list some.
+    short = "1 of 3 queries list fewer than tune.negatives_per_query = 2 negatives: theirs are repeated"
+    assert short_lists_note(examples, settings) == (short if bare < 3 else None)
+
+
+def test_a_store_too_small_for_queries_that_list_none_is_refused(store: Store) -> None:
+    with pytest.raises(DataError, match=r"must hold at least 7 documents for tune.negatives_per_query = 6"):
+        negative_chooser(section(negatives_per_query=6), addressed([[0], [1]], [[], [3]]), store, seed=0)
 
 
 def test_random_negatives_never_hit_a_known_positive_and_never_repeat(store: Store) -> None:
@@ -200,7 +216,7 @@ def test_short_lists_are_counted_in_a_note() -> None:
     examples = addressed([[0], [1], [2]], [[5, 3, 1], [4], []])
     found = [short_lists_note(examples, section(negatives_per_query=wanted, **loss)) for wanted, loss in ((3, {}), (2, SOFTMAX))]
     assert found == [
-        "2 of 3 queries list fewer than tune.negatives_per_query = 3 negatives: theirs are repeated",
+        "1 of 3 queries list fewer than tune.negatives_per_query = 3 negatives: theirs are repeated",
         "2 of 3 queries list fewer than tune.negatives_per_query = 2 negatives: they bring what they list",
     ]
     assert short_lists_note(addressed([[0]], [[1, 2]]), section(negatives_per_query=2)) is None

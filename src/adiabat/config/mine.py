@@ -33,7 +33,7 @@ class MineSection(Section):
     listed: Literal["drop", "keep"] = "drop"
     """What becomes of negatives that the data lists: they make room, or stand before the mined ones and count among them."""
     too_few: Literal["keep", "drop"] = "keep"
-    """What becomes of a row that gets fewer negatives than wanted."""
+    """What becomes of a row that gets fewer negatives than wanted; what is kept without any goes into a file of its own."""
     write: Literal["as_given", "texts"] = "as_given"
     """Documents of the written file: ids or texts as in the data, or texts in any case."""
 

@@ -22,7 +22,7 @@ from adiabat.locks import sole_writer
 from adiabat.mining.candidates import DenseSource, FusedSource, LexicalSource, Source, Vectors
 from adiabat.mining.corpus import Documents, WrittenCorpus, all_texts, rows_in_store, written
 from adiabat.mining.miner import Miner
-from adiabat.mining.output import STATE_FILE, Partial, ending_of, refuse_taken, row_of
+from adiabat.mining.output import STATE_FILE, Partial, apart_of, ending_of, refuse_taken, row_of
 from adiabat.mining.questions import Questions, questions_of, read_data
 from adiabat.mining.tally import told
 from adiabat.model.fingerprint import Fingerprint
@@ -46,13 +46,15 @@ class Mining:
     """What a run of `mine` left behind.
 
     Attributes:
-        out: The mined file.
+        out: The mined file; each of its queries has a negative.
+        apart: The same of the queries that have none; None where all have some.
         stats: The file of statistics.
         report: Its content.
         lines: The same in a few lines for people.
     """
 
     out: Path
+    apart: Path | None
     stats: Path
     report: dict[str, Any]
     lines: Sequence[str]
@@ -91,7 +93,8 @@ def mine(
     Args:
         data: Queries with positives, as ids or as texts.
         corpus: What negatives are taken from: anything that `read_corpus` reads, or a store that keeps its texts.
-        out: The file to write, ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; must not exist. ``<out>.stats.json`` is written beside it.
+        out: The file to write, ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; must not exist. ``<out>.stats.json`` is written beside it, and
+            ``<name>.without-negatives.jsonl`` where some queries get no negative.
         load: Loads models.
         model: Proposes candidates, for `MineSection.source` ``dense`` and ``fused``.
         store: Vectors of the corpus by that model; may be left out where the corpus is the store.
@@ -107,10 +110,10 @@ def mine(
         AdiabatError: If anything the user gave is wrong.
     """
     settings, started = settings or MineSettings(), time.monotonic()
-    _require_place(out, index)
+    folder = out.with_name(f".{out.name}.mining")
+    _require_place(out, folder, index)
     stored = _require_source(settings, corpus, model, store)
     read = read_data(data, settings.data)
-    folder = out.with_name(f".{out.name}.mining")
     folder.mkdir(exist_ok=True)
     kept = index or folder / "corpus"
     kept.mkdir(parents=True, exist_ok=True)
@@ -152,9 +155,12 @@ def _prepared(
     return miner, _plan(settings, questions, documents, [one for one in (vectors, judge) if one is not None])
 
 
-def _require_place(out: Path, index: Path | None) -> None:
+def _require_place(out: Path, folder: Path, index: Path | None) -> None:
     ending_of(out)
     refuse_taken(out)
+    if not folder.exists():
+        # A run that was cut short may have left its own.
+        refuse_taken(apart_of(out))
     if not out.parent.is_dir():
         raise DataError(f"--out must be in a folder that exists, got {out}; make {out.parent}")
     if index is not None and index.exists() and (not index.is_dir() or is_store(index)):
@@ -269,9 +275,9 @@ def _mined(miner: Miner, partial: Partial, watch: Watch) -> Partial:
         block = examples[partial.done : partial.done + BLOCK_QUERIES]
         rows = []
         for one in miner.mine(block):
-            written = settings.too_few == "keep" or one.negatives >= settings.negatives_per_query
-            partial.tally.take(one, wanted=settings.negatives_per_query, written=written)
-            if written:
+            kept = settings.too_few == "keep" or one.negatives >= settings.negatives_per_query
+            partial.tally.take(one, wanted=settings.negatives_per_query, written=kept and one.negatives > 0)
+            if kept:
                 rows.append(row_of(one, miner.corpus, ids=ids))
         partial.extend(rows, len(block))
         watch.progress("mining", partial.done, len(examples))
@@ -281,13 +287,17 @@ def _mined(miner: Miner, partial: Partial, watch: Watch) -> Partial:
 def _finish(out: Path, partial: Partial, origin: dict[str, Any], settings: MineSettings, notes: Sequence[str], seconds: float) -> Mining:
     report = partial.tally.report()
     if not report["written"]:
-        raise DataError(
-            f"{out} must hold at least one query, got none with mine.negatives_per_query = {settings.mine.negatives_per_query} negatives; "
-            "lower it or the margins, raise mine.depth, or set mine.too_few = keep"
+        kept, wanted = settings.mine.too_few == "keep", settings.mine.negatives_per_query
+        least = "a negative" if kept else f"mine.negatives_per_query = {wanted} negatives"
+        advice = (
+            "lower the margins, or raise mine.depth" if kept else "lower it or the margins, raise mine.depth, or set mine.too_few = keep"
         )
+        raise DataError(f"{out} must hold at least one query, got none with {least}; {advice}")
     stats = out.with_name(f"{out.name}.stats.json")
+    apart = apart_of(out) if partial.sizes[1] else None
+    origin = {**origin, "apart": None if apart is None else apart.name}
     head = {"format": STATS_FORMAT, "created": now(), "seconds": round(seconds, 3), **origin, "notes": list(notes)}
     full = {**head, **report, "settings": settings.model_dump(mode="json", exclude_none=True), "versions": versions("cpu")}
     write_text(json.dumps(full, indent=1, ensure_ascii=False, allow_nan=False) + "\n", stats)
-    partial.publish(out)
-    return Mining(out, stats, full, told(report, wanted=settings.mine.negatives_per_query))
+    partial.publish(out, apart)
+    return Mining(out, apart, stats, full, told(full, wanted=settings.mine.negatives_per_query))

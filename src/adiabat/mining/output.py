@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,9 @@ from adiabat.mining.miner import Mined
 from adiabat.mining.tally import Tally
 from adiabat.store.manifest import COPY_BYTES, read_json, sync_folder, write_json
 
-ROWS_FILE, STATE_FILE = "rows.jsonl", "progress.json"
+ROWS_FILE, APART_FILE, STATE_FILE = "rows.jsonl", "without-negatives.jsonl", "progress.json"
+GROWING = (ROWS_FILE, APART_FILE)
+"""Rows of queries with negatives, and of those without any, which a loss over triplets would refuse."""
 CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {".jsonl": None, ".jsonl.gz": "gzip", ".jsonl.zst": "zstd"}
 
 
@@ -37,6 +39,19 @@ def ending_of(out: Path) -> str:
     raise DataError(f"--out must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; rename it")
 
 
+def apart_of(out: Path) -> Path:
+    """The file of the queries that have no negative.
+
+    Args:
+        out: The mined file.
+
+    Returns:
+        Its name with ``.without-negatives`` before the ending.
+    """
+    ending = len(ending_of(out))
+    return out.with_name(f"{out.name[:-ending]}.without-negatives{out.name[-ending:]}")
+
+
 @dataclass(slots=True)
 class Partial:
     """The rows so far, and what they add up to.
@@ -45,14 +60,14 @@ class Partial:
         folder: Where they lie.
         plan: What they were mined with; equal plans give equal rows.
         done: Queries that are through.
-        size: Bytes of their rows; what lies beyond in the file belongs to a block that was cut short.
+        sizes: Bytes of their rows in each of `GROWING`; what lies beyond in a file belongs to a block that was cut short.
         tally: Of them.
     """
 
     folder: Path
     plan: Mapping[str, Any]
     done: int
-    size: int
+    sizes: list[int]
     tally: Tally
 
     @classmethod
@@ -68,56 +83,69 @@ class Partial:
         """
         if (folder / STATE_FILE).exists():
             state = read_json(folder / STATE_FILE)
-            size = (folder / ROWS_FILE).stat().st_size if (folder / ROWS_FILE).exists() else -1
-            if state["plan"] == plan and size >= state["size"]:
-                os.truncate(folder / ROWS_FILE, state["size"])
-                return cls(folder, plan, state["done"], state["size"], Tally.from_json(state["tally"]))
+            # One of before there were two files begins anew.
+            before = [(folder / name, size) for name, size in zip(GROWING, state.get("sizes", ()), strict=False)]
+            whole = len(before) == len(GROWING) and all(path.exists() and path.stat().st_size >= size for path, size in before)
+            if state["plan"] == plan and whole:
+                for path, size in before:
+                    os.truncate(path, size)
+                return cls(folder, plan, state["done"], state["sizes"], Tally.from_json(state["tally"]))
         (folder / STATE_FILE).unlink(missing_ok=True)
-        (folder / ROWS_FILE).write_bytes(b"")
-        return cls(folder, plan, 0, 0, Tally())
+        for name in GROWING:
+            (folder / name).write_bytes(b"")
+        return cls(folder, plan, 0, [0] * len(GROWING), Tally())
 
     def extend(self, rows: Sequence[Mapping[str, Any]], queries: int) -> None:
         """Put the rows of a block on disk, and then say so.
 
         Args:
-            rows: Of the block.
+            rows: Of the block; those with an empty ``neg`` are kept apart.
             queries: How many the block had; some may give no row.
         """
-        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "surrogatepass")
-        with (self.folder / ROWS_FILE).open("ab") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        self.done, self.size = self.done + queries, self.size + len(content)
-        state = {"plan": self.plan, "done": self.done, "size": self.size, "tally": self.tally.to_json()}
+        parts = [row for row in rows if row["neg"]], [row for row in rows if not row["neg"]]
+        self.sizes = [size + self._append(name, part) for name, size, part in zip(GROWING, self.sizes, parts, strict=True)]
+        self.done += queries
+        state = {"plan": self.plan, "done": self.done, "sizes": self.sizes, "tally": self.tally.to_json()}
         write_json(self.folder / STATE_FILE, state)
 
-    def publish(self, out: Path) -> None:
-        """Write the file in its own packing, and move it into place.
+    def _append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Write rows at the end of a file, through to the disk; their bytes."""
+        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "surrogatepass")
+        if content:
+            with (self.folder / name).open("ab") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        return len(content)
+
+    def publish(self, out: Path, apart: Path | None) -> None:
+        """Write the file in its own packing, and move it into place, after the file of what has no negatives, if anything has none.
 
         Args:
             out: Where to.
+            apart: Where to; None where everything has a negative.
 
         Raises:
             DataError: If something stands there by now, or it cannot be written.
         """
-        packed = self.folder / f"packed{ending_of(out)}"
         try:
-            with pa.output_stream(str(packed), compression=CODECS[ending_of(out)]) as sink:
-                for block in self._blocks():
-                    sink.write(block)
-            with packed.open("rb") as file:
-                os.fsync(file.fileno())
+            packed = self._packed(ROWS_FILE, out)
             refuse_taken(out)
+            if apart is not None:
+                self._packed(APART_FILE, apart).replace(apart)
             packed.replace(out)
             sync_folder(out.parent)
         except OSError as error:
             raise DataError(f"{out} must be writable, got {error.strerror}; free space there or name another folder") from error
 
-    def _blocks(self) -> Iterator[bytes]:
-        with (self.folder / ROWS_FILE).open("rb") as file:
+    def _packed(self, name: str, out: Path) -> Path:
+        packed = self.folder / f"packed-{name}"
+        with pa.output_stream(str(packed), compression=CODECS[ending_of(out)]) as sink, (self.folder / name).open("rb") as file:
             while block := file.read(COPY_BYTES):
-                yield block
+                sink.write(block)
+        with packed.open("rb") as file:
+            os.fsync(file.fileno())
+        return packed
 
 
 def refuse_taken(out: Path) -> None:

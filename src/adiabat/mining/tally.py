@@ -207,7 +207,7 @@ def told(report: Mapping[str, Any], *, wanted: int) -> Sequence[str]:
     """The report in a few lines for people.
 
     Args:
-        report: From `Tally.report`.
+        report: From `Tally.report`, with ``apart``, the name of the file of what has no negatives, if there is one.
         wanted: Negatives per query.
 
     Returns:
@@ -227,8 +227,9 @@ def told(report: Mapping[str, Any], *, wanted: int) -> Sequence[str]:
     if report["judged"]:
         lines.append(f"the judge was asked about {counted(report['judged'], 'candidate')}")
     if report["too_few"]:
+        where = f": {report['apart']} keeps them apart" if report.get("apart") else ""
         lines.append(
-            f"{counted(report['too_few'], 'query')} with fewer than {counted(wanted, 'negative')}, {report['without']:,} with none"
+            f"{counted(report['too_few'], 'query')} with fewer than {counted(wanted, 'negative')}, {report['without']:,} with none{where}"
         )
     lines.append(_scores_told(report["scores"]))
     return lines

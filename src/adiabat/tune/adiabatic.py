@@ -32,7 +32,7 @@ from adiabat.tune.beforehand import inputs_of, require_ready
 from adiabat.tune.building import check_settings, learning_rate_of, make_loop, prepared_tower, writing
 from adiabat.tune.ground import Ground
 from adiabat.tune.ladder import LADDER, at_safe_rate, climb
-from adiabat.tune.negatives import short_lists_note
+from adiabat.tune.negatives import mined_negatives_note, short_lists_note
 from adiabat.tune.objective import StoredDocuments, pairs_of
 from adiabat.tune.remedies import soften
 from adiabat.tune.resuming import RULES
@@ -203,9 +203,9 @@ def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeR
 
 def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...]:
     """What a reader of the settings must know: what was left out or replaced, and settings that do nothing."""
-    short = short_lists_note(objective.train, settings.tune)
+    mined, short = (note(objective.train, settings.tune) for note in (mined_negatives_note, short_lists_note))
     decay = _decay_note(settings.tune)
-    return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *filter(None, (short, decay))]))
+    return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *filter(None, (mined, short, decay))]))
 
 
 def _decay_note(section: TuneSection) -> str | None:

@@ -24,6 +24,7 @@ from adiabat.report.safe_rate.files import write_safe_rate
 from adiabat.tune.beforehand import inputs_of, require_named
 from adiabat.tune.building import check_settings
 from adiabat.tune.ground import Ground
+from adiabat.tune.negatives import mined_negatives_note
 from adiabat.tune.resuming import LATER, WORDS
 from adiabat.tune.rung import Attempt, clear_rung, make_rungs
 from adiabat.tune.together import lanes_on, steps_alone
@@ -84,6 +85,8 @@ def safe_rate(
     ground = Ground(load_model, store_path, data_path)
     ground.examples(settings.data)
     _claim(ground, inputs, out, settings, begun=begun)
+    if note := _mined_note(ground, settings):
+        watch.note(note)
     return climb(ground, inputs, out, settings=settings, command=command, watch=watch)
 
 
@@ -229,8 +232,12 @@ def _result(
         rungs=rungs,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={**inputs, "store_sha256": ground.store.manifest.sha256},
-        notes=_notes(rates, rate),
+        notes=[*_notes(rates, rate), *filter(None, [_mined_note(ground, settings)])],
     )
+
+
+def _mined_note(ground: Ground, settings: TuneSettings) -> str | None:
+    return mined_negatives_note(ground.examples(settings.data)[0], settings.tune)
 
 
 def _notes(rates: Sequence[float], rate: float | None) -> list[str]:

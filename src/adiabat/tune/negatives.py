@@ -33,26 +33,50 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
         A function that chooses for one step; it depends on its arguments alone.
 
     Raises:
-        DataError: If negatives are to come from examples that list none, or the store holds too few documents.
+        DataError: If examples list fewer negatives than the difficulty asks for, or the store holds too few documents.
         ConfigError: If no query has anything to be told apart from: batches of one query, and no negatives listed.
     """
     wanted = settings.negatives_per_query
     if settings.loss == "store_softmax":
         return lambda picked, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in picked)
-    if settings.negatives == "examples":
+    listed = settings.negatives == "examples"
+    if listed:
         _require_listed(examples, settings)
         _require_contrast(examples, settings)
-        return lambda picked, step, query: listed_negatives(examples, picked, settings)
+        if not _without_negatives(examples, settings):
+            return lambda picked, step, query: listed_negatives(examples, picked, settings)
+    _require_enough(examples, store, wanted)
+    if settings.negatives == "random":
+        return lambda picked, step, query: _random(examples.known.take(picked), store.count, wanted, step_generator(seed, step))
+    similarity = similarity_of(settings)
+
+    def hardest(picked: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
+        return _hardest(examples.known.take(picked), store, wanted, query, similarity)
+
+    return _listed_or(hardest, examples, settings) if listed else hardest
+
+
+def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) -> Chooser:
+    """Take listed negatives, and the store's hardest for the queries that list none."""
+
+    def choose(picked: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
+        bare = examples.negatives.lengths[picked] == 0
+        if bare.all():
+            return hardest(picked, step, query)
+        listed = iter(listed_negatives(examples, picked[~bare], settings))
+        mined = iter(hardest(picked[bare], step, query[torch.from_numpy(bare).to(query.device)]) if bare.any() else ())
+        return Ragged.of(next(mined if none else listed) for none in bare)
+
+    return choose
+
+
+def _require_enough(examples: AddressedSet, store: Store, wanted: int) -> None:
     most = int(examples.known.lengths.max()) + wanted
     if store.count < most:
         raise DataError(
             f"{store.path} must hold at least {most} documents for tune.negatives_per_query = {wanted} beside a query's positives, "
             f"got {store.count}; lower it"
         )
-    if settings.negatives == "random":
-        return lambda picked, step, query: _random(examples.known.take(picked), store.count, wanted, step_generator(seed, step))
-    similarity = similarity_of(settings)
-    return lambda picked, step, query: _hardest(examples.known.take(picked), store, wanted, query, similarity)
 
 
 def similarity_of(settings: TuneSection) -> Similarity:
@@ -74,12 +98,31 @@ def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
             f"{examples.name}: every query must list at least tune.difficulty = {settings.difficulty} negatives, "
             f"{short} of {len(examples)} do not; lower it"
         )
-    bare = int((examples.negatives.lengths == 0).sum())
-    if settings.loss == "triplet" and bare:
-        raise DataError(
-            f"{examples.name}: every query must list a negative for tune.negatives = 'examples', {bare} of {len(examples)} do not; "
-            "set tune.negatives = hardest or random"
-        )
+
+
+def _without_negatives(examples: AddressedSet, settings: TuneSection) -> int:
+    """How many queries take the store's hardest in place of listed negatives; under the softmax a batch has others for them."""
+    taken = settings.loss == "triplet" and settings.negatives == "examples"
+    return int((examples.negatives.lengths == 0).sum()) if taken else 0
+
+
+def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str | None:
+    """What becomes of queries that list no negatives.
+
+    Args:
+        examples: What is trained on.
+        settings: `TuneSection.negatives` and `TuneSection.loss`.
+
+    Returns:
+        A sentence; None where there are no such queries, or they need none.
+    """
+    bare = _without_negatives(examples, settings)
+    if not bare:
+        return None
+    return (
+        f"{bare:,} of {len(examples):,} queries list no negatives: each step takes the store's hardest for them, as under tune.negatives = "
+        "hardest"
+    )
 
 
 def _require_contrast(examples: AddressedSet, settings: TuneSection) -> None:
@@ -101,7 +144,7 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
         A sentence; None where there are no such queries, or the negatives are not the listed ones.
     """
     wanted, lengths = settings.negatives_per_query + settings.difficulty - 1, examples.negatives.lengths
-    short = int((lengths < wanted).sum())
+    short = int((lengths < wanted).sum()) - _without_negatives(examples, settings)
     # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
     if settings.loss == "store_softmax" or settings.negatives != "examples" or not short or not lengths.any():
         return None
