@@ -1,14 +1,15 @@
 """What a validation finds, against loops over all queries and candidates; and what it leaves alone."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from adiabat.contrastive.batches import draw_batch
 from adiabat.contrastive.objective import PairContrast
+from adiabat.data.numbering import hash_texts
 from adiabat.data.pairs import PairSet, pair_sets
 from adiabat.train.limits import Validation
 from tests.contrastive.problem import HELD_OUT, ROWS, Row, examples, objective_of
@@ -103,31 +104,60 @@ def softmax_by_hand(objective: PairContrast, pairs: list[tuple[str, str]], share
     return total / len(pairs)
 
 
-@pytest.mark.parametrize("batch_size", [2, 5, 11])
-def test_the_loss_is_the_mean_over_pairs_in_batches_of_the_training_size_in_the_order_of_the_file(batch_size: int) -> None:
+def lowest_by_hand(query: str, listed: Sequence[str], most: int) -> list[str]:
+    return sorted(listed, key=lambda text: hash_texts([f"{query}\0{text}"])[0])[:most]
+
+
+@pytest.mark.parametrize("batch_size", [2, 5, 11, 64])
+def test_the_loss_is_the_mean_over_full_batches_of_the_training_size_in_the_order_of_the_texts_hashes(batch_size: int) -> None:
     rows = (*HELD_OUT, *OTHERS)
     objective = objective_with({"symmetric": False, "batch_size": batch_size, "negatives_per_query": 2})
-    pairs = [(query, text) for query, positives, _ in rows for text in positives]
+    pairs = sorted(((query, text) for query, near, _ in rows for text in near), key=lambda pair: hash_texts(["\0".join(pair)])[0])
+    listed = {query: [text for text in far if text not in answers_of(query, rows)] for query, _, far in ROWS}
+    for query, _, far in rows:
+        listed[query] = list(dict.fromkeys([*listed.get(query, []), *(text for text in far if text not in answers_of(query, rows))]))
     total = 0.0
-    for number, start in enumerate(range(0, len(pairs), batch_size)):
-        picked = np.arange(start, min(start + batch_size, len(pairs)))
-        batch = draw_batch(objective.validation, picked, objective.settings.train, seed=0, step=number)
-        shared = [objective.validation.texts.documents[row] for row in batch.shared]
-        total += len(picked) * softmax_by_hand(objective, [pairs[row] for row in picked], shared, rows)
+    for start in range(0, len(pairs), batch_size):
+        end = min(start + batch_size, len(pairs))
+        batch = pairs[max(0, end - batch_size) : end]
+        shared = [text for query, _ in batch for text in lowest_by_hand(query, listed[query], 2)]
+        total += (end - start) * softmax_by_hand(objective, batch, shared, rows)
     assert objective.validate().loss == pytest.approx(total / len(pairs), rel=1e-5)
 
 
-def test_a_last_batch_with_nothing_to_tell_apart_is_left_out_of_the_loss() -> None:
-    lonely: Row = ("who is lonely", ["nobody else"], [])
-    rows = HELD_OUT[:4]
-    for settings in ({"negatives_per_query": 0}, {"negatives_seen_by": "own", "negatives_per_query": 2}):
-        # Four rows of validation make five pairs, so that the sixth one is alone.
-        without = objective_with({**settings, "batch_size": 5}, rows=rows).validate()
-        beside = objective_with({**settings, "batch_size": 5}, rows=(*rows, lonely)).validate()
-        assert beside.loss == pytest.approx(without.loss, rel=1e-5)
-        assert beside.pairs == without.pairs + 1
-    crowd = objective_with({"batch_size": 5}, rows=(*rows, ("who is not", ["somebody"], ["nobody else"])))
-    assert crowd.validate().loss != pytest.approx(without.loss, rel=1e-3)
+TOPICS = ("a cat in the yard", "a dog by the sea", "the moon at night", "rust on a stone")
+SORTED: tuple[Row, ...] = tuple(
+    (f"where is {topic}, {n}", [f"{topic}, number {n}"], [f"{topic}, but {n + 1}"]) for topic in TOPICS for n in range(40)
+)
+
+
+def shuffled(rows: tuple[Row, ...], seed: int) -> tuple[Row, ...]:
+    return tuple(rows[place] for place in np.random.default_rng(seed).permutation(len(rows)))
+
+
+@pytest.mark.parametrize("settings", [{}, {"loss": "samtone"}, {"negatives_per_query": 0}, {"guide": "other"}], ids=str)
+def test_the_loss_does_not_depend_on_the_order_of_the_file(settings: dict[str, Any]) -> None:
+    in_order = objective_with({"batch_size": 16, **settings}, rows=SORTED).validate()
+    for seed in (1, 2):
+        found = objective_with({"batch_size": 16, **settings}, rows=shuffled(SORTED, seed)).validate()
+        assert found.loss == pytest.approx(in_order.loss, rel=1e-5)
+        assert found.errors == in_order.errors
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [SORTED[:-1], (*SORTED, ("who is new", ["nobody known"], [])), SORTED[:37] + SORTED[39:]],
+    ids=["one less", "one more", "two less"],
+)
+def test_rows_that_come_or_go_change_each_batch_by_as_many_pairs_and_the_loss_by_little(rows: tuple[Row, ...]) -> None:
+    before, after = (objective_with({"batch_size": 16}, rows=some) for some in (SORTED, rows))
+    names = []
+    for one in (before, after):
+        texts = one.validation.texts
+        names.append([{texts.queries.take(batch.query)[place] for place in range(16)} for batch, _ in one._validation_batches])
+    for left, right in zip(names[0][:9], names[1][:9], strict=True):
+        assert len(left - right) <= abs(len(rows) - len(SORTED))
+    assert after.validate().loss == pytest.approx(before.validate().loss, abs=0.02)
 
 
 def test_a_single_pair_is_measured_all_the_same() -> None:

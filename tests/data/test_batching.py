@@ -1,11 +1,11 @@
-"""The endless stream of rows, and the random numbers of a step."""
+"""The endless stream of rows, and the random numbers of a step; and the batches of a validation."""
 
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from adiabat.data.batching import ShuffledStream, step_generator, step_seed
+from adiabat.data.batching import ShuffledStream, step_generator, step_seed, text_order, validation_batches
 
 
 def drawn(stream: ShuffledStream, steps: int, batch_size: int) -> list[int]:
@@ -63,3 +63,46 @@ def test_dropout_is_seeded_apart_from_the_order_and_the_negatives() -> None:
     assert step_seed(4, 7) == step_seed(4, 7)
     same_words = np.random.SeedSequence([4, 7]).generate_state(1, np.uint64)[0]
     assert step_seed(4, 7) != int(same_words)
+
+
+TEXTS = [f"topic {number // 20}, question {number}" for number in range(200)]
+
+
+def in_order(texts: list[str]) -> list[str]:
+    return [texts[row] for row in text_order(texts)]
+
+
+def test_texts_have_one_order_whatever_order_they_come_in_and_whatever_others_there_are() -> None:
+    order = in_order(TEXTS)
+    assert order != TEXTS
+    assert in_order(TEXTS[::-1]) == order
+    assert in_order(TEXTS[:50] + TEXTS[51:]) == [text for text in order if text != TEXTS[50]]
+    assert [text for text in in_order([*TEXTS, "another", "\ud800"]) if text in TEXTS] == order
+    assert text_order([]).tolist() == []
+    # Equal texts stay as they come.
+    assert text_order(["b", "a", "b"]).tolist() in ([0, 2, 1], [1, 0, 2])
+
+
+def test_neighbours_in_the_file_are_spread_over_the_batches_of_a_validation() -> None:
+    for rows, _ in validation_batches(text_order(TEXTS), 40, full=True):
+        # Of ten topics with 20 texts each, a batch of 40 holds 4 of each on average.
+        assert np.bincount(rows // 20, minlength=10).max() < 12
+
+
+@pytest.mark.parametrize(("count", "weights"), [(11, [4, 4, 3]), (12, [4, 4, 4]), (3, [3]), (1, [1])])
+def test_each_row_comes_once_but_for_those_that_fill_the_last_batch_up(count: int, weights: list[int]) -> None:
+    order = np.random.default_rng(0).permutation(count)
+    full, plain = (list(validation_batches(order, 4, full=full)) for full in (True, False))
+    assert [weight for _, weight in full] == [weight for _, weight in plain] == weights
+    assert [len(rows) for rows, _ in full] == [min(4, count)] * len(weights)
+    assert np.concatenate([rows[-weight:] for rows, weight in full]).tolist() == order.tolist()
+    assert np.concatenate([rows for rows, _ in plain]).tolist() == order.tolist()
+
+
+@pytest.mark.parametrize("gone", [0, 57, 199])
+def test_one_text_less_exchanges_at_most_one_row_of_each_batch(gone: int) -> None:
+    left = TEXTS[:gone] + TEXTS[gone + 1 :]
+    before, after = (
+        [{texts[row] for row in rows} for rows, _ in validation_batches(text_order(texts), 16, full=True)] for texts in (TEXTS, left)
+    )
+    assert all(len(one - other) <= 1 for one, other in zip(before[:-1], after[:-1], strict=True))

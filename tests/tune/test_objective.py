@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.losses import TripletDistanceMet
 from torch import nn
 
 from adiabat.data.batching import ShuffledStream
+from adiabat.data.numbering import hash_texts
 from adiabat.data.ragged import Ragged
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.tokens import embed_all, embed_rows
@@ -214,13 +215,30 @@ def test_the_validation_loss_for_triplets_is_the_training_loss_on_the_first_nega
     assert objective.validate().loss == pytest.approx(expected, rel=1e-5)
 
 
+def validation_rows() -> list[tuple[list[int], int]]:
+    """Batches of 5, 5 and 1 of 11 queries by their hashes, of which the last is filled up from the one before."""
+    order = sorted(range(len(VALIDATION)), key=lambda row: hash_texts([VALIDATION.queries[row]])[0])
+    return [(order[:5], 5), (order[5:10], 5), (order[6:], 1)]
+
+
+@pytest.mark.parametrize("loss", ["in_batch_softmax", "triplet", "store_softmax"])
+def test_the_validation_loss_does_not_depend_on_the_order_of_the_queries(store: Store, loss: str) -> None:
+    def loss_of_rows(rows: list[int]) -> float:
+        found = objective_over(store, TRAIN, VALIDATION.take(np.array(rows)), section(batch_size=BATCH, loss=loss)).validate()
+        return found.loss
+
+    everything = list(range(len(VALIDATION)))
+    whole = loss_of_rows(everything)
+    for seed in range(3):
+        assert loss_of_rows(np.random.default_rng(seed).permutation(everything).tolist()) == pytest.approx(whole, rel=1e-5)
+
+
 @pytest.mark.parametrize("wanted", [1, 2, 5])
 def test_the_validation_loss_for_the_softmax_is_over_batches_of_the_training_size(store: Store, wanted: int) -> None:
     objective = objective_for(store, loss="in_batch_softmax", temperature=0.3, negatives_per_query=wanted)
     queries, expected = validation_vectors(objective), 0.0
-    for start in range(0, len(VALIDATION), BATCH):
-        rows = list(range(start, min(start + BATCH, len(VALIDATION))))
-        expected += len(rows) * softmax_by_hand(queries[rows], VALIDATION, rows, wanted=wanted, temperature=0.3)
+    for rows, weight in validation_rows():
+        expected += weight * softmax_by_hand(queries[rows], VALIDATION, rows, wanted=wanted, temperature=0.3)
     assert objective.validate().loss == pytest.approx(expected / len(VALIDATION), rel=1e-5)
 
 
@@ -239,9 +257,8 @@ def test_the_validation_loss_goes_by_negatives_of_its_own_and_the_errors_do_not(
     bare = replace(VALIDATION, negatives=Ragged.of([] for _ in range(len(VALIDATION))))
     objective.loss_negatives = bare.negatives
     queries, expected = validation_vectors(objective), 0.0
-    for start in range(0, len(VALIDATION), BATCH):
-        rows = list(range(start, min(start + BATCH, len(VALIDATION))))
-        expected += len(rows) * softmax_by_hand(queries[rows], bare, rows, wanted=1, temperature=0.3)
+    for rows, weight in validation_rows():
+        expected += weight * softmax_by_hand(queries[rows], bare, rows, wanted=1, temperature=0.3)
     found = objective.validate()
     assert found.loss == pytest.approx(expected / len(VALIDATION), rel=1e-5)
     assert found.loss < same.loss

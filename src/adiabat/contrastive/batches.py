@@ -1,5 +1,6 @@
 """Which texts stand in one step's batch, and in which place of the loss."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from adiabat.config import TrainSection
 from adiabat.config.train import REGRESSIONS
-from adiabat.data.batching import step_generator
+from adiabat.data.batching import step_generator, text_order
 from adiabat.data.pairs import PairSet
 from adiabat.data.ragged import Ragged
 from adiabat.data.records import Side
@@ -96,11 +97,50 @@ def draw_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSect
     """
     random = step_generator(seed, step)
     most = section.negatives_per_query
+    return _batch(pairs, picked, section, lambda query: _drawn(pairs.negatives[query], most, random))
+
+
+def validation_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection) -> Batch:
+    """The batch of some pairs, with negatives that follow from the texts alone: those whose hash with their query is lowest.
+
+    Args:
+        pairs: Any.
+        picked: Which pairs.
+        section: How many negatives, and who sees them.
+
+    Returns:
+        The batch.
+    """
+
+    def lowest(query: int) -> Int[np.ndarray, " k"]:
+        listed = pairs.negatives[query].astype(np.int64)
+        (asked,) = pairs.texts.queries.take(np.array([query]))
+        return listed[text_order(f"{asked}\0{text}" for text in pairs.texts.documents.take(listed))[: section.negatives_per_query]]
+
+    return _batch(pairs, picked, section, lowest)
+
+
+def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
+    """Pairs by the hash of both their texts.
+
+    Args:
+        pairs: Any.
+
+    Returns:
+        Their numbers.
+    """
+    texts = zip(pairs.texts.queries.take(pairs.query), pairs.texts.documents.take(pairs.positive), strict=True)
+    return text_order(f"{query}\0{document}" for query, document in texts)
+
+
+def _batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection, draw: Callable[[int], Int[np.ndarray, " k"]]) -> Batch:
+    """The batch of some pairs, with the negatives that are drawn for each row of a query."""
+    most = section.negatives_per_query
     # Rows are kept in half the memory; of a batch they are keys, too, which tensors hold as 64-bit numbers.
     query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
     if section.loss in REGRESSIONS:
         return Batch(query, positive, _none(), _none().reshape(len(query), 0))
-    drawn = [_drawn(pairs.negatives[row], most, random) for row in query.tolist()]
+    drawn = [draw(row) for row in query.tolist()]
     if section.loss == "triplet":
         return Batch(query, positive, _none(), np.stack([np.resize(rows, most) for rows in drawn]))
     if section.negatives_seen_by == "all":

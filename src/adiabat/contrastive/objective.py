@@ -12,13 +12,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from adiabat.config import TrainSettings
+from adiabat.config.train import IN_BATCH
 from adiabat.contrastive.bank import Bank, Models, Stretch
-from adiabat.contrastive.batches import Batch, Sides, draw_batch, pairs_of, share_of
+from adiabat.contrastive.batches import Batch, Sides, draw_batch, pair_order, pairs_of, share_of, validation_batch
 from adiabat.contrastive.criterion import criterion_of
 from adiabat.contrastive.length import steps_of, steps_within
 from adiabat.contrastive.order import OnePass, Order, order_of
 from adiabat.contrastive.ranks import ranks_of_answers
 from adiabat.contrastive.streams import Stream, Window, window_name
+from adiabat.data.batching import validation_batches
 from adiabat.data.pairs import PairSet
 from adiabat.data.records import SIDES, Side
 from adiabat.model.tokens import TokenTable
@@ -320,7 +322,7 @@ class PairContrast:
 
     @torch.no_grad()
     def validate(self) -> Validation:
-        """Loss over batches of the training size in file order, and the rank of each query's answer among all validation documents.
+        """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents.
 
         Returns:
             The loss; as errors, queries whose first document does not answer them, where a tie counts as an error; ``P@1`` and ``RR``.
@@ -348,18 +350,19 @@ class PairContrast:
         return self.settings.train.loss == "triplet" and self.settings.train.distance == "euclidean"
 
     def _validation_loss(self, query: "_Rows", document: "_Rows") -> float:
-        """Mean over pairs; the last batch may be smaller, and is left out where it holds a single document."""
-        section, total, counted = self.settings.train, 0.0, 0
-        for number, start in enumerate(range(0, len(self.validation), section.batch_size)):
-            picked = np.arange(start, min(start + section.batch_size, len(self.validation)))
-            batch = draw_batch(self.validation, picked, section, seed=self.settings.run.seed, step=number)
-            if start and len(np.unique(batch.documents)) == 1:
-                continue
+        """Mean over pairs, in batches of the training size, so that in-batch negatives are as many as in training."""
+        section, total = self.settings.train, 0.0
+        for batch, weight in self._validation_batches:
             sides = Sides(query.of(batch.query), document.of(batch.documents))
             pairs = pairs_of(batch, sides, self.validation, section, ALONE, guide=self._bank.judged(batch))
-            total += float(self._criterion(pairs, self._validation_temperature())) * len(picked)
-            counted += len(picked)
-        return total / counted
+            total += float(self._criterion(pairs, self._validation_temperature())) * weight
+        return total / len(self.validation)
+
+    @cached_property
+    def _validation_batches(self) -> list[tuple[Batch, int]]:
+        section, order = self.settings.train, pair_order(self.validation)
+        batches = validation_batches(order, section.batch_size, full=section.loss in IN_BATCH)
+        return [(validation_batch(self.validation, picked, section), weight) for picked, weight in batches]
 
     @torch.no_grad()
     def _validation_temperature(self) -> float:

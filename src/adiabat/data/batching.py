@@ -1,8 +1,11 @@
-"""What goes into one step: rows in a random order that any step can be found in again."""
+"""What goes into one step: rows in a random order that any step can be found in again; and into the batches of a validation."""
+
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from jaxtyping import Int
 
+from adiabat.data.numbering import hash_texts
 from adiabat.data.ragged import compact
 
 ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT, WINDOW = range(6)
@@ -92,3 +95,36 @@ def window_seed(seed: int, number: int) -> int:
         A number below 2**64 that depends on nothing else.
     """
     return int(np.random.SeedSequence([seed, WINDOW, number]).generate_state(1, np.uint64)[0])
+
+
+def text_order(texts: Iterable[str]) -> Int[np.ndarray, " n"]:
+    """An order like a random one that follows from the texts alone, whatever order they come in.
+
+    One text more, or less, leaves all others in their order.
+
+    Args:
+        texts: Of rows; equal ones stay as they come.
+
+    Returns:
+        Rows by the hash of their texts.
+    """
+    return np.argsort(hash_texts(list(texts)), kind="stable")
+
+
+def validation_batches(order: Int[np.ndarray, " n"], size: int, *, full: bool) -> Iterator[tuple[Int[np.ndarray, " b"], int]]:
+    """Batches of a validation, whose loss is the mean of theirs, weighted.
+
+    One row more, or less, anywhere in the order exchanges at most one row of each batch.
+
+    Args:
+        order: Rows, as `text_order` gives them.
+        size: Rows of a batch, > 0.
+        full: Where a row's loss depends on how many others there are: the last batch is filled up with rows of the one before. Else it may
+            be smaller.
+
+    Yields:
+        The rows of a batch, and its weight: how many of them come for the first time.
+    """
+    for start in range(0, len(order), size):
+        end = min(start + size, len(order))
+        yield order[max(0, end - size) if full else start : end], end - start

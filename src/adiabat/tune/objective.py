@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from adiabat.config import TuneSection
-from adiabat.data.batching import ShuffledStream
+from adiabat.data.batching import ShuffledStream, text_order, validation_batches
 from adiabat.data.ragged import Ragged
 from adiabat.model.encoder import Encoder
 from adiabat.model.precision import Precision
@@ -184,20 +184,23 @@ class StoredDocuments(StoredLoss):
         )
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
-        """Mean over batches of the training size, in file order, so that in-batch negatives are as many as in training.
-
-        (The last batch may be smaller.)
-        """
+        """Mean over batches of the training size, so that in-batch negatives are as many as in training."""
         own = self.loss_negatives
         examples = self.validation if own is None else replace(self.validation, negatives=own)
         # Nothing in a batch matters to a query that is told apart from the whole store.
         size = VALIDATION_QUERIES if self.settings.loss == "store_softmax" else self.settings.batch_size
         total = 0.0
-        for start in range(0, len(queries), size):
-            picked = np.arange(start, min(start + size, len(queries)))
+        for picked, weight in validation_batches(self._validation_order, size, full=self.settings.loss == "in_batch_softmax"):
             negatives = listed_negatives(examples, picked, self.settings)
-            total += float(self._loss(queries[start : start + len(picked)], examples, picked, negatives)) * len(picked)
+            total += float(self._loss(queries[torch.from_numpy(picked).to(queries.device)], examples, picked, negatives)) * weight
         return total / len(queries)
+
+    @cached_property
+    def _validation_order(self) -> Int[np.ndarray, " n"]:
+        """By the texts of queries, since neighbours in a file are often alike; of equal ones, by their first positive."""
+        first = self.validation.positives.values[self.validation.positives.offsets[:-1]]
+        by_positive = np.argsort(first, kind="stable")
+        return by_positive[text_order(self.validation.queries[row] for row in by_positive)]
 
     def _validation_errors(self, queries: Float[Tensor, "n e"]) -> int:
         distance: Distance = self.settings.distance if self.settings.loss == "triplet" else "cosine"
