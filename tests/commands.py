@@ -1,6 +1,7 @@
 """Commands of adiabat on tiny data, run inside the test's process."""
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,11 +39,15 @@ def lines(path: Path, rows: Sequence[object]) -> None:
 def run_in_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]) -> Said:
     monkeypatch.setattr(sys, "argv", ["adiabat", *arguments])
     capsys.readouterr()
+    before = signal.getsignal(signal.SIGINT)
     try:
         cli.main()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
+    finally:
+        # A verb that was interrupted leaves Ctrl-C to end the process.
+        signal.signal(signal.SIGINT, before)
     captured = capsys.readouterr()
     return Said(code, captured.out, captured.err)
 

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import warnings
@@ -79,13 +80,47 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(run: Run, new: str, monkeypa
     assert run(*commands[verb]) == Said(130, "", f"adiabat: interrupted; {then}\n")
 
 
+def test_the_end_of_a_file_is_a_fault_and_no_interruption(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*_: object, **__: object) -> None:
+        raise EOFError("No data left in file")
+
+    monkeypatch.setattr(api, "search", ended)
+    said = run(*search())
+    assert said.code == 1
+    assert said.err.startswith("adiabat: defect: RuntimeError: EOFError: No data left in file; ")
+    assert len(said.err.splitlines()) == 1
+
+
+SECOND_CTRL_C = """
+import atexit, os, signal, sys
+from adiabat.cli import app as cli
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+cli.app = lambda **_: 130
+sys.argv = ["adiabat", "search"]
+cli.main()
+"""
+
+
+def test_a_second_ctrl_c_ends_the_process_without_a_traceback() -> None:
+    done = python(SECOND_CTRL_C)
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr == "adiabat: interrupted; nothing of it is kept; run the same command again to begin anew\n"
+
+
 class OutOfMemoryError(RuntimeError):
     """Named as torch names it."""
 
 
 @pytest.mark.parametrize(
     "fault",
-    [MemoryError("2 GiB"), OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
+    [
+        MemoryError("2 GiB"),
+        OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("can't start new thread"),
+    ],
 )
 def test_too_little_memory_is_no_defect_and_the_settings_that_help_are_named(
     run: Run, new: str, monkeypatch: pytest.MonkeyPatch, fault: Exception

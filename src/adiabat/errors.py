@@ -4,6 +4,7 @@ The command line prints such an error as one line and exits with code 2; anythin
 A message reads ``<setting or file:line> must <constraint>, got <value>; <what to do>``.
 """
 
+import errno
 from collections.abc import Iterable
 
 
@@ -135,6 +136,10 @@ def several(phrases: Iterable[str], *, of: str = "faults", shown: int = 10) -> s
     return faults.told(of)
 
 
+OUT_OF_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc", "Cannot allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't start new thread")
+"""What libraries without a class for it say."""
+
+
 def is_out_of_memory(fault: BaseException) -> bool:
     """Whether memory did not suffice, which a smaller batch may mend.
 
@@ -142,6 +147,8 @@ def is_out_of_memory(fault: BaseException) -> bool:
         fault: Any.
 
     Returns:
-        True of Python, of a GPU (known by its name: torch may not be loaded), and of torch on a CPU, which has no class for it.
+        True of Python, of the system, of a GPU (known by its name: torch may not be loaded), and of libraries that have no class for it.
     """
-    return isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(fault)
+    if isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError":
+        return True
+    return (isinstance(fault, OSError) and fault.errno == errno.ENOMEM) or any(phrase in str(fault) for phrase in OUT_OF_MEMORY)

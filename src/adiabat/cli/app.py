@@ -2,11 +2,13 @@
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from adiabat import __version__
 from adiabat.cli.comparing import compare
@@ -22,8 +24,20 @@ from adiabat.cli.training import embed, train, tune
 from adiabat.console import complain, plain_warnings
 from adiabat.errors import AdiabatError, ConfigError, is_out_of_memory
 
+
+class _Verbs(TyperGroup):
+    """The verbs; typer takes an EOFError for the end of a person's input, and none of them asks for any."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except EOFError as fault:
+            raise RuntimeError(f"EOFError: {fault}") from fault
+
+
 app = typer.Typer(
     name="adiabat",
+    cls=_Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -103,6 +117,9 @@ def main() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         code = 1
     except (Exception, KeyboardInterrupt) as fault:
+        if isinstance(fault, KeyboardInterrupt):
+            # All is unwound: a second Ctrl-C ends the process at once, without a traceback of its end.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         if os.environ.get("ADIABAT_DEBUG"):
             raise
         code, sentence = _judged(fault, _verb(sys.argv[1:]))
@@ -122,7 +139,7 @@ def _judged(fault: BaseException, verb: str) -> tuple[int, str]:
     """Exit code and sentence for what ended a verb."""
     if isinstance(fault, AdiabatError):
         return 130 if type(fault).__name__ == "InterruptionError" else 2, str(fault)
-    if isinstance(fault, KeyboardInterrupt | typer.Abort):
+    if isinstance(fault, KeyboardInterrupt):
         return 130, f"interrupted; {AFTER_CTRL_C.get(verb, _NOTHING_KEPT)}"
     if is_out_of_memory(fault):
         advice = f"lower {LOWER_MEMORY[verb]}, or free some" if verb in LOWER_MEMORY else "free some"
