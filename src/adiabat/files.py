@@ -14,6 +14,7 @@ from adiabat.excerpts import cut
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 CHECKSUM = "checksum"
 """Key of a JSON file that holds the SHA-256 of the rest of its object."""
@@ -46,7 +47,7 @@ def write_bytes(content: bytes, path: Path) -> None:
 
 
 def write_parquet(table: "pa.Table", path: Path) -> None:
-    """Write a table in one move, as `write_text` does.
+    """Write a table with a checksum of the whole file among its metadata, in one move, as `write_text` does.
 
     Args:
         table: Of pyarrow.
@@ -59,8 +60,47 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    write_bytes(sink.getvalue().to_pybytes(), path)
+    with pq.ParquetWriter(sink, table.schema, compression="zstd") as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({CHECKSUM: _BLANK})
+    content = sink.getvalue().to_pybytes()
+    write_bytes(_with_checksum(content, _BLANK, hashlib.sha256(content).hexdigest()), path)
+
+
+def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> "pq.ParquetFile":
+    """Open a table that `write_parquet` wrote; one without a checksum is of an earlier version, and read as it is.
+
+    Args:
+        path: The file.
+        remedy: What to do about a damaged file, such as ``rebuild the store``.
+        error: Kind of error to raise.
+
+    Returns:
+        The file, in memory.
+
+    Raises:
+        AdiabatError: If the file is missing or damaged in any way, a changed value included; of the kind `error`.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reading(path, remedy=remedy, error=error):
+        content = path.read_bytes()
+        file = pq.ParquetFile(pa.BufferReader(content))
+        checksum = (file.metadata.metadata or {}).get(CHECKSUM.encode())
+        if checksum is not None and hashlib.sha256(_with_checksum(content, checksum.decode(), _BLANK)).hexdigest() != checksum.decode():
+            raise ValueError("its content does not match its checksum")
+        return file
+
+
+_BLANK = "0" * 64
+"""In place of the checksum while it is taken."""
+
+
+def _with_checksum(content: bytes, old: str, new: str) -> bytes:
+    """A Parquet file, whose metadata stand at its end, with another checksum of the same length."""
+    before, _, after = content.rpartition(old.encode())
+    return before + new.encode() + after
 
 
 def write_json(record: Mapping[str, Any], path: Path) -> None:
@@ -88,13 +128,14 @@ def sealed_json(record: Mapping[str, Any]) -> str:
     return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, ensure_ascii=False) + "\n"
 
 
-def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> dict[str, Any]:
+def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError, required: bool = True) -> dict[str, Any]:
     """Read a JSON object that `write_json` wrote.
 
     Args:
         path: The file.
         remedy: What to do about a damaged file, such as ``rebuild the store``.
         error: Kind of error to raise.
+        required: Whether there must be a checksum; a file of an earlier version has none.
 
     Returns:
         The object without its checksum.
@@ -106,7 +147,8 @@ def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError)
         record = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise TypeError(f"it holds a JSON {type(record).__name__}, not an object")
-        if record.pop(CHECKSUM, None) != _json_digest(record):
+        checksum = record.pop(CHECKSUM, None)
+        if (required or checksum is not None) and checksum != _json_digest(record):
             raise ValueError("its content does not match its checksum")
         return record
 

@@ -66,7 +66,7 @@ def test_a_run_that_is_made_again_takes_its_own_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1" * 3])
 def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "runs.parquet").write_bytes(content)
-    with pytest.raises(JobError, match="runs.parquet must be the rows of a study"):
+    with pytest.raises(JobError, match="runs.parquet must be undamaged"):
         rows_at(tmp_path / "runs.parquet")
 
 

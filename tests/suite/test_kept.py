@@ -103,8 +103,24 @@ def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
     write_scores(everything(), path, key="", about={})
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(DataError, match="must be a whole file of scores"):
+    with pytest.raises(DataError, match="must be undamaged"):
         read_scores(path)
+
+
+def test_every_flipped_byte_is_refused_by_name_or_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2, 0.3]), path, key="", about={})
+    whole, values = path.read_bytes(), ranked([0.1, 0.2, 0.3]).samples[0].values.tolist()
+    refused = 0
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            assert read_scores(path).samples[0].values.tolist() == values
+        except DataError as fault:
+            assert str(path) in str(fault)
+            refused += 1
+    # All but those in the name of the checksum itself, without which a file is one of an earlier version.
+    assert len(whole) - refused <= len("checksum")
 
 
 def test_a_missing_file_and_a_foreign_table_are_refused(tmp_path: Path) -> None:
@@ -120,7 +136,7 @@ def test_a_column_that_is_gone_is_told(tmp_path: Path) -> None:
     write_scores(ranked([0.1, 0.2]), path, key="", about={})
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["nDCG@10 by cosine"]), path)
-    with pytest.raises(DataError, match="must be a whole file of scores"):
+    with pytest.raises(DataError, match="must be undamaged"):
         read_scores(path)
 
 
@@ -160,7 +176,7 @@ def test_a_record_that_lacks_something_is_refused(tmp_path: Path, change: dict[s
     table = pq.read_table(path)
     record = {**json.loads(table.schema.metadata[b"adiabat"]), **change}
     pq.write_table(table.replace_schema_metadata({b"adiabat": json.dumps(record).encode()}), path)
-    with pytest.raises(DataError, match=r"s\.parquet must be a whole file of scores, got: .*; make it anew"):
+    with pytest.raises(DataError, match=r"s\.parquet must be undamaged, got .*; make it anew"):
         read_scores(path)
 
 

@@ -46,7 +46,7 @@ def test_runs_that_are_none_are_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^--runs must be the directory of a sweep, or its runs.parquet, got "):
         plan(load, asked(tmp_path))
     (tmp_path / "runs.parquet").write_bytes(b"PAR1 cut off")
-    with pytest.raises(JobError, match=r"must be the rows of a sweep, got: "):
+    with pytest.raises(JobError, match=r"runs\.parquet must be undamaged, got "):
         plan(load, asked(tmp_path))
 
 

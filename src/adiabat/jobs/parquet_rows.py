@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.errors import JobError
-from adiabat.files import write_parquet
+from adiabat.files import open_parquet, reading, write_parquet
 from adiabat.jobs.rows import Rows
 
 Row = TypeVar("Row")
@@ -55,19 +54,17 @@ def parquet_rows(
 
 
 def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str, advice: str) -> list[Row]:
-    adapter, rows, found = TypeAdapter(kind), list[Row](), ""
-    try:
-        for number, record in enumerate(pq.read_table(path, columns=[RECORD])[RECORD].to_pylist(), start=1):
-            try:
-                rows.append(adapter.validate_json(record))
-            except ValidationError as wrong:
-                first = wrong.errors()[0]
-                field, got = ".".join(map(str, first["loc"])), repr(first["input"])[:60]
-                raise ValueError(f"row {number}: {field}: {first['msg']}, got {got}") from wrong
-        found = next(filter(None, map(fault, rows)), "")
-    except (OSError, pa.ArrowException, KeyError, ValueError) as wrong:
-        found = str(wrong).splitlines()[0]
-    if found:
+    adapter, rows = TypeAdapter(kind), list[Row]()
+    with reading(path, remedy=advice, error=JobError):
+        records = open_parquet(path, remedy=advice, error=JobError).read(columns=[RECORD])[RECORD].to_pylist()
+    for number, record in enumerate(records, start=1):
+        try:
+            rows.append(adapter.validate_json(record))
+        except ValidationError as wrong:
+            first = wrong.errors()[0]
+            field, got = ".".join(map(str, first["loc"])), repr(first["input"])[:60]
+            raise JobError(f"{path} must be the rows of {of}, got: row {number}: {field}: {first['msg']}, got {got}; {advice}") from wrong
+    if found := next(filter(None, map(fault, rows)), ""):
         raise JobError(f"{path} must be the rows of {of}, got: {found}; {advice}")
     return rows
 

@@ -19,17 +19,19 @@ from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from jaxtyping import Float
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from adiabat.errors import DataError, JobError
-from adiabat.files import write_parquet
+from adiabat.files import open_parquet, reading, write_parquet
 from adiabat.measure.samples import Cells, Kind, Sample, Statistic, TaskScores
 
 FORMAT = 1
 METADATA = b"adiabat"
 ENDING = ".parquet"
+AGAIN = "make it anew with adiabat evaluate"
+"""What to do about a damaged file."""
+
 SCORES = "scores"
 """Folder of a result in which they lie, by model."""
 
@@ -132,8 +134,8 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
         DataError: If it is missing, damaged, or no such file.
     """
     record = read_record(path) if record is None else record
-    try:
-        table = pq.read_table(path)
+    with reading(path, remedy=AGAIN):
+        table = open_parquet(path, remedy=AGAIN).read()
         if len(table) != record["units"] or not record["samples"]:
             raise ValueError(f"{len(table):,} rows and {len(record['samples'])} measures, of {record['units']:,} units")
         samples = [_sample(table, one) for one in record["samples"]]
@@ -151,8 +153,6 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
             facts=record["facts"],
             notes=tuple(record["notes"]),
         )
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as fault:
-        raise _damaged(path, fault) from fault
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -167,20 +167,16 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises:
         DataError: If it is missing, damaged, or no such file.
     """
-    try:
-        metadata = pq.read_schema(path).metadata or {}
+    if not path.exists():
+        raise DataError(f"{path} must be a file of scores, got no such file; run adiabat evaluate first")
+    with reading(path, remedy=AGAIN):
+        metadata = open_parquet(path, remedy=AGAIN).schema_arrow.metadata or {}
         record = json.loads(metadata.get(METADATA, b"null"))
-    except FileNotFoundError as fault:
-        raise DataError(f"{path} must be a file of scores, got no such file; run adiabat evaluate first") from fault
-    except (OSError, pa.ArrowException, ValueError) as fault:
-        raise _damaged(path, fault) from fault
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         found = record.get("format") if isinstance(record, dict) else None
-        raise DataError(f"{path}: format of scores must be {FORMAT}, got {found}; make it anew with adiabat evaluate")
-    try:
+        raise DataError(f"{path}: format of scores must be {FORMAT}, got {found}; {AGAIN}")
+    with reading(path, remedy=AGAIN):
         _Record.model_validate(record)
-    except ValidationError as fault:
-        raise _damaged(path, fault) from fault
     return record
 
 
@@ -277,10 +273,6 @@ def scores_in(folder: Path) -> Iterator[Path]:
 def _strings(texts: Sequence[str]) -> pa.Array:
     """Texts as Arrow holds them: JSON may hold half a character, UTF-8 may not."""
     return pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.string())
-
-
-def _damaged(path: Path, fault: Exception) -> DataError:
-    return DataError(f"{path} must be a whole file of scores, got: {str(fault).splitlines()[0]}; make it anew with adiabat evaluate")
 
 
 def _name_of(sample: Sample) -> str:
