@@ -70,6 +70,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": SHARED_BY_REPORTS,
     **{f"report.{kind}": {*SHARED_BY_REPORTS, f"report.{kind}"} for kind in KINDS_OF_REPORT},
     "jobs": {
+        "data.numbering",
+        "data.trained",
         "errors",
         "files",
         "jobs",

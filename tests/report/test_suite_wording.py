@@ -57,7 +57,7 @@ MIXED = {"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.5}}
             "d did no task beside others: every model is compared with the best of the task on the same units.",
             ["", ""],
         ),
-        (seen_of({"x": {"a": 0.6}}), "No two models did the same task, so there is nothing to compare.", [""]),
+        (seen_of({"x": {"a": 0.6}}), "No task has two models to compare.", [""]),
     ],
 )
 def test_whom_models_are_compared_with_is_said_once_and_over_each_column_where_it_differs(seen, sentence: str, columns) -> None:

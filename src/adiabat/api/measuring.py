@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from adiabat.api.loading import Model, load
+from adiabat.api.loading import Model, load, name_of
 from adiabat.config import EvaluateSettings, SearchSettings
 from adiabat.errors import DataError
 from adiabat.jobs.claims import claimed
 from adiabat.jobs.descriptions import is_job
 from adiabat.jobs.job import Job
+from adiabat.jobs.trained import trained_by
 from adiabat.measure.metrics import require_relevant_alone
 from adiabat.measure.results import Hit, Result, TrainingRecord
 from adiabat.measure.samples import TaskScores
@@ -83,7 +85,9 @@ def evaluate(
         before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
         title = f"{tested.name} on {datasets[0].examples.name}"
         kept: list[tuple[str, TaskScores]] = []
-        result = evaluate_datasets(tested, before, datasets, settings=settings, title=title, command=command, watch=watch, keep=kept.append)
+        asked: dict[str, Any] = {"settings": settings, "title": title, "command": command, "watch": watch, "keep": kept.append}
+        trained = [trained_by(name_of(one)) for one in (model, baseline) if one is not None]
+        result = evaluate_datasets(tested, before, datasets, trained=trained, **asked)
         result = replace(result, training=tuning)
         if folder:
             if (folder / "result.json").exists():

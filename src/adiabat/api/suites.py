@@ -10,6 +10,7 @@ from adiabat.config.named import suite_file
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
 from adiabat.errors import JobError
 from adiabat.jobs.claims import claimed
+from adiabat.jobs.trained import trained_by
 from adiabat.measure.metrics import ranking_measures, require_relevant_alone
 from adiabat.measure.suite_results import SuiteResult
 from adiabat.report.suite.files import read_suite, write_suite
@@ -53,7 +54,7 @@ def evaluate_suite(
     for measures in [settings.measure.measures, *(getattr(task, "measures", None) or () for task in settings.tasks)]:
         require_relevant_alone(measures)
     loader = partial(load_with, device=settings.run.device)
-    subjects = subjects_of(settings.models, models, settings.encoder, loader)
+    subjects = subjects_of(settings.models, models, settings.encoder, loader, trained_by)
     for model in dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_lexical):
         require_name(model)
     with claimed(Path(out), reader=read_suite) as folder:

@@ -100,9 +100,12 @@ def show_result(result: "Result") -> None:
     Args:
         result: Of a job or an evaluation.
     """
+    from adiabat.report.headline import caveats
     from adiabat.report.table import result_table
 
     PEOPLE.print(result_table(result))
+    for sentence in caveats(result):
+        say(f"note: {sentence}")
     if result.training is not None and not result.datasets:
         # They were told hours ago, and some say how far the figures can be believed.
         for sentence in result.training.notes:
@@ -120,6 +123,8 @@ def show_suite(found: "SuiteResult", out: Path | None, *, as_json: bool) -> None
     from adiabat.report.suite.table import suite_table
 
     PEOPLE.print(suite_table(found))
+    for sentence in found.notes:
+        say(f"note: {sentence}")
     if as_json or out is not None:
         answer(found.to_json() if as_json else str(Path(str(out)) / "report.html"))
 

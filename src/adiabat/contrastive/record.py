@@ -6,9 +6,12 @@ from adiabat.config.train import IN_BATCH
 from adiabat.contrastive.building import Built, named_weights
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.order import in_small_groups, mixture_told, unnamed
+from adiabat.contrastive.trained import trained_pairs
+from adiabat.data.trained import TrainedTexts
 from adiabat.jobs.descriptions import read_description
 from adiabat.jobs.job import Job
 from adiabat.jobs.record import record_of, result_of
+from adiabat.jobs.trained import with_starts
 from adiabat.measure.layers import layer_changes
 from adiabat.measure.results import LayerChange, Result
 from adiabat.model.towers import DualEncoder
@@ -111,6 +114,23 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
         inputs={**settings.job.model_dump(exclude_none=True), **digests},
         device=objective.towers.query.device,
     )
+
+
+def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
+    """What a run trained or validated on, its models before it too.
+
+    Args:
+        objective: Of the run.
+        steps: That it took.
+
+    Returns:
+        Hashes of all pairs that it was given; of a stream, of the windows that it came to.
+    """
+    settings, store = objective.settings, objective.store if objective.settings.reads_ids else None
+    sets: list[TrainedTexts] = [] if objective.stream is None else objective.stream.trained(steps)
+    pairs = [objective.validation, *([objective.train] if objective.stream is None else [])]
+    own = TrainedTexts.joined([*sets, *(trained_pairs(one, store) for one in pairs)])
+    return with_starts(own, settings.job.model, settings.towers.document_model)
 
 
 def _amount(objective: PairContrast, steps: int) -> str:

@@ -18,6 +18,7 @@ from adiabat.contrastive.bank import Stretch
 from adiabat.contrastive.batches import check_negatives
 from adiabat.contrastive.kept import MAKING, numbered, pairs_in
 from adiabat.contrastive.order import OnePass
+from adiabat.contrastive.trained import trained_pairs
 from adiabat.contrastive.windows import ROWS, Part, Row, Sources, append_row, plain_faults, read_rows, whole_rows
 from adiabat.data.batching import window_seed
 from adiabat.data.mixture import drawn_counts, source_weights
@@ -25,8 +26,11 @@ from adiabat.data.numbering import hash_texts
 from adiabat.data.pairs import PairBuilder, PairSet, joined
 from adiabat.data.records import Example
 from adiabat.data.streaming import Standing, Tape
+from adiabat.data.trained import TrainedTexts
 from adiabat.errors import DataError, JobError
+from adiabat.jobs.trained import packed, unpacked
 from adiabat.report.wording import cut_middle
+from adiabat.store.embeddings import Store
 from adiabat.train.distributed import ALONE, Processes
 from adiabat.train.together import on_main
 from adiabat.watch import SILENT, Watch
@@ -73,6 +77,7 @@ class Stream:
         settings: TrainSettings,
         *,
         validation: Iterable[str] = (),
+        store: Store | None = None,
         folder: Path | None = None,
         processes: Processes = ALONE,
         watch: Watch = SILENT,
@@ -82,6 +87,7 @@ class Stream:
         Args:
             settings: Sources, mixture, window, batches, seed.
             validation: Queries that the run is validated on, to count those that are trained on too.
+            store: Holds the documents of the pairs, where these name them by id.
             folder: Of a job that goes on; None keeps windows in memory, until `keep_in` names one.
             processes: Those of the run: the main one reads for all where there is a folder.
             watch: Whom to tell.
@@ -97,7 +103,9 @@ class Stream:
         self._sources = Sources(tapes, weights, settings.data.window, settings.mixture.exhausted)
         self._validation = hash_texts(list(validation))
         self._settings = settings
+        self._store = store
         self._folder = folder
+        self._unwritten: dict[int, bytes] = {}
         self._processes = processes
         self._watch = watch
         self._held: Stretch | None = None
@@ -175,6 +183,7 @@ class Stream:
                 for making in folder.glob(f"{MAKING}*"):
                     shutil.rmtree(making, ignore_errors=True)
             for row in self.rows[len(whole_rows(folder / ROWS)) :]:
+                _texts_file(folder, row.window).write_bytes(self._unwritten.pop(row.window))
                 append_row(folder / ROWS, row)
 
         on_main(self._processes, begin)
@@ -259,6 +268,12 @@ class Stream:
             self._held = held if self._folder is None or self._processes.count == 1 else None
             drawn = drawn_counts(held.order.rows, pairs.sources, steps=steps, count=len(parts), start=first)
         left = 0 if held is None else held.order.pairs - int(drawn.sum())
+        texts, content = packed(trained_pairs(pairs, self._store))
+        if self._folder is None:
+            self._unwritten[number] = content
+        else:
+            with plain_faults(file := _texts_file(self._folder, number)):
+                file.write_bytes(content)
         return Row(
             window=number,
             first=first,
@@ -270,6 +285,7 @@ class Stream:
             sha256=pairs.digest(),
             last=self._sources.is_last(parts),
             parts=parts,
+            texts=texts,
         )
 
     def _pass_of(self, number: int, first: int, parts: Sequence[Part]) -> OnePass:
@@ -319,6 +335,25 @@ class Stream:
             counts += row.drawn
         return counts
 
+    def trained(self, steps: int) -> list[TrainedTexts]:
+        """Texts of the windows that the run came to.
+
+        Args:
+            steps: That it took.
+
+        Returns:
+            Hashes of each window's texts; of one whose file is missing or damaged, why they are not known.
+        """
+        return [self._texts_of(row) for row in self.rows if row.steps and row.first < steps]
+
+    def _texts_of(self, row: Row) -> TrainedTexts:
+        if row.texts is None or self._folder is None:
+            return TrainedTexts(unknown=f"the texts of window {row.window} were not recorded")
+        try:
+            return unpacked(_texts_file(self._folder, row.window), row.texts)
+        except DataError as fault:
+            return TrainedTexts(unknown=str(fault))
+
     def told(self, steps: int, last: Stretch) -> list[str]:
         """What the run read, and how much of each source it took.
 
@@ -347,6 +382,11 @@ class Stream:
         if left := sum(row.left for row in whole):
             found.append(f"{left:,} of {sum(row.pairs for row in whole):,} pairs were in no batch of their window")
         return found
+
+
+def _texts_file(folder: Path, number: int) -> Path:
+    """Where the hashes of a window's texts are; it stays when the window goes."""
+    return folder / f"texts-{number:06d}.bin"
 
 
 def several_times(count: int) -> str:

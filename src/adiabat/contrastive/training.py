@@ -18,7 +18,7 @@ from adiabat.contrastive.building import Built, Loader, build, merged, optimizer
 from adiabat.contrastive.data import read_pairs, read_validation
 from adiabat.contrastive.kept import cache_folder
 from adiabat.contrastive.objective import PairContrast
-from adiabat.contrastive.record import counts_of, notes_of, result_of_run
+from adiabat.contrastive.record import counts_of, notes_of, result_of_run, trained_by_run
 from adiabat.contrastive.resuming import RULES, WORDS, as_begun, behind
 from adiabat.contrastive.streams import Stream
 from adiabat.contrastive.timing import fit_into_time
@@ -92,8 +92,7 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
 def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job, command: str) -> Result:
     plain = merged(built.towers)
     result = result_of_run(objective, built, plain, outcome, job, command)
-    finish_job(job, replace(plain, name=str(job.folder)), result)
-    return result
+    return finish_job(job, replace(plain, name=str(job.folder)), result, trained_by_run(objective, outcome.position.step))
 
 
 def check(settings: TrainSettings) -> None:
@@ -137,7 +136,8 @@ def prepared(
         before = stream_folder if stream_folder is not None and (stream_folder / ROWS).exists() else None
         validation = read_validation(settings.data, cache=cache, watch=watch)
         _check_validation(validation, settings)
-        training = Stream(settings, validation=validation.texts.queries, folder=before, processes=group, watch=watch)
+        named = store if settings.reads_ids else None
+        training = Stream(settings, validation=validation.texts.queries, store=named, folder=before, processes=group, watch=watch)
     else:
         training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch)
         check_pairs(training, validation, settings)

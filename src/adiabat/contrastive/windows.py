@@ -17,6 +17,7 @@ from adiabat.data.mixture import window_quotas
 from adiabat.data.records import Example
 from adiabat.data.streaming import Standing, Tape
 from adiabat.errors import JobError
+from adiabat.measure.results import TrainedFile
 from adiabat.train.log import read_log
 
 ROWS = "windows.jsonl"
@@ -58,6 +59,7 @@ class Row:
         sha256: Of its pairs.
         last: Whether the run ends with it.
         parts: What it took of each source.
+        texts: The file of hashes of its texts, `texts_file`; None in rows of before it was kept.
     """
 
     window: int
@@ -70,6 +72,7 @@ class Row:
     sha256: str
     last: bool
     parts: tuple[Part, ...]
+    texts: TrainedFile | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Nested plain data.
@@ -92,7 +95,8 @@ class Row:
         parts = tuple(
             Part(part["asked"], part["given"], *(_standing(part[name]) for name in ("start", "end"))) for part in row.pop("parts")
         )
-        return cls(**{**row, "drawn": tuple(row["drawn"]), "parts": parts})
+        texts = None if row.get("texts") is None else TrainedFile(**row["texts"])
+        return cls(**{**row, "drawn": tuple(row["drawn"]), "parts": parts, "texts": texts})
 
 
 def _standing(plain: dict[str, Any]) -> Standing:

@@ -45,6 +45,11 @@ class Job:
         return self.folder / "result.json"
 
     @property
+    def trained(self) -> Path:
+        """Hashes of the texts that it trained or validated on."""
+        return self.folder / "trained.bin"
+
+    @property
     def report(self) -> Path:
         """The same for people."""
         return self.folder / "report.html"

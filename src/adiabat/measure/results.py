@@ -102,6 +102,45 @@ class GridComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedOn:
+    """How much of a data set the job of a model trained or validated on.
+
+    Attributes:
+        model: Name.
+        queries: Of the data set; for a language grid, premises.
+        trained_queries: Of them, whose text the job trained or validated on.
+        relevant: Relevant documents, counted once for each query.
+        trained_relevant: Of them, which answered a query that the job trained or validated on; None where that is not known, since the
+            job knows texts and the store ids alone, or the other way round.
+        answered: Queries with such a document; None likewise.
+        unknown: Why the job may have trained on more; "" where it has not.
+        is_proof: Whether few enough queries were trained on for a verdict.
+    """
+
+    model: str
+    queries: int
+    trained_queries: int
+    relevant: int
+    trained_relevant: int | None
+    answered: int | None
+    unknown: str = ""
+    is_proof: bool = True
+
+    @property
+    def said(self) -> str:
+        """The counts in a sentence, without a full stop."""
+        if self.unknown and not self.trained_queries and not self.trained_relevant:
+            return f"whether {self.model} was trained on these {self.queries:,} queries is not known: {self.unknown}"
+        if self.trained_relevant is None:
+            documents = "; whether on their relevant documents is not known, since one side has texts and the other ids"
+        else:
+            documents = f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents (of {self.answered:,} queries)"
+        more = f"; it may be more: {self.unknown}" if self.unknown else ""
+        none = "" if self.is_proof else "; these are more than a tenth of the queries, so there is no verdict"
+        return f"{self.model} was trained or validated on {self.trained_queries:,} of {self.queries:,} queries{documents}{none}{more}"
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetResult:
     """Everything measured on one data set.
 
@@ -117,6 +156,7 @@ class DatasetResult:
         languages: Codes, only for a grid.
         grid: Only for a grid.
         notes: Plain sentences: what was left out, or needs saying.
+        trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
     """
 
     name: str
@@ -130,6 +170,7 @@ class DatasetResult:
     languages: list[str] = field(default_factory=list)
     grid: list[GridComparison] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    trained: list[TrainedOn] = field(default_factory=list)
 
     def main_change(self) -> Change:
         """The change that carries the verdict: `main`, by cosine."""
@@ -176,6 +217,25 @@ class LayerChange:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedFile:
+    """The file of hashes of what a run trained or validated on: queries, then documents, then ids, 16 bytes each.
+
+    Attributes:
+        queries: How many distinct texts of queries.
+        documents: How many distinct texts of relevant documents.
+        doc_ids: How many distinct ids of relevant documents whose texts were not known.
+        sha256: Of the file.
+        unknown: Why there may be others that are not in the file; "" where there are none.
+    """
+
+    queries: int
+    documents: int
+    doc_ids: int
+    sha256: str
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingRecord:
     """What a run that updated weights did.
 
@@ -203,6 +263,7 @@ class TrainingRecord:
         operations: The same counted one by one: attention, padding, and what was computed a second time among them; 0 where nobody
             counted.
         planned: Operations by parameters and tokens that the run was to take: its budget, or what all its steps would have taken.
+        texts: What stands in ``trained.bin`` beside this record; None in records of before it was kept.
     """
 
     settings: dict[str, Any]
@@ -227,6 +288,7 @@ class TrainingRecord:
     flops: float = 0.0
     operations: float = 0.0
     planned: float = 0.0
+    texts: TrainedFile | None = None
 
 
 @dataclass(frozen=True, slots=True)

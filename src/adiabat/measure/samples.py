@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Bool, Float, Float32, Int
 
 Kind = Literal[
     "retrieval",
@@ -113,6 +113,45 @@ class Cells:
     total: int = 0
 
 
+MOST_TRAINED = 0.1
+"""Share of units that a model may have been trained on before its value is no proof of anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What of each unit the job of the measured model trained or validated on.
+
+    Attributes:
+        queries: Whether its query, or for a language grid one of its premises.
+        relevant: How many relevant documents it has.
+        documents: How many of them answered a query that was trained or validated on; None where the job knows texts and the store ids
+            alone, or the other way round.
+        unknown: Why there may be more; "" where there are none.
+    """
+
+    queries: Bool[np.ndarray, " n"]
+    relevant: Int[np.ndarray, " n"]
+    documents: Int[np.ndarray, " n"] | None
+    unknown: str = ""
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether the model was trained on few enough of the units, `MOST_TRAINED` of them at the most."""
+        return int(self.queries.sum()) <= MOST_TRAINED * self.queries.size
+
+    def take(self, kept: Int[np.ndarray, " k"]) -> "Trained":
+        """Some of the units.
+
+        Args:
+            kept: Which.
+
+        Returns:
+            They alone.
+        """
+        documents = None if self.documents is None else self.documents[kept]
+        return Trained(self.queries[kept], self.relevant[kept], documents, self.unknown)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskScores:
     """One model on one task.
@@ -128,6 +167,7 @@ class TaskScores:
         cells: Only for a grid, over the same units.
         facts: Further figures, such as ``out-of-vocabulary words``, by name.
         notes: Plain sentences: what was left out, or needs saying.
+        trained: What of the units the job of the model was trained on; None where the model is of no job, or that is not counted.
     """
 
     task: str
@@ -140,6 +180,12 @@ class TaskScores:
     cells: Sequence[Cells] = ()
     facts: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    trained: Trained | None = None
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether a verdict may rest on them: False where the model is known to have been trained on more than a few of the units."""
+        return self.trained is None or self.trained.is_proof
 
     def take(self, kept: Int[np.ndarray, " n"]) -> "TaskScores":
         """Some of the units.
@@ -165,4 +211,5 @@ class TaskScores:
             texts=[self.texts[place] for place in kept] if self.texts else (),
             samples=samples,
             cells=[replace(one, values=one.values[:, :, kept], errors=None, total=0) for one in self.cells],
+            trained=None if self.trained is None else self.trained.take(kept),
         )

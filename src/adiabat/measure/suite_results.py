@@ -79,6 +79,7 @@ class Score:
         value: Of the measure.
         interval: 95 % interval, over units, and over seeds where there are several runs; None where fewer than two units were measured.
         lower_is_better: Of the measure.
+        is_proof: False where the model was trained on more than a tenth of the task's units: it is then neither ranked nor compared.
     """
 
     task: str
@@ -88,6 +89,7 @@ class Score:
     value: float
     interval: tuple[float, float] | None
     lower_is_better: bool = False
+    is_proof: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from adiabat.report.wording import printable
 Record = TypeVar("Record", bound=WithOrigin)
 
 
-def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, Callable[[], str]] | None = None) -> None:
+def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, Callable[[], str | bytes]] | None = None) -> None:
     """Write a record as JSON, keys sorted, so that equal records are equal files, and with it what was made from it: all or none.
 
     Characters that are no text (lone surrogates, controls) are stored as U+FFFD.
@@ -26,7 +26,7 @@ def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, C
     Args:
         plain: Nested, of what JSON has.
         path: Where to; existing files are replaced only once all new ones are complete.
-        beside: Name of a file in the same folder, such as a page, to what renders its text; called only once the record is sound.
+        beside: Name of a file in the same folder, such as a page, to what renders its content; called only once the record is sound.
 
     Raises:
         DataError: If a number is not finite, or a file cannot be written.

@@ -30,12 +30,15 @@ def headline(result: Result) -> str:
     """
     if not result.datasets:
         return "Nothing was measured." if result.training is None else training_sentence(result.training)
-    compared = [dataset for dataset in result.datasets if dataset.main_change().verdict is not None]
+    compared = [dataset for dataset in result.datasets if dataset.main_change().before is not None]
     if not compared:
         return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so this says nothing about change."
     targets = [dataset for dataset in compared if dataset.role == "target"]
     head = "; ".join(_target_clause(dataset) for dataset in targets) or "No target was measured"
-    return f"{head}; {_retention_clause([dataset for dataset in compared if dataset.role == 'retain'])}."
+    retained = [dataset for dataset in compared if dataset.role == "retain"]
+    clauses = [_retention_clause([dataset for dataset in retained if not _seen(dataset)])] if not all(map(_seen, retained)) else []
+    clauses += [f"the retention set {_no_verdict(dataset)}" for dataset in retained if _seen(dataset)]
+    return f"{'; '.join([head, *(clauses or [_retention_clause([])])])}."
 
 
 def tone(result: Result) -> Tone:
@@ -65,7 +68,7 @@ def reservations(result: Result) -> list[str]:
     """
     if not result.datasets:
         return [] if result.training is None else [_caution(result.training)]
-    found = [_room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
+    found = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
     found += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
     return [sentence for sentence in found if sentence]
 
@@ -151,7 +154,33 @@ def _level(dataset: DatasetResult) -> str:
     return f"{level} [{low},{NO_BREAK}{high}]"
 
 
+def caveats(result: Result) -> list[str]:
+    """What must be known beside the head line wherever it stands, in the terminal too.
+
+    Args:
+        result: Of a training run or an evaluation.
+
+    Returns:
+        Sentences, possibly none.
+    """
+    return [f"{_name(dataset)}: {found.said}." for dataset in result.datasets for found in dataset.trained]
+
+
+def _seen(dataset: DatasetResult) -> bool:
+    """Whether a model was trained on too much of it."""
+    return not all(found.is_proof for found in dataset.trained)
+
+
+def _no_verdict(dataset: DatasetResult) -> str:
+    most = max(dataset.trained, key=lambda found: found.trained_queries)
+    change = dataset.main_change()
+    share = f"{integer(most.trained_queries)} of its {counted(most.queries, 'query')} were trained on"
+    return f"{_name(dataset)} has no verdict, since {share}: {change.measure} {_from_to(change)}, {improvement(change)}"
+
+
 def _target_clause(dataset: DatasetResult) -> str:
+    if _seen(dataset):
+        return f"The target {_no_verdict(dataset)}"
     change = dataset.main_change()
     says = {"better": "got better", "worse": "got worse"}.get(change.verdict or "", "shows no evidence of change")
     return f"The target {_name(dataset)} {says}: {change.measure} {_from_to(change)}, {improvement(change)}"

@@ -4,7 +4,7 @@ The page is made from a `Result` alone. It holds no script and no address of ano
 have no data are left out. Equal results give equal bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,17 +65,20 @@ def render_page(result: Result) -> str:
     )
 
 
-def write_evaluation(result: Result, folder: Path) -> None:
-    """Write ``result.json`` and ``report.html``, both or neither.
+def write_evaluation(result: Result, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
+    """Write ``result.json``, ``report.html`` and what belongs to them, all or none.
 
     Args:
         result: Of a training run, an evaluation, or both.
         folder: An existing directory.
+        beside: Name of a further file to its content.
 
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
     """
-    write_record(result.to_json(), folder / "result.json", beside={"report.html": lambda: render_page(result)})
+    files: dict[str, Callable[[], str | bytes]] = {"report.html": lambda: render_page(result)}
+    files |= {name: lambda content=content: content for name, content in (beside or {}).items()}
+    write_record(result.to_json(), folder / "result.json", beside=files)
 
 
 def _row(dataset: DatasetResult) -> dict[str, Any]:

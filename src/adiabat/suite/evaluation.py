@@ -12,6 +12,7 @@ from adiabat.config import EvaluateSettings, MeasureSection
 from adiabat.data.examples import read_examples
 from adiabat.data.languages import require_every_label
 from adiabat.data.records import ExampleSet, LanguageGridSet
+from adiabat.data.trained import TrainedTexts
 from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
 from adiabat.measure.samples import TaskScores
 from adiabat.model.device import device_name
@@ -24,7 +25,8 @@ from adiabat.store.search import Hits, search
 from adiabat.tasks.languages import grid_result, score_nli_grid
 from adiabat.tasks.retrieval import retrieval_result, rows_left_out, score_retrieval
 from adiabat.tasks.systems import Role, System, baseline_of, refuse_idle, similarities_of, stores_read
-from adiabat.watch import Watch
+from adiabat.tasks.trained import trained_on, with_trained
+from adiabat.watch import Watch, once
 
 SHOWN_QUERIES = 10
 SHOWN_HITS = 5
@@ -98,6 +100,7 @@ def evaluate_datasets(
     command: str,
     watch: Watch,
     keep: Keep | None = None,
+    trained: Sequence[TrainedTexts | None] = (None, None),
 ) -> Result:
     """Measure every data set.
 
@@ -110,6 +113,7 @@ def evaluate_datasets(
         command: The command line, for the report.
         watch: Told how far it is.
         keep: Takes what each model scored on each unit; None keeps nothing.
+        trained: What the jobs of model and baseline were trained on; None for one that is of no job.
 
     Returns:
         The result, without the record of a tuning job.
@@ -127,7 +131,8 @@ def evaluate_datasets(
     for sentence in same:
         watch.note(sentence)
     seed = settings.run.seed
-    measured = [_measure(*pair, one, settings, watch, keep) for pair, one in zip(systems, datasets, strict=True)]
+    watch = replace(watch, note=once(watch.note))
+    measured = [_measure(*pair, one, settings, watch, keep, trained) for pair, one in zip(systems, datasets, strict=True)]
     after, before = systems[0]
     examples = changed_queries(after, before, datasets[0].examples, settings=settings.measure, seed=seed) if before else []
     return Result(
@@ -170,7 +175,13 @@ def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> 
 
 
 def _measure(
-    after: System, before: System | None, one: Dataset, settings: EvaluateSettings, watch: Watch, keep: Keep | None
+    after: System,
+    before: System | None,
+    one: Dataset,
+    settings: EvaluateSettings,
+    watch: Watch,
+    keep: Keep | None,
+    trained: Sequence[TrainedTexts | None],
 ) -> DatasetResult:
     """Score the two apart, and then compare their queries."""
     drawing = {"seed": settings.run.seed, "resamples": settings.measure.resamples}
@@ -179,17 +190,23 @@ def _measure(
     # Left to themselves, models of unit vectors say why they are measured by the cosine alone.
     similarities = worth if len(worth) > 1 else None
     grid = one.examples
-    if isinstance(grid, LanguageGridSet):
-        scores = [score_nli_grid(each.model, grid, hypotheses=each.store, similarities=similarities, watch=watch) for each in systems]
-    else:
-        scores = [score_retrieval(each, grid, settings=settings.measure, similarities=similarities, watch=watch) for each in systems]
+    scores = []
+    for system, record in zip(systems, trained, strict=False):
+        asked: dict[str, Any] = {"similarities": similarities, "trained": record, "watch": watch}
+        if isinstance(grid, LanguageGridSet):
+            scores.append(score_nli_grid(system.model, grid, hypotheses=system.store, **asked))
+        else:
+            scores.append(score_retrieval(system, grid, settings=settings.measure, **asked))
     for side, each in zip(("model", "baseline"), scores, strict=False):
         if keep:
             keep((side, each))
     other = scores[1] if before else None
     if isinstance(grid, LanguageGridSet):
-        return grid_result(scores[0], other, grid, role=one.role, **drawing)
-    return retrieval_result(scores[0], other, role=one.role, **drawing)
+        result = grid_result(scores[0], other, grid, role=one.role, **drawing)
+    else:
+        result = retrieval_result(scores[0], other, role=one.role, **drawing)
+    pairs = zip(systems, scores, strict=True)
+    return with_trained(result, [found for system, each in pairs for found in trained_on(system.model.name, each)])
 
 
 def changed_queries(

@@ -1,8 +1,8 @@
 """Scores on disk: one Parquet file for each model and task, with a row for each unit, which anyone's tools can read.
 
 Columns are ``unit``, ``text``, and for each measure its value (``nDCG@10 by cosine``), where it has them with its reference
-(``nDCG@10 by cosine: reference``) and groups (``...: group``), and for a language grid a list of one value for each cell. What is true of
-all units stands in the file's metadata under ``adiabat``, as JSON.
+(``nDCG@10 by cosine: reference``) and groups (``...: group``), for a language grid a list of one value for each cell, and for the model
+of a job what it was trained on (`TRAINED`). What is true of all units stands in the file's metadata under ``adiabat``, as JSON.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from adiabat.errors import DataError, JobError
 from adiabat.files import open_parquet, reading, write_parquet
-from adiabat.measure.samples import Cells, Kind, Sample, Statistic, TaskScores
+from adiabat.measure.samples import Cells, Kind, Sample, Statistic, TaskScores, Trained
 
 FORMAT = 1
 METADATA = b"adiabat"
@@ -34,6 +34,9 @@ AGAIN = "make it anew with adiabat evaluate"
 
 SCORES = "scores"
 """Folder of a result in which they lie, by model."""
+
+TRAINED = ("query trained on", "relevant documents", "relevant documents trained on")
+"""Columns of `Trained`."""
 
 LONGEST_NAME = 150
 """Bytes of the name of a folder or file."""
@@ -111,6 +114,8 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
         columns |= _columns_of(sample)
     for cells in scores.cells:
         columns[_name_of_cells(cells)] = _lists(cells)
+    if scores.trained is not None:
+        columns |= {name: pa.array(values) for name, values in _trained_columns(scores.trained).items() if values is not None}
     record = {"format": FORMAT, "key": key, "about": dict(about), **_described(scores)}
     table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")})
     try:
@@ -152,6 +157,7 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
             cells=cells,
             facts=record["facts"],
             notes=tuple(record["notes"]),
+            trained=_trained(table, record.get("trained_unknown")),
         )
 
 
@@ -312,7 +318,22 @@ def _described(scores: TaskScores) -> dict[str, Any]:
         for one in scores.cells
     ]
     plain = {"task": scores.task, "kind": scores.kind, "unit": scores.unit, "units": len(scores.units), "documents": scores.documents}
+    if scores.trained is not None:
+        plain["trained_unknown"] = scores.trained.unknown
     return {**plain, "facts": dict(scores.facts), "notes": list(scores.notes), "samples": samples, "cells": cells}
+
+
+def _trained_columns(trained: Trained) -> dict[str, np.ndarray | None]:
+    return dict(zip(TRAINED, (trained.queries, trained.relevant, trained.documents), strict=True))
+
+
+def _trained(table: pa.Table, unknown: str | None) -> Trained | None:
+    if unknown is None:
+        return None
+    queries, relevant, documents = (table[name].to_numpy() if name in table.column_names else None for name in TRAINED)
+    if queries is None or relevant is None or queries.dtype != np.bool_:
+        raise ValueError(f"no counts of {TRAINED[0]}, though the model is of a job")
+    return Trained(queries, relevant, documents, unknown)
 
 
 def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:

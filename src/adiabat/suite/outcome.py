@@ -15,11 +15,12 @@ from jaxtyping import Float, Real
 from adiabat.errors import DataError, several
 from adiabat.measure.cells import compare_cells
 from adiabat.measure.paired import changes_over_runs
-from adiabat.measure.results import Change
+from adiabat.measure.results import Change, TrainedOn
 from adiabat.measure.samples import Cells, Sample, TaskScores
 from adiabat.measure.significance import benjamini_hochberg
 from adiabat.measure.statistics import value_of
 from adiabat.measure.suite_results import Fact, Pairing, Score, SuiteGrid, SuiteModel, SuiteTask, UnitRow, equal_values
+from adiabat.tasks.trained import trained_on
 from adiabat.watch import SILENT, Watch
 
 UNITS_SHOWN = 40
@@ -63,6 +64,7 @@ class Findings:
     grids: list[SuiteGrid]
     units: list[UnitRow]
     facts: list[Fact]
+    notes: list[str]
 
 
 def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, resamples: int, watch: Watch = SILENT) -> Findings:
@@ -81,7 +83,7 @@ def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, 
     Raises:
         DataError: If models were measured on different units of a task, or by different measures.
     """
-    found = Findings([], [], [], [], [], [])
+    found = Findings([], [], [], [], [], [], [])
     tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))
     for number, task in enumerate(tasks):
         watch.progress(f"comparing on {task}", number, len(tasks))
@@ -89,13 +91,17 @@ def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, 
         _require_same_units(task, present)
         found.tasks.append(_described(task, present))
         found.facts.extend(_facts(task, present))
+        found.notes.extend(f"{task}: {one.said}" for one in _trained_on(task, present))
         found.scores.extend(_levels(task, present, seed=seed, resamples=resamples))
+        found.units.extend(_units(task, present))
+        present = [model for model in present if _is_proof(task, model)]
+        if not present:
+            continue
         against = _reference(task, present, baseline)
         others = [model for model in present if model is not against]
         found.pairings.extend(_pairings(task, others, against, seed=seed, resamples=resamples))
         choice = _choice(against.about.name, len(present), baseline)
         found.grids.extend(_grids(task, present, against, choice=choice, seed=seed, resamples=resamples))
-        found.units.extend(_units(task, present))
     watch.progress("comparing", len(tasks), len(tasks))
     return replace(found, pairings=_corrected(found.pairings, baseline))
 
@@ -185,14 +191,29 @@ def _facts(task: str, models: Sequence[Measured]) -> Iterator[Fact]:
         runs = model.on(task)
         for name in dict.fromkeys(name for one in runs for name in one.facts):
             yield Fact(model.about.name, task, name, float(np.mean([one.facts.get(name, 0.0) for one in runs])))
+    for found in _trained_on(task, models):
+        counts = {"queries trained on": found.trained_queries, "relevant documents trained on": found.trained_relevant}
+        yield from (Fact(found.model, task, name, float(count)) for name, count in counts.items() if count is not None)
+
+
+def _is_proof(task: str, model: Measured) -> bool:
+    """Whether no run of a model was trained on more than a few of the units."""
+    return all(scores.is_proof for scores in model.on(task))
+
+
+def _trained_on(task: str, models: Sequence[Measured]) -> list[TrainedOn]:
+    """What the models of jobs were trained on, each count of a model once."""
+    return list(dict.fromkeys(found for model in models for scores in model.on(task) for found in trained_on(model.about.name, scores)))
 
 
 def _levels(task: str, models: Sequence[Measured], *, seed: int, resamples: int) -> Iterator[Score]:
+    proof = {model.about.name: _is_proof(task, model) for model in models}
     for alike in _of_equal_runs(task, models):
         measures = [(model.about.name, runs) for model in alike for runs in zip(*(one.samples for one in model.on(task)), strict=True)]
         changes = changes_over_runs([runs for _, runs in measures], None, seed=seed, resamples=resamples)
         for (name, _), change in zip(measures, changes, strict=True):
-            yield Score(task, name, change.measure, change.similarity, change.after, change.after_interval, change.lower_is_better)
+            about = (change.measure, change.similarity, change.after, change.after_interval, change.lower_is_better)
+            yield Score(task, name, *about, is_proof=proof[name])
 
 
 def _of_equal_runs(task: str, models: Sequence[Measured]) -> list[list[Measured]]:

@@ -58,7 +58,7 @@ from adiabat.watch import Watch
 
 Score = Callable[[Subject, Corpora, Watch], TaskScores]
 
-VERSION = 1
+VERSION = 2
 """Of how tasks are scored: scores that were kept under another are made anew."""
 
 
@@ -168,7 +168,7 @@ def _retrieval(task: RetrievalData, section: RetrievalTask, common: RankingMeasu
         else:
             system = System(subject.towers, corpora.store(subject.towers, corpus))
             examples = task.addressed(system.store)
-        return replace(score_retrieval(system, examples, settings=measure, watch=watch), task=task.name)
+        return replace(score_retrieval(system, examples, settings=measure, trained=subject.trained, watch=watch), task=task.name)
 
     settings = section.model_dump(mode="json", exclude={"name", "stores"})
     decisive = measure.model_dump(mode="json", exclude={"resamples"})
@@ -193,7 +193,8 @@ def _nli_grid(section: NliGridTask, _: int) -> Prepared:
     corpus = CorpusAtHand(table_name(section.data), digest_documents(documents()), documents)
 
     def score(subject: Subject, corpora: Corpora, watch: Watch) -> TaskScores:
-        return score_nli_grid(subject.towers, wanted, hypotheses=corpora.store(subject.towers, corpus), watch=watch)
+        stored = corpora.store(subject.towers, corpus)
+        return score_nli_grid(subject.towers, wanted, hypotheses=stored, trained=subject.trained, watch=watch)
 
     return Prepared(wanted.name, section.data, _digest(wanted, section), score)
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from adiabat.config import EncoderSection
 from adiabat.config.suite import ModelSection
+from adiabat.data.trained import TrainedTexts
 from adiabat.errors import AdiabatError, ConfigError
 from adiabat.measure.suite_results import SuiteModel
 from adiabat.model.towers import DualEncoder
@@ -18,8 +19,15 @@ from adiabat.tasks.mteb_model import similarity_of
 Loader = Callable[[str, EncoderSection], DualEncoder]
 """Loads a model by its name, with overrides."""
 
+Recorder = Callable[[str], TrainedTexts | None]
+"""Says what the job of a model was trained on; None where the model is of no job."""
+
 LEXICAL = "bm25"
 """Name of a model that is none: words in common. ``bm25:LANGUAGE`` cuts words to their stems."""
+
+
+def no_record(model: str) -> None:
+    """Of whom nothing is asked, or known."""
 
 
 def is_lexical(model: str) -> bool:
@@ -48,12 +56,14 @@ class Subject:
         model: What to load.
         encoder: Overrides.
         loader: Loads it.
+        recorder: Says what the job of a model was trained on.
     """
 
     name: str
     model: str
     encoder: EncoderSection
     loader: Loader
+    recorder: Recorder = no_record
 
     @property
     def is_lexical(self) -> bool:
@@ -69,6 +79,11 @@ class Subject:
     def towers(self) -> DualEncoder:
         """The model, loaded at the first call."""
         return self.loader(self.model, self.encoder)
+
+    @cached_property
+    def trained(self) -> TrainedTexts | None:
+        """What its job was trained on."""
+        return self.recorder(self.model)
 
     @cached_property
     def key(self) -> str:
@@ -107,7 +122,7 @@ class Subject:
 
 
 def subjects_of(
-    sections: Sequence[ModelSection], names: Sequence[str], encoder: EncoderSection, loader: Loader
+    sections: Sequence[ModelSection], names: Sequence[str], encoder: EncoderSection, loader: Loader, recorder: Recorder = no_record
 ) -> list[tuple[Subject, ...]]:
     """The models of a suite and of the command line, each with its runs.
 
@@ -116,6 +131,7 @@ def subjects_of(
         names: Of the command line.
         encoder: Overrides for those.
         loader: Loads a model.
+        recorder: Says what the job of a model was trained on.
 
     Returns:
         For each model its runs, at least one.
@@ -129,7 +145,7 @@ def subjects_of(
     faults = list(_faults(wanted))
     if faults:
         raise ConfigError("; ".join(faults))
-    return [tuple(Subject(name, run, own, loader) for run in runs) for name, runs, own in wanted]
+    return [tuple(Subject(name, run, own, loader, recorder) for run in runs) for name, runs, own in wanted]
 
 
 def _faults(wanted: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 
 from adiabat.data.question_grid import QuestionGridSet
 from adiabat.data.records import LanguageGridSet, Side, grid_id
+from adiabat.data.trained import TrainedTexts
 from adiabat.errors import DataError
 from adiabat.measure.cells import compare_cells, flips_notes
 from adiabat.measure.grid import cluster_ids, grid_scores, measure_grid
@@ -19,6 +20,7 @@ from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
 from adiabat.tasks.systems import Role, similarities_of
 from adiabat.tasks.texts import embed_texts, zero_rows
+from adiabat.tasks.trained import trained_premises
 from adiabat.watch import SILENT, Watch
 
 Vectors = dict[str, Float[np.ndarray, "_n _e"]]
@@ -30,6 +32,7 @@ def score_nli_grid(
     *,
     hypotheses: Store | None = None,
     similarities: Sequence[Similarity] | None = None,
+    trained: TrainedTexts | None = None,
     watch: Watch = SILENT,
 ) -> TaskScores:
     """Score a grid of sentence pairs (mission A9): premises through the query tower, hypotheses through the document tower.
@@ -39,6 +42,7 @@ def score_nli_grid(
         grid: The sentence pairs.
         hypotheses: Made by the model's document tower, holding every hypothesis by its `grid_id`; None embeds them here.
         similarities: To rank by, the main one first; None takes what is worth it for this model alone.
+        trained: What the job of the model was trained on; None where it is of none.
         watch: Told how far it is.
 
     Returns:
@@ -73,6 +77,7 @@ def score_nli_grid(
             *grid.notes,
             *notes,
         ),
+        trained=trained_premises(trained, grid, clusters),
     )
 
 

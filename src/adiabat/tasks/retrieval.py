@@ -7,6 +7,7 @@ import numpy as np
 
 from adiabat.config import MeasureSection
 from adiabat.data.ragged import Ragged
+from adiabat.data.trained import TrainedTexts
 from adiabat.errors import DataError
 from adiabat.measure.metrics import largest_cutoff, require_relevant_alone
 from adiabat.measure.paired import paired_changes
@@ -19,6 +20,7 @@ from adiabat.tasks.rankers import DenseRanker, LexicalRanker, Ranker
 from adiabat.tasks.ranking import Standings, stand_in_lists, stand_in_store
 from adiabat.tasks.systems import UNIT_LENGTH, LexicalSystem, RankedBy, Role, System, similarities_of
 from adiabat.tasks.texts import embed_texts
+from adiabat.tasks.trained import trained_queries
 from adiabat.watch import SILENT, Watch
 
 
@@ -28,6 +30,7 @@ def score_retrieval(
     *,
     settings: MeasureSection,
     similarities: Sequence[RankedBy] | None = None,
+    trained: TrainedTexts | None = None,
     watch: Watch = SILENT,
 ) -> TaskScores:
     """Score one model on one data set.
@@ -37,6 +40,7 @@ def score_retrieval(
         examples: Queries, and rows of the system's documents.
         settings: Measures, depth, which negatives.
         similarities: ``cosine``, ``distance`` or both; None takes what is worth ranking by for this model alone. BM25 has its own.
+        trained: What the job of the model was trained on; None where it is of none.
         watch: Told how far it is.
 
     Returns:
@@ -64,6 +68,7 @@ def score_retrieval(
         texts=list(plan.examples.queries),
         documents=system.count,
         notes=(*examples.notes, *plan.notes, *notes),
+        trained=trained_queries(trained, plan.examples, system.store) if isinstance(system, System) else None,
     )
 
 

@@ -2,18 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from adiabat.config import TuneSection, TuneSettings
+from adiabat.data.trained import TrainedTexts
 from adiabat.jobs.descriptions import read_description
 from adiabat.jobs.directory import open_job
 from adiabat.jobs.finish import finish_job
 from adiabat.jobs.job import Job
 from adiabat.jobs.record import record_of, result_of
+from adiabat.jobs.trained import stored_documents, with_starts
 from adiabat.locks import sole_writer
 from adiabat.measure.drift import MEASURES
 from adiabat.measure.layers import layer_changes
@@ -172,8 +176,15 @@ class TuningRun:
         # Where runs are listed, as in a study, why each ended is listed with it.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
         result = _result(self, outcome, tower, command=command)
-        finish_job(self.job, replace(self.ground.model, query=tower, name=str(self.job.folder)), result)
-        return result
+        return finish_job(self.job, replace(self.ground.model, query=tower, name=str(self.job.folder)), result, self._trained())
+
+    def _trained(self) -> TrainedTexts:
+        """What is trained on, and what chose the weights that are kept."""
+        store, sets = self.ground.store, (self.objective.train, self.objective.validation)
+        rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))
+        queries = chain.from_iterable(examples.queries for examples in sets)
+        own = TrainedTexts.of(queries, **stored_documents(store, rows))
+        return with_starts(own, read_description(self.job)["job"]["model"])
 
     def _ended(self) -> tuple[Encoder, str]:
         """The tower that is left, and how far it was taken back."""

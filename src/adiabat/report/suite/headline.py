@@ -39,7 +39,7 @@ def headline(seen: Overview) -> str:
 def _levels(seen: Overview) -> str:
     levels = [f"{named(task.name)} {said}" for task in seen.result.tasks if (said := _first_level(seen, task))]
     rest = f" and {len(levels) - MOST_NAMED} more" if len(levels) > MOST_NAMED else ""
-    return f"{'; '.join(levels[:MOST_NAMED])}{rest}. No task was done by two models, so this says nothing about differences."
+    return f"{'; '.join(levels[:MOST_NAMED])}{rest}. No task has two models to compare, so this says nothing about differences."
 
 
 def _first_level(seen: Overview, task: SuiteTask) -> str:

@@ -21,7 +21,7 @@ class Overview:
         pairings: With the model that the others of the task are compared with.
         against: Task to the name of that model; tasks that one model alone did are not in it.
         best: Task to the models with the best value, more than one where they are equal but for rounding; none where one model alone did
-            it.
+            it. Models that were trained on its units are passed over, here and in `ranks`.
         ranks: 1 for the best of a task; equal values share the mean of their ranks; likewise none for a model on its own.
     """
 
@@ -125,6 +125,7 @@ def overview_of(result: SuiteResult) -> Overview:
     for task in result.tasks:
         main = [score for model in result.models if (score := result.main_score(task.name, model.name)) is not None]
         seen.scores.update({(task.name, score.model): score for score in main})
+        main = [score for score in main if score.is_proof]
         if len(main) > 1:
             seen.ranks.update({(task.name, score.model): _rank(score, main) for score in main})
             top = min(seen.ranks[task.name, score.model] for score in main)

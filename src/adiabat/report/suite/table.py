@@ -72,6 +72,8 @@ def _row(seen: Overview, score: Score) -> list[Text]:
     pairing = seen.pairings.get((score.task, score.model))
     if pairing is not None:
         return [*row, Text(figures.difference(pairing.change)), Text(words.verdict(pairing), style=_STYLES[finding(pairing)])]
+    if not score.is_proof:
+        return [*row, Text(DASH), Text("trained on it", style="dim")]
     if seen.against.get(score.task) != score.model:
         return row
     lead = "baseline" if score.model == seen.result.baseline else "clearly best" if seen.clear(score.task) else "best"

@@ -90,7 +90,7 @@ def references(seen: Overview) -> str:
     """
     baseline, others = seen.result.baseline, seen.beside_best()
     if not seen.pairings:
-        return "No two models did the same task, so there is nothing to compare."
+        return "No task has two models to compare."
     if seen.mixed():
         beside = f"{named(baseline or '')} where it did the task, else with the best of the task ({listed([*map(named, others)])}),"
         return f"Models are compared with {beside} on the same units."

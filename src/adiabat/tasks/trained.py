@@ -1,0 +1,108 @@
+"""How much of a task the job of the measured model trained or validated on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Int
+
+from adiabat.data.records import LanguageGridSet
+from adiabat.data.trained import TrainedTexts
+from adiabat.measure.grid import POSITIVE
+from adiabat.measure.results import DatasetResult, TrainedOn
+from adiabat.measure.samples import TaskScores, Trained
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.embeddings import Store
+
+
+def trained_queries(record: TrainedTexts | None, examples: AddressedSet, store: Store) -> Trained | None:
+    """Count what of each query was trained on.
+
+    Args:
+        record: Of the job of the measured model; None where it is of none.
+        examples: The queries, and rows of their documents.
+        store: The documents.
+
+    Returns:
+        A count for each query.
+    """
+    if record is None:
+        return None
+    rows, places = np.unique(examples.positives.values, return_inverse=True)
+    documents = store.texts(rows) if store.has_texts else store.doc_ids(rows)
+    found = record.holds_documents(documents, are_texts=store.has_texts)
+    lengths = examples.positives.lengths
+    owners = np.repeat(np.arange(len(examples)), lengths)
+    counts = None if found is None else np.bincount(owners, weights=found[places], minlength=len(examples)).astype(np.int64)
+    return Trained(record.holds_queries(examples.queries), np.asarray(lengths, dtype=np.int64), counts, record.unknown)
+
+
+def trained_premises(record: TrainedTexts | None, grid: LanguageGridSet, clusters: Int[np.ndarray, " n"]) -> Trained | None:
+    """Count what of each premise was trained on, in any language.
+
+    Args:
+        record: Of the job of the measured model; None where it is of none.
+        grid: The sentence pairs; a hypothesis that a premise entails is relevant to it.
+        clusters: Number of each sentence pair's premise.
+
+    Returns:
+        A count for each premise.
+    """
+    if record is None:
+        return None
+    count, languages = int(clusters.max()) + 1, len(grid.languages)
+    asked = record.holds_queries([text for premise in grid.premises for text in premise.values()]).reshape(-1, languages)
+    entailed = np.flatnonzero([label == POSITIVE for label in grid.labels])
+    told = [text for pair in entailed.tolist() for text in grid.hypotheses[pair].values()]
+    found = record.holds_documents(told, are_texts=True)
+    relevant = languages * np.bincount(clusters[entailed], minlength=count)
+    owners = np.repeat(clusters[entailed], languages)
+    counts = None if found is None else np.bincount(owners, weights=found, minlength=count).astype(np.int64)
+    return Trained(np.bincount(clusters, weights=asked.any(axis=1), minlength=count) > 0, relevant, counts, record.unknown)
+
+
+def trained_on(model: str, scores: TaskScores) -> Iterator[TrainedOn]:
+    """What to say of one model.
+
+    Args:
+        model: Its name.
+        scores: Of the model.
+
+    Yields:
+        The counts; nothing where the model is of no job.
+    """
+    found = scores.trained
+    if found is None:
+        return
+    counts = found.documents
+    yield TrainedOn(
+        model=model,
+        queries=len(scores.units),
+        trained_queries=int(found.queries.sum()),
+        relevant=int(found.relevant.sum()),
+        trained_relevant=None if counts is None else int(counts.sum()),
+        answered=None if counts is None else int(np.count_nonzero(counts)),
+        unknown=found.unknown,
+        is_proof=found.is_proof,
+    )
+
+
+def with_trained(result: DatasetResult, found: Sequence[TrainedOn]) -> DatasetResult:
+    """Say what models were trained on; where that is more than a few of the queries, without a verdict.
+
+    Args:
+        result: Of a data set.
+        found: Of its models.
+
+    Returns:
+        The result.
+    """
+    if all(one.is_proof for one in found):
+        return replace(result, trained=list(found))
+    counts = {name: None for name in ("verdicts", "improved", "worsened", "improved_z", "worsened_z")}
+    return replace(
+        result,
+        trained=list(found),
+        changes=[replace(change, verdict=None) for change in result.changes],
+        grid=[replace(grid, **counts) for grid in result.grid],
+    )

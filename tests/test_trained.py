@@ -1,0 +1,148 @@
+"""What a job was trained on is not announced as proof: counted in evaluate, suites and compare-runs, whatever happens to the record."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat import api
+from adiabat.config import EvaluateSettings, TrainSettings, checked
+from adiabat.config.suite import SuiteSettings
+from adiabat.data.trained import TrainedTexts
+from adiabat.jobs.trained import trained_by
+from adiabat.measure.results import TrainedOn
+from adiabat.report.files import read_result
+from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, run_in_process, tune, write_world
+
+QUICK = EvaluateSettings.model_validate({"measure": {"resamples": 100}})
+OTHERS = [{"query": f"other {number}", "pos": [f"d{number}"]} for number in range(20)]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    lines(tmp_path / "others.jsonl", OTHERS)
+    # Of ten queries one was trained on, and of nine documents that only trained queries have, none is left.
+    lines(tmp_path / "tenth.jsonl", [*OTHERS[:9], PAIRS[0]])
+    return tmp_path
+
+
+@pytest.fixture
+def adiabat(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
+
+
+def counted(found: TrainedOn) -> tuple[int, int, int, int | None, int | None]:
+    return found.queries, found.trained_queries, found.relevant, found.trained_relevant, found.answered
+
+
+def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_in_the_result(here: Path, adiabat: Run) -> None:
+    assert adiabat(*tune(out="job")).code == 0
+    said = adiabat(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
+    result = read_result(here / "new" / "result.json")
+    assert [counted(found) for found in result.datasets[0].trained] == [(20, 20, 20, 20, 20)]
+    assert {change.verdict for change in result.datasets[0].changes} == {None}
+    sentence = "job was trained or validated on 20 of 20 queries and 20 of their 20 relevant documents"
+    page = (here / "new" / "report.html").read_text()
+    assert sentence in said.err
+    assert sentence in page
+    assert "has no verdict" in page
+    assert "better" not in said.err
+
+
+def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here: Path, adiabat: Run) -> None:
+    assert adiabat(*tune(out="job")).code == 0
+    for data, queries in (("others.jsonl", 0), ("tenth.jsonl", 1)):
+        result = api.evaluate("job", "store", data, baseline="model", settings=QUICK)
+        (found,) = result.datasets[0].trained
+        # Every document answers a query that was trained or validated on.
+        assert counted(found)[1:] == (queries, found.relevant, found.relevant, found.queries)
+        assert result.datasets[0].main_change().verdict is not None
+    lines(here / "fifth.jsonl", [*OTHERS[:4], PAIRS[0]])
+    assert api.evaluate("job", "store", "fifth.jsonl", baseline="model", settings=QUICK).datasets[0].main_change().verdict is None
+
+
+def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_from_a_job(here: Path, adiabat: Run) -> None:
+    assert adiabat(*tune(out="job")).code == 0
+    result = api.evaluate("model", "store", "pairs.jsonl", baseline="job/model", settings=QUICK)
+    assert [(found.model, found.trained_queries) for found in result.datasets[0].trained] == [("job/model", 20)]
+    assert result.datasets[0].main_change().verdict is None
+    assert adiabat(*tune("others.jsonl", "--set", "tune.negatives=hardest", model="job", out="second")).code == 0
+    known = trained_by("second")
+    assert known is not None
+    assert known.holds_queries(["question 3", "other 3", "never asked"]).tolist() == [True, True, False]
+
+
+def test_jobs_that_train_both_towers_and_streams_are_counted(here: Path) -> None:
+    texts = {str(document["_id"]): document["text"] for document in DOCUMENTS}
+    lines(here / "train.jsonl", [{"query": pair["query"], "positive": texts[pair["pos"][0]]} for pair in PAIRS[:12]])
+    lines(here / "dev.jsonl", [{"query": pair["query"], "positive": texts[pair["pos"][0]]} for pair in PAIRS[12:16]])
+    for out, stream in (("whole", {}), ("windows", {"stream": True, "window": 6})):
+        tables: dict[str, Any] = {
+            "job": {"model": str(here / "model"), "data": "train.jsonl", "out": out},
+            "data": {"validation": "dev.jsonl", "cache": "cache", **stream},
+            "train": {"batch_size": 3, "steps": 3, "validate_every": 2},
+        }
+        api.train(checked(TrainSettings, tables))
+        known = trained_by(out)
+        assert known is not None
+        assert not known.unknown
+        # Of a stream two windows of six, of which three steps of three begin the second.
+        expected = [number < 16 for number in range(20)]
+        assert known.holds_queries([pair["query"] for pair in PAIRS]).tolist() == expected
+        documents = known.holds_documents([texts[pair["pos"][0]] for pair in PAIRS], are_texts=True)
+        assert documents is not None
+        assert documents.tolist() == expected
+        assert known.holds_documents(["d0"], are_texts=False) is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "remove", "swap", "before"])
+def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, adiabat: Run, damage: str) -> None:
+    assert adiabat(*tune(out="job")).code == 0
+    file, content = here / "job" / "trained.bin", (here / "job" / "trained.bin").read_bytes()
+    if damage == "remove":
+        file.unlink()
+    elif damage == "before":
+        record = json.loads((here / "job" / "result.json").read_text())
+        del record["training"]["texts"]
+        (here / "job" / "result.json").write_text(json.dumps(record))
+    else:
+        file.write_bytes({"cut": content[:-16], "flip": bytes([content[0] ^ 1]) + content[1:], "swap": content[16:] + content[:16]}[damage])
+    said = adiabat(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
+    assert said.code == 0
+    assert "whether job was trained on these 20 queries is not known: job/" in said.err
+    result = read_result(here / "new" / "result.json")
+    assert result.datasets[0].trained[0].unknown
+    assert result.datasets[0].main_change().verdict is not None
+
+
+def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_comparison_of_kept_scores(here: Path, adiabat: Run) -> None:
+    assert adiabat(*tune(out="job")).code == 0
+    task = {"kind": "retrieval", "corpus": "corpus.jsonl"}
+    tasks = [{**task, "data": "pairs.jsonl", "name": "seen"}, {**task, "data": "others.jsonl", "name": "new"}]
+    tables = {"tasks": tasks, "measure": {"resamples": 100}, "suite": {"baseline": "model"}}
+    found = api.evaluate_suite(["model", "job"], checked(SuiteSettings, tables), out="suite")
+    assert [pairing.task for pairing in found.pairings] == ["new"]
+    assert {(score.task, score.model) for score in found.scores if not score.is_proof} == {("seen", "job")}
+    assert {(fact.task, fact.name): fact.value for fact in found.facts} == {
+        ("seen", "queries trained on"): 20,
+        ("seen", "relevant documents trained on"): 20,
+        ("new", "queries trained on"): 0,
+        ("new", "relevant documents trained on"): 20,
+    }
+    assert any("seen: job was trained or validated on 20 of 20 queries" in note for note in found.notes)
+    again = api.compare_runs("suite/scores/model", "suite/scores/job")
+    assert [pairing.task for pairing in again.pairings] == ["new"]
+    assert found.notes == again.notes
+
+
+def test_case_and_white_space_make_no_other_text_and_ids_do_not_compare_with_texts() -> None:
+    known = TrainedTexts.joined([TrainedTexts.of(["What  is\nheat?"], doc_ids=["7"]), TrainedTexts(unknown="lost")])
+    assert known.holds_queries(["what is heat?", "What is heat"]).tolist() == [True, False]
+    assert known.holds_documents(["7", "8"], are_texts=False) is not None
+    assert known.holds_documents(["7"], are_texts=True) is None
+    assert known.unknown == "lost"
+    assert TrainedTexts().holds_queries([]).dtype == np.bool_
