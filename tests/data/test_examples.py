@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.data.examples import read_examples
-from adiabat.data.records import Example, ExampleSet, LanguageGridSet
+from adiabat.data.records import Example, ExampleSet, LanguageGridSet, invented_id
 from adiabat.errors import ConfigError, DataError
 
 
@@ -52,8 +52,8 @@ def test_triplets_are_read_as_they_stand(tmp_path, ending):
     assert read_examples(path) == ExampleSet(
         "train",
         (
-            Example("q0", "who?", ("she", "he"), ("it",), (1, 1), f"{path}:1"),
-            Example("q1", "מי? ", ("d17",), ("3",), (1,), f"{path}:2"),
+            Example(invented_id(0, "who?"), "who?", ("she", "he"), ("it",), (1, 1), f"{path}:1"),
+            Example(invented_id(1, "מי? "), "מי? ", ("d17",), ("3",), (1,), f"{path}:2"),
             Example("q2", "why?", ("4",), (), (1,), f"{path}:3"),
         ),
         holds_texts=None,
@@ -86,17 +86,27 @@ def test_every_name_of_a_column_reads_the_same(tmp_path, row):
 def test_csv_leaves_out_negatives_whose_cell_is_empty(tmp_path):
     path = tmp_path / "e.csv"
     path.write_text('anchor,positive,negative_2,negative_1\r\n"a, b",p,n2,n1\r\nc,p,,n1\r\nd,p,,\r\n')
-    assert bare(read_examples(path)) == [("q0", "a, b", ("p",), ("n1", "n2")), ("q1", "c", ("p",), ("n1",)), ("q2", "d", ("p",), ())]
+    assert bare(read_examples(path)) == [
+        (invented_id(0, "a, b"), "a, b", ("p",), ("n1", "n2")),
+        (invented_id(1, "c"), "c", ("p",), ("n1",)),
+        (invented_id(2, "d"), "d", ("p",), ()),
+    ]
 
 
 def test_rows_may_differ_in_what_is_optional(tmp_path):
     path = write(tmp_path / "e.jsonl", {"query": "a", "pos": ["p"]}, {"id": "x", "query": "b", "pos": ["p"], "neg": ["n"]})
-    assert bare(read_examples(path)) == [("q0", "a", ("p",), ()), ("x", "b", ("p",), ("n",))]
+    assert bare(read_examples(path)) == [(invented_id(0, "a"), "a", ("p",), ()), ("x", "b", ("p",), ("n",))]
+
+
+def test_an_id_that_is_made_up_is_not_that_of_another_row_or_of_a_document(tmp_path):
+    rows = [{"query": "a", "pos": ["q0"]}, {"query": "b", "pos": ["q1"], "query_id": "q0"}, {"query": "a", "pos": ["q1"]}]
+    ids = [query_id for query_id, *_ in bare(read_examples(write(tmp_path / "e.jsonl", *rows)))]
+    assert ids == ["row-0-ca978112ca1b", "q0", "row-2-ca978112ca1b"]  # printf a | sha256sum | cut -c -12
 
 
 def test_columns_are_mapped(tmp_path):
     path = write(tmp_path / "e.jsonl", {"query": "q", "reply": "p", "wrong": ["n"]})
-    assert bare(read_examples(path, columns={"positive": "reply", "negative": "wrong"})) == [("q0", "q", ("p",), ("n",))]
+    assert bare(read_examples(path, columns={"positive": "reply", "negative": "wrong"})) == [(invented_id(0, "q"), "q", ("p",), ("n",))]
     assert (
         fault(path)
         == f'{path}:1: expected "query" and "positive", found "query", "reply" and "wrong"; say which it is with data.columns.positive'

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from adiabat.data.question_grid import QuestionGridSet, read_question_grid
+from adiabat.data.records import invented_id
 from adiabat.errors import ConfigError, DataError
 
 Rows = Sequence[Mapping[str, object]]
@@ -55,7 +56,7 @@ def test_packed_files_other_keys_and_names_are_read(tmp_path):
 
 def test_questions_without_a_name_are_numbered(tmp_path):
     grid = read(tmp_path, [{name: value for name, value in row.items() if name != "id"} for row in QUESTIONS])
-    assert grid.ids == ("q0", "q1", "q2")
+    assert grid.ids == tuple(invented_id(number, row["de"]) for number, row in enumerate(QUESTIONS))
 
 
 def test_a_key_may_be_a_number(tmp_path):

@@ -1,6 +1,7 @@
 """Scoring a model on data sets: the streamed, padded, blockwise ways against plain loops over every document."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,10 +132,10 @@ def test_of_positives_that_tie_the_lower_grade_comes_first(model: DualEncoder, s
         assert sample(scores, "nDCG@10").values[0] == pytest.approx(by_hand["nDCG@10"])
 
 
-def test_the_document_with_the_querys_own_id_is_left_out_only_where_asked(model: DualEncoder, store: Store) -> None:
+def test_the_document_with_the_querys_own_id_is_left_out_by_its_id_alone_only_where_asked(model: DualEncoder, store: Store) -> None:
     # d4 and d3 are documents; d3 is a positive of its own query and stays.
     data = examples([[0], [3], [5]], ids=["d4", "d3", "q"])
-    dropped, kept = scored(model, store, data), scored(model, store, data, drop_same_id=False)
+    dropped, kept = (scored(model, store, data, drop_same_id=drop) for drop in (True, False))
     table = all_scores(model, store, data.queries)
     for scores, left_out in ((dropped, {0: 4}), (kept, {})):
         others = others_of(store, data, left_out=left_out)
@@ -145,8 +146,35 @@ def test_the_document_with_the_querys_own_id_is_left_out_only_where_asked(model:
         ]
         assert sample(scores, "RR").values == pytest.approx([one["RR"] for one in by_hand])
     assert pnd_of(dropped)[2] == pnd_of(kept)[2] - 1
-    assert "1 document with the query's own id was left out" in dropped.notes
-    assert not any("own id" in note for note in kept.notes)
+    assert "1 document left out of the ranking of the query that has the same id" in dropped.notes
+    assert not any("same id" in note for note in kept.notes)
+    # Left to itself, it ranks a document of the same id and another text, and says so.
+    said: list[str] = []
+    left = scored(model, store, data, watch=Watch(note=said.append))
+    assert pnd_of(left) == pnd_of(kept)
+    assert said == ["set: 1 document with the id of a query and another text, ranked like all others; drop_same_id = true leaves documents "
+                    "out by their id alone"]  # fmt: skip
+
+
+def test_a_query_that_is_a_document_is_left_out_with_a_title_before_it_or_without(model: DualEncoder, store: Store) -> None:
+    # d4 and d5 read as their queries do, d5 but for its first word as a title; d9 ends alike in the middle of a word.
+    texts = [TEXTS[4], TEXTS[5].partition(" ")[2], TEXTS[9][1:], TEXTS[3]]
+    data = replace(examples([[0], [1], [2], [3]], ids=["d4", "d5", "d9", "d3"]), queries=texts)
+    left = scored(model, store, data)
+    others = others_of(store, data, left_out={0: 4, 1: 5})
+    assert pnd_of(left) == pytest.approx(pnd_by_loops(all_scores(model, store, texts), data, others))
+    assert "2 documents left out of the ranking of the query that has the same id and text" in left.notes
+
+
+def test_what_judges_found_irrelevant_is_ranked_with_the_whole_corpus_unless_candidates_are_asked_for(
+    model: DualEncoder, store: Store
+) -> None:
+    listed = examples(LISTED_POSITIVES, LISTED_NEGATIVES)
+    judged = replace(listed, is_judged=True)
+    whole = scored(model, store, judged)
+    assert (whole.kind, pnd_of(whole)) == ("retrieval", pnd_of(scored(model, store, judged, negatives="store")))
+    asked = scored(model, store, judged, negatives="listed")
+    assert (asked.kind, pnd_of(asked)) == ("triplets", pnd_of(scored(model, store, listed)))
 
 
 @pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need, shown
-from adiabat.config.section import PlacedError, Section, SeedNumber, Text, Texts, each_once
+from adiabat.config.section import DropSameId, PlacedError, Section, SeedNumber, Text, Texts, each_once
 
 
 class EncoderSection(Section):
@@ -171,8 +171,8 @@ class RankingMeasureSection(Section):
     """Beside PND; names of the ir-measures grammar. Where the whole store is ranked, the first carries the verdict."""
     depth: PositiveInt = 100
     """Documents retrieved per query where the whole store is ranked, more for a measure of a larger cutoff; measures see no further."""
-    drop_same_id: bool = True
-    """Leave out a document whose id equals the query's id, as BEIR does."""
+    drop_same_id: DropSameId = "auto"
+    """Leave out the document that has the query's own id: where their texts are equal too (auto), whatever its text, or never."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
     """Of the paired bootstrap, at the least: a language grid takes as many as its cells need."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import Need
-from adiabat.config.section import Section
+from adiabat.config.section import DropSameId, Section
 from adiabat.config.shared import DataSection, EncoderSection, RunSection
 
 Sampled = Annotated[int, Field(ge=20, le=5_000)]
@@ -27,8 +27,8 @@ class SpaceSection(Section):
     """Of the cross-validated probe that tells query vectors from document vectors."""
     resamples: Annotated[int, Field(ge=100, le=100_000)] = 2_000
     """Of the bootstrap."""
-    drop_same_id: bool = True
-    """Pass over a document whose id equals the query's id where the nearest is looked for, as BEIR does."""
+    drop_same_id: DropSameId = "auto"
+    """Pass over the document that has the query's own id: where their texts are equal too (auto), whatever its text, or never."""
     map: bool = False
     """Whether both towers are drawn as a map (extra ``maps``)."""
     map_queries: PositiveInt = 500

@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.compare import TaskSection
 from adiabat.config.faults import shown
-from adiabat.config.section import PlacedError, Section, Text, Texts
+from adiabat.config.section import DropSameId, PlacedError, Section, Text, Texts
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 
 Towers = Literal["query", "document"]
@@ -29,7 +29,7 @@ class RetrievalTask(TaskSection):
     """None takes ``measure.measures``. The first carries the verdict of a retrieval task, PND that of triplets."""
     stores: Texts = ()
     """Directories of stores of the same corpus: one that a model's document tower made is read, and nothing is embedded for that model."""
-    drop_same_id: bool | None = None
+    drop_same_id: DropSameId | None = None
     """Whether a document of the query's own id is left out; None takes ``measure.drop_same_id``. Triplets have no such document."""
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from pathlib import Path
 from adiabat.data.columns import Columns, Layout, RowError, entries_value, first_of, id_value, parsed_rows, text_value, value_kind
 from adiabat.data.hub import HUB_PREFIX
 from adiabat.data.numerals import A_GRADE, GRADING, grade_of, shown
-from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet
+from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
 from adiabat.data.tables import FileFaults, Row, read_rows, require_path, table_name
 from adiabat.errors import ConfigError, DataError
 
@@ -178,7 +178,7 @@ def parse_example(number: int, row: Row, *, columns: Columns) -> Example:
     for column in columns.find_negatives(row):
         negatives += entries_value(row.values[column], column, place)
     id_column = columns.find("query_id", row)
-    query_id = f"q{number}" if id_column is None else id_value(row.values[id_column], id_column, place)
+    query_id = invented_id(number, query) if id_column is None else id_value(row.values[id_column], id_column, place)
     topic, tag = (_name_value(columns.find(name, row), row) for name in ("topic", "tag"))
     return Example(query_id, query, positives, negatives, (1,) * len(positives), place, topic, tag)
 
@@ -303,7 +303,7 @@ def _read_beir(folder: Path, *, split: str | None, usual: str, name: str | None,
     if len(answered) < len(examples):
         lost = len(examples) - len(answered)
         warnings.warn(f"{chosen[1]}: {lost} of {len(examples)} queries have no score above 0 and are left out", stacklevel=3)
-    return ExampleSet(name or f"{folder.resolve().name}/{chosen[0]}", answered, holds_texts=False)
+    return ExampleSet(name or f"{folder.resolve().name}/{chosen[0]}", answered, holds_texts=False, is_judged=True)
 
 
 def _choose_split(folder: Path, split: str | None, usual: str) -> tuple[str, Path]:

@@ -10,6 +10,7 @@ from jaxtyping import Int
 
 from adiabat.data.columns import COLUMN_ALIASES, RowError, id_value, parsed_rows, text_value
 from adiabat.data.languages import chosen_languages, names_language
+from adiabat.data.records import invented_id
 from adiabat.data.selection import quoted
 from adiabat.data.tables import FileFaults, Row, read_rows, table_name
 from adiabat.errors import DataError
@@ -133,7 +134,7 @@ def _parse(number: int, row: Row, *, key: str, languages: Sequence[str]) -> _Tex
         )
     texts = {language: text_value(row.values[language], language, row.place) for language in languages}
     column = next((name for name in COLUMN_ALIASES["query_id"] if name in row.values and name not in languages and name != key), None)
-    row_id = f"q{number}" if column is None else id_value(row.values[column], column, row.place)
+    row_id = invented_id(number, texts[languages[0]]) if column is None else id_value(row.values[column], column, row.place)
     return _Texts(row.place, row_id, id_value(row.values[key], key, row.place), texts)
 
 

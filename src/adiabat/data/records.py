@@ -61,11 +61,13 @@ class ExampleSet:
         name: For tables and reports.
         examples: In file order.
         holds_texts: True where documents are given by their text, False where by id, None where it takes a store to tell.
+        is_judged: Whether negatives are documents of a corpus that judges found irrelevant, and not the candidates that a query lists.
     """
 
     name: str
     examples: Sequence[Example]
     holds_texts: bool | None = None
+    is_judged: bool = False
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -119,6 +121,11 @@ class LanguageGridSet:
 def text_id(text: str) -> str:
     """Address of a document that has no id of its own: ``text:`` and 128 bits of SHA-256 of its UTF-8 bytes, in hexadecimal."""
     return "text:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def invented_id(number: int, text: str) -> str:
+    """Id of a query that has none of its own: row `number`, and 48 bits of `text_id`, so that no document goes by it."""
+    return f"row-{number}-{text_id(text).removeprefix('text:')[:12]}"
 
 
 def grid_id(pair: int, language: str) -> str:

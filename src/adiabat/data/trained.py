@@ -47,7 +47,7 @@ class TrainedTexts:
         Returns:
             The hashes.
         """
-        return cls(*(_distinct(_hashed(side)) for side in (queries, documents, doc_ids)))
+        return cls(_distinct(_hashed(queries)), _distinct(_hashed(documents)), _distinct(_hashed(doc_ids)))
 
     @classmethod
     def joined(cls, parts: Sequence["TrainedTexts"]) -> "TrainedTexts":
@@ -59,8 +59,12 @@ class TrainedTexts:
         Returns:
             The hashes of all.
         """
-        sides = (_distinct(getattr(part, name) for part in parts) for name in ("queries", "documents", "doc_ids"))
-        return cls(*sides, unknown=next((part.unknown for part in parts if part.unknown), ""))
+        return cls(
+            _distinct(part.queries for part in parts),
+            _distinct(part.documents for part in parts),
+            _distinct(part.doc_ids for part in parts),
+            next((part.unknown for part in parts if part.unknown), ""),
+        )
 
     def holds_queries(self, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
         """Which queries were trained or validated on.

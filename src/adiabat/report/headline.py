@@ -163,7 +163,13 @@ def caveats(result: Result) -> list[str]:
     Returns:
         Sentences, possibly none.
     """
-    return [f"{_name(dataset)}: {found.said}." for dataset in result.datasets for found in dataset.trained]
+    listed = [
+        f"{_name(dataset)}: only the candidates that its queries list were ranked, not the {integer(dataset.documents)} documents of the "
+        "store; measure.negatives = store ranks them all."
+        for dataset in result.datasets
+        if dataset.kind == "pairs"
+    ]
+    return [*listed, *(f"{_name(dataset)}: {found.said}." for dataset in result.datasets for found in dataset.trained)]
 
 
 def _seen(dataset: DatasetResult) -> bool:

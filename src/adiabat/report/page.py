@@ -5,6 +5,7 @@ have no data are left out. Equal results give equal bytes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def write_evaluation(result: Result, folder: Path, *, beside: Mapping[str, bytes
         DataError: If a number is not finite, or a file cannot be written.
     """
     files: dict[str, Callable[[], str | bytes]] = {"report.html": lambda: render_page(result)}
-    files |= {name: lambda content=content: content for name, content in (beside or {}).items()}
+    files |= {name: partial(bytes, content) for name, content in (beside or {}).items()}
     write_record(result.to_json(), folder / "result.json", beside=files)
 
 

@@ -103,7 +103,8 @@ def empty_table(title: str, first: str, *, caption: str = "", narrowest: bool = 
 
 def _heads(dataset: DatasetResult, change: Change) -> tuple[Text, Text]:
     role = "target" if dataset.role == "target" else "retain"
-    return Text(f"{role}: {wording.cut_name(dataset.name, limit=NAME_LENGTH)}"), Text(change.measure)
+    listed = ", listed candidates" * (dataset.kind == "pairs")
+    return Text(f"{role}: {wording.cut_name(dataset.name, limit=NAME_LENGTH)}{listed}"), Text(change.measure)
 
 
 def _badge(change: Change) -> Text:

@@ -31,6 +31,7 @@ class AddressedSet:
         negatives: Rows of irrelevant documents, perhaps none, each once and none of them a positive of the query.
         notes: Sentences on what was left out or put together; empty where nothing was.
         answers: Rows that answer a query's text in any of its entries; None where no text is asked in two entries. See `known`.
+        is_judged: As in `ExampleSet`.
     """
 
     name: str
@@ -41,6 +42,7 @@ class AddressedSet:
     negatives: Ragged
     notes: tuple[str, ...] = ()
     answers: Ragged | None = None
+    is_judged: bool = False
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -59,15 +61,14 @@ class AddressedSet:
         Returns:
             They alone, under the same name and notes.
         """
-        return AddressedSet(
-            self.name,
-            [self.query_ids[index] for index in kept],
-            [self.queries[index] for index in kept],
-            self.positives.take(kept),
-            self.grades.take(kept),
-            self.negatives.take(kept),
-            self.notes,
-            None if self.answers is None else self.answers.take(kept),
+        return replace(
+            self,
+            query_ids=[self.query_ids[index] for index in kept],
+            queries=[self.queries[index] for index in kept],
+            positives=self.positives.take(kept),
+            grades=self.grades.take(kept),
+            negatives=self.negatives.take(kept),
+            answers=None if self.answers is None else self.answers.take(kept),
         )
 
 
@@ -187,14 +188,14 @@ def _merged(examples: AddressedSet) -> AddressedSet:
     note = (
         f"{examples.name}: {shared:,} rows share their question with another; merged to {merged:,} {'query' if merged == 1 else 'queries'}"
     )
-    return AddressedSet(
-        examples.name,
-        [examples.query_ids[rows[0]] for rows in entries],
-        list(places),
-        Ragged.of(list(near) for near in positives),
-        Ragged.of(list(near.values()) for near in positives),
-        Ragged.of([row for row in far if row not in near] for near, far in zip(positives, negatives, strict=True)),
-        (*examples.notes, note),
+    return replace(
+        examples,
+        query_ids=[examples.query_ids[rows[0]] for rows in entries],
+        queries=list(places),
+        positives=Ragged.of(list(near) for near in positives),
+        grades=Ragged.of(list(near.values()) for near in positives),
+        negatives=Ragged.of([row for row in far if row not in near] for near, far in zip(positives, negatives, strict=True)),
+        notes=(*examples.notes, note),
     )
 
 
@@ -265,7 +266,8 @@ def _pack(examples: ExampleSet, rows: Int[np.ndarray, " documents"], absent: Seq
         negatives.append(far)
     dropped = len(examples) - len(queries)
     notes = (_dropped_note(examples.name, len(absent), dropped),) if absent else ()
-    return AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
+    lists = (Ragged.of(each) for each in (positives, grades, negatives))
+    return AddressedSet(examples.name, ids, queries, *lists, notes=notes, is_judged=examples.is_judged)
 
 
 def _graded(rows: Sequence[int], grades: Sequence[int]) -> dict[int, int]:

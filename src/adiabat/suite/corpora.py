@@ -101,7 +101,12 @@ class Corpora:
         """
         with left_out_was_said():
             known = [(document.doc_id, text_id(document.text)) for document in corpus.documents()]
-        return LexicalSystem(self._index(corpus, stemmer), [doc_id for doc_id, _ in known], [text for _, text in known])
+
+        def read() -> Iterator[Document]:
+            with left_out_was_said():
+                yield from corpus.documents()
+
+        return LexicalSystem(self._index(corpus, stemmer), [doc_id for doc_id, _ in known], [text for _, text in known], read)
 
     def _index(self, corpus: CorpusAtHand, stemmer: str | None) -> LexicalIndex:
         place = self._place(corpus) / (f"bm25-{stemmer}" if stemmer else "bm25")

@@ -23,7 +23,8 @@ from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.embeddings import Store
 from adiabat.store.search import Hits, search
 from adiabat.tasks.languages import grid_result, score_nli_grid
-from adiabat.tasks.retrieval import retrieval_result, rows_left_out, score_retrieval
+from adiabat.tasks.own_documents import own_documents
+from adiabat.tasks.retrieval import retrieval_result, score_retrieval
 from adiabat.tasks.systems import Role, System, baseline_of, refuse_idle, similarities_of, stores_read
 from adiabat.tasks.trained import trained_on, with_trained
 from adiabat.watch import Watch, once
@@ -229,8 +230,9 @@ def changed_queries(
         return []
     order: list[int] = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES].tolist()
     texts = [examples.queries[row] for row in order]
-    aside = rows_left_out(after, examples, settings)
-    excluded = [aside[row] for row in order]
+    ids = [examples.query_ids[row] for row in order]
+    aside = own_documents(after, ids, texts, examples.positives.take(np.array(order)), drop=settings.drop_same_id)
+    excluded = [aside.rows[place] for place in range(len(order))]
     first, last = (
         search(one.store, one.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, excluded=excluded) for one in (before, after)
     )

@@ -16,6 +16,7 @@ from adiabat.measure.pnd import pnd_samples
 from adiabat.measure.results import DatasetResult
 from adiabat.measure.samples import Sample, TaskScores, ranking_bounds
 from adiabat.store.addressing import AddressedSet
+from adiabat.tasks.own_documents import own_documents
 from adiabat.tasks.rankers import DenseRanker, LexicalRanker, Ranker
 from adiabat.tasks.ranking import Standings, stand_in_lists, stand_in_store
 from adiabat.tasks.systems import UNIT_LENGTH, LexicalSystem, RankedBy, Role, System, similarities_of
@@ -56,7 +57,7 @@ def score_retrieval(
     Reference:
         Missions A6 and C5.
     """
-    plan = _planned(system, examples, settings)
+    plan = _planned(system, examples, settings, watch)
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
     samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity, settings)]
     return TaskScores(
@@ -105,7 +106,7 @@ class _Plan:
         return found
 
 
-def _planned(system: System | LexicalSystem, examples: AddressedSet, settings: MeasureSection) -> _Plan:
+def _planned(system: System | LexicalSystem, examples: AddressedSet, settings: MeasureSection, watch: Watch) -> _Plan:
     """Choose by the settings and by what the data has."""
     require_relevant_alone(settings.measures)
     listing, every = int((examples.negatives.lengths > 0).sum()), len(examples)
@@ -114,40 +115,22 @@ def _planned(system: System | LexicalSystem, examples: AddressedSet, settings: M
             f"{examples.name}: measure.negatives must be store or auto where no query lists negatives, got listed; "
             "set measure.negatives = store"
         )
-    # A few queries with negatives must not decide for a set that has none: all the others would be lost.
-    if settings.negatives == "listed" or (settings.negatives == "auto" and listing and 2 * listing >= every):
+    # Judged documents are no candidates, and a few queries with negatives must not decide for a set that has none.
+    lists = not examples.is_judged and 2 * listing >= every and listing
+    if settings.negatives == "listed" or (settings.negatives == "auto" and lists):
         left = f"{every - listing:,} of {every:,} queries list no negatives and were left out, {listing:,} are measured"
         notes = [*([left] if listing < every else []), "positives are compared with listed negatives"]
         return _Plan(examples.take(np.flatnonzero(examples.negatives.lengths > 0)), None, 0, notes)
     depth = max(settings.depth, largest_cutoff(settings.measures))
     notes = [f"positives are compared with all other documents of the corpus; rank measures look at the first {depth}"]
-    if settings.negatives == "auto" and listing:
+    if settings.negatives == "auto" and listing and not examples.is_judged:
         notes.insert(
             0, f"only {listing:,} of {every:,} queries list negatives, too few to measure by: all {every:,} are measured without them"
         )
-    left_out = rows_left_out(system, examples, settings)
-    if dropped := len(left_out.values):
-        notes.append(
-            f"{dropped:,} document{'' if dropped == 1 else 's'} with the query's own id {'was' if dropped == 1 else 'were'} left out"
-        )
-    return _Plan(examples, left_out, depth, notes)
-
-
-def rows_left_out(system: System | LexicalSystem, examples: AddressedSet, settings: MeasureSection) -> Ragged:
-    """Documents that a ranking of the whole corpus leaves out: BEIR's rule is to drop the one that has the query's own id.
-
-    Args:
-        system: Whose documents are ranked.
-        examples: The queries.
-        settings: `drop_same_id`.
-
-    Returns:
-        At most one row per query, never a positive.
-    """
-    if not settings.drop_same_id:
-        return Ragged(np.empty(0, dtype=np.int64), np.zeros(len(examples) + 1, dtype=np.int64))
-    rows = system.rows(examples.query_ids)
-    return Ragged.of([row] if row >= 0 and row not in examples.positives[query] else [] for query, row in enumerate(rows.tolist()))
+    own = own_documents(system, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id)
+    for note in own.notes:
+        watch.note(f"{examples.name}: {note}")
+    return _Plan(examples, own.rows, depth, [*notes, *own.notes])
 
 
 def _rankers(

@@ -18,9 +18,10 @@ from adiabat.provenance import now, versions
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.store.search import search
+from adiabat.tasks.own_documents import own_documents
 from adiabat.tasks.systems import System
 from adiabat.tasks.texts import embed_texts
-from adiabat.watch import Watch
+from adiabat.watch import Watch, once
 
 LEAST_POSITIVES = 20
 """Different positives below which shares, probes and intervals say nothing."""
@@ -128,6 +129,7 @@ def analyse_space(
     """
     started = time.monotonic()
     section, seed = settings.space, settings.run.seed
+    watch = replace(watch, note=once(watch.note))
     systems = [after] if before is None else [after, before]
     looked, spaces, zeros = _embedded(systems, examples, section, seed=seed, watch=watch)
     seeds = {"pairs": section.pairs, "folds": section.folds, "resamples": section.resamples, "seed": seed}
@@ -241,21 +243,18 @@ def _without_zeros(looked: Looked, raw: Sequence[_Raw]) -> tuple[Looked, list[_R
 
 def _space(system: System, raw: _Raw, looked: Looked, section: SpaceSection, watch: Watch) -> Space:
     label = f"searching {system.store.path.name}"
+    own = own_documents(system, looked.query_ids, looked.queries, looked.positives[:, None], drop=section.drop_same_id)
+    for note in own.notes:
+        watch.note(note)
     hits = search(
         system.store,
         raw.queries,
         1,
-        excluded=_own_documents(system.store, looked) if section.drop_same_id else None,
+        excluded=[own.rows[query] for query in range(len(looked.queries))],
         on_progress=lambda done, total: watch.progress(label, done, total),
     )
     nearest = hits.scores[:, 0].astype(np.float64)
     return Space(unit_rows(raw.queries), unit_rows(raw.positives), unit_rows(raw.documents), nearest)
-
-
-def _own_documents(store: Store, looked: Looked) -> list[Int[np.ndarray, " _"]]:
-    """The document that has a query's own id, unless it is the positive: BEIR's rule."""
-    rows = store.rows(looked.query_ids)
-    return [own[(own >= 0) & (own != positive)] for own, positive in zip(rows[:, None], looked.positives, strict=True)]
 
 
 def _distributions(spaces: Sequence[Space], plan: Plan) -> list[Distribution]:

@@ -1,6 +1,6 @@
 """What is measured: towers with the stored documents that their queries are compared with, or BM25 with its index."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int64
 
-from adiabat.data.records import text_id
+from adiabat.data.records import Document, text_id
 from adiabat.errors import ConfigError, StoreError
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
@@ -52,6 +52,22 @@ class System:
         """
         return self.store.rows(doc_ids)
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether `texts` can answer."""
+        return self.store.has_texts
+
+    def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
+        """Texts of documents.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One per row.
+        """
+        return self.store.texts(rows)
+
 
 @dataclass(frozen=True)
 class LexicalSystem:
@@ -61,11 +77,13 @@ class LexicalSystem:
         index: Of the corpus.
         doc_ids: Of its documents, by row.
         text_ids: `text_id` of each document's text, by row; empty where documents are asked for by id alone.
+        read: Reads the corpus again, which the index keeps no texts of; None where that cannot be.
     """
 
     index: LexicalIndex
     doc_ids: Sequence[str]
     text_ids: Sequence[str] = ()
+    read: Callable[[], Iterator[Document]] | None = None
 
     def __post_init__(self) -> None:
         if len(self.doc_ids) != self.index.count:
@@ -83,6 +101,25 @@ class LexicalSystem:
     def count(self) -> int:
         """Documents."""
         return self.index.count
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether `texts` can answer."""
+        return self.read is not None
+
+    def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
+        """Texts of documents, in one pass over the corpus.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One per row.
+        """
+        assert self.read is not None
+        wanted = dict.fromkeys(rows.tolist())
+        found = {row: document.text for row, document in enumerate(self.read()) if row in wanted}
+        return [found[row] for row in rows.tolist()]
 
     @cached_property
     def _row_of(self) -> dict[str, int]:

@@ -99,10 +99,6 @@ def with_trained(result: DatasetResult, found: Sequence[TrainedOn]) -> DatasetRe
     """
     if all(one.is_proof for one in found):
         return replace(result, trained=list(found))
-    counts = {name: None for name in ("verdicts", "improved", "worsened", "improved_z", "worsened_z")}
-    return replace(
-        result,
-        trained=list(found),
-        changes=[replace(change, verdict=None) for change in result.changes],
-        grid=[replace(grid, **counts) for grid in result.grid],
-    )
+    grid = [replace(one, verdicts=None, improved=None, worsened=None, improved_z=None, worsened_z=None) for one in result.grid]
+    changes = [replace(change, verdict=None) for change in result.changes]
+    return replace(result, trained=list(found), changes=changes, grid=grid)
