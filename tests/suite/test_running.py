@@ -234,7 +234,7 @@ def test_a_damaged_file_of_scores_is_named_and_measured_anew(world: Path, tmp_pa
     path.write_bytes(path.read_bytes()[:100])
     told: list[str] = []
     again = run(suite(tables(world)[:1]), tmp_path, "one", watch=Watch(note=told.append))
-    assert "asked.parquet must be a whole file of scores" in told[0]
+    assert "asked.parquet must be undamaged" in told[0]
     assert told[0].endswith("measured anew")
     assert timeless(again) == timeless(whole)
 
