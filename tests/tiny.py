@@ -27,7 +27,8 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from adiabat.model.encoder import Encoder, EncoderSettings, Projection
+from adiabat.model.encoder import Encoder, EncoderSettings
+from adiabat.model.projection import Projection
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 

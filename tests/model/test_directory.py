@@ -18,9 +18,10 @@ from transformers import BertTokenizer, T5Config, T5Model
 
 from adiabat.data.records import Side
 from adiabat.model.directory import load, override
-from adiabat.model.encoder import Encoder, EncoderSettings, Projection
+from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.layout import NAMES_OF_POOLING, OLD_POOLING_FLAGS
 from adiabat.model.pooling import POOLINGS, Pooling
+from adiabat.model.projection import Projection
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 from tests.tiny import KINDS, VOCABULARY, Kind, edit, files_of, save_plain, save_tiny, tiny_dual, tiny_encoder, tiny_tokenizer, write

@@ -42,11 +42,14 @@ def truncated(name: str) -> Spoil:
 
 def modules(*kinds: str) -> list[dict[str, Any]]:
     folders = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense", "Normalize": "3_Normalize"}
-    return [{"idx": i, "name": str(i), "path": folders.get(kind, kind), "type": f"a.b.{kind}"} for i, kind in enumerate(kinds)]
+    return [
+        {"idx": i, "name": str(i), "path": folders.get(kind, kind), "type": f"sentence_transformers.models.{kind}"}
+        for i, kind in enumerate(kinds)
+    ]
 
 
 FAULTS: dict[str, tuple[Spoil, str]] = {
-    "damaged config": (replaced("config.json", "{"), r"config.json must be readable JSON"),
+    "damaged config": (replaced("config.json", "{"), r"config.json must be undamaged, got JSONDecodeError"),
     "config that is a list": (replaced("config.json", []), r"config.json must hold a JSON object, got list"),
     "config of no family": (replaced("config.json", {}), r"must hold a transformers model: Unrecognized model"),
     "unknown family": (edited("config.json", model_type="nope"), r"must hold a transformers model: .*`nope`"),
@@ -61,11 +64,11 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "missing tokenizer": (removed("tokenizer.json", "tokenizer_config.json"), r"must hold a tokenizer, got none of tokenizer.json"),
     "damaged tokenizer": (replaced("tokenizer.json", "{"), r"must hold a tokenizer: "),
     "empty tokenizer": (replaced("tokenizer.json", {}), r"must hold a tokenizer: "),
-    "damaged modules": (replaced("modules.json", "nope"), r"modules.json must be readable JSON"),
+    "damaged modules": (replaced("modules.json", "nope"), r"modules.json must be undamaged, got JSONDecodeError"),
     "modules that are no list": (replaced("modules.json", {}), r"modules.json must hold a JSON list, got dict"),
     "no modules": (replaced("modules.json", []), r"modules.json must hold a list of modules with their types and paths, got \[\]"),
     "module at a number": (
-        replaced("modules.json", [{"type": "x.Transformer", "path": 3}]),
+        replaced("modules.json", [{"type": "sentence_transformers.models.Transformer", "path": 3}]),
         r"must hold a list of modules with their types",
     ),
     "width that is a word": (edited("config.json", hidden_size="abc"), r"must hold a transformers model: \S"),
@@ -94,7 +97,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
         r"must name one pooling .*, got pooling_mode_mean_sqrt_len_tokens",
     ),
     "missing dense weights": (removed("2_Dense/model.safetensors"), r"2_Dense must hold model.safetensors"),
-    "damaged dense weights": (truncated("2_Dense/model.safetensors"), r"must hold a linear layer of 32 to 8: "),
+    "damaged dense weights": (truncated("2_Dense/model.safetensors"), r"2_Dense/model.safetensors must be undamaged, got SafetensorError"),
     "dense of another width": (edited("2_Dense/config.json", out_features=5), r"must hold a linear layer of 32 to 5: "),
     "dense without widths": (replaced("2_Dense/config.json", {}), r"config.json must hold in_features, out_features, got nothing"),
     "limit that is no number": (
@@ -123,10 +126,13 @@ def test_a_fault_is_one_clear_line(name: str, tmp_path: Path) -> None:
     ("config", "message"),
     [
         ({}, r"router_config.json must hold types, structure, got nothing"),
-        ({"types": [], "structure": []}, r"types and structure must map names, got \[\] and \[\]"),
+        ({"types": [], "structure": []}, r"types, structure and parameters must map names, got \[\], \[\]"),
         ({"types": {}, "structure": {"query": ["a"]}}, r"must have routes query and document, got query"),
         ({"types": {}, "structure": {"query": ["a"], "document": []}}, r"must have routes query and document"),
-        ({"types": {"a": "x.Transformer"}, "structure": {"query": ["a"], "document": ["b"]}}, r"router_config.json must hold b, got a"),
+        (
+            {"types": {"a": "sentence_transformers.models.Transformer"}, "structure": {"query": ["a"], "document": ["b"]}},
+            r"router_config.json must hold b, got a",
+        ),
     ],
 )
 def test_a_faulty_router_is_told(config: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from torch import nn
 
 from adiabat.errors import StoreError
 from adiabat.model.directory import load
-from adiabat.model.encoder import Encoder, EncoderSettings, Projection
+from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.projection import Projection
 from adiabat.model.saving import save
 from tests.tiny import KINDS, Kind, tiny_dual, tiny_encoder
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from adiabat.model.encoder import Projection
-from adiabat.model.projection import load_projection, new_projection, save_projection
+from adiabat.model.projection import Projection, new_projection
+from adiabat.model.projection_files import load_projection, save_projection
 
 
 def test_a_projection_by_hand() -> None:

@@ -19,8 +19,9 @@ from adiabat.data.records import SIDES
 from adiabat.errors import ModelError
 from adiabat.model.building import build_towers
 from adiabat.model.directory import load
-from adiabat.model.encoder import EncoderSettings, Projection
+from adiabat.model.encoder import EncoderSettings
 from adiabat.model.precision import Precision
+from adiabat.model.projection import Projection
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 from tests.model.static_models import (

@@ -49,7 +49,7 @@ class _Documents:
     def say_what_was_cut(self, watch: Watch) -> None:
         """Documents that fill the token limit are counted: their ends may be missing from their vectors."""
         if self.full:
-            limit = self.model.document.settings.max_tokens
+            limit = self.model.document.settings.limit("document")
             watch.note(
                 f"{self.full:,} of {self.encoded:,} documents fill the limit of {limit} tokens: what goes beyond it is not in their vectors"
             )
@@ -120,7 +120,7 @@ def embed(
 
 def _say_if_not_by_cosine(model: DualEncoder, watch: Watch) -> None:
     similarity = model.root.get("similarity_fn_name") or "cosine"
-    if similarity != "cosine" and not model.document.settings.normalize:
+    if similarity != "cosine" and not model.document.settings.unit_length:
         watch.note(f"{model.name} was made for similarity by {similarity}; adiabat searches and measures by cosine")
 
 

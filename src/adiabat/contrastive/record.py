@@ -30,11 +30,11 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
     settings = objective.settings
     found = [*objective.train.notes, *objective.validation.notes]
     for side, table in objective.tables.items():
-        limit = objective.towers.tower(side).settings.max_tokens
+        limit = objective.towers.tower(side).settings.limit(side)
         if full := int((table.lengths >= limit).sum()):
             kind = "queries" if side == "query" else "documents"
             found.append(f"{full:,} of {len(table):,} {kind} fill the limit of {limit} tokens: what goes beyond it is not read")
-    if settings.train.similarity == "dot" and objective.towers.query.settings.normalize:
+    if settings.train.similarity == "dot" and objective.towers.query.settings.unit_length:
         found.append(
             "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
         )

@@ -204,7 +204,7 @@ def _how(teachers: Sequence[DualEncoder], student: DualEncoder, asked: Width) ->
 def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -> None:
     """Refuse vectors of unit length where those that they are to be equal to have others."""
     asked = teacher.query if side == "query" else teacher.document
-    if student.query.settings.normalize and not asked.settings.normalize:
+    if student.query.settings.unit_length and not asked.settings.unit_length:
         raise ConfigError(
             f"train.loss = mse must have a student that can reach its teacher's vectors, {student.name} gives unit length and "
             f"{teacher.name} does not; set teacher.normalize = true, encoder.normalize = false, or take train.loss = cosine_distance"

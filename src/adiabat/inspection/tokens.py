@@ -31,7 +31,7 @@ class ModelTokens:
         Returns:
             Tokens, prompt and special tokens included.
         """
-        return self._model.tower(side).settings.max_tokens
+        return self._model.tower(side).settings.limit(side)
 
     def count(self, texts: Sequence[str], *, side: Side) -> list[int]:
         """Tokens of each text with prompt and special tokens, cut nowhere.

@@ -1,7 +1,8 @@
 """Loading transformers from a folder: which class, whose code may run, how many blocks, and whether the weights are all there."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -24,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 
 from adiabat.errors import ConfigError, ModelError
 from adiabat.model.adapters import merge_adapters
-from adiabat.model.layout import read_json
+from adiabat.model.layout import needed, read_json
 
 ENCODERS: Mapping[str, type[PreTrainedModel]] = {
     "t5": T5EncoderModel,
@@ -36,6 +37,16 @@ ENCODERS: Mapping[str, type[PreTrainedModel]] = {
 
 COUNTED_FROM_THE_END: Mapping[str, int] = {"num_hidden_groups": 1, "num_kv_shared_layers": 0}
 """Settings of a configuration which, above this value, make a block's weights depend on how many blocks there are (ALBERT, Gemma 3n)."""
+
+
+HEADS_FOR_WORDS = re.compile(
+    r"(?:\w+\.)?(?:pooler|decoder|lm_head|embed_out|lm_loss|pred_layer|final_logits_bias|vocab_\w+|head\.(?:dense|norm)"
+    r"|cls\.\w+|\w*predictions|generator_\w+|sop_classifier|embeddings\.position_ids)(?:\.|$)|.*\b(?:inv_freq|masked_bias|attn\.bias)$"
+)
+"""Weights that files of pre-trained models hold beside the backbone: a pooler, what was trained to tell words or the order of sentences,
+and tables that are computed anew."""
+
+BLOCK = re.compile(r"\.\d+\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +63,32 @@ class Trust:
     pickles: bool = False
 
 
-def load_backbone(folder: Path, trust: Trust, *, blocks: int | None = None) -> PreTrainedModel:
+def load_backbone(
+    folder: Path, trust: Trust, *, blocks: int | None = None, options: Mapping[str, Any] | None = None, adapter: Path | None = None
+) -> PreTrainedModel:
     """Load a transformer, float32, on the CPU.
 
     Args:
         folder: Holds ``config.json`` and the weights.
         trust: What may run.
         blocks: Keep the first so many; the weights of the others are not loaded. None keeps all.
+        options: Keys of the configuration that have another value than in ``config.json``.
+        adapter: Folder of a low-rank adapter that is merged into the weights; None: there is none, or it lies in `folder`.
 
     Returns:
-        The backbone, low-rank adapters that lie beside it merged; of a T5 and its relatives, the encoder half.
+        The backbone, low-rank adapters merged; of a T5 and its relatives, the encoder half.
 
     Raises:
-        ModelError: If it cannot be loaded, or weights are missing.
+        ModelError: If it cannot be loaded, weights are missing, or there are some that an embedding model has no place for.
         ConfigError: If there are not so many blocks, or this family cannot be cut.
     """
     code = trust.remote_code is not None
     _refuse_foreign_code(folder, trust)
+    _refuse_pickled_adapter(folder if adapter is None else adapter, trust)
     with _faults_told(folder, trust):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=code)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=code, **(options or {}))
+    # Named in a file, either could have transformers fetch compiled kernels from the hub and run them; without, it takes torch's own.
+    config._attn_implementation = config._experts_implementation = None
     if blocks is not None:
         config = first_blocks(config, blocks)
     with _faults_told(folder, trust):
@@ -83,9 +101,53 @@ def load_backbone(folder: Path, trust: Trust, *, blocks: int | None = None) -> P
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
-    _check_weights(folder, type(backbone).__name__, [*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])])
+    _check_weights(folder, type(backbone).__name__, report)
+    _refuse_left_over(folder, report["unexpected_keys"], shortened=blocks is not None or "num_hidden_layers" in (options or {}))
+    if adapter is not None:
+        _load_adapter(backbone, adapter, trust)
     # Adapters that lie beside the weights are loaded with them; what is saved must be whole without them.
-    return merge_adapters(backbone)
+    merged = merge_adapters(backbone)
+    if any(type(part).__module__.startswith("peft.") for part in merged.modules()):
+        raise ModelError(f"{adapter or folder} must hold an adapter that can be merged into the weights; merge it with peft, and save that")
+    return merged
+
+
+def base_of_adapter(folder: Path) -> str | None:
+    """The model that an adapter belongs to.
+
+    Args:
+        folder: Of a Transformer module.
+
+    Returns:
+        Directory or hub name; None where the folder holds a whole model.
+
+    Raises:
+        ModelError: If an adapter does not say.
+    """
+    path = folder / "adapter_config.json"
+    if not path.is_file() or (folder / "config.json").is_file():
+        return None
+    (base,) = needed(read_json(path), "base_model_name_or_path", where=path)
+    if not isinstance(base, str) or not base:
+        raise ModelError(f"{path} must name the adapter's base model in base_model_name_or_path, got {base!r}; merge the adapter into it")
+    return base
+
+
+def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust) -> None:
+    """Put an adapter's weights beside those of the layers that it adapts."""
+    with _faults_told(folder, trust):
+        report = backbone.load_adapter(str(folder))
+    shapes = [name for name, *_ in report.mismatched_keys]
+    if faults := sorted([*report.missing_keys, *report.unexpected_keys, *shapes]):
+        raise ModelError(
+            f"{folder} must hold an adapter of {type(backbone).__name__}; {len(faults)} of its weights are missing, left over or "
+            f"of another shape, such as {', '.join(faults[:3])}"
+        )
+
+
+def _refuse_pickled_adapter(folder: Path, trust: Trust) -> None:
+    if not trust.pickles and (folder / "adapter_config.json").is_file() and not (folder / "adapter_model.safetensors").is_file():
+        raise ModelError(f"{folder} must hold adapter_model.safetensors; weights in a pickle need encoder.allow_pickles = true")
 
 
 def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
@@ -201,13 +263,24 @@ def _refuse_foreign_code(folder: Path, trust: Trust) -> None:
                 )
 
 
-def _check_weights(folder: Path, architecture: str, absent: Sequence[str]) -> None:
+def _check_weights(folder: Path, architecture: str, report: Mapping[str, Any]) -> None:
     """Refuse a model of which a part would be random numbers; a pooler head is never used here, and often left out."""
+    absent = [*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])]
     faults = sorted(name for name in absent if not name.startswith("pooler."))
     if faults:
         raise ModelError(
             f"{folder} must hold the weights that its config.json describes ({architecture}); "
             f"{len(faults)} are missing or of another shape, such as {', '.join(faults[:3])}"
+        )
+
+
+def _refuse_left_over(folder: Path, names: Iterable[str], *, shortened: bool) -> None:
+    """Refuse weights that an embedding would not depend on, but for those of a head for words, and of blocks left out."""
+    faults = sorted(name for name in names if not HEADS_FOR_WORDS.match(name) and not (shortened and BLOCK.search(name)))
+    if faults:
+        raise ModelError(
+            f"{folder} must hold the weights of an embedding model alone; {len(faults)} belong to something on top of it, such as a "
+            f"classifier or a layer of late interaction: {', '.join(faults[:3])}; choose another model, or save it without them"
         )
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from adiabat.data.records import Side
 from adiabat.errors import ConfigError, ModelError
 from adiabat.model.adapters import merge_adapters
-from adiabat.model.encoder import Encoder, Projection
-from adiabat.model.projection import new_projection, projection_of
+from adiabat.model.encoder import Encoder
+from adiabat.model.projection import Projection, new_projection, projection_of
 from adiabat.model.static import StaticBackbone
 from adiabat.model.static_files import require_writable
 from adiabat.model.towers import DualEncoder, require_one_width
@@ -191,6 +191,11 @@ class _Top:
         return "towers.projection_width" if self.start is None else "towers.projection_start"
 
     def made_for(self, tower: Encoder) -> Projection:
+        if tower.width < tower.full_width:
+            raise ConfigError(
+                f"{self.setting} must be left out for a model that cuts its embeddings to {tower.width} numbers (truncate_dim), "
+                "which no layer can follow; take truncate_dim out of its config_sentence_transformers.json"
+            )
         if self.start is None:
             return new_projection(tower.width, self.width or tower.width, seed=self.seed).to(tower.device)
         return projection_of(self._fitting(tower))

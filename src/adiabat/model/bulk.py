@@ -42,7 +42,7 @@ class Progress:
     Attributes:
         done: Texts embedded so far.
         total: Texts in all.
-        full: Of those done, texts that fill `EncoderSettings.max_tokens`: what they hold beyond it is not in their embedding.
+        full: Of those done, texts that fill `EncoderSettings.limit`: what they hold beyond it is not in their embedding.
     """
 
     done: int
@@ -59,12 +59,14 @@ class TokenSource:
         fill: Makes a batch of some.
         total: How many texts there are.
         whole: Whether pooling takes all tokens of a text.
+        limit: Where texts are cut, in tokens.
     """
 
     block: Callable[[int, int], TokenLists]
     fill: Callable[[TokenLists], TokenBatch]
     total: int
     whole: bool
+    limit: int
 
 
 def default_budget(device: torch.device) -> int:
@@ -113,7 +115,7 @@ def embed_blocks(
         prepare = stack.enter_context(side_by_side([prepared]))
         batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
         first = list(islice(batches, MOST_WORKERS))
-        embed = stack.enter_context(side_by_side(_embedders(encoder, precision, len(first))))
+        embed = stack.enter_context(side_by_side(_embedders(encoder, precision, source.limit, len(first))))
         for rows, embeddings, limited in embed(chain(first, batches)):
             vectors[rows] = embeddings
             done, full = done + len(rows), full + limited
@@ -136,7 +138,7 @@ def embed_bags(
     Returns:
         Embeddings, float32, in order.
     """
-    total, most = source.total, encoder.settings.max_tokens
+    total = source.total
     vectors = np.empty((total, encoder.width), dtype=np.float32)
     full = 0
 
@@ -146,23 +148,23 @@ def embed_bags(
         end = start + len(token_ids)
         with torch.inference_mode():
             vectors[start:end] = encoder.head(backbone.bag_means(token_ids)).cpu().numpy()
-        full += sum(len(ids) >= most for ids in token_ids)
+        full += sum(len(ids) >= source.limit for ids in token_ids)
         if on_progress:
             on_progress(Progress(end, total, full))
     return vectors
 
 
-def _embedders(encoder: "Encoder", precision: Precision, batches: int) -> list[Callable[[PreparedBatch], EmbeddedBatch]]:
+def _embedders(encoder: "Encoder", precision: Precision, limit: int, batches: int) -> list[Callable[[PreparedBatch], EmbeddedBatch]]:
     """What embeds batches: on a CPU a copy of the encoder per core (no more than batches), elsewhere itself alone."""
     count = min(torch.get_num_threads(), batches) if encoder.device.type == "cpu" else 1
     encoders = [encoder] if count <= 1 else working_copies(encoder, count, precision=precision, shared=[encoder.tokenizer])
-    return [partial(_embedded, one, precision) for one in encoders]
+    return [partial(_embedded, one, precision, limit) for one in encoders]
 
 
-def _embedded(encoder: "Encoder", precision: Precision, batch: PreparedBatch) -> EmbeddedBatch:
+def _embedded(encoder: "Encoder", precision: Precision, limit: int, batch: PreparedBatch) -> EmbeddedBatch:
     """Embed one batch; the contexts are entered here because each thread has its own."""
     rows, tokens = batch
     with torch.inference_mode(), autocast(encoder.device, precision):
         embeddings: Tensor = encoder(tokens.to(encoder.device))
-    full = tokens.attention_mask.sum(dim=1) >= encoder.settings.max_tokens
+    full = tokens.attention_mask.sum(dim=1) >= limit
     return rows, embeddings.cpu().numpy(), int(full.sum())

@@ -7,25 +7,19 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from adiabat.data.records import SIDES
 from adiabat.errors import ConfigError, ModelError, several
-from adiabat.model.backbone import Trust, first_line, load_backbone
-from adiabat.model.encoder import Encoder, EncoderSettings, Projection
-from adiabat.model.layout import (
-    ROOT_FILE,
-    Module,
-    max_tokens_of,
-    pooling_of,
-    position_rows,
-    prompts_of,
-    read_json,
-    read_modules,
-    read_routes,
-)
-from adiabat.model.projection import load_projection
+from adiabat.model.backbone import Trust, base_of_adapter, first_line, load_backbone
+from adiabat.model.encoder import Encoder, EncoderSettings
+from adiabat.model.layout import ROOT_FILE, pooling_of, position_rows, prompts_of, read_json, require_plain_normalize, truncate_dim_of
+from adiabat.model.modules import Module, read_modules, read_routes, require_embedding_type, require_no_head
+from adiabat.model.projection import Projection
+from adiabat.model.projection_files import load_projection
 from adiabat.model.static import StaticBackbone
 from adiabat.model.static_files import Static, is_model2vec, load_model2vec, load_static_embedding
 from adiabat.model.tokenizer import load_tokenizer, set_pad_token
 from adiabat.model.towers import DualEncoder
+from adiabat.model.transformer_settings import TransformerSettings, default_max_tokens, read_transformer_settings
 
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 
@@ -40,15 +34,28 @@ class _Reader:
     trust: Trust
     blocks: int | None
     pad_token: str | None
-    transformers: dict[Path, tuple[PreTrainedModel, PreTrainedTokenizerBase]] = field(default_factory=dict)
+    transformers: dict[Path, "_Transformer"] = field(default_factory=dict)
     statics: dict[Path, Static] = field(default_factory=dict)
     projections: dict[Path, Projection] = field(default_factory=dict)
 
-    def transformer(self, folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    def transformer(self, folder: Path) -> "_Transformer":
         if folder not in self.transformers:
-            backbone = load_backbone(folder, self.trust, blocks=self.blocks)
-            self.transformers[folder] = (backbone, load_tokenizer(folder, self.trust, pad_token=self.pad_token))
+            settings = read_transformer_settings(folder)
+            tokenizer = load_tokenizer(folder, self.trust, pad_token=self.pad_token, settings=settings)
+            self.transformers[folder] = _Transformer(self.backbone(folder, settings), tokenizer, settings)
         return self.transformers[folder]
+
+    def backbone(self, folder: Path, settings: TransformerSettings) -> PreTrainedModel:
+        base = base_of_adapter(folder)
+        if base is None:
+            return load_backbone(folder, self.trust, blocks=self.blocks, options=settings.config)
+        # Trust in the code of one model is none in that of its base.
+        trust = Trust(pickles=self.trust.pickles)
+        try:
+            whole = local_folder(base, trust=trust)
+        except ModelError as fault:
+            raise ModelError(f"{folder}/adapter_config.json must name a base model that can be had, got {base}: {fault}") from fault
+        return load_backbone(whole, trust, blocks=self.blocks, options=settings.config, adapter=folder)
 
     def static(self, module: Module) -> Static:
         if self.blocks is not None:
@@ -62,6 +69,15 @@ class _Reader:
         if folder not in self.projections:
             self.projections[folder] = load_projection(folder)
         return self.projections[folder]
+
+
+@dataclass(frozen=True, slots=True)
+class _Transformer:
+    """What a Transformer module holds."""
+
+    backbone: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    settings: TransformerSettings
 
 
 def load(
@@ -96,7 +112,9 @@ def load(
     if trust.remote_code not in (None, str(name)):
         raise ModelError(f"encoder.trust_remote_code must be the name of the model loaded, got {trust.remote_code!r} while loading {name}")
     folder = local_folder(name, trust=trust)
-    modules, root = read_modules(folder), read_json(folder / ROOT_FILE)
+    root = read_json(folder / ROOT_FILE)
+    require_embedding_type(folder, root)
+    modules = read_modules(folder)
     reader = _Reader(trust, blocks, pad_token)
     if modules and modules[0].kind in ("Router", "Asym"):
         routes = read_routes(modules[0].folder)
@@ -111,6 +129,7 @@ def load(
 def _only_module(folder: Path) -> Module:
     """What a directory holds that lists no modules."""
     require_model(folder)
+    require_no_head(folder)
     return Module(MODEL2VEC if is_model2vec(folder) else "Transformer", folder)
 
 
@@ -124,7 +143,7 @@ def require_model(folder: Path) -> None:
         ModelError: If there is neither a list of modules nor a configuration.
     """
     there = sorted(path.name for path in folder.iterdir())
-    if not {"modules.json", "config.json"} & set(there):
+    if not {"modules.json", "config.json", "adapter_config.json"} & set(there):
         told = ", ".join(there[:4]) + (", ..." if len(there) > 4 else "") if there else "nothing"
         raise ModelError(f"{folder} must be the directory of a model, with a config.json or modules.json, got {told} in it; name another")
 
@@ -198,20 +217,26 @@ def _tower(
         return _static_tower(folder, modules, overrides or {}, reader)
     if transformer.kind != "Transformer":
         raise ModelError(f"{folder}: the first module must be a Transformer or a StaticEmbedding, got {transformer.kind}; choose another")
-    _check_order(folder, modules)
-    backbone, tokenizer = reader.transformer(transformer.folder)
-    pooling = next((pooling_of(module.folder) for module in rest if module.kind == "Pooling"), ("mean", True))
+    if not plain:
+        _check_order(folder, modules)
+    read = reader.transformer(transformer.folder)
+    (pooling, pool_prompt) = next((pooling_of(module.folder) for module in rest if module.kind == "Pooling"), ("mean", True))
+    stated = read.settings
+    usual = default_max_tokens(read.tokenizer.model_max_length, read.backbone, plain=plain)
     query_prompt, document_prompt = prompts_of(folder)
     settings = EncoderSettings(
-        pooling=pooling[0],
-        normalize=plain or any(module.kind == "Normalize" for module in rest),
-        max_tokens=max_tokens_of(transformer.folder, tokenizer.model_max_length, backbone),
+        pooling=pooling,
+        normalize=plain or _normalizes(rest),
+        max_tokens=usual if stated.max_tokens is None else stated.max_tokens,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
-        pool_prompt=pooling[1],
+        pool_prompt=pool_prompt,
+        query_max_tokens=stated.query_max_tokens,
+        document_max_tokens=stated.document_max_tokens,
+        truncate_dim=truncate_dim_of(folder),
     )
     projections = [reader.projection(module.folder) for module in rest if module.kind == "Dense"]
-    return Encoder(backbone, tokenizer, _checked(settings, overrides or {}, backbone), projections).eval()
+    return Encoder(read.backbone, read.tokenizer, _checked(settings, overrides or {}, read.backbone), projections).eval()
 
 
 def _static_tower(folder: Path, modules: Sequence[Module], overrides: Mapping[str, str | bool | int], reader: _Reader) -> Encoder:
@@ -221,13 +246,22 @@ def _static_tower(folder: Path, modules: Sequence[Module], overrides: Mapping[st
     static = reader.static(first)
     query_prompt, document_prompt = prompts_of(folder)
     settings = EncoderSettings(
-        normalize=static.normalize or any(module.kind == "Normalize" for module in rest),
+        normalize=static.normalize or _normalizes(rest),
         max_tokens=static.max_tokens,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
+        truncate_dim=truncate_dim_of(folder),
     )
     projections = [reader.projection(module.folder) for module in rest if module.kind == "Dense"]
     return Encoder(static.backbone, static.tokenizer, _checked(settings, overrides, static.backbone), projections).eval()
+
+
+def _normalizes(modules: Sequence[Module]) -> bool:
+    """Whether one of the modules brings vectors to unit length."""
+    normalizing = [module.folder for module in modules if module.kind == "Normalize"]
+    for folder in normalizing:
+        require_plain_normalize(folder)
+    return bool(normalizing)
 
 
 def _checked(settings: EncoderSettings, overrides: Mapping[str, str | bool | int], backbone: PreTrainedModel) -> EncoderSettings:
@@ -236,12 +270,14 @@ def _checked(settings: EncoderSettings, overrides: Mapping[str, str | bool | int
     unknown = [f"unknown key encoder.{name}" for name in overrides if name not in known]
     if unknown:
         raise ConfigError(f"{several(unknown)}; known are {', '.join(known)}")
+    if "max_tokens" in overrides:
+        settings = replace(settings, query_max_tokens=None, document_max_tokens=None)
     chosen = replace(settings, **overrides)  # type: ignore[arg-type]
     if isinstance(backbone, StaticBackbone):
         _check_static(chosen)
-    rows = position_rows(backbone)
-    if rows is not None and chosen.max_tokens > rows:
-        raise ConfigError(f"encoder.max_tokens must be <= {rows}, the positions that the backbone has, got {chosen.max_tokens}")
+    rows, most = position_rows(backbone), max(chosen.limit(side) for side in SIDES)
+    if rows is not None and most > rows:
+        raise ConfigError(f"encoder.max_tokens must be <= {rows}, the positions that the backbone has, got {most}")
     return chosen
 
 
@@ -257,6 +293,9 @@ def _check_order(folder: Path, modules: Sequence[Module]) -> None:
     first, *kinds = (module.kind for module in modules)
     pooling = ["Pooling"] if first == "Transformer" else []
     wanted = [kind for kind in (*pooling, "Dense", "Normalize") for _ in range(kinds.count(kind))]
+    known = "Pooling, any Dense, then Normalize" if pooling else "any Dense, then Normalize"
+    if pooling and "Pooling" not in kinds:
+        got = ", ".join(kinds) or "none"
+        raise ModelError(f"{folder}: modules after the {first} must be {known}, got {got}: without a Pooling, a text has no vector")
     if kinds != wanted or kinds.count("Pooling") > 1 or kinds.count("Normalize") > 1:
-        known = "Pooling, any Dense, then Normalize" if pooling else "any Dense, then Normalize"
         raise ModelError(f"{folder}: modules after the {first} must be {known}, got {', '.join(kinds)}")

@@ -19,6 +19,7 @@ from adiabat.model.bulk import Progress, TokenSource, default_budget, embed_bags
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.pooling import POOLINGS, Pooling, pool
 from adiabat.model.precision import Precision, settled_precision
+from adiabat.model.projection import Projection
 from adiabat.model.static import StaticBackbone, StaticTokenizer
 
 
@@ -33,6 +34,9 @@ class EncoderSettings:
         query_prompt: Put before every query.
         document_prompt: Put before every document.
         pool_prompt: False leaves the tokens of the prompt out of the pooling.
+        query_max_tokens: Where queries are cut; None cuts them at `max_tokens`.
+        document_max_tokens: Where documents are cut; None cuts them at `max_tokens`.
+        truncate_dim: How many numbers of an embedding are kept, the first ones, after unit length; None keeps all.
     """
 
     pooling: Pooling = "mean"
@@ -41,12 +45,19 @@ class EncoderSettings:
     query_prompt: str = ""
     document_prompt: str = ""
     pool_prompt: bool = True
+    query_max_tokens: int | None = None
+    document_max_tokens: int | None = None
+    truncate_dim: int | None = None
 
     def __post_init__(self) -> None:
         if self.pooling not in POOLINGS:
             raise ConfigError(f"encoder.pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
-        if self.max_tokens < 3:
-            raise ConfigError(f"encoder.max_tokens must be >= 3 (one token between two special ones), got {self.max_tokens}")
+        for name in ("max_tokens", "query_max_tokens", "document_max_tokens"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 3:
+                raise ConfigError(f"encoder.{name} must be >= 3 (one token between two special ones), got {limit}")
+        if self.truncate_dim is not None and self.truncate_dim < 1:
+            raise ConfigError(f"encoder.truncate_dim must be >= 1, got {self.truncate_dim}")
 
     def prompt(self, side: Side) -> str:
         """The prompt of one side.
@@ -59,26 +70,22 @@ class EncoderSettings:
         """
         return self.query_prompt if side == "query" else self.document_prompt
 
-
-class Projection(nn.Module):
-    """A linear layer on the pooled vector, with its activation."""
-
-    def __init__(self, linear: nn.Linear, activation: nn.Module) -> None:
-        super().__init__()
-        self.linear = linear
-        self.activation = activation
-
-    def forward(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
-        """Project.
+    def limit(self, side: Side) -> int:
+        """Where the texts of one side are cut.
 
         Args:
-            pooled: Pooled states.
+            side: ``query`` or ``document``.
 
         Returns:
-            Projected vectors.
+            Tokens, prompt and special tokens included.
         """
-        projected: Tensor = self.activation(self.linear(pooled))
-        return projected
+        limit = self.query_max_tokens if side == "query" else self.document_max_tokens
+        return self.max_tokens if limit is None else limit
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether embeddings have unit length; what is left of one that was truncated has less."""
+        return self.normalize and self.truncate_dim is None
 
 
 @dataclass
@@ -89,7 +96,7 @@ class _Precisions:
 
 
 class Encoder(nn.Module):
-    """A text encoder: backbone -> pooling -> projections -> normalisation."""
+    """A text encoder: backbone -> pooling -> projections -> normalisation -> truncation."""
 
     def __init__(
         self,
@@ -116,6 +123,11 @@ class Encoder(nn.Module):
     @property
     def width(self) -> int:
         """Numbers per embedding (E)."""
+        return min(self.full_width, self.settings.truncate_dim or self.full_width)
+
+    @property
+    def full_width(self) -> int:
+        """Numbers per embedding before truncation."""
         if len(self.projections):
             return int(self.projections[-1].get_submodule("linear").out_features)  # type: ignore[arg-type]
         return int(self.backbone.config.hidden_size)
@@ -157,15 +169,16 @@ class Encoder(nn.Module):
             pooled: A vector for each text.
 
         Returns:
-            Embeddings, float32, of unit length where the settings say so.
+            Embeddings, float32, of unit length where the settings say so, then truncated.
         """
         for projection in self.projections:
             pooled = projection(pooled)
         pooled = pooled.float()
-        return nn.functional.normalize(pooled, dim=-1) if self.settings.normalize else pooled
+        embeddings = nn.functional.normalize(pooled, dim=-1) if self.settings.normalize else pooled
+        return embeddings[:, : self.settings.truncate_dim]
 
     def tokenize(self, texts: Sequence[str], *, side: Side) -> list[list[int]]:
-        """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.max_tokens`.
+        """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.limit`.
 
         Args:
             texts: Any number, in any script.
@@ -182,12 +195,11 @@ class Encoder(nn.Module):
         if not len(texts):
             return []
         prompt = self.settings.prompt(side)
-        encoded = self._token_ids([prompt + text for text in texts] if prompt else list(texts))
+        encoded = self._token_ids([prompt + text for text in texts] if prompt else list(texts), self.settings.limit(side))
         # A tokenizer without special tokens gives nothing for an empty text; one token keeps the row alive.
         return [ids or [self._blank_token_id] for ids in encoded]
 
-    def _token_ids(self, texts: list[str]) -> list[list[int]]:
-        limit = self.settings.max_tokens
+    def _token_ids(self, texts: list[str], limit: int) -> list[list[int]]:
         if isinstance(self.tokenizer, StaticTokenizer):
             return self.tokenizer.token_ids(texts, limit=limit)
         options = {"padding": False, "return_attention_mask": False, "return_token_type_ids": False}
@@ -221,9 +233,8 @@ class Encoder(nn.Module):
         if self.settings.pool_prompt or not prompt:
             return 0
         with_special = self.tokenizer(prompt)["input_ids"]
-        closing = self.tokenizer("")["input_ids"]
         # The prompt alone ends in the closing special token, which is not part of it.
-        return len(with_special) - (1 if closing and with_special[-1] == closing[-1] else 0)
+        return len(with_special) - (1 if with_special and with_special[-1] in self.tokenizer.all_special_ids else 0)
 
     @torch.inference_mode()
     def encode(
@@ -275,13 +286,15 @@ class Encoder(nn.Module):
             Embeddings, float32, in their order.
         """
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
-        source = TokenSource(lambda start, end: token_ids[start:end], fill, len(token_ids), not (skipped or closing))
+        limit = self.settings.max_tokens
+        source = TokenSource(lambda start, end: token_ids[start:end], fill, len(token_ids), not (skipped or closing), limit)
         return self._embedded(source, precision, token_budget)
 
     def _source(self, texts: Sequence[str], side: Side) -> TokenSource:
         skipped = self._unpooled_tokens(side)
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped)
-        return TokenSource(lambda start, end: self.tokenize(texts[start:end], side=side), fill, len(texts), not skipped)
+        limit = self.settings.limit(side)
+        return TokenSource(lambda start, end: self.tokenize(texts[start:end], side=side), fill, len(texts), not skipped, limit)
 
     def _embedded(
         self,
@@ -345,7 +358,7 @@ class Encoder(nn.Module):
             pooling=settings.pooling if settings.pool_prompt else f"{settings.pooling} without prompt",
             normalize=settings.normalize,
             prompt=settings.prompt(side),
-            max_tokens=settings.max_tokens,
+            max_tokens=settings.limit(side),
             width=self.width,
         )
 
@@ -370,13 +383,13 @@ class Encoder(nn.Module):
         """Parameters that the embedding depends on, by name: all but a pooler head, which the pooled vector never passes through.
 
         Returns:
-            Backbone parameters by their name inside the backbone, then ``projections.N.linear.*``.
+            Backbone parameters by their name inside the backbone, then ``projections.N.linear.*`` and ``projections.N.residual.*``.
         """
         used = {name: weights for name, weights in self.backbone.named_parameters() if not name.startswith("pooler.")}
         return used | {f"projections.{name}": weights for name, weights in self.projections.named_parameters()}
 
     def weights_digest(self) -> str:
-        """SHA-256 over names, shapes and float32 bytes of `used_parameters`, in name order, and the names of the projections' activations.
+        """SHA-256 over names, shapes and float32 bytes of `used_parameters`, in name order, and the kinds of the projections' parts.
 
         Returns:
             64 hexadecimal digits.
@@ -387,4 +400,6 @@ class Encoder(nn.Module):
             digest.update(weights.detach().float().contiguous().cpu().numpy().data)
         for projection in self.projections:
             digest.update(type(projection.get_submodule("activation")).__name__.encode())
+            if projection.residual is not None:
+                digest.update(b" with residual")
         return digest.hexdigest()

@@ -1,8 +1,10 @@
-"""The small files of a sentence-transformers directory: reading its old and new forms, writing the form that both read."""
+"""The small files of a sentence-transformers directory: reading its old and new forms, writing the form that both read.
+
+Every key that sentence-transformers reads is honoured, or refused by its name: a model that is read in part gives other vectors.
+"""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from adiabat.errors import ModelError
+from adiabat.files import reading
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.pooling import Pooling
 
@@ -24,20 +27,23 @@ OLD_POOLING_FLAGS: Mapping[str, Pooling] = {
     "pooling_mode_lasttoken": "last",
 }
 
+POOLING_KEYS = frozenset(
+    {
+        *("embedding_dimension", "word_embedding_dimension", "pooling_mode", "include_prompt"),
+        *(*OLD_POOLING_FLAGS, "pooling_mode_mean_sqrt_len_tokens"),
+    }
+)
+
+IN_AND_OUT: Mapping[str, tuple[str | None, ...]] = {
+    "module_input_name": ("sentence_embedding",),
+    "module_output_name": ("sentence_embedding", None),
+}
+"""What a module that follows the pooling takes, and what it gives."""
+
 ROOT_FILE = "config_sentence_transformers.json"
 
 UNLIMITED = 1_000_000
 """transformers writes about 1e30 for a tokenizer that states no limit; anything from here on means none."""
-
-FALLBACK_MAX_TOKENS = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """One module of a sentence-transformers directory: the last part of its type, and its folder."""
-
-    kind: str
-    folder: Path
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -55,14 +61,56 @@ def read_json(path: Path) -> dict[str, Any]:
     return _read(path, dict) if path.is_file() else {}
 
 
+def read_list(path: Path) -> list[Any]:
+    """Read one small JSON file.
+
+    Args:
+        path: That exists.
+
+    Returns:
+        Its list.
+
+    Raises:
+        ModelError: If it is not a JSON list.
+    """
+    content: list[Any] = _read(path, list)
+    return content
+
+
 def _read(path: Path, wanted: type) -> Any:
-    try:
+    with reading(path, remedy="get the model again", error=ModelError):
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as fault:
-        raise ModelError(f"{path} must be readable JSON: {fault}") from fault
     if not isinstance(content, wanted):
         raise ModelError(f"{path} must hold a JSON {'object' if wanted is dict else 'list'}, got {type(content).__name__}")
     return content
+
+
+def checked_keys(
+    path: Path, record: Mapping[str, Any], *, known: Collection[str] = (), fixed: Mapping[str, Collection[object]] | None = None
+) -> None:
+    """Refuse what adiabat would not go by: a key that it does not know, and one with a value that it cannot honour.
+
+    Args:
+        path: The file, for the message.
+        record: What stands there.
+        known: Keys that are read, or that change no vector.
+        fixed: Keys to the values that adiabat can honour, the usual one first.
+
+    Raises:
+        ModelError: If there is such a key.
+    """
+    fixed = fixed or {}
+    if unknown := [key for key in record if key not in known and key not in fixed]:
+        raise ModelError(
+            f"{path} must hold no key that adiabat does not know, got {', '.join(unknown)}; update adiabat, or choose another model"
+        )
+    for key, values in fixed.items():
+        if key in record and record[key] not in values:
+            usual = next(iter(values))
+            raise ModelError(
+                f"{path}: {key} must be {'null' if usual is None else usual}, got {record[key]!r:.60}, which adiabat does not have; "
+                "choose another model"
+            )
 
 
 def needed(record: Mapping[str, Any], *keys: str, where: Path) -> tuple[Any, ...]:
@@ -107,55 +155,6 @@ def json_text(content: object) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_modules(folder: Path) -> list[Module]:
-    """The modules of a directory, in order.
-
-    Args:
-        folder: Of the model.
-
-    Returns:
-        The modules; empty for a plain Hugging Face model.
-
-    Raises:
-        ModelError: If the file is no list of modules, or an empty one.
-    """
-    path = folder / "modules.json"
-    if not path.is_file():
-        return []
-    entries = _read(path, list)
-    if not entries or not all(isinstance(entry, dict) and isinstance(entry.get("path", ""), str) for entry in entries):
-        raise ModelError(f"{path} must hold a list of modules with their types and paths, got {entries!r:.80}")
-    named = [needed(entry, "type", "path", where=path) for entry in entries]
-    return [Module(_kind(dotted), folder / part) for dotted, part in named]
-
-
-def _kind(dotted: object) -> str:
-    return str(dotted).rsplit(".", 1)[-1]
-
-
-def read_routes(folder: Path) -> dict[str, list[Module]]:
-    """The two towers of a Router.
-
-    Args:
-        folder: Where ``router_config.json`` is.
-
-    Returns:
-        Modules under ``query`` and ``document``.
-
-    Raises:
-        ModelError: If a route is missing, empty, or names a module that has no type.
-    """
-    path = folder / "router_config.json"
-    types, structure = needed(read_json(path), "types", "structure", where=path)
-    if not isinstance(types, dict) or not isinstance(structure, dict):
-        raise ModelError(f"{path}: types and structure must map names, got {types!r:.40} and {structure!r:.40}")
-    if not all(structure.get(side) for side in ("query", "document")):
-        raise ModelError(f"{path} must have routes query and document, got {', '.join(structure) or 'none'}")
-    routes = {side: list(structure[side]) for side in ("query", "document")}
-    needed(types, *dict.fromkeys(name for names in routes.values() for name in names), where=path)
-    return {side: [Module(_kind(types[name]), folder / name) for name in names] for side, names in routes.items()}
-
-
 def pooling_of(folder: Path) -> tuple[Pooling, bool]:
     """The pooling of a directory and whether it includes the prompt.
 
@@ -169,12 +168,14 @@ def pooling_of(folder: Path) -> tuple[Pooling, bool]:
         ModelError: If it is a combination, or one that adiabat does not have.
     """
     config = read_json(folder / "config.json")
+    checked_keys(folder / "config.json", config, known=POOLING_KEYS)
     if "pooling_mode" in config:
         named = config["pooling_mode"]
         modes = list(map(str, named)) if isinstance(named, list) else [str(named)]
         found = [NAMES_OF_POOLING.get(mode) for mode in modes]
     else:
         modes = [flag for flag, on in config.items() if flag.startswith("pooling_mode_") and on]
+        modes = modes or (["pooling_mode_mean_tokens"] if config else [])
         found = [OLD_POOLING_FLAGS.get(flag) for flag in modes]
     if len(found) != 1 or found[0] is None:
         raise ModelError(f"{folder}/config.json must name one pooling of {', '.join(NAMES_OF_POOLING)}, got {', '.join(modes) or 'none'}")
@@ -194,39 +195,51 @@ def prompts_of(folder: Path) -> tuple[str, str]:
         Query prompt and document prompt, "" for none.
 
     Raises:
-        ModelError: If the prompts are not texts by name.
+        ModelError: If the prompts are not texts by name, or the default one is none of them.
     """
     path = folder / ROOT_FILE
-    prompts = read_json(path).get("prompts") or {}
+    root = read_json(path)
+    prompts = root.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(text is None or isinstance(text, str) for text in prompts.values()):
         raise ModelError(f"{path}: prompts must map names to texts, got {prompts!r:.80}")
+    default = root.get("default_prompt_name")
+    if default is not None and default not in (*prompts, "query", "document"):
+        raise ModelError(
+            f"{path}: default_prompt_name must be one of the prompts ({', '.join(prompts) or 'none'}), got {default!r}; correct it"
+        )
     document = next((prompts[name] for name in ("document", "passage", "corpus") if prompts.get(name) is not None), "")
     return prompts.get("query") or "", document
 
 
-def max_tokens_of(folder: Path, tokenizer_limit: int, backbone: PreTrainedModel) -> int:
-    """Where texts are cut: the directory's word, else the lesser of the tokenizer's and the backbone's limits.
+def truncate_dim_of(folder: Path) -> int | None:
+    """How many numbers of an embedding are kept.
 
     Args:
-        folder: Of the Transformer module.
-        tokenizer_limit: ``model_max_length`` of the tokenizer.
-        backbone: Whose positions count.
+        folder: Of the model.
 
     Returns:
-        Tokens, special tokens included.
+        The first so many; None for all.
 
     Raises:
-        ModelError: If the directory's word is no whole number.
+        ModelError: If it is no whole number above 0.
     """
-    path = folder / "sentence_bert_config.json"
-    stated = read_json(path).get("max_seq_length")
-    if stated is not None and type(stated) is not int:
-        raise ModelError(f"{path}: max_seq_length must be a whole number, got {stated!r}")
-    if stated:
-        return stated
-    positions = position_rows(backbone) or getattr(backbone.config, "max_position_embeddings", None) or UNLIMITED
-    limit = min(tokenizer_limit, positions)
-    return int(limit) if limit < UNLIMITED else FALLBACK_MAX_TOKENS
+    stated: int | None = read_json(folder / ROOT_FILE).get("truncate_dim")
+    if stated is not None and (type(stated) is not int or stated < 1):
+        raise ModelError(f"{folder / ROOT_FILE}: truncate_dim must be a whole number above 0, or null for none, got {stated!r}; correct it")
+    return stated
+
+
+def require_plain_normalize(folder: Path) -> None:
+    """Refuse a Normalize module that does not bring the text's vector to unit length.
+
+    Args:
+        folder: Of the module; it need not exist.
+
+    Raises:
+        ModelError: If it works on something else.
+    """
+    config = read_json(folder / "config.json")
+    checked_keys(folder / "config.json", config, known=set(config), fixed=IN_AND_OUT)
 
 
 def position_rows(backbone: PreTrainedModel) -> int | None:
@@ -253,7 +266,10 @@ def write_transformer_settings(folder: Path, settings: EncoderSettings, *, lower
         settings: What to write.
         lower_case: Whether texts are lower-cased before they are split.
     """
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case})
+    sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
+    # Versions before 6 refuse keys that they do not know, so those are written only where they say something.
+    given = {key: limit for key, limit in sides.items() if limit is not None}
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **given})
 
 
 def write_pooling(folder: Path, settings: EncoderSettings, *, hidden_size: int) -> None:
@@ -276,7 +292,9 @@ def write_pooling(folder: Path, settings: EncoderSettings, *, hidden_size: int) 
     )
 
 
-def write_root_configuration(folder: Path, stated: Mapping[str, Any], *, query_prompt: str, document_prompt: str) -> None:
+def write_root_configuration(
+    folder: Path, stated: Mapping[str, Any], *, query_prompt: str, document_prompt: str, truncate_dim: int | None
+) -> None:
     """Write the root configuration; both prompts are written even where empty, so that no default takes their place.
 
     Args:
@@ -284,6 +302,7 @@ def write_root_configuration(folder: Path, stated: Mapping[str, Any], *, query_p
         stated: What the model said when it was loaded: its other prompts, default prompt and similarity are kept.
         query_prompt: Put before queries.
         document_prompt: Put before documents.
+        truncate_dim: How many numbers of an embedding are kept; None keeps all.
     """
     write_json(
         folder / ROOT_FILE,
@@ -292,5 +311,6 @@ def write_root_configuration(folder: Path, stated: Mapping[str, Any], *, query_p
             "prompts": {**(stated.get("prompts") or {}), "query": query_prompt, "document": document_prompt},
             "default_prompt_name": stated.get("default_prompt_name"),
             "similarity_fn_name": stated.get("similarity_fn_name") or "cosine",
+            **({} if truncate_dim is None else {"truncate_dim": truncate_dim}),
         },
     )

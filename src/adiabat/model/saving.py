@@ -8,9 +8,10 @@ from tokenizers.normalizers import Lowercase
 
 from adiabat.data.records import SIDES
 from adiabat.model.backbone import quietly
-from adiabat.model.encoder import Encoder, Projection
+from adiabat.model.encoder import Encoder
 from adiabat.model.layout import write_json, write_pooling, write_root_configuration, write_transformer_settings
-from adiabat.model.projection import save_projection
+from adiabat.model.projection import Projection
+from adiabat.model.projection_files import save_projection
 from adiabat.model.static import StaticBackbone
 from adiabat.model.static_files import require_writable, save_static_embedding
 from adiabat.model.tokenizer import normalizers_of
@@ -46,8 +47,17 @@ def save(model: DualEncoder, folder: Path) -> None:
         listed = [{"idx": 0, "name": "0", "path": "", "type": _dotted("Router")}]
     write_json(folder / "modules.json", listed)
     write_root_configuration(
-        folder, model.root, query_prompt=model.query.settings.query_prompt, document_prompt=model.document.settings.document_prompt
+        folder,
+        model.root,
+        query_prompt=model.query.settings.query_prompt,
+        document_prompt=model.document.settings.document_prompt,
+        truncate_dim=_truncate_dim(model),
     )
+
+
+def _truncate_dim(model: DualEncoder) -> int | None:
+    """The width that sentence-transformers is to cut to, which it does for both towers; both have it already where one is not cut."""
+    return model.width if any(model.tower(side).full_width > model.width for side in SIDES) else None
 
 
 def _dotted(kind: str) -> str:
@@ -69,7 +79,8 @@ def _save_tower(encoder: Encoder, folder: Path, written: Written, *, prefix: str
     kinds = [*front, *("Dense" for _ in encoder.projections), *(["Normalize"] if encoder.settings.normalize else [])]
     # A transformer of sentence-transformers holds the limit too, so that two limits need two.
     projections = {i: (id(one),) for i, one in enumerate(encoder.projections, len(front))}
-    shareable = {0: (id(encoder.backbone), encoder.settings.max_tokens), **projections}
+    limits = (encoder.settings.max_tokens, encoder.settings.query_max_tokens or 0, encoder.settings.document_max_tokens or 0)
+    shareable = {0: (id(encoder.backbone), *limits), **projections}
     modules: list[tuple[str, str]] = []
     for i, kind in enumerate(kinds):
         own = "" if root and kind == "Transformer" else f"{prefix}{i}_{kind}"

@@ -19,10 +19,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from adiabat.errors import ModelError
-from adiabat.model.backbone import first_line
+from adiabat.files import reading
 from adiabat.model.encoder import Encoder
 from adiabat.model.layout import UNLIMITED, read_json
-from adiabat.model.projection import FAULTS
 from adiabat.model.static import StaticBackbone, StaticTokenizer
 
 WEIGHTS = "model.safetensors"
@@ -143,11 +142,8 @@ def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
     if missing:
         raise ModelError(f"{folder} must hold {WEIGHTS} and {TOKENIZER}, got no {' and no '.join(missing)}; {_ANEW}")
     table = _table(folder / WEIGHTS)
-    try:
+    with reading(folder / TOKENIZER, remedy=_ANEW, error=ModelError):
         backend = Tokenizer.from_file(str(folder / TOKENIZER))
-    except Exception as fault:
-        # tokenizers raises nothing narrower.
-        raise ModelError(f"{folder / TOKENIZER} must hold a tokenizer, got what cannot be read ({first_line(fault)}); {_ANEW}") from fault
     highest = max(backend.get_vocab().values(), default=-1)
     if highest >= len(table):
         raise ModelError(
@@ -159,10 +155,8 @@ def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
 
 def _table(path: Path) -> Float[Tensor, "v d"]:
     """One row per token id: what a smaller table, a mapping of tokens to its rows, and weights of tokens come to."""
-    try:
+    with reading(path, remedy=_ANEW, error=ModelError):
         tensors = load_file(path)
-    except FAULTS as fault:
-        raise ModelError(f"{path} must hold tensors, got what cannot be read ({first_line(fault)}); {_ANEW}") from fault
     name = next((name for name in ("embedding.weight", "embeddings") if name in tensors), None)
     if name is None:
         raise ModelError(f"{path} must hold embedding.weight or embeddings, got {', '.join(sorted(tensors)) or 'nothing'}; {_ANEW}")

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from adiabat.errors import ConfigError, ModelError
 from adiabat.model.backbone import Trust, quietly, reason
 from adiabat.model.encoder import Encoder
-from adiabat.model.layout import read_json
+from adiabat.model.transformer_settings import TransformerSettings
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model")
 """One of these holds the vocabulary; without any, transformers would build a tokenizer that knows no word."""
@@ -18,12 +18,15 @@ LISTED_TOKENS = 8
 """Special tokens named in a message; some tokenizers have hundreds."""
 
 
-def load_tokenizer(folder: Path, trust: Trust, *, pad_token: str | None = None) -> PreTrainedTokenizerBase:
+def load_tokenizer(
+    folder: Path, trust: Trust, *, pad_token: str | None = None, settings: TransformerSettings | None = None
+) -> PreTrainedTokenizerBase:
     """Load a fast tokenizer.
 
     Args:
         folder: Holds its files.
         trust: What may run.
+        settings: What the file beside it says; None for nothing.
         pad_token: See `set_pad_token`; None leaves the tokenizer as it is.
 
     Returns:
@@ -33,16 +36,23 @@ def load_tokenizer(folder: Path, trust: Trust, *, pad_token: str | None = None) 
         ModelError: If it cannot be loaded, or is not a fast one.
         ConfigError: If it cannot pad with that token.
     """
+    settings = settings or TransformerSettings()
     if not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise ModelError(f"{folder} must hold a tokenizer, got none of {', '.join(TOKENIZER_FILES)}")
     try:
         with quietly():
-            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust.remote_code is not None)
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                folder, trust_remote_code=trust.remote_code is not None, **settings.tokenizer
+            )
     except Exception as fault:
         raise ModelError(f"{folder} must hold a tokenizer: {reason(fault)}") from fault
     if not tokenizer.is_fast:
         raise ModelError(f"{folder} must hold a fast tokenizer (tokenizer.json); convert it with transformers first")
-    if read_json(folder / "sentence_bert_config.json").get("do_lower_case"):
+    if any(tokenizer("a").get("token_type_ids", ())):
+        raise ModelError(f"{folder} must hold a tokenizer that gives texts token types of 0, got others, which adiabat does not pass on")
+    # Written with it when it is saved, wherever it was read.
+    tokenizer.init_kwargs["truncation_side"] = tokenizer.truncation_side
+    if settings.lower_case:
         _lower_case(tokenizer)
     if pad_token is not None:
         set_pad_token(tokenizer, pad_token)

@@ -88,7 +88,7 @@ class TokenTable:
             DataError: If the disk is full or not writable.
         """
         settings = encoder.settings
-        decides = json.dumps([encoder.tokenizer_digest(), encoder.pad_token_id, settings.prompt(side), settings.max_tokens])
+        decides = json.dumps([encoder.tokenizer_digest(), encoder.pad_token_id, settings.prompt(side), settings.limit(side)])
         name = f"tokens-{side}-{hashlib.sha256(decides.encode()).hexdigest()[:16]}"
         ids, offsets = folder / f"{name}.i32", folder / f"{name}.npy"
         if not offsets.exists():

@@ -211,7 +211,7 @@ def _embedded(
 
 def _similarities(tower: Encoder) -> tuple[Similarity, ...]:
     """What is worth comparing by: unit vectors rank alike by all of them."""
-    return ("cosine",) if tower.settings.normalize else ("cosine", "dot", "distance")
+    return ("cosine",) if tower.settings.unit_length else ("cosine", "dot", "distance")
 
 
 def _correlations(vectors: PairVectors, pairs: ScoredPairs, tower: Encoder, *, sets: Sequence[str] | None) -> list[Sample]:

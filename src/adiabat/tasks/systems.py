@@ -162,7 +162,7 @@ def similarities_of(*models: DualEncoder) -> tuple[RankedBy, ...]:
     Returns:
         Cosine, and distance where a tower's vectors have other lengths.
     """
-    unit = all(tower.settings.normalize for model in models for tower in (model.query, model.document))
+    unit = all(tower.settings.unit_length for model in models for tower in (model.query, model.document))
     return ("cosine",) if unit else ("cosine", "distance")
 
 

@@ -200,7 +200,7 @@ class Passes:
     def _pieces(self, group: Group) -> list[Piece]:
         lengths = group.table.lengths[group.picked]
         encoder = self._copies[0][group.tower]
-        limit = encoder.settings.max_tokens
+        limit = encoder.settings.limit(group.table.side)
         return pieces_of(lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit)
 
     def _chunk(

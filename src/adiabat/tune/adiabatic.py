@@ -206,7 +206,7 @@ def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeR
     for sentence in filter(None, (*_notes(objective, settings), emulation_note(objective.encoder.device, settings.run.precision))):
         watch.note(sentence)
     watch.note(f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters on {len(train):,} queries of {train.name}")
-    limit = objective.encoder.settings.max_tokens
+    limit = objective.encoder.settings.limit("query")
     if full := int((objective.tokens.lengths >= limit).sum()):
         watch.note(f"{full:,} of {len(train):,} queries fill the limit of {limit} tokens: what goes beyond it is not read")
     watch.note(f"validating on {len(validation):,} queries, {pairs_of(validation):,} pairs")

@@ -1,0 +1,44 @@
+"""Vectors equal to sentence-transformers' own for every kind of directory that we read; so are those of what we save of it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from adiabat.data.records import SIDES
+from adiabat.model.directory import load
+from adiabat.model.saving import save
+from adiabat.model.towers import DualEncoder
+from tests.model.peer_directories import DIRECTORIES
+
+TEXTS = [
+    "Where does the RIVER rise?",
+    "река",
+    "a",
+    "alpha " * 20 + "omega of the long text",
+    "river bank rise of a b c d e",
+    "the cat on the moon",
+    "word " * 150,
+]
+
+
+def assert_equal_vectors(model: DualEncoder, folder: Path) -> None:
+    peer = SentenceTransformer(str(folder), device="cpu")
+    for side in SIDES:
+        encode = peer.encode_query if side == "query" else peer.encode_document
+        theirs = np.stack([encode(text) for text in TEXTS])
+        np.testing.assert_allclose(model.encode(TEXTS, side=side, precision="fp32"), theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", DIRECTORIES)
+def test_a_directory_gives_the_vectors_of_sentence_transformers_as_it_is_and_saved_again(name: str, tmp_path: Path) -> None:
+    DIRECTORIES[name](tmp_path / "model")
+    model = load(tmp_path / "model")
+    assert_equal_vectors(model, tmp_path / "model")
+    save(model, tmp_path / "again")
+    assert_equal_vectors(model, tmp_path / "again")
+    again = load(tmp_path / "again")
+    for side in SIDES:
+        assert again.fingerprint(side) == model.fingerprint(side)
+        np.testing.assert_array_equal(again.encode(TEXTS, side=side, precision="fp32"), model.encode(TEXTS, side=side, precision="fp32"))
