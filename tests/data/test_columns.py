@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from adiabat.data.columns import COLUMN_ALIASES, Columns, RowError, entries_value, id_value, text_value
+from adiabat.data.column_names import COLUMN_ALIASES
+from adiabat.data.columns import Columns, RowError, entries_value, id_value, text_value
 from adiabat.data.tables import Row
 from adiabat.errors import ConfigError, DataError
 
@@ -112,10 +113,10 @@ def test_names_of_a_layout_that_is_not_wanted_are_refused():
 
 def test_negatives_are_taken_by_number():
     names = ("query", "negative_10", "negative_2", "negative", "negative_x")
-    assert Columns().find_negatives(row(*names)) == ["negative", "negative_2", "negative_10"]
-    assert Columns({"negative": "negative_2"}).find_negatives(row(*names)) == ["negative_2"]
+    assert Columns().find_all("negative", row(*names)) == ["negative", "negative_2", "negative_10"]
+    assert Columns({"negative": "negative_2"}).find_all("negative", row(*names)) == ["negative_2"]
     with pytest.raises(RowError, match=r'expected "bad" \(data\.columns\.negative\)'):
-        Columns({"negative": "bad"}).find_negatives(row(*names))
+        Columns({"negative": "bad"}).find_all("negative", row(*names))
 
 
 @pytest.mark.parametrize(

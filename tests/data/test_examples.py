@@ -207,7 +207,9 @@ def test_qrels_without_a_header_are_refused(tmp_path):
     where.write_text("1\td1\t2\n1\td2\t1\n")
     assert fault(folder) == f"{where}:1 must be the header query-id corpus-id score (by tabs), got 1 d1 2; add it"
     where.write_text("1\td1\t1\n1\td2\t1\n")
-    assert fault(folder) == f"{where}:1 must name every column once, got '1', 'd1', '1'; correct the header"
+    assert fault(folder) == f"{where}:1 must be the header query-id corpus-id score (by tabs), got 1 d1 1; add it"
+    where.write_text("1\td1\t1\n")
+    assert fault(folder) == f"{where}:1 must be the header query-id corpus-id score (by tabs), got 1 d1 1; add it"
 
 
 def test_beir_queries_must_be_unique_and_not_empty(tmp_path):

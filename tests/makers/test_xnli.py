@@ -142,6 +142,4 @@ def test_a_file_without_the_columns_is_told(tmp_path: Path) -> None:
     assert fault(source, tmp_path / "out") == (
         f"{source} must have the columns gold_label, sentence1, sentence2, pairID, got language, text; check that it is XNLI's own file"
     )
-    assert (
-        fault(xnli(source, []), tmp_path / "out") == f"{source} must hold at least one row, got none; check that it was written to its end"
-    )
+    assert "must hold at least one row, got none below line 1" in fault(xnli(source, []), tmp_path / "out")

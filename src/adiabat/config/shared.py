@@ -63,6 +63,8 @@ class ColumnsSection(Section):
     doc_id: Text | None = None
     text: Text | None = None
     title: Text | None = None
+    label: str | None = None
+    """0 or 1: whether the documents of a row answer; "" reads no labels, so that all of them do."""
 
     @model_validator(mode="after")
     def _sides_differ(self) -> Self:

@@ -8,7 +8,7 @@ import numpy as np
 
 from adiabat.config import TrainDataSection
 from adiabat.contrastive.kept import files_of, kept_pairs, numbered
-from adiabat.data.columns import OF_DOCUMENTS
+from adiabat.data.column_names import OF_DOCUMENTS
 from adiabat.data.corpora import read_corpus, texts_of
 from adiabat.data.examples import is_beir_examples, stream_examples
 from adiabat.data.pairs import PairBuilder, PairSet, joined
@@ -97,6 +97,7 @@ def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watc
         for place, source in enumerate(sources):
             stream = _with_texts(_read(source), source, stored=stored)
             builder.add(_watched(stream.examples, source, watch), of=place)
+            builder.note(f"{stream.name}: {remark}" for remark in stream.remarks())
             names.append(stream.name)
         return names
 

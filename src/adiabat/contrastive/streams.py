@@ -303,6 +303,7 @@ class Stream:
                 builder.add(self._watched(examples, number, counter), of=place)
 
             parts = self._sources.read(number, starts, take)
+            builder.note(remark for tape in self._sources.tapes for remark in tape.remarks())
             return [tape.name for tape in self._sources.tapes]
 
         sets = numbered(read) if self._folder is None else pairs_in(self._folder / window_name(number), read, advice=RESUME)

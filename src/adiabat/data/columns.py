@@ -1,54 +1,23 @@
 """Which column of a row holds what, and what a value must be.
 
-Files of the field name the same thing differently; `COLUMN_ALIASES` lists what is understood, and a mapping from our name to the
+Files of the field name the same thing differently; `column_names` lists what is understood, and a mapping from our name to the
 file's overrides it. Everything here looks at one row.
 """
 
 import difflib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, TypeVar
 
+from adiabat.data.column_names import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
+from adiabat.data.remarks import Remarks
 from adiabat.data.tables import FileFaults, Row
 from adiabat.errors import ConfigError, DataError
 
-Layout = Literal["grid", "examples", "corpus"]
-"""What a row is: a sentence pair in several languages, a query with its documents, or one document."""
-
-COLUMN_ALIASES: Mapping[str, tuple[str, ...]] = {
-    "doc_id": ("doc_id", "_id", "id", "docid", "pid"),
-    "text": ("text", "passage", "contents", "content", "body", "abstract"),
-    "title": ("title",),
-    "query_id": ("query_id", "query-id", "qid", "_id", "id"),
-    "query": ("query", "anchor", "question", "q", "query_text"),
-    "positive": ("positive", "pos", "positives", "passage", "positive_document_ids", "answer"),
-    "negative": ("negative", "neg", "negatives", "negative_document_ids"),
-    "topic": ("topic",),
-    "tag": ("tag",),
-    "premise": ("premise",),
-    "hypothesis": ("hypothesis",),
-    "label": ("label",),
-}
-"""Our name of a column to the names it may have in a file. Our own name wins; two others at once are an error that asks."""
-
-OF_DOCUMENTS = frozenset(("doc_id", "text", "title"))
-"""Our names of the columns of a corpus, which files of examples with a corpus of its own have not."""
-
-_OF_LAYOUT: Mapping[Layout, frozenset[str]] = {
-    "grid": frozenset({"premise", "hypothesis", "label"}),
-    "examples": frozenset({"query_id", "query", "positive", "negative", "topic", "tag"}),
-    "corpus": frozenset({"doc_id", "text", "title"}),
-}
-_REQUIRED: Mapping[Layout, tuple[str, ...]] = {
-    "grid": ("premise", "hypothesis"),
-    "examples": ("query", "positive"),
-    "corpus": ("doc_id", "text"),
-}
-_MEANING: Mapping[Layout, str] = {"grid": "a sentence pair", "examples": "an example", "corpus": "a document"}
-_NUMBERED_NEGATIVE = re.compile(r"negative_(\d+)")
-
 Parsed = TypeVar("Parsed")
+
+_MOST_SEEN = 1_000
+"""Names of columns that are remembered."""
 
 
 class RowError(Exception):
@@ -72,14 +41,19 @@ class Columns:
             ConfigError: If `given` uses a name that is not ours, or names of two layouts.
         """
         self.given: Mapping[str, str] = dict(given or {})
+        self.remarks = Remarks()
+        """On the rows that were parsed with these columns."""
+        self.labelled = False
+        """Whether a label was read in one of them."""
+        self._seen: set[str] = set()
         for name in self.given:
             if name not in COLUMN_ALIASES:
                 raise ConfigError(f"unknown key data.columns.{name}; {_near_name(name)}")
-        self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in _OF_LAYOUT.items() if names.issuperset(self.given))
+        self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in OF_LAYOUT.items() if names.issuperset(self.given))
         if not self.layouts:
             raise ConfigError(
                 f"columns must map names of one kind of row, got {', '.join(self.given)}; a row is a document (doc_id, text, title), "
-                "an example (query_id, query, positive, negative, topic, tag) or a sentence pair (premise, hypothesis, label)"
+                "an example (query_id, query, positive, negative, label, topic, tag) or a sentence pair (premise, hypothesis, label)"
             )
 
     def find(self, name: str, row: Row) -> str | None:
@@ -105,6 +79,8 @@ class Columns:
                 f"{row.place}: expected one column for {name}, found {_quoted(present)}; "
                 f'choose with data.columns.{name} = "{present[0]}" or "{present[1]}"'
             )
+        if name == "positive" and not present:
+            present = more_columns(name, row.values)
         return present[0] if present else None
 
     def require(self, name: str, row: Row, layout: Layout) -> str:
@@ -127,24 +103,68 @@ class Columns:
             raise RowError(self.missing(name, row, layout))
         return column
 
-    def find_negatives(self, row: Row) -> list[str]:
-        """The file's columns of negatives: the one of `find`, then ``negative_1``, ``negative_2`` ... by number.
+    def find_all(self, name: Literal["positive", "negative"], row: Row) -> list[str]:
+        """The file's columns of positives or negatives: the one of `find`, then ``negative_1``, ``negative_2`` ... by number.
+
+        Args:
+            name: Which.
+            row: Where to look.
+
+        Returns:
+            Keys of the row's values, of negatives possibly none; only the given one where `given` maps it.
+
+        Raises:
+            RowError: If `given` maps it to a column that the row lacks, or the row has no positives.
+            DataError: As in `find`.
+        """
+        if name in self.given or name == "positive":
+            first = self.require(name, row, "examples")
+            if name in self.given:
+                return [first]
+        else:
+            first = self.find(name, row) or ""
+        return list(dict.fromkeys([*([first] if first else []), *more_columns(name, row.values)]))
+
+    def find_label(self, row: Row) -> str | None:
+        """The column that says whether the documents of an example answer.
+
+        Beside negatives, a score is that of a teacher; it counts only where `given` names it.
 
         Args:
             row: Where to look.
 
         Returns:
-            Keys of the row's values, possibly none; only the given one where `given` maps it.
+            A key of the row's values, or None.
 
         Raises:
             RowError: If `given` maps it to a column that the row lacks.
             DataError: As in `find`.
         """
-        if "negative" in self.given:
-            return [self.require("negative", row, "examples")]
-        first = self.find("negative", row)
-        numbered = [(int(match[1]), key) for key in row.values if (match := _NUMBERED_NEGATIVE.fullmatch(key))]
-        return [*([first] if first else []), *(key for _, key in sorted(numbered))]
+        if "label" in self.given:
+            return self.require("label", row, "examples") if self.given["label"] else None
+        return None if self.find_all("negative", row) else self.find("label", row)
+
+    def see(self, row: Row, layout: Layout) -> None:
+        """Note the columns of a row that are not read, for `remarks`.
+
+        Args:
+            row: Any.
+            layout: What it is taken for.
+        """
+        if row.values.keys() <= self._seen:
+            return
+        columns = {name: self._columns_of(name, row, layout) for name in OF_LAYOUT[layout]}
+        unknown = [alias for name, there in columns.items() if not there for alias in COLUMN_ALIASES[name]]
+        self.remarks.see(row, frozenset(chain.from_iterable(columns.values())), unknown)
+        if len(self._seen) < _MOST_SEEN:
+            self._seen.update(row.values)
+
+    def _columns_of(self, name: str, row: Row, layout: Layout) -> list[str]:
+        """All of a row's columns that are read as one of ours."""
+        if name == "positive" or name == "negative":
+            return self.find_all(name, row)
+        column = self.find_label(row) if name == "label" and layout == "examples" else self.find(name, row)
+        return [] if column is None else [column]
 
     def layout(self, row: Row, *, wanted: Sequence[Layout]) -> Layout:
         """What the row is, judged by its columns.
@@ -164,10 +184,10 @@ class Columns:
         """
         possible = [layout for layout in self.layouts if layout in wanted]
         if not possible:
-            names = " or ".join(", ".join(_REQUIRED[layout]) for layout in wanted)
+            names = " or ".join(", ".join(REQUIRED[layout]) for layout in wanted)
             raise ConfigError(f"columns must map {names} here, got {', '.join(self.given)}; leave these out")
         for name, column in self.given.items():
-            if column not in row.values:
+            if column not in row.values and (name, column) != ("label", ""):
                 raise DataError(self.missing(name, row, possible[0]))
         if {"examples", "corpus"}.issubset(possible) and _has_text_of_its_own(row):
             possible.remove("examples")
@@ -189,35 +209,43 @@ class Columns:
         """
         found = f"found {_quoted(row.values) or 'no columns'}"
         if name in self.given:
-            return f'{row.place}: expected "{self.given[name]}" (data.columns.{name}), {found}; name a column that is there'
-        known = {self.find(other, row) for other in _OF_LAYOUT[layout]}
-        known.update(self.find_negatives(row) if layout == "examples" else ())
+            return f'{_place(row)}: expected "{self.given[name]}" (data.columns.{name}), {found}; name a column that is there'
+        known = {self.find(other, row) for other in OF_LAYOUT[layout]}
+        known.update(more_columns("negative", row.values) if layout == "examples" else ())
         spare = [key for key in row.values if key not in known]
         advice = f'map it with data.columns.{name} = "{spare[0]}"' if len(spare) == 1 else f"say which it is with data.columns.{name}"
         # A column that is there under another name is asked for by that name.
-        wanted = [self.find(other, row) or other for other in _REQUIRED[layout]]
-        return f"{row.place}: expected {_quoted(wanted)}, {found}; {advice}"
+        wanted = [self.find(other, row) or other for other in REQUIRED[layout]]
+        return f"{_place(row)}: expected {_quoted(wanted)}, {found}; {advice}"
 
     def _misfit(self, row: Row, possible: Sequence[Layout]) -> str:
         """The phrase for a row of no layout; it speaks of the layout of which the row has most."""
-        present = {layout: sum(self.find(name, row) is not None for name in _REQUIRED[layout]) for layout in possible}
+        present = {layout: sum(self.find(name, row) is not None for name in REQUIRED[layout]) for layout in possible}
         if not any(present.values()) and len(possible) > 1:
-            wanted = ", or ".join(f"{_quoted(_REQUIRED[layout])} ({_MEANING[layout]})" for layout in reversed(possible))
-            return f"{row.place}: expected {wanted}, found {_quoted(row.values) or 'no columns'}; map them with data.columns.NAME"
+            wanted = ", or ".join(f"{_quoted(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible))
+            advice = "map them with data.columns.NAME" + (
+                ", or put a header before the first row if these are values" if row.header else ""
+            )
+            return f"{_place(row)}: expected {wanted}, found {_quoted(row.values) or 'no columns'}; {advice}"
         closest = max(reversed(possible), key=present.__getitem__)
-        missing = next((name for name in _REQUIRED[closest] if self.find(name, row) is None), None)
+        missing = next((name for name in REQUIRED[closest] if self.find(name, row) is None), None)
         if missing is None:
             return f"{row.place}: expected premise and hypothesis by language, found one text each; give objects by language"
         return self.missing(missing, row, closest)
 
     def _is(self, layout: Layout, row: Row) -> bool:
         columns = []
-        for name in _REQUIRED[layout]:
+        for name in REQUIRED[layout]:
             column = self.find(name, row)
             if column is None:
                 return False
             columns.append(column)
         return layout != "grid" or all(isinstance(row.values[column], Mapping) for column in columns)
+
+
+def _place(row: Row) -> str:
+    """Where the columns of a row are named."""
+    return row.header or row.place
 
 
 def _has_text_of_its_own(row: Row) -> bool:

@@ -9,7 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from adiabat.data.columns import Columns, Layout, RowError, first_of, id_value, parsed_rows, text_value, value_kind
+from adiabat.data.column_names import Layout
+from adiabat.data.columns import Columns, RowError, first_of, id_value, parsed_rows, text_value, value_kind
 from adiabat.data.examples import packed_path, parse_example, parse_grid_row
 from adiabat.data.hub import HUB_PREFIX
 from adiabat.data.records import Document, Example, grid_id, text_id
@@ -125,6 +126,7 @@ class _Corpus:
                     blanks.add(f'"{document.doc_id}" ({place})')
             self._note_repeated_ids(hashes, faults)
         faults.raise_if_any()
+        self.columns.remarks.warn(self.source)
         if blanks.count:
             told = blanks.told(f"of {len(hashes):,} documents")
             warnings.warn(f"{self.source}: blank documents, with neither title nor text, are left out: {told}", stacklevel=2)
@@ -181,7 +183,7 @@ def texts_of(examples: Iterable[Example], source: str | Path) -> Iterator[Exampl
     """
     like_ids = None
     for example in examples:
-        if like_ids is not False:
+        if like_ids is not False and example.positives:
             like_ids = all(map(_like_an_id, example.positives))
         yield example
     if like_ids:
@@ -232,6 +234,7 @@ def parse_document(number: int, row: Row, *, columns: Columns, keep_blank: bool)
     id_column = columns.require("doc_id", row, "corpus")
     text_column = columns.require("text", row, "corpus")
     title_column = columns.find("title", row)
+    columns.see(row, "corpus")
     doc_id = id_value(row.values[id_column], id_column, row.place)
     text = _joined(row, title_column, text_column)
     if not text and not keep_blank:

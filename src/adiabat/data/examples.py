@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from adiabat.data.columns import Columns, Layout, RowError, entries_value, first_of, id_value, parsed_rows, text_value, value_kind
+from adiabat.data.column_names import Layout
+from adiabat.data.columns import Columns, RowError, first_of, id_value, parsed_rows, text_value, value_kind
 from adiabat.data.hub import HUB_PREFIX
+from adiabat.data.listed import listed_documents, merged_by_query
 from adiabat.data.numerals import A_GRADE, GRADING, grade_of, shown
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
 from adiabat.data.tables import FileFaults, Row, read_rows, require_path, table_name
@@ -72,7 +74,7 @@ def read_examples(
     table = _opened(source, split, columns)
     if table.layout == "grid":
         return _read_grid(table.rows, table.faults, columns=table.columns, name=name or table.name, source=source)
-    return _read_triplets(table.rows, table.faults, columns=table.columns, name=name or table.name)
+    return _read_triplets(table.rows, table.faults, columns=table.columns, name=name or table.name, source=source)
 
 
 def stream_examples(
@@ -106,7 +108,7 @@ def stream_examples(
         yield from parsed_rows(table.rows, table.faults, partial(parse_example, columns=table.columns))
         table.faults.raise_if_any()
 
-    return ExampleStream(table.name, examples())
+    return ExampleStream(table.name, examples(), remarks=table.columns.remarks.sentences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,21 +164,16 @@ def parse_example(number: int, row: Row, *, columns: Columns) -> Example:
         columns: Where they stand.
 
     Returns:
-        The example; its entries are texts or ids as the file has them.
+        The example; its entries are texts or ids as the file has them. One whose label is 0 has negatives alone.
 
     Raises:
         RowError: If a column is missing, or a value empty or of a wrong type.
     """
     place = row.place
     query_column = columns.require("query", row, "examples")
-    positive_column = columns.require("positive", row, "examples")
     query = text_value(row.values[query_column], query_column, place)
-    positives = entries_value(row.values[positive_column], positive_column, place)
-    if not positives:
-        raise RowError(f'{place}: "{positive_column}" must name at least one document, got none')
-    negatives: tuple[str, ...] = ()
-    for column in columns.find_negatives(row):
-        negatives += entries_value(row.values[column], column, place)
+    positives, negatives = listed_documents(row, columns)
+    columns.see(row, "examples")
     id_column = columns.find("query_id", row)
     query_id = invented_id(number, query) if id_column is None else id_value(row.values[id_column], id_column, place)
     topic, tag = (_name_value(columns.find(name, row), row) for name in ("topic", "tag"))
@@ -209,6 +206,7 @@ def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
     label_column = columns.find("label", row)
     if label_column is None:
         raise RowError(f'{row.place}: expected "label" beside premise and hypothesis, found none; map it with data.columns.label')
+    columns.see(row, "grid")
     label = row.values[label_column]
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(LABELS):
         label = LABELS[label]
@@ -242,16 +240,18 @@ def _from_parallel_lists(languages: object, texts: object, column: str, place: s
     return dict(zip(languages, texts, strict=True))
 
 
-def _read_triplets(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, name: str) -> ExampleSet:
+def _read_triplets(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, name: str, source: str | Path) -> ExampleSet:
     examples: list[Example] = []
     places: dict[str, str] = {}
-    for example in parsed_rows(rows, faults, partial(parse_example, columns=columns)):
+    parsed = list(parsed_rows(rows, faults, partial(parse_example, columns=columns)))
+    for example in merged_by_query(parsed, source) if columns.labelled else parsed:
         first = places.setdefault(example.query_id, example.where)
         if first == example.where:
             examples.append(example)
         else:
             faults.add(f'{example.where}: query id must be unique, got "{example.query_id}" again, first at {first}')
     faults.raise_if_any()
+    columns.remarks.warn(source)
     return ExampleSet(name, tuple(examples), holds_texts=None)
 
 
@@ -261,6 +261,7 @@ def _read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, nam
 
     read = list(parsed_rows(rows, faults, placed))
     faults.raise_if_any()
+    columns.remarks.warn(source)
     pairs = [pair for _, pair in read]
     common = set.intersection(*(set(side) for pair in pairs for side in (pair.premise, pair.hypothesis)))
     if not common:
@@ -322,9 +323,7 @@ def _choose_split(folder: Path, split: str | None, usual: str) -> tuple[str, Pat
 
 
 def _read_qrels(path: Path, faults: FileFaults) -> dict[str, _Judgements]:
-    first, rows = first_of(read_rows(path, faults=faults), faults, path)
-    if tuple(first.values) != _QRELS_HEADER:
-        raise DataError(f"{path}:1 must be the header {' '.join(_QRELS_HEADER)} (by tabs), got {' '.join(first.values)}; add it")
+    _, rows = first_of(read_rows(path, faults=faults, header=_QRELS_HEADER), faults, path)
     judged: dict[str, _Judgements] = {}
     for query_id, doc_id, grade, place in parsed_rows(rows, faults, _parse_judgement):
         grades = judged.setdefault(query_id, _Judgements(place)).grades

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from adiabat.data.columns import COLUMN_ALIASES
+from adiabat.data.column_names import COLUMN_ALIASES
 from adiabat.data.examples import LABELS
 from adiabat.data.records import LanguageGridSet
 from adiabat.errors import ConfigError, DataError, several

@@ -304,6 +304,7 @@ class PairBuilder:
         self._queries, self._documents, self._ids = _Side(queries), _Side(documents), query_ids
         self._names: dict[str, int] = {"": 0}
         self._listed: list[_Listed] = []
+        self._notes: dict[str, None] = {}
 
     def add(self, examples: Iterable[Example], *, of: int) -> None:
         """Number the examples of a set.
@@ -314,6 +315,14 @@ class PairBuilder:
         """
         for block in _blocks(examples):
             self._add(block, of)
+
+    def note(self, sentences: Iterable[str]) -> None:
+        """Take sentences on what was read, for the notes of the first set.
+
+        Args:
+            sentences: Each is kept once.
+        """
+        self._notes.update(dict.fromkeys(sentences))
 
     def _add(self, examples: Sequence[Example], of: int) -> None:
         rows, new = self._queries.number([example.query for example in examples])
@@ -355,7 +364,10 @@ class PairBuilder:
         left_out = len(far.query) - len(wrong.query)
         why = f"{left_out:,} of {len(far.query):,} listed negatives left out, because they are listed as positives of the same query"
         answers, negatives = known.by_query(queries), wrong.by_query(queries)
-        notes = (why,) if left_out else ()
+        unanswered = int((answers.lengths == 0).sum())
+        notes = (*self._notes, *([why] if left_out else []))
+        if unanswered:
+            notes += (f"{unanswered:,} of {queries:,} queries left out, because no row gives them a positive (label 1)",)
         sets = []
         for number, name in enumerate(names):
             given = near.where(near.of == number)

@@ -11,6 +11,7 @@ from adiabat.data.columns import RowError, first_of, parsed_rows, text_value
 from adiabat.data.languages import CODE, names_language
 from adiabat.data.lines import CODECS, Cursor, text_lines
 from adiabat.data.numerals import shown
+from adiabat.data.remarks import Remarks
 from adiabat.data.tables import FileFaults, Row, read_rows, require_path
 from adiabat.errors import ConfigError, DataError, several
 
@@ -81,10 +82,18 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
     borders = partial(_Borders, together=not _says_its_language(first))
 
     def translations() -> Iterator[Translation]:
-        marked = borders()
-        for found in parsed_rows(rows, faults, lambda _, row: _translations(row, source)):
+        marked, remarks = borders(), Remarks()
+
+        def parse(number: int, row: Row) -> list[Translation]:
+            del number
+            found = _translations(row, source)
+            remarks.see(row, _read_columns(row, source))
+            return found
+
+        for found in parsed_rows(rows, faults, parse):
             yield from marked.of_row(found)
         faults.raise_if_any()
+        remarks.warn(source.path)
 
     return translations()
 
@@ -145,6 +154,15 @@ def _groups(row: Row, source: ParallelSource) -> list[Mapping[str, Any]]:
             advice="name the language that the teacher knows (--source)",
         )
     return groups
+
+
+def _read_columns(row: Row, source: ParallelSource) -> set[str]:
+    """Columns of texts and of what tells their language; all that are called like a language count, whether they are wanted or not."""
+    if _says_its_language(row) and source.source in row.values:
+        told = next(column for column in LANGUAGE_COLUMNS if column in row.values)
+        return {source.source, told, *[column for column in TRANSLATION_COLUMNS if column in row.values][:1]}
+    nested = {name for name, value in row.values.items() if isinstance(value, Mapping) and source.source in value}
+    return nested | {name for name in row.values if _is_language(name, source)}
 
 
 def _is_language(name: str, source: ParallelSource) -> bool:

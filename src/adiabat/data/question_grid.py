@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from adiabat.data.columns import COLUMN_ALIASES, RowError, id_value, parsed_rows, text_value
+from adiabat.data.column_names import COLUMN_ALIASES
+from adiabat.data.columns import RowError, id_value, parsed_rows, text_value
 from adiabat.data.languages import chosen_languages, names_language
 from adiabat.data.records import invented_id
 from adiabat.data.selection import quoted

@@ -5,7 +5,7 @@ Dimensions, one letter each, the same everywhere (lower case in shape annotation
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -35,7 +35,7 @@ class Example:
     Attributes:
         query_id: Its address, unique in the data set.
         query: The text.
-        positives: Relevant documents, at least one: document ids, or texts, which `text_id` turns into ids.
+        positives: Relevant documents, in an `ExampleSet` at least one: document ids, or texts, which `text_id` turns into ids.
         negatives: Irrelevant documents, possibly none; ids or texts likewise.
         grades: Relevance of each positive, same length as `positives`; 1 where the data does not grade.
         where: ``file:line`` it came from, for messages.
@@ -79,13 +79,15 @@ class ExampleStream:
 
     Attributes:
         name: For tables and reports.
-        examples: In file order; ends with a DataError where rows were at fault.
+        examples: In file order; ends with a DataError where rows were at fault. Those of a labelled row may have negatives alone.
         holds_texts: As in `ExampleSet`.
+        remarks: Gives sentences on the rows, once they are read.
     """
 
     name: str
     examples: Iterator[Example]
     holds_texts: bool | None = None
+    remarks: Callable[[], list[str]] = list
 
 
 @dataclass(frozen=True, slots=True)

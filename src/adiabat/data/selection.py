@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from adiabat.data.columns import RowError, first_of, parsed_rows
+from adiabat.data.remarks import Remarks
 from adiabat.data.tables import FileFaults, Row, read_rows
 from adiabat.errors import DataError
 from adiabat.excerpts import cut
@@ -43,7 +44,7 @@ def selected_rows(
         DataError: If the source is missing or damaged, no row is left, the first one lacks a column, or rows are at fault: all are
             counted, the first ten spelled out.
     """
-    faults = FileFaults()
+    faults, remarks, read = FileFaults(), Remarks(), {*columns.values(), *where}
     _, every = first_of(read_rows(source, split=split, faults=faults), faults, source)
     wanted = (row for row in every if all(plain_value(row.values.get(name)) == value for name, value in where.items()))
     first = next(wanted, None)
@@ -57,10 +58,12 @@ def selected_rows(
         del number
         if missing := _missing(row, columns):
             raise RowError(missing)
+        remarks.see(row, read)
         return parse(row)
 
     rows = list(parsed_rows(_with_first(first, wanted), faults, parse_whole))
     faults.raise_if_any()
+    remarks.warn(source)
     return rows
 
 

@@ -62,6 +62,14 @@ class Tape:
         self._open: _Reading | None = None
         self._standing = Standing()
 
+    def remarks(self) -> list[str]:
+        """What was passed over in the rows so far.
+
+        Returns:
+            Sentences.
+        """
+        return [f"{self.name}: {remark}" for remark in self._columns.remarks.sentences()]
+
     def standing(self) -> Standing:
         """Where reading came to.
 

@@ -9,13 +9,15 @@ import csv
 import difflib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from adiabat.data.headers import Header, header_of
 from adiabat.data.hub import HUB_PREFIX, dataset_rows, dataset_size
 from adiabat.data.lines import CODECS, Cursor, byte_lines, text_lines
+from adiabat.data.numerals import shown
 from adiabat.data.parquet import parquet_paths, parquet_rows, parquet_size
 from adiabat.errors import ConfigError, DataError, Faults
 
@@ -42,10 +44,12 @@ class Row:
     Attributes:
         place: ``path:line``, lines counted from 1; in Parquet and ``datasets`` sources the row number, from 1.
         values: Column name to value. An empty cell of CSV or TSV is None, since these formats cannot tell the two apart.
+        header: ``path:line`` of the header of CSV and TSV, whose values are texts; "" in other formats.
     """
 
     place: str
     values: Mapping[str, Any]
+    header: str = ""
 
 
 class FileFaults(Faults):
@@ -75,7 +79,12 @@ class FileFaults(Faults):
 
 
 def read_rows(
-    source: str | Path, *, split: str | None = None, faults: FileFaults | None = None, cursor: Cursor | None = None
+    source: str | Path,
+    *,
+    split: str | None = None,
+    faults: FileFaults | None = None,
+    cursor: Cursor | None = None,
+    header: Sequence[str] | None = None,
 ) -> Iterator[Row]:
     """Iterate over the rows of a table in order, in constant memory.
 
@@ -89,6 +98,7 @@ def read_rows(
         faults: Where faults of single rows go; then the caller raises them. None raises them after the last row.
         cursor: Where to begin, in place of the first row; behind each row it says where the next one is. Where the format allows it,
             nothing before it is read, and a data set of the hub is streamed instead of downloaded. None begins at the first row.
+        header: What the first line of CSV or TSV must be; None takes any names of columns.
 
     Returns:
         The rows without faults.
@@ -102,8 +112,8 @@ def read_rows(
     if split is not None and form not in ("saved", "hub"):
         raise ConfigError(f'split must be left out for {source}, which has no splits, got "{split}"; leave it out')
     if faults is not None:
-        return _rows(source, form, split, faults, cursor)
-    return _rows_then_raise(source, form, split, cursor)
+        return _rows(source, form, split, faults, cursor, header)
+    return _rows_then_raise(source, form, split, cursor, header)
 
 
 def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
@@ -213,18 +223,22 @@ def _listing(folder: Path) -> str:
     return f"{', '.join(names[:5])}{more}" if names else "an empty folder"
 
 
-def _rows_then_raise(source: str | Path, form: Form, split: str | None, cursor: Cursor | None) -> Iterator[Row]:
+def _rows_then_raise(
+    source: str | Path, form: Form, split: str | None, cursor: Cursor | None, header: Sequence[str] | None
+) -> Iterator[Row]:
     faults = FileFaults()
-    yield from _rows(source, form, split, faults, cursor)
+    yield from _rows(source, form, split, faults, cursor, header)
     faults.raise_if_any()
 
 
-def _rows(source: str | Path, form: Form, split: str | None, faults: FileFaults, cursor: Cursor | None) -> Iterator[Row]:
+def _rows(
+    source: str | Path, form: Form, split: str | None, faults: FileFaults, cursor: Cursor | None, header: Sequence[str] | None
+) -> Iterator[Row]:
     here = Cursor() if cursor is None else cursor
     if form == "json":
         return _json_rows(Path(source), faults, here)
     if form in ("csv", "tsv"):
-        return _delimited_rows(Path(source), faults, here, form=form)
+        return _delimited_rows(Path(source), faults, here, form=form, expected=header)
     if form == "parquet":
         return _counted(parquet_rows(Path(source), after=here.rows), here)
     rows = dataset_rows(str(source), split=split, after=here.rows, streaming=cursor is not None)
@@ -251,6 +265,11 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
             yield Row(f"{path}:{number}", values)
         elif number == 1 and line.lstrip().startswith("["):
             raise DataError(f"{path} must hold one JSON object per line, got a JSON array; write each element on its own line")
+        elif number == 1 and values is None and line.rstrip().endswith(("{", "[", ",")):
+            raise DataError(
+                f'{path} must hold one JSON object per line, such as {{"query": ..., "positive": ...}}, got one over many lines that '
+                f"begins with {shown(line.strip())}; write each query with its documents on its own line"
+            )
         else:
             faults.add(f"{path}:{number} must be one JSON object, got {reason}")
 
@@ -274,27 +293,32 @@ def _json_reason(error: Exception, line: str) -> str:
     return f"{snippet} ({detail})"
 
 
-def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Iterator[Row]:
-    header = _header_of(path, form=form) if cursor.lines else None
+def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form, expected: Sequence[str] | None) -> Iterator[Row]:
+    header = _header_of(path, expected, form=form) if cursor.lines else None
     for first, cells in _cells(path, faults, cursor, form=form):
         if cells is None:
             if header is None:
                 faults.raise_if_any()
         elif header is None:
-            header = _header(cells, f"{path}:{first}")
-        elif len(cells) != len(header):
-            faults.add(f"{path}:{first} must have {len(header)} fields as the header has, got {len(cells)}")
+            header = header_of(cells, f"{path}:{first}", form=form, expected=expected)
+        elif len(cells) != len(header.columns):
+            faults.add(f"{path}:{first} must have {len(header.columns)} fields as the header has, got {len(cells)}")
         else:
             cursor.rows += 1
-            yield Row(f"{path}:{first}", {name: cell or None for name, cell in zip(header, cells, strict=True)})
+            yield Row(f"{path}:{first}", header.values(cells), header.place)
+    if header is not None and not cursor.rows and not faults.count:
+        raise DataError(
+            f"{path} must hold at least one row, got none below line 1, {header.told()}; check that it was written to its end, and if this "
+            "line is a row, put a header of column names before it"
+        )
 
 
-def _header_of(path: Path, *, form: Form) -> list[str]:
+def _header_of(path: Path, expected: Sequence[str] | None, *, form: Form) -> Header:
     """The header of a file that is read from a later line on."""
     faults = FileFaults()
     first, cells = next(_cells(path, faults, Cursor(), form=form), (1, None))
     faults.raise_if_any()
-    return _header(cells or [""], f"{path}:{first}")
+    return header_of(cells or [""], f"{path}:{first}", form=form, expected=expected)
 
 
 def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Iterator[tuple[int, list[str] | None]]:
@@ -334,10 +358,3 @@ def _sound_lines(path: Path, faults: FileFaults, cursor: Cursor, unsound: set[in
             unsound.add(number)
         # Without quoting, a stray carriage return inside a line is text, yet the csv module would end the row there.
         yield line.rstrip("\r\n").replace("\r", " ") if whole_lines else line
-
-
-def _header(cells: list[str], place: str) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    if "" in names or len(set(names)) < len(names):
-        raise DataError(f"{place} must name every column once, got {', '.join(repr(name) for name in names)}; correct the header")
-    return names

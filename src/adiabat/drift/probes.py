@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from adiabat.data.columns import COLUMN_ALIASES, RowError, id_value, parsed_rows, text_value
+from adiabat.data.column_names import COLUMN_ALIASES
+from adiabat.data.columns import RowError, id_value, parsed_rows, text_value
 from adiabat.data.lines import CODECS, Cursor, text_lines
 from adiabat.data.packaged import packaged_folder, require_published
 from adiabat.data.selection import quoted

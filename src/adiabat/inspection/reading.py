@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from adiabat.config.inspect import InspectDataSection
-from adiabat.data.columns import COLUMN_ALIASES, OF_DOCUMENTS, Columns, first_of, parsed_rows
+from adiabat.data.column_names import COLUMN_ALIASES, OF_DOCUMENTS
+from adiabat.data.columns import Columns, first_of, parsed_rows
 from adiabat.data.corpora import BEIR_COLUMNS, documents_file, parse_document
 from adiabat.data.examples import is_beir_examples, parse_example, parse_grid_row, read_examples
 from adiabat.data.records import Example, ExampleSet
@@ -182,7 +183,10 @@ def _stream(source: str, split: str | None, given: Mapping[str, str], *, wanted_
     layout: Layout = columns.layout(first, wanted=("corpus",) if wanted_corpus else ("grid", "examples", "corpus"))
     used = {column: name for name in _USED[layout] if (column := columns.find(name, first))}
     if layout == "examples":
-        used.update(dict.fromkeys(columns.find_negatives(first), "negative"))
+        for name in ("positive", "negative"):
+            used.update(dict.fromkeys(columns.find_all(name, first), name))
+        if label := columns.find_label(first):
+            used[label] = "label"
         # The first row may be one without.
         used.update({column: name for name in NAMES for column in _names_of(columns, name)})
     return Stream(rows, split, layout, columns, used)
@@ -203,7 +207,8 @@ def _told(rows: Iterator[Row], on_row: Callable[[Row], None] | None) -> Iterator
 def _parse_example(number: int, row: Row, *, columns: Columns) -> Entry:
     entry = _example_entry(parse_example(number, row, columns=columns))
     # A file without ids has its queries numbered, which says nothing about the data.
-    return entry if columns.find("query_id", row) is not None else replace(entry, address="")
+    # Of a labelled file several rows ask the same, as rows of one query.
+    return entry if columns.find("query_id", row) is not None and not columns.labelled else replace(entry, address="")
 
 
 def _parse_document(number: int, row: Row, *, columns: Columns) -> Entry:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from adiabat.config.compare import TaskSection
-from adiabat.data.columns import OF_DOCUMENTS
+from adiabat.data.column_names import OF_DOCUMENTS
 from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.examples import is_beir_examples, read_examples
 from adiabat.data.records import Document, ExampleSet, text_id

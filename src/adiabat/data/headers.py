@@ -1,0 +1,93 @@
+"""The first line of CSV and TSV, which must name the columns: a first row that is taken for them is lost without a word."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from adiabat.data.numerals import number_of, shown
+from adiabat.errors import DataError
+from adiabat.excerpts import cut
+
+_LONGEST_NAME = 80
+_MOST_WORDS = 6
+_PARTED = {
+    "csv": ("commas", {";": "semicolons", "\t": "tabs", "|": "bars"}),
+    "tsv": ("tabs", {",": "commas", ";": "semicolons", "|": "bars"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Names of the columns of a file.
+
+    Attributes:
+        columns: In their order; "" is an index that pandas wrote, and is not read.
+        place: ``path:line``.
+    """
+
+    columns: tuple[str, ...]
+    place: str
+
+    def values(self, cells: Sequence[str]) -> Mapping[str, str | None]:
+        """The values of a row.
+
+        Args:
+            cells: As many as there are columns.
+
+        Returns:
+            Column to its cell; None where it is empty.
+        """
+        return {name: cell or None for name, cell in zip(self.columns, cells, strict=True) if name}
+
+    def told(self) -> str:
+        """The names, for messages.
+
+        Returns:
+            One line.
+        """
+        return _told(self.columns)
+
+
+def header_of(cells: Sequence[str], place: str, *, form: Literal["csv", "tsv"], expected: Sequence[str] | None = None) -> Header:
+    """Take a line for the header.
+
+    Args:
+        cells: Of the first line.
+        place: ``path:line``.
+        form: Of the file.
+        expected: What it must be; None takes any names.
+
+    Returns:
+        The header.
+
+    Raises:
+        DataError: If it is another than the expected one, does not name every column once, or is rather a row.
+    """
+    names = tuple(cell.strip() for cell in cells)
+    if expected is not None and names != tuple(expected):
+        raise DataError(f"{place} must be the header {' '.join(expected)} (by tabs), got {cut(' '.join(names), limit=120)}; add it")
+    commas, others = _PARTED[form]
+    if len(names) == 1 and (other := next((sign for sign in others if sign in names[0]), None)):
+        raise DataError(f"{place} must part its columns by {commas}, got {others[other]} in {_told(names)}; write the file with {commas}")
+    if "" in names[1:] or names == ("",) or len(set(names)) < len(names):
+        raise DataError(f"{place} must name every column once, got {_told(names)}; correct the header")
+    rows = [name for name in names if _is_value(name)]
+    if rows and names != tuple(map(str, range(len(names)))):  # pandas numbers the columns that have no name.
+        raise DataError(
+            f"{place} must be a header of column names, got {_told(names)}, where {shown(rows[0])} is no name; "
+            "put a header before the first row"
+        )
+    if names[0] == "":
+        warnings.warn(f"{place}: the first column has no name, as where pandas wrote its index, and is not read", stacklevel=2)
+    return Header(names, place)
+
+
+def _is_value(name: str) -> bool:
+    """Whether a cell is rather a number or a sentence than the name of a column."""
+    return number_of(name) is not None or len(name) > _LONGEST_NAME or len(name.split()) > _MOST_WORDS
+
+
+def _told(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
+    return ", ".join(map(shown, names[:10])) + more
