@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tune": {*BELOW_TRAINING, "drift", "jobs", "plan.flops", "report", "train", "tune"},
     "plan": {"errors", "plan"},
     "contrastive": {*BELOW_TRAINING, "contrastive", "jobs", "plan", "report", "train"},
-    "makers": {"config", "data", "errors", "files", "locks", "makers", "provenance", "watch"},
+    "makers": {"config", "data", "errors", "files", "locks", "makers", "provenance", "seals", "watch"},
     "mining": {*BELOW_TRAINING, "files", "mining", "report.wording"},
     "inspection": {"config", "data", "errors", "inspection", "model", "report.wording", "watch"},
     "compare": {*BELOW_TRAINING, "compare", "contrastive", "files", "jobs", "report", "tasks", "train"},

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -41,20 +42,23 @@ def digest_of(path: Path) -> Digest:
         return Digest(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest())
 
 
-def seal(folder: Path, names: Iterable[str]) -> None:
+def seal(folder: Path, names: Iterable[str], *, into: str = CHECKSUMS) -> None:
     """Write the checksums of files in a folder beside them.
 
     Args:
         folder: Holds the files, which must be whole and on disk.
         names: Of the files, relative to the folder.
+        into: Name of the list of checksums.
 
     Raises:
         DataError: If the checksums cannot be written.
     """
-    write_json({name: digest_of(folder / name)._asdict() for name in names}, folder / CHECKSUMS)
+    write_json({name: digest_of(folder / name)._asdict() for name in names}, folder / into)
 
 
-def require_seal(folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False) -> frozenset[str]:
+def require_seal(
+    folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False, source: str = CHECKSUMS
+) -> frozenset[str]:
     """Check that sealed files are as they were when `seal` saw them.
 
     Args:
@@ -62,6 +66,7 @@ def require_seal(folder: Path, *, remedy: str, error: type[AdiabatError] = DataE
         remedy: What to do about a damaged file.
         error: Kind of error to raise.
         always: Whether to read files again that have not changed since they were last checked.
+        source: Name of the list of checksums.
 
     Returns:
         The names of the sealed files.
@@ -69,11 +74,31 @@ def require_seal(folder: Path, *, remedy: str, error: type[AdiabatError] = DataE
     Raises:
         AdiabatError: If a file, or the list of checksums, is missing or damaged; of the kind `error`.
     """
-    with reading(folder / CHECKSUMS, remedy=remedy, error=error):
-        record = read_json(folder / CHECKSUMS, remedy=remedy, error=error)
+    with reading(folder / source, remedy=remedy, error=error):
+        record = read_json(folder / source, remedy=remedy, error=error)
         expected = {name: Digest(**digest) for name, digest in record.items()}
     require(expected, folder, remedy=remedy, error=error, always=always)
     return frozenset(expected)
+
+
+def is_whole(folder: Path, source: str) -> bool:
+    """Whether sealed files that can be made again are there and undamaged; of damage there is a warning.
+
+    Args:
+        folder: That was sealed.
+        source: Name of the list of checksums.
+
+    Returns:
+        False where they must be made.
+    """
+    if not (folder / source).exists():
+        return False
+    try:
+        require_seal(folder, remedy="it is made again", source=source)
+    except DataError as damage:
+        warnings.warn(str(damage), stacklevel=2)
+        return False
+    return True
 
 
 def require(

@@ -1,6 +1,5 @@
 """Pairs that are kept on disk: equal to those in memory, read once, and never half there."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from adiabat.contrastive import data as reading
 from adiabat.contrastive.data import read_pairs
-from adiabat.contrastive.kept import ABANDONED_SECONDS, cache_folder
+from adiabat.contrastive.kept import ABANDONED_SECONDS, cache_folder, files_of
 from adiabat.data.pairs import PairSet
 from adiabat.errors import DataError
 from adiabat.watch import Watch
@@ -141,15 +140,6 @@ def test_two_processes_that_read_at_once_end_with_one_folder(tmp_path: Path, mon
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
-def test_a_damaged_folder_is_told(tmp_path: Path) -> None:
-    write_problem(tmp_path)
-    train, _ = read(tmp_path, cache=tmp_path / "cache")
-    assert train.texts.folder is not None
-    (train.texts.folder / "about.json").write_text(json.dumps({"sha256": ""})[:-3])
-    with pytest.raises(DataError, match="must hold whole pairs, got: .*; remove that folder, and run again"):
-        read(tmp_path, cache=tmp_path / "cache")
-
-
 def test_how_far_the_reading_is_is_shown(tmp_path: Path) -> None:
     write_problem(tmp_path)
     shown: list[tuple[str, int, int]] = []
@@ -165,3 +155,61 @@ def test_the_cache_is_where_it_is_asked_for_or_where_the_user_keeps_caches(monke
     assert cache_folder(None) == Path("/caches/adiabat")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder(None) == Path.home() / ".cache" / "adiabat"
+
+
+def altered(path: Path, how: str, other: Path) -> None:
+    content = bytearray(path.read_bytes())
+    if how == "flip":
+        content[len(content) // 2] ^= 4
+    elif how == "cut":
+        content = content[: len(content) // 2]
+    elif how == "empty":
+        content = bytearray()
+    elif how == "swap":
+        content = bytearray(other.read_bytes())
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "empty", "swap"])
+@pytest.mark.parametrize(
+    "name", ["about.json", "checksums.json", "documents.arrow", "equal.npz", "numbers.npz", "queries.arrow", "query_ids.arrow"]
+)
+def test_pairs_that_were_damaged_are_read_again_and_it_is_said(tmp_path: Path, name: str, how: str) -> None:
+    write_problem(tmp_path)
+    before = read(tmp_path, cache=tmp_path / "cache")
+    folder = before[0].texts.folder
+    assert folder is not None
+    assert sorted(path.name for path in folder.iterdir() if path.name != ".checked.json") == [
+        "about.json", "checksums.json", "documents.arrow", "equal.npz", "numbers.npz", "queries.arrow", "query_ids.arrow",
+    ]  # fmt: skip
+    fresh = read(tmp_path, cache=None)
+    altered(folder / name, how, folder / ("queries.arrow" if name != "queries.arrow" else "documents.arrow"))
+    with pytest.warns(UserWarning, match=rf"{folder / name} must be undamaged, got .*; the pairs are read again"):
+        after = read(tmp_path, cache=tmp_path / "cache")
+    assert all(same(one, other) for one, other in zip(fresh, after, strict=True))
+
+
+def test_a_file_of_equal_size_and_date_but_other_content_is_read_again(tmp_path: Path) -> None:
+    write_problem(tmp_path)
+    before, _ = read(tmp_path, cache=tmp_path / "cache")
+    file = tmp_path / "pairs.jsonl"
+    status, content = file.stat(), file.read_text()
+    file.write_text(content.replace("about", "ABOUT"))
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+    after, _ = read(tmp_path, cache=tmp_path / "cache")
+    assert next(iter(after.texts.queries)).startswith("ABOUT")
+    assert after.texts.folder != before.texts.folder
+
+
+@pytest.mark.parametrize("size", [0, 1, 70_000, 3_000_000])
+def test_a_change_of_the_first_or_last_byte_shows_in_the_digest_of_blocks(tmp_path: Path, size: int) -> None:
+    file = tmp_path / "rows.jsonl"
+    digests = set()
+    for place in (None, 0, size - 1):
+        content = bytearray(size)
+        if place is not None and size:
+            content[place] = 1
+        file.write_bytes(content)
+        digests.add(files_of(str(file))[0][-1])
+    assert len(digests) == min(3, size + 1)

@@ -122,6 +122,17 @@ def test_what_is_written_is_not_written_again(tmp_path: Path) -> None:
     assert again == first
 
 
+@pytest.mark.parametrize("name", ["corpus.jsonl.gz", "de.jsonl.gz", "made.json", "checksums.json"])
+def test_lessons_that_were_damaged_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    written(tmp_path / "new", in_languages("de"))
+    file = tmp_path / "new" / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(JobError, match=rf"{file} must be undamaged, got .*; remove the folder, so that it is made again"):
+        written(tmp_path / "new", in_languages("de"))
+
+
 def test_lessons_of_other_settings_or_files_are_refused_and_it_is_said_which(tmp_path: Path) -> None:
     first, second = (tmp_path / name for name in ("a.jsonl", "b.jsonl"))
     first.write_text("a")

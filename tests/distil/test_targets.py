@@ -13,7 +13,7 @@ from sklearn.decomposition import TruncatedSVD
 from adiabat import api
 from adiabat.config import DistilStaticSettings, checked
 from adiabat.data.records import text_id
-from adiabat.distil.targets import build_targets, joined_rows, main_directions, unit
+from adiabat.distil.targets import build_targets, joined_rows, kept_matrix, main_directions, unit
 from adiabat.errors import DataError, StoreError
 from adiabat.model.directory import load
 from adiabat.model.encoder import Encoder, EncoderSettings
@@ -133,3 +133,14 @@ def test_fewer_texts_than_numbers_are_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"teachers must have at least 8 texts, as many as the student's numbers, got 5; add texts"):
         targets_of([tiny_dual()], path, tmp_path, width=8)
     assert [one.name for one in tmp_path.iterdir()] == ["few.jsonl"]
+
+
+def test_a_matrix_that_was_kept_is_read_and_one_that_was_damaged_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "directions.npy"
+    first = kept_matrix(path, lambda: np.eye(3, dtype=np.float32))
+    np.testing.assert_array_equal(kept_matrix(path, lambda: np.zeros((3, 3), dtype=np.float32)), first)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"directions.npy must be undamaged, got .*; it is made again"):
+        np.testing.assert_array_equal(kept_matrix(path, lambda: np.eye(3, dtype=np.float32)), first)

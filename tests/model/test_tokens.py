@@ -43,6 +43,20 @@ def test_a_table_in_files_is_that_in_memory_and_is_made_once(tmp_path: Path, mon
     assert (again.lists(rows), again.lengths.tolist()) == (memory.lists(rows), memory.lengths.tolist())
 
 
+@pytest.mark.parametrize("ending", ["i32", "npy", "json"])
+@pytest.mark.parametrize("cut", [True, False])
+def test_tokens_that_were_damaged_are_made_again_and_it_is_said(tmp_path: Path, ending: str, cut: bool) -> None:
+    encoder = tiny_encoder(width=16, layers=1)
+    expected = TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path).lists(np.arange(len(TEXTS)))
+    (file,) = tmp_path.glob(f"tokens-query-*.{ending}")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content[: len(content) // 2] if cut else content)
+    with pytest.warns(UserWarning, match=rf"{file} must be undamaged, got .*; it is made again"):
+        table = TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+    assert table.lists(np.arange(len(TEXTS))) == expected
+
+
 @pytest.mark.parametrize("other", [{"max_tokens": 13}, {"query_prompt": "tell: "}])
 def test_what_decides_tokens_decides_the_files(tmp_path: Path, other: dict[str, Any]) -> None:
     one = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))

@@ -15,7 +15,7 @@ from adiabat.api.loading import Model, load, load_with, name_of, require_name
 from adiabat.config import DistilStaticSettings, EncoderSection, FitSettings, MultilingualSettings
 from adiabat.config.distil import StaticSection
 from adiabat.config.teach import TeachSettings
-from adiabat.contrastive.kept import files_of
+from adiabat.contrastive.kept import contents_of
 from adiabat.data.corpora import texts_to_learn
 from adiabat.distil.saving import is_distilled, list_modules, save_static
 from adiabat.distil.static import Distilled, distil, rows_and_dims
@@ -267,8 +267,7 @@ def _words(section: StaticSection) -> list[Word]:
 def _inputs(tower: Encoder, section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str, str]]:
     found = {"teacher": {"weights_sha256": tower.weights_digest()}}
     if section.corpus is not None:
-        # By size and date: a corpus may be long.
-        files = json.dumps(files_of(section.corpus))
+        files = json.dumps(contents_of([section.corpus]))
         found["corpus"] = {"path": section.corpus, "files_sha256": hashlib.sha256(files.encode()).hexdigest()}
     if section.vocabulary is not None:
         told = "\n".join(word.text for word in words)

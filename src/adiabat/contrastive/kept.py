@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -20,10 +21,12 @@ import numpy as np
 from adiabat.data.hub import HUB_PREFIX
 from adiabat.data.pairs import EQUAL_TEXTS, PairBuilder, PairSet, TextList, Texts, text_numbers
 from adiabat.data.ragged import Ragged
-from adiabat.errors import DataError
+from adiabat.errors import DataError, StoreError
+from adiabat.files import read_json, reading, write_json
+from adiabat.seals import digest_of, require_seal, seal
 from adiabat.store.ids import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
 
-FORMAT = 3
+FORMAT = 4
 """Of the folder; another number is another folder."""
 
 MAKING = ".making-"
@@ -31,6 +34,11 @@ MAKING = ".making-"
 
 ABANDONED_SECONDS = 24 * 3600
 """Age at which a folder that was never finished is taken for one of a killed process."""
+
+SAMPLES, SAMPLED_BYTES = 16, 1 << 16
+"""Blocks of a file that tell it from another of equal size and date; the first and the last are among them."""
+
+READABLE = "check that it may be read"
 
 COLUMNS = {"queries": TEXT_BATCH, "documents": TEXT_BATCH, "query_ids": ID_BATCH}
 EACH = ("query", "positive", "sources", "topics", "tags")
@@ -57,7 +65,7 @@ def kept_pairs(number: Number, description: dict[str, Any], cache: Path) -> tupl
 
     Args:
         number: Reads the examples; not called where they were read before.
-        description: All that decides what is read, files by size and date.
+        description: All that decides what is read, files by `files_of`.
         cache: The folder of all that is kept; made where missing.
 
     Returns:
@@ -75,7 +83,7 @@ def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...
 
     Args:
         folder: Theirs alone; what it lies in is made where missing.
-        number: Reads the examples; not called where the folder is there.
+        number: Reads the examples; not called where the folder is there and undamaged.
         advice: What people can do besides freeing space where the disk is full.
 
     Returns:
@@ -84,18 +92,23 @@ def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...
     Raises:
         DataError: As `kept_pairs`.
     """
-    place = folder.parent
-    if not folder.is_dir():
-        with _plain_faults(place, advice):
-            place.mkdir(parents=True, exist_ok=True)
-            _clear_abandoned(place)
-            making = Path(tempfile.mkdtemp(prefix=MAKING, dir=place))
+    if folder.is_dir():
         try:
-            with _plain_faults(place, advice):
-                _write(number, making)
-                _put(making, folder)
-        finally:
-            shutil.rmtree(making, ignore_errors=True)
+            return _opened(folder)
+        except (DataError, StoreError) as damage:
+            warnings.warn(f"{damage}; the pairs are read again", stacklevel=2)
+            shutil.rmtree(folder, ignore_errors=True)
+    place = folder.parent
+    with _plain_faults(place, advice):
+        place.mkdir(parents=True, exist_ok=True)
+        _clear_abandoned(place)
+        making = Path(tempfile.mkdtemp(prefix=MAKING, dir=place))
+    try:
+        with _plain_faults(place, advice):
+            _write(number, making)
+            _put(making, folder)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
     return _opened(folder)
 
 
@@ -113,21 +126,19 @@ def numbered(number: Number) -> tuple[PairSet, ...]:
     return builder.built(number(builder), Texts(*columns))
 
 
-def files_of(source: str) -> list[tuple[str, int, int]]:
-    """What a source is, without reading it.
+def files_of(source: str) -> list[tuple[str, ...]]:
+    """What a source is, without reading the whole of it.
 
     Args:
         source: A file, a folder or a name of the hub.
 
     Returns:
-        Path, bytes and date of change of each file; of the hub, the name alone.
+        Path, size, dates, inode and a digest of blocks of each file; of the hub, the name alone.
+
+    Raises:
+        DataError: If a file cannot be read.
     """
-    if source.startswith(HUB_PREFIX):
-        return [(source, 0, 0)]
-    path = Path(source).resolve()
-    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
-    found = [(one, one.stat()) for one in files if one.exists()]
-    return [(str(one), status.st_size, status.st_mtime_ns) for one, status in found]
+    return [_state(path) if path.is_file() else (str(path),) for path in _files(source)]
 
 
 def contents_of(sources: Iterable[str]) -> dict[str, str]:
@@ -138,14 +149,33 @@ def contents_of(sources: Iterable[str]) -> dict[str, str]:
 
     Returns:
         Path of each file to the SHA-256 of its bytes; of the hub, the name alone, to "".
+
+    Raises:
+        DataError: If a file cannot be read.
     """
     digests = dict[str, str]()
-    for path, *_ in (one for source in sources for one in files_of(source)):
-        digests[path] = ""
-        if Path(path).is_file():
-            with open(path, "rb") as file:
-                digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    for path in (path for source in sources for path in _files(source)):
+        with reading(path, remedy=READABLE):
+            digests[str(path)] = digest_of(path).sha256 if path.is_file() else ""
     return digests
+
+
+def _files(source: str) -> list[Path]:
+    """Those of a source; the name of the hub, or of a file that is missing, as it is."""
+    if source.startswith(HUB_PREFIX):
+        return [Path(source)]
+    path = Path(source).resolve()
+    return sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
+
+
+def _state(path: Path) -> tuple[str, ...]:
+    digest = hashlib.sha256()
+    with reading(path, remedy=READABLE), path.open("rb") as file:
+        state = os.fstat(file.fileno())
+        for start in np.linspace(0, max(0, state.st_size - SAMPLED_BYTES), SAMPLES, dtype=np.int64).tolist():
+            file.seek(start)
+            digest.update(file.read(SAMPLED_BYTES))
+    return str(path), *map(str, (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)), digest.hexdigest()
 
 
 @contextmanager
@@ -188,7 +218,8 @@ def _write(number: Number, folder: Path) -> None:
     queries, documents = text_numbers(replace(texts, folder=None))
     np.savez(folder / EQUAL_TEXTS, queries=queries, documents=documents)
     about = {"sha256": texts.digest().hex(), "sets": [{"name": one.name, "notes": one.notes} for one in sets]}
-    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+    write_json(about, folder / "about.json")
+    seal(folder, sorted(path.name for path in folder.iterdir()))
 
 
 def _texts(folder: Path, sha256: str = "") -> Texts:
@@ -197,12 +228,11 @@ def _texts(folder: Path, sha256: str = "") -> Texts:
 
 
 def _opened(folder: Path) -> tuple[PairSet, ...]:
-    try:
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        with np.load(folder / "numbers.npz") as numbers:
-            arrays = {name: numbers[name] for name in numbers.files}
-    except (OSError, ValueError, KeyError) as fault:
-        raise DataError(f"{folder} must hold whole pairs, got: {fault}; remove that folder, and run again") from fault
+    remedy = "remove that folder, and run again"
+    require_seal(folder, remedy=remedy)
+    about = read_json(folder / "about.json", remedy=remedy)
+    with reading(folder / "numbers.npz", remedy=remedy), np.load(folder / "numbers.npz") as numbers:
+        arrays = {name: numbers[name] for name in numbers.files}
     texts = _texts(folder, about["sha256"])
     answers, negatives = (Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"]) for name in ("answers", "negatives"))
     return tuple(_set(place, about["sets"][place], texts, answers, negatives, arrays) for place in range(len(about["sets"])))

@@ -15,8 +15,10 @@ from adiabat.data.parallel import Translation
 from adiabat.data.records import text_id
 from adiabat.data.splitting import held_out_queries
 from adiabat.errors import DataError, JobError
+from adiabat.files import reading
 from adiabat.makers.seen import Seen
 from adiabat.makers.writing import MADE, Output, writing
+from adiabat.seals import require_seal
 from adiabat.watch import SILENT, Watch
 
 VALIDATION = "validation"
@@ -139,7 +141,7 @@ def write_lessons(
     if (folder / MADE).exists():
         return _written(folder, inputs)
     held_out = _held_out(partial(_trimmed, read), settings, least, watch)
-    with writing(folder, maker="lessons", source=folder.parent, settings=_Told(**inputs)) as output:
+    with writing(folder, maker="lessons", source=folder.parent, settings=_Told(**inputs), sealed=True) as output:
         counts = _write(_trimmed(read), _Writer(output, own, held_out), passages, watch)
     return Lessons(folder, counts)
 
@@ -152,7 +154,10 @@ class _Told(Section):
 
 
 def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
-    made = json.loads((folder / MADE).read_text(encoding="utf-8"))
+    remedy = "remove the folder, so that it is made again"
+    require_seal(folder, remedy=remedy, error=JobError)
+    with reading(folder / MADE, remedy=remedy, error=JobError):
+        made = json.loads((folder / MADE).read_text(encoding="utf-8"))
     if made["settings"] != inputs:
         others = ", ".join(_others(made["settings"], inputs))
         raise JobError(f"{folder} was made from other texts or settings ({others}); choose another --out, or remove it")

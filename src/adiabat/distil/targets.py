@@ -17,6 +17,7 @@ from adiabat.errors import DataError, several
 from adiabat.files import write_bytes
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
+from adiabat.seals import is_whole, seal
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.watch import SILENT, Watch
@@ -219,10 +220,12 @@ def kept_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
     Raises:
         DataError: If the disk is full or not writable.
     """
-    if not path.is_file():
+    checksums = f"{path.stem}.json"
+    if not is_whole(path.parent, checksums):
         content = BytesIO()
         np.save(content, make())
         write_bytes(content.getvalue(), path)
+        seal(path.parent, [path.name], into=checksums)
     found: Directions = np.load(path)
     return found
 

@@ -18,6 +18,7 @@ from adiabat.files import write_text
 from adiabat.locks import sole_writer
 from adiabat.makers.seen import Seen
 from adiabat.provenance import now, versions
+from adiabat.seals import seal
 
 CORPUS = "corpus"
 MADE = "made.json"
@@ -142,7 +143,9 @@ class Output:
 
 
 @contextmanager
-def writing(out: Path, *, maker: str, source: Path, settings: Section, documents: Documents = "ids") -> Iterator[Output]:
+def writing(
+    out: Path, *, maker: str, source: Path, settings: Section, documents: Documents = "ids", sealed: bool = False
+) -> Iterator[Output]:
     """Fill a directory that appears when the block ends, and does not where the block fails.
 
     The work is done in a hidden directory beside it. What a killed process left there is thrown away by the next one.
@@ -153,6 +156,7 @@ def writing(out: Path, *, maker: str, source: Path, settings: Section, documents
         source: What it is made from.
         settings: Of the maker; kept in ``made.json``.
         documents: How examples name their documents.
+        sealed: Whether checksums are written, for `adiabat.seals.require_seal`: of what a later run reads again.
 
     Yields:
         Where documents and examples go; its `made` tells how many there were.
@@ -178,6 +182,8 @@ def writing(out: Path, *, maker: str, source: Path, settings: Section, documents
             _require_examples(output.made, source)
             output.finish()
             write_text(_told(output.made, maker, source, settings), work / MADE)
+            if sealed:
+                seal(work, sorted(path.name for path in work.iterdir() if path.suffix in (".gz", ".json")))
             _move(work, target, out)
         finally:
             output.abandon()

@@ -21,6 +21,7 @@ from adiabat.errors import DataError
 from adiabat.model.batches import token_budget_batches
 from adiabat.model.bulk import TOKENIZE_BLOCK
 from adiabat.model.encoder import Encoder
+from adiabat.seals import is_whole, seal
 
 
 class TokenFile:
@@ -90,12 +91,13 @@ class TokenTable:
         settings = encoder.settings
         decides = json.dumps([encoder.tokenizer_digest(), encoder.pad_token_id, settings.prompt(side), settings.limit(side)])
         name = f"tokens-{side}-{hashlib.sha256(decides.encode()).hexdigest()[:16]}"
-        ids, offsets = folder / f"{name}.i32", folder / f"{name}.npy"
-        if not offsets.exists():
+        ids, offsets, checksums = folder / f"{name}.i32", folder / f"{name}.npy", f"{name}.json"
+        if not is_whole(folder, checksums):
             try:
                 _tokenise_into(encoder, texts, side, ids, offsets)
             except OSError as fault:
                 raise DataError(f"{folder} must have room for tokens, got: {fault.strerror or fault}; free some space") from fault
+            seal(folder, [ids.name, offsets.name], into=checksums)
         return cls(TokenFile(ids), np.load(offsets), side)
 
     def __len__(self) -> int:
@@ -121,7 +123,7 @@ class TokenTable:
 
 
 def _tokenise_into(encoder: Encoder, texts: Iterable[str], side: Side, ids: Path, offsets: Path) -> None:
-    """Write both files; the offsets get their name last, and other processes may do the same at the same time."""
+    """Write both files; other processes may do the same at the same time."""
     lengths = [0]
     with TemporaryDirectory(prefix=".making-", dir=ids.parent) as making:
         partial = Path(making) / "tokens"
