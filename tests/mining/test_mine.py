@@ -20,7 +20,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.report.wording import NO_BREAK
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
-from adiabat.store.lexical import LexicalIndex, build_lexical
+from adiabat.store.lexical import LEXICAL_FILE, LexicalIndex, build_lexical
 from adiabat.watch import Watch
 from tests.mining.world import lines
 from tests.tiny import tiny_dual
@@ -168,6 +168,15 @@ def test_an_index_of_stems_is_not_taken_for_one_of_words(here: Here) -> None:
     again = here("again.jsonl", index=Path("kept"))
     assert LexicalIndex.open(Path("kept")).stemmer is None
     assert again.out.read_bytes() == first.out.read_bytes()
+
+
+def test_an_index_of_before_there_were_single_characters_is_built_again(here: Here) -> None:
+    first = here("first.jsonl", index=Path("kept"))
+    record = json.loads(Path("kept", LEXICAL_FILE).read_text(encoding="utf-8"))
+    Path("kept", LEXICAL_FILE).write_text(json.dumps({**record, "version": 2}), encoding="utf-8")
+    again = here("again.jsonl", index=Path("kept"))
+    assert again.out.read_bytes() == first.out.read_bytes()
+    assert json.loads(Path("kept", LEXICAL_FILE).read_text(encoding="utf-8")) == record
 
 
 @pytest.mark.parametrize("source", ["dense", "fused"])

@@ -189,14 +189,26 @@ def test_an_unknown_language_is_refused_before_a_text_is_read(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_index_of_before_there_were_stems_is_one_of_whole_words(tmp_path: Path) -> None:
-    hits = build_lexical(TEXTS, tmp_path).search(["cats"], 3)
-    record = json.loads((tmp_path / LEXICAL_FILE).read_text())
-    del record["stemmer"]
-    (tmp_path / LEXICAL_FILE).write_text(json.dumps({**record, "version": 1}))
-    old = LexicalIndex.open(tmp_path)
-    assert old.stemmer is None
-    assert np.array_equal(old.search(["cats"], 3).rows, hits.rows)
+SPACELESS = {
+    "Han": ("我家的狗很大", "狗"),
+    "Han in two runs": ("喝水对身体好", "水"),
+    "characters that stand apart in the document": ("他买了一辆红色的车", "买车"),
+    "kana": ("とりがそらをとぶ", "そ"),
+    "Thai": ("ฉันกินข้าวทุกวัน", "ข"),
+    "Lao": ("ຂ້ອຍກິນເຂົ້າ", "ກ"),
+    "Khmer": ("ខ្ញុំញ៉ាំបាយ", "ប"),
+    "Burmese": ("ကျွန်တော်ထမင်းစားတယ်", "စ"),
+}
+
+
+@pytest.mark.parametrize("name", SPACELESS)
+def test_a_character_of_a_script_without_spaces_finds_the_documents_that_hold_it(tmp_path: Path, name: str) -> None:
+    document, query = SPACELESS[name]
+    index = build_lexical(["a plain one", "二三四五", document], tmp_path)
+    hits = index.search([query], 3)
+    assert hits.rows.tolist() == [[2, -1, -1]]
+    assert index.scores(query, [document, "a plain one"]).tolist() == [hits.scores[0, 0], 0]
+    assert index.score_rows([query], np.array([[2]]))[0, 0] == hits.scores[0, 0]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -217,12 +229,16 @@ def test_scores_of_rows_and_counts_are_those_of_a_search_for_everything(tmp_path
     assert index.count_at_least(queries, thresholds, Ragged.of(aside)).tolist() == expected
 
 
-def test_another_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2, 99])
+def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(tmp_path: Path, version: int) -> None:
+    assert LexicalIndex.at_hand(tmp_path) is None
     build_lexical(TEXTS, tmp_path)
+    assert LexicalIndex.at_hand(tmp_path) is not None
     record = json.loads((tmp_path / LEXICAL_FILE).read_text())
-    (tmp_path / LEXICAL_FILE).write_text(json.dumps({**record, "version": 99}))
-    with pytest.raises(StoreError, match="format version must be 1 or 2, got 99"):
+    (tmp_path / LEXICAL_FILE).write_text(json.dumps({**record, "version": version}))
+    with pytest.raises(StoreError, match=f"format version must be 3, got {version}; build the index again"):
         LexicalIndex.open(tmp_path)
+    assert LexicalIndex.at_hand(tmp_path) is None
 
 
 @pytest.mark.parametrize(

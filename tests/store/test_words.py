@@ -19,9 +19,9 @@ from adiabat.store.words import analyser_of, common_words, words
         ("ﬁne ｆｕｌｌ", ["fine", "full"]),
         ("हिन्दी में", ["हिन्दी", "में"]),
         ("القطة، السوداء", ["القطة", "السوداء"]),
-        ("東京都 に", ["東京", "京都", "に"]),
-        ("abc東京xyz", ["abc", "東京", "xyz"]),
-        ("ไทย", ["ไท", "ทย"]),
+        ("東京都 に", ["東", "京", "都", "東京", "京都", "に"]),
+        ("abc東京xyz", ["abc", "東", "京", "東京", "xyz"]),
+        ("ไทย", ["ไ", "ท", "ย", "ไท", "ทย"]),
         ("🧭 \u0301", []),
         ("_ ... __", ["_", "__"]),
         ("", []),
@@ -29,6 +29,24 @@ from adiabat.store.words import analyser_of, common_words, words
 )
 def test_words_of_many_scripts(text: str, expected: list[str]) -> None:
     assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        # Of three pairs the documents hold one, which is enough.
+        ("東京都に", ["東京", "京都", "都に"]),
+        # Of "買車" they hold the characters alone.
+        ("買車", ["買", "車"]),
+        ("水", ["水"]),
+        ("水 東京", ["水", "東京"]),
+        ("Cat 東京", ["cat", "東京"]),
+        ("ไม", ["ไ", "ม"]),
+    ],
+)
+def test_a_query_is_asked_by_pairs_and_a_run_of_which_no_pair_is_known_by_characters(query: str, expected: list[str]) -> None:
+    assert words(query, {"東京", "買", "車", "水", "ไ"}) == expected
+    assert analyser_of("english")(query, {"東京", "買", "車", "水", "ไ"}) == expected
 
 
 def test_without_a_language_words_stay_as_they_are() -> None:
@@ -42,7 +60,7 @@ def test_without_a_language_words_stay_as_they_are() -> None:
         ("english", "The Generalizations of relational ponies", ["gener", "relat", "poni"]),
         ("german", "Die Häuser und Straßen", ["haus", "strass"]),
         ("turkish", "kitaplar", ["kitap"]),
-        ("english", "東京 cats", ["東京", "cat"]),
+        ("english", "東京 cats", ["東", "京", "東京", "cat"]),
         ("english", "...", []),
     ],
 )

@@ -30,7 +30,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
 from adiabat.store.build import is_store
 from adiabat.store.embeddings import Store
-from adiabat.store.lexical import LEXICAL_FILE, LexicalIndex, build_lexical
+from adiabat.store.lexical import LexicalIndex, build_lexical
 from adiabat.watch import SILENT, Watch
 
 BLOCK_QUERIES = 1024
@@ -237,11 +237,10 @@ def _source(settings: MineSettings, documents: Documents, vectors: Vectors | Non
 def _lexical(settings: MineSettings, documents: Documents, folder: Path, watch: Watch) -> LexicalIndex:
     """The index that lies there, if it is one of this corpus by these numbers, or a new one."""
     digest, parameters = _digest(documents), (settings.bm25.k1, settings.bm25.b)
-    if (folder / LEXICAL_FILE).exists():
-        index = LexicalIndex.open(folder)
-        # Words are taken as they stand; another use of the folder may have cut them to stems.
-        if index.corpus == digest and index.parameters == parameters and index.stemmer is None:
-            return index
+    index = LexicalIndex.at_hand(folder)
+    # Words are taken as they stand; another use of the folder may have cut them to stems.
+    if index and index.corpus == digest and index.parameters == parameters and index.stemmer is None:
+        return index
     return build_lexical(
         all_texts(documents),
         folder,

@@ -28,9 +28,8 @@ from adiabat.store.words import Analyser, analyser_of
 
 LEXICAL_FILE = "lexical.json"
 FORMAT = "adiabat-lexical"
-VERSION = 2
-"""Of the files, and of the rule for words. Version 1 knew no stems; it is read as one of whole words."""
-READABLE = (1, VERSION)
+VERSION = 3
+"""Of the files, and of the rule for words. Version 2 held no single characters of scripts without spaces."""
 
 DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
 VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
@@ -242,7 +241,7 @@ class LexicalIndex:
         try:
             self._index = bm25s.BM25.load(folder, mmap=True)
             self.corpus, self.count = str(record["corpus"]), int(record["count"])
-            self.stemmer: str | None = record.get("stemmer")
+            self.stemmer: str | None = record["stemmer"]
             self._analyse = analyser_of(self.stemmer)
             starts = self._index.scores["indptr"]
             idf = inverse_frequencies(np.diff(starts), self.count)
@@ -269,10 +268,26 @@ class LexicalIndex:
             raise StoreError(f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again")
         record = read_json(folder / LEXICAL_FILE)
         version = record.get("version")
-        if record.get("format") != FORMAT or version not in READABLE:
-            known = " or ".join(map(str, READABLE))
-            raise StoreError(f"{folder / LEXICAL_FILE}: format version must be {known}, got {version}; build the index again")
+        if record.get("format") != FORMAT or version != VERSION:
+            raise StoreError(f"{folder / LEXICAL_FILE}: format version must be {VERSION}, got {version}; build the index again")
         return cls(folder, record)
+
+    @classmethod
+    def at_hand(cls, folder: Path) -> "LexicalIndex | None":
+        """Open an index that was kept for another use.
+
+        Args:
+            folder: Its directory.
+
+        Returns:
+            The index; None where there is none, or one of another version, which is to be built again.
+
+        Raises:
+            StoreError: If it is damaged.
+        """
+        if not (folder / LEXICAL_FILE).exists() or read_json(folder / LEXICAL_FILE).get("version") != VERSION:
+            return None
+        return cls.open(folder)
 
     @property
     def parameters(self) -> tuple[float, float]:
@@ -338,8 +353,13 @@ class LexicalIndex:
     def _tables(self, queries: Sequence[str]) -> Iterator[Float32[np.ndarray, " n"]]:
         """Each query's scores of all documents."""
         for query in queries:
-            yield self._index.get_scores_from_ids(self._index.get_tokens_ids(self._analyse(query)))
+            yield self._index.get_scores_from_ids(self._asked(query))
         _let_go(self._index.scores["data"], self._index.scores["indices"])
+
+    def _asked(self, query: str) -> list[int]:
+        """Numbers of the words that a query is asked by, as far as documents hold them."""
+        numbers: list[int] = self._index.get_tokens_ids(self._analyse(query, self._index.vocab_dict))
+        return numbers
 
     def scores(self, query: str, texts: Sequence[str]) -> Float32[np.ndarray, " n"]:
         """Scores of texts that need not be in the corpus, bit for bit those of `search` where they are.
@@ -351,7 +371,7 @@ class LexicalIndex:
         Returns:
             One score per text; 0 where it shares no word with the query.
         """
-        asked = np.array(self._index.get_tokens_ids(self._analyse(query)), dtype=np.int64)
+        asked = np.array(self._asked(query), dtype=np.int64)
         found = np.zeros(len(texts), dtype=np.float32)
         for place, text in enumerate(texts):
             document = self._analyse(text)

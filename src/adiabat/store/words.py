@@ -1,7 +1,8 @@
 """From a text to the words that BM25 goes by: as they stand, or cut to their stems.
 
 A word is a run of letters, digits, underscores and combining marks, after Unicode's NFKC and case folding. Scripts that are written without
-spaces (Han, kana, Thai, Lao, Burmese, Khmer) give every pair of neighbouring characters instead. No word is left out, none is stemmed.
+spaces (Han, kana, Thai, Lao, Burmese, Khmer) give a document every character and every pair of neighbours instead. A query is asked by its
+pairs; a run of which the documents hold no pair, as one character by itself, by its characters. No word is left out, none is stemmed.
 
 With the stems of a language, words so common in it that they say nothing are left out first, as far as bm25s lists them, and the others cut
 by its Snowball algorithm. English has Porter's first algorithm and the 33 words of Lucene: so do Anserini's, and with that the published
@@ -10,15 +11,21 @@ figures of BM25 on BEIR.
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Container, Iterable
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from adiabat.errors import ConfigError, MissingDependencyError
 
-Analyser = Callable[[str], list[str]]
-"""Gives the words of a text: in order, repeats included."""
+
+@runtime_checkable
+class Analyser(Protocol):
+    """Gives the words of a text."""
+
+    def __call__(self, text: str, known: Container[str] | None = None) -> list[str]:
+        """See `words`."""
+
 
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 SPACELESS = re.compile(
@@ -34,11 +41,12 @@ _COMMON_WORDS = {"english": "EN"}
 """Likewise, for bm25s's lists of words to leave out."""
 
 
-def words(text: str) -> list[str]:
+def words(text: str, known: Container[str] | None = None) -> list[str]:
     """The words of a text, by the rule of the module's first lines.
 
     Args:
         text: Anything.
+        known: The words of all documents, where the text is a query; None where it is a document.
 
     Returns:
         In order, repeats included; empty where there is no letter, digit or underscore.
@@ -51,7 +59,7 @@ def words(text: str) -> list[str]:
             found.append(run)
             continue
         for place, part in enumerate(SPACELESS.split(run)):
-            found.extend(_pairs(part) if place % 2 else filter(None, [part]))
+            found.extend(_spaceless(part, known) if place % 2 else filter(None, [part]))
     return found
 
 
@@ -62,8 +70,15 @@ def _word() -> re.Pattern[str]:
     return re.compile(f"\\w[\\w{marks}]*")
 
 
-def _pairs(run: str) -> list[str]:
-    return [run[place : place + 2] for place in range(len(run) - 1)] or [run]
+def _spaceless(run: str, known: Container[str] | None) -> list[str]:
+    """Words of a run without spaces.
+
+    Queries go by pairs where they can: asked by characters too, Thai questions of XQuAD found their paragraphs less well (LOG.md).
+    """
+    pairs = [run[place : place + 2] for place in range(len(run) - 1)]
+    if known is None:
+        return [*run, *pairs]
+    return pairs if any(pair in known for pair in pairs) else list(run)
 
 
 def analyser_of(stemmer: str | None) -> Analyser:
@@ -89,8 +104,8 @@ def analyser_of(stemmer: str | None) -> Analyser:
     stems = algorithms.Stemmer(_ALGORITHMS.get(stemmer, stemmer))
     common = common_words(stemmer)
 
-    def analyse(text: str) -> list[str]:
-        cut: list[str] = stems.stemWords([word for word in words(text) if word not in common])
+    def analyse(text: str, known: Container[str] | None = None) -> list[str]:
+        cut: list[str] = stems.stemWords([word for word in words(text, known) if word not in common])
         return cut
 
     return analyse

@@ -12,7 +12,7 @@ from adiabat.locks import sole_writer
 from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store, is_store
 from adiabat.store.embeddings import Store
-from adiabat.store.lexical import LEXICAL_FILE, LexicalIndex, build_lexical
+from adiabat.store.lexical import LexicalIndex, build_lexical
 from adiabat.suite.kept import folder_names
 from adiabat.tasks.data import left_out_was_said
 from adiabat.tasks.systems import LexicalSystem
@@ -110,12 +110,12 @@ class Corpora:
 
     def _index(self, corpus: CorpusAtHand, stemmer: str | None) -> LexicalIndex:
         place = self._place(corpus) / (f"bm25-{stemmer}" if stemmer else "bm25")
-        if (place / LEXICAL_FILE).exists():
-            return LexicalIndex.open(place)
+        if index := LexicalIndex.at_hand(place):
+            return index
         place.mkdir(parents=True, exist_ok=True)
         with sole_writer(place), left_out_was_said():
-            if (place / LEXICAL_FILE).exists():
-                return LexicalIndex.open(place)
+            if index := LexicalIndex.at_hand(place):
+                return index
             texts = (document.text for document in corpus.documents())
             return build_lexical(texts, place, corpus=corpus.sha256, stemmer=stemmer)
 

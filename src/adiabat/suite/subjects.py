@@ -13,6 +13,7 @@ from adiabat.data.trained import TrainedTexts
 from adiabat.errors import AdiabatError, ConfigError
 from adiabat.measure.suite_results import SuiteModel
 from adiabat.model.towers import DualEncoder
+from adiabat.store.lexical import VERSION
 from adiabat.store.words import analyser_of
 from adiabat.tasks.mteb_model import similarity_of
 
@@ -87,8 +88,8 @@ class Subject:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of what its scores follow from: weights and settings of both towers, what they compare by; of BM25 its words."""
-        parts: list[object] = [self.model]
+        """SHA-256 of what its scores follow from: weights and settings of both towers, what they compare by; of BM25 the rule for words."""
+        parts: list[object] = [self.model, VERSION]
         if not self.is_lexical:
             parts = [self.towers.fingerprint(side).to_json() for side in ("query", "document")]
             # Said only where it is not the usual one.
