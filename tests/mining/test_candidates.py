@@ -7,6 +7,7 @@ import pytest
 
 from adiabat.data.records import Document
 from adiabat.mining.candidates import DenseSource, Found, FusedSource, LexicalSource, Pairs, Source, Vectors
+from adiabat.mining.filters import fused_ranks
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.lexical import build_lexical
@@ -101,3 +102,29 @@ def test_a_depth_beyond_the_corpus_gives_what_there_is(dense: DenseSource, lexic
     fused = FusedSource(lexical, dense).find(QUERIES, 100)
     assert (fused.hits.rows >= 0).sum(axis=1).tolist() == [40, 40, 40]
     assert (fused.hits.scores[fused.hits.rows < 0] == -np.inf).all()
+
+
+def test_candidates_by_the_positives_are_those_of_their_texts_with_the_scores_of_the_query(lexical: LexicalSource) -> None:
+    positives = [["says b and t"], ["document 12", "says h and v"], ["unheard of"]]
+    for search_by in ("positive", "both"):
+        found = LexicalSource(lexical.index, search_by).find(QUERIES, 6, lambda: positives)
+        for place, (query, texts) in enumerate(zip(QUERIES, positives, strict=True)):
+            asked = [*texts, query] if search_by == "both" else texts
+            expected = fused_ranks(*(lexical.index.search([text], 6).rows[0] for text in asked), depth=6).tolist()
+            rows = found.hits.rows[place]
+            assert rows[rows >= 0].tolist() == expected
+            scores = lexical.index.scores(query, [TEXTS[row] for row in expected])
+            assert found.hits.scores[place, rows >= 0].tolist() == scores.tolist()
+            assert (found.hits.scores[place, rows < 0] == -np.inf).all()
+    # Of one positive alone there is nothing to fuse: the order is that of BM25.
+    alone = LexicalSource(lexical.index, "positive").find(QUERIES[:1], 6, lambda: positives[:1])
+    assert alone.hits.rows.tolist() == lexical.index.search(positives[0], 6).rows.tolist()
+
+
+def test_fused_sources_ask_by_the_positives_too(dense: DenseSource, lexical: LexicalSource) -> None:
+    positives = [[f"says {letter}"] for letter in "hgf"]
+    by_positive = LexicalSource(lexical.index, "positive")
+    found, other = FusedSource(by_positive, dense).find(QUERIES, 6, lambda: positives), dense.find(QUERIES, 6)
+    one = by_positive.find(QUERIES, 6, lambda: positives)
+    for place in range(len(QUERIES)):
+        assert found.hits.rows[place].tolist() == fused_ranks(one.hits.rows[place], other.hits.rows[place], depth=6).tolist()

@@ -60,6 +60,8 @@ def test_two_rankings_fused_by_hand() -> None:
     one, other = np.array([1, 2, 7, -1]), np.array([2, 3, 1, -1])
     assert fused_ranks(one, other, depth=10).tolist() == [2, 1, 3, 7]
     assert fused_ranks(one, other, depth=2).tolist() == [2, 1]
+    # First in two rankings more, row 7 comes before them: 1/63 + 2/61.
+    assert fused_ranks(one, other, np.array([7]), np.array([7]), depth=2).tolist() == [7, 2]
 
 
 def test_of_equal_fused_scores_the_lower_row_comes_first() -> None:

@@ -215,6 +215,21 @@ def test_rows_with_too_few_negatives_may_be_dropped(here: Here) -> None:
         here("none.jsonl", mine={"too_few": "drop", "negatives_per_query": 90})
 
 
+@pytest.mark.parametrize("ids", [True, False], ids=["ids", "texts"])
+def test_negatives_by_the_positives_resemble_them(here: Here, ids: bool) -> None:
+    # What is asked for shares words with one document, and its answer with others.
+    said = {"_id": "d40", "text": "a zebra has stripes and lives on the savannah"}
+    alike = {"_id": "d41", "text": "a tiger has stripes and lives in the forest"}
+    lines(Path("corpus.jsonl"), [*DOCUMENTS, said, alike])
+    lines(Path("pairs.jsonl"), [{"query": "which animal? document", "pos": ["d40" if ids else said["text"]]}])
+    settings = {"mine": {"negatives_per_query": 1, "choice": "ranked"}}
+    (by_query,), (by_positive,) = (rows_of(here(f"{by}.jsonl", bm25={"search_by": by}, **settings)) for by in ("query", "positive"))
+    assert by_query["neg"] != by_positive["neg"] == ["d41" if ids else alike["text"]]
+    assert by_positive["neg_scores"] == [0.0]
+    (either,) = rows_of(here("both.jsonl", bm25={"search_by": "both"}, mine={"negatives_per_query": 50}))
+    assert {*by_query["neg"], *by_positive["neg"]} <= set(either["neg"])
+
+
 def test_queries_without_any_negative_are_kept_apart_and_said(here: Here) -> None:
     lines(Path("pairs.jsonl"), [*PAIRS, {"query": "zebra", "pos": ["d1"]}])
     mining = here()

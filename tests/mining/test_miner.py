@@ -76,7 +76,7 @@ def test_what_another_row_of_the_same_question_knows_counts(tmp_path: Path) -> N
 def test_first_ranks_are_counted_among_what_is_left(tmp_path: Path) -> None:
     plain = miner_of(tmp_path, [ASKED])
     left = [name for name, reason in reasons(plain, mined(plain)[0]).items() if reason == "kept"]
-    miner = miner_of(tmp_path, [ASKED], skip_first=2)
+    miner = miner_of(tmp_path, [ASKED], skip_first=2, choice="ranked")
     found = reasons(miner, mined(miner)[0])
     assert [name for name, reason in found.items() if reason == "rank"] == left[:2]
     assert chosen(miner, mined(miner)[0]) == left[2:]

@@ -20,8 +20,8 @@ class MineSection(Section):
     depth: PositiveInt = 100
     """Candidates per query, known positives among them."""
     negatives_per_query: PositiveInt = 5
-    choice: Literal["ranked", "random"] = "ranked"
-    """Take the best-ranked candidates that pass the filters, or any of them."""
+    choice: Literal["ranked", "random"] = "random"
+    """Take any of the candidates that pass the filters, as Reimers 2021 does, or the best-ranked ones."""
     skip_first: Amount = 0
     """Best ranks that are passed over; they hold most of the false negatives."""
     margin: Margin | None = None
@@ -45,12 +45,14 @@ class MineSection(Section):
 
 
 class Bm25Section(Section):
-    """``[bm25]``: the two numbers of its formula; the defaults are those of Anserini, with which BEIR is usually quoted."""
+    """``[bm25]``: the two numbers of its formula, with the defaults of Anserini, by which BEIR is usually quoted; and what it is asked."""
 
     k1: PositiveFloat = 0.9
     """How soon more of the same word counts no more."""
     b: Fraction = 0.4
     """How much long documents are marked down."""
+    search_by: Literal["query", "positive", "both"] = "query"
+    """Whose text candidates are searched by: the query's, its positives', or both by reciprocal rank. Scores are those of the query."""
 
 
 class JudgeSection(Section):

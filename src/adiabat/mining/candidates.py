@@ -1,8 +1,8 @@
 """Who proposes candidates, and what scores they and the positives have: BM25, vectors, or both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -79,16 +79,21 @@ class Found(Protocol):
         """
 
 
+Positives = Callable[[], Sequence[Sequence[str]]]
+"""Gives the texts of each query's positives, which few sources ask for."""
+
+
 @runtime_checkable
 class Source(Protocol):
     """Proposes candidates."""
 
-    def find(self, queries: Sequence[str], depth: int) -> Found:
+    def find(self, queries: Sequence[str], depth: int, positives: Positives = tuple) -> Found:
         """Candidates of a block of queries.
 
         Args:
             queries: Texts.
             depth: Candidates per query.
+            positives: Of each query.
 
         Returns:
             They and their scores.
@@ -121,21 +126,35 @@ class LexicalFound:
 
 @dataclass(frozen=True, slots=True)
 class LexicalSource:
-    """Candidates by BM25."""
+    """Candidates by BM25.
+
+    Attributes:
+        index: Of the corpus.
+        search_by: Whose text they are searched by; several rankings become one by reciprocal rank.
+    """
 
     index: LexicalIndex
+    search_by: Literal["query", "positive", "both"] = "query"
 
-    def find(self, queries: Sequence[str], depth: int) -> LexicalFound:
+    def find(self, queries: Sequence[str], depth: int, positives: Positives = tuple) -> LexicalFound:
         """Candidates of a block of queries; see `Source.find`.
 
         Args:
             queries: Texts.
             depth: Candidates per query.
+            positives: Of each query.
 
         Returns:
-            They and their scores.
+            They and their scores with the query, which can be 0.
         """
-        return LexicalFound(self.index, queries, self.index.search(queries, depth))
+        if self.search_by == "query":
+            return LexicalFound(self.index, queries, self.index.search(queries, depth))
+        rows = np.full((len(queries), depth), -1, dtype=np.int64)
+        for place, texts in enumerate(positives()):
+            asked = [*texts, queries[place]] if self.search_by == "both" else texts
+            fused = fused_ranks(*self.index.search(asked, depth).rows, depth=depth)
+            rows[place, : len(fused)] = fused
+        return LexicalFound(self.index, queries, Hits(rows, self.index.score_rows(queries, rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,16 +259,18 @@ class DenseSource:
         in_corpus[vectors.in_store] = np.arange(len(in_corpus))
         return cls(vectors, in_corpus)
 
-    def find(self, queries: Sequence[str], depth: int) -> DenseFound:
+    def find(self, queries: Sequence[str], depth: int, positives: Positives = tuple) -> DenseFound:
         """Candidates of a block of queries; see `Source.find`.
 
         Args:
             queries: Texts.
             depth: Candidates per query.
+            positives: Not asked for.
 
         Returns:
             They and their scores.
         """
+        del positives
         assert self.vectors.store is not None
         asked = self.vectors.of_queries(queries)
         hits = search(self.vectors.store, asked, depth)
@@ -263,17 +284,18 @@ class FusedSource:
     lexical: LexicalSource
     dense: DenseSource
 
-    def find(self, queries: Sequence[str], depth: int) -> DenseFound:
+    def find(self, queries: Sequence[str], depth: int, positives: Positives = tuple) -> DenseFound:
         """Candidates of a block of queries; see `Source.find`.
 
         Args:
             queries: Texts.
             depth: Candidates per query, of each source and of both together.
+            positives: Of each query.
 
         Returns:
             They and their scores.
         """
-        one, other = self.lexical.find(queries, depth), self.dense.find(queries, depth)
+        one, other = self.lexical.find(queries, depth, positives), self.dense.find(queries, depth)
         rows = np.full((len(queries), depth), -1, dtype=np.int64)
         for place in range(len(queries)):
             fused = fused_ranks(one.hits.rows[place], other.hits.rows[place], depth=depth)

@@ -120,16 +120,13 @@ def coded(count: int, masks: Mapping[Reason, Bool[np.ndarray, " c"]]) -> Codes:
     return codes
 
 
-def fused_ranks(
-    one: Int64[np.ndarray, " a"], other: Int64[np.ndarray, " b"], *, depth: int, constant: float = 60.0
-) -> Int64[np.ndarray, " f"]:
-    """Two rankings as one, by reciprocal rank.
+def fused_ranks(*rankings: Int64[np.ndarray, " _"], depth: int, constant: float = 60.0) -> Int64[np.ndarray, " f"]:
+    """Several rankings as one, by reciprocal rank.
 
     ``score(d) = sum over rankings that hold d of 1 / (constant + rank of d)``, ranks from 1.
 
     Args:
-        one: Rows, best first; -1 where there is none.
-        other: Likewise.
+        *rankings: Rows, best first; -1 where there is none.
         depth: Most rows wanted.
         constant: How little the first ranks stand out.
 
@@ -140,7 +137,7 @@ def fused_ranks(
         Cormack et al. 2009, with their constant of 60.
     """
     scores: dict[int, float] = {}
-    for ranking in (one, other):
+    for ranking in rankings:
         for rank, row in enumerate(ranking[ranking >= 0].tolist(), start=1):
             scores[row] = scores.get(row, 0.0) + 1.0 / (constant + rank)
     return np.array(sorted(scores, key=lambda row: (-scores[row], row))[:depth], dtype=np.int64)

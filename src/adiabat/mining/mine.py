@@ -230,7 +230,7 @@ def _digest(documents: Documents) -> str:
 def _source(settings: MineSettings, documents: Documents, vectors: Vectors | None, folder: Path, watch: Watch) -> Source:
     if vectors is not None and settings.mine.source == "dense":
         return DenseSource.of(vectors)
-    lexical = LexicalSource(_lexical(settings, documents, folder, watch))
+    lexical = LexicalSource(_lexical(settings, documents, folder, watch), settings.bm25.search_by)
     return lexical if vectors is None else FusedSource(lexical, DenseSource.of(vectors))
 
 

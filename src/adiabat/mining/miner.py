@@ -93,9 +93,17 @@ class Miner:
         Yields:
             What became of each; the texts of a few are in memory at a time.
         """
-        found = self.source.find([example.query for example in examples], self.settings.depth)
+        found = self.source.find([one.query for one in examples], self.settings.depth, lambda: self._positives(examples))
         for start in range(0, len(examples), QUERIES_AT_ONCE):
             yield from self._mine_part(examples[start : start + QUERIES_AT_ONCE], found, start)
+
+    def _positives(self, examples: Sequence[Example]) -> list[list[str]]:
+        """Texts of each query's positives."""
+        if not self.questions.holds_ids:
+            return [list(example.positives) for example in examples]
+        entries = list(dict.fromkeys(chain.from_iterable(example.positives for example in examples)))
+        texts = dict(zip(entries, self.corpus.texts(entry_rows(entries, self.corpus, holds_ids=True)), strict=True))
+        return [[texts[entry] for entry in example.positives] for example in examples]
 
     def _mine_part(self, examples: Sequence[Example], found: Found, start: int) -> list[Mined]:
         known = [self.questions.known(example) for example in examples]
