@@ -20,8 +20,8 @@ LONGEST_FILE = 400
 # Who may import what, by the longest name that fits; a room may import itself unless its row is a single module's.
 # A module that is not listed belongs to its room; a name on the right covers everything below it.
 # Reading and writing of adiabat's own files: what every room that has some goes through.
-OWN_FILES = {"errors", "files", "seals"}
-BELOW_TRAINING = {"config", "data", "errors", "excerpts", "files", "locks", "measure", "model", "provenance", "seals", "store", "watch"}
+OWN_FILES = {"errors", "files", "journal", "seals"}
+BELOW_TRAINING = {"config", "data", "excerpts", "locks", "measure", "model", "provenance", "store", "watch", *OWN_FILES}
 BELOW_THE_DOOR = {
     *BELOW_TRAINING,
     *("api", "compare", "contrastive", "demo", "files", "inspection", "jobs", "makers", "mining", "plan", "report"),
@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "excerpts": set(),
     "watch": set(),
     "files": {"errors", "excerpts"},
+    "journal": {"errors", "files"},
     "seals": {"errors", "files"},
     "locks": {"errors"},
     "provenance": set(),
@@ -72,8 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "jobs": {
         "data.numbering",
         "data.trained",
-        "errors",
-        "files",
+        *OWN_FILES,
         "jobs",
         "locks",
         "measure.results",
@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tune": {*BELOW_TRAINING, "drift", "jobs", "plan.flops", "report", "train", "tune"},
     "plan": {"errors", "plan"},
     "contrastive": {*BELOW_TRAINING, "contrastive", "jobs", "plan", "report", "train"},
-    "makers": {"config", "data", "errors", "files", "locks", "makers", "provenance", "seals", "watch"},
+    "makers": {"config", "data", "locks", "makers", "provenance", "watch", *OWN_FILES},
     "mining": {*BELOW_TRAINING, "files", "mining", "report.wording"},
     "inspection": {"config", "data", "errors", "inspection", "model", "report.wording", "watch"},
     "compare": {*BELOW_TRAINING, "compare", "contrastive", "files", "jobs", "report", "tasks", "train"},

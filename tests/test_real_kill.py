@@ -12,6 +12,7 @@ import pytest
 from safetensors.torch import load_file
 
 from adiabat import api
+from adiabat.train.log import read_log
 
 KILLS = 10
 SETTINGS = {
@@ -64,7 +65,7 @@ def weights(job: Path) -> dict[str, bytes]:
 
 def log(job: Path) -> list[dict[str, object]]:
     """The rows of a job's log without their wall-clock times."""
-    return [json.loads(line) | {"seconds": 0} for line in (job / "log.jsonl").read_text().splitlines()]
+    return [row | {"seconds": 0} for row in read_log(job / "log.jsonl")]
 
 
 def test_a_run_killed_ten_times_ends_with_the_weights_of_one_that_was_not(tmp_path):

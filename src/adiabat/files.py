@@ -117,7 +117,7 @@ def write_json(record: Mapping[str, Any], path: Path) -> None:
 
 
 def sealed_json(record: Mapping[str, Any]) -> str:
-    """The text that `read_json` reads: the object with a checksum of its content.
+    """The text that `read_json` reads: the object with a checksum of its content, keys sorted, so that equal records are equal files.
 
     Args:
         record: JSON values without the key ``checksum``.
@@ -125,7 +125,7 @@ def sealed_json(record: Mapping[str, Any]) -> str:
     Returns:
         Indented JSON.
     """
-    return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError, required: bool = True) -> dict[str, Any]:

@@ -41,9 +41,9 @@ def test_a_row_that_is_none_is_named_with_its_line(tmp_path: Path) -> None:
     rows.add(row())
     text = rows.path.read_text(encoding="utf-8")
     rows.path.write_text(text + text[: len(text) // 2], encoding="utf-8")
-    with pytest.raises(
-        JobError, match=r"runs.jsonl:2 must be a row of a finished run, got: .*; remove the line, and the run is made again"
-    ):
+    assert len(rows_at(rows.path).every) == 1
+    rows.path.write_text(text + text.replace('"a"', '"b"', 1), encoding="utf-8")
+    with pytest.raises(JobError, match=r"runs.jsonl:2 must be undamaged, got .*; remove the line, and the run is made again"):
         rows_at(rows.path)
 
 

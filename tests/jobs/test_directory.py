@@ -248,7 +248,9 @@ def test_resuming_where_there_is_no_job_yet_begins_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [b"[job", b"\xff\xfe", b"job = [1,"])
 def test_a_damaged_description_is_one_line(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "config.toml").write_bytes(text)
-    with pytest.raises(JobError, match="config.toml must be TOML: .*; start anew in another directory"):
+    with pytest.raises(
+        JobError, match="config.toml must be undamaged, got .*; put back what stood there, .* or start anew in another directory"
+    ):
         open_job(tmp_path, description(), resume=True)
 
 

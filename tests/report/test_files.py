@@ -14,7 +14,7 @@ def written(tmp_path):
     """A file of a whole result, and its content as plain data."""
     path = tmp_path / "result.json"
     write_record(full_result().to_json(), path)
-    return path, json.loads(path.read_text(encoding="utf-8"))
+    return path, {key: value for key, value in json.loads(path.read_text(encoding="utf-8")).items() if key != "checksum"}
 
 
 def test_a_result_comes_back_equal(written):
@@ -27,6 +27,17 @@ def test_a_file_of_before_settings_and_inputs_were_kept_is_read(written):
     del plain["settings"], plain["inputs"]
     path.write_text(json.dumps(plain), encoding="utf-8")
     assert (read_result(path).settings, read_result(path).inputs) == ({}, {})
+
+
+def test_a_changed_digit_is_refused(written):
+    path, _ = written
+    text = path.read_text(encoding="utf-8")
+    assert text.count("0.661") >= 1
+    path.write_text(text.replace("0.661", "0.761", 1), encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"result\.json must be undamaged, got ValueError: its content does not match its checksum; make it anew"
+    ):
+        read_result(path)
 
 
 def test_texts_of_any_script_come_back_equal(tmp_path):
@@ -46,7 +57,7 @@ def test_the_same_result_gives_the_same_bytes_in_sorted_order(tmp_path):
     for name, one in (("a", result), ("b", shuffled)):
         write_record(one.to_json(), tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert list(json.loads((tmp_path / "a").read_text())) == sorted(result.to_json())
+    assert list(json.loads((tmp_path / "a").read_text())) == sorted([*result.to_json(), "checksum"])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -85,15 +96,15 @@ def test_a_missing_file_is_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "must be JSON"),
-        (b"", "must be JSON"),
-        (b"\xff\xfe", "must be JSON"),
-        (b'{"format": NaN}', "the number NaN, which JSON does not have"),
-        (b"[]", "format must be 3, got list"),
+        (b"{", "must be undamaged"),
+        (b"", "must be undamaged"),
+        (b"\xff\xfe", "must be undamaged"),
+        (b'{"format": NaN}', "format must be 3, got nan"),
+        (b"[]", "must be undamaged, got TypeError: it holds a JSON list"),
         (b"{}", "format must be 3, got None"),
         (b'{"format": 1}', "format must be 3, got 1"),
         (b'{"format": 3}', "title: Field required; command: Field required"),
-        (b"[" * 100_000, "must be JSON"),
+        (b"[" * 100_000, "must be undamaged"),
     ],
 )
 def test_a_file_of_another_kind_is_one_line(tmp_path, content, message):

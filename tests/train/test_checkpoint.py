@@ -159,7 +159,7 @@ def full(*arguments: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("failing", ["save_file", "_flush", "_digest"])
+@pytest.mark.parametrize("failing", ["save_file", "_flush", "digest_of"])
 def test_a_full_disk_is_one_line_and_earlier_checkpoints_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     write(tmp_path, 10, 20)
     with monkeypatch.context() as patch:

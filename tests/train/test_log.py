@@ -26,7 +26,9 @@ def test_a_row_is_one_json_line_with_exact_numbers(tmp_path: Path) -> None:
     log.row(step=12, epoch=1, values={"loss": 0.1 + 0.2, "learning_rate": 5e-8}, seconds=1.23456)
     log.row(step=12, epoch=2, values={"validation_errors": 3}, seconds=2.0)
     lines = (tmp_path / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == list(read_log(tmp_path / "log.jsonl"))
+    rows = [json.loads(line) for line in lines]
+    assert all(len(row.pop("checksum")) == 16 for row in rows)
+    assert rows == list(read_log(tmp_path / "log.jsonl"))
     assert next(read_log(tmp_path / "log.jsonl")) == {
         "step": 12,
         "epoch": 1,
@@ -83,6 +85,19 @@ def test_a_half_written_last_line_is_left_out_and_then_removed(tmp_path: Path, c
     add(log, 30)
     log.close()
     assert steps_of(log.path) == [*kept, 30]
+
+
+def test_rows_that_are_gone_though_a_checkpoint_counts_on_them_are_refused(tmp_path: Path) -> None:
+    log = JobLog(tmp_path / "log.jsonl")
+    add(log, 10, 20)
+    log.close()
+    checksum, text = log.checksum, log.path.read_text()
+    log.path.write_text(text.splitlines(keepends=True)[0])
+    with pytest.raises(JobError, match=r"log\.jsonl must hold every row up to step 20, got others or too few; start anew"):
+        log.truncate(step=20, checksum=checksum)
+    log.path.write_text(text)
+    log.truncate(step=20, checksum=checksum)
+    assert log.path.read_text() == text
 
 
 def test_a_run_killed_while_truncating_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

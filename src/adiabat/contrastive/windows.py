@@ -1,6 +1,5 @@
 """What a window of a stream takes of each source, and the row that says so: all that it takes to read the same window again."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,8 +16,8 @@ from adiabat.data.mixture import window_quotas
 from adiabat.data.records import Example
 from adiabat.data.streaming import Standing, Tape
 from adiabat.errors import JobError
+from adiabat.journal import last_checksum, line_of, read_lines
 from adiabat.measure.results import TrainedFile
-from adiabat.train.log import read_log
 
 ROWS = "windows.jsonl"
 """File of the rows, in the folder of the windows."""
@@ -194,6 +193,9 @@ class Sources:
         return tuple(least * part.asked / part.given if part.given else 0.0 for part in parts)
 
 
+REMEDY = "start anew in another directory"
+
+
 def read_rows(path: Path) -> list[Row]:
     """Rows of the windows that were read before.
 
@@ -202,8 +204,11 @@ def read_rows(path: Path) -> list[Row]:
 
     Returns:
         Each whole one.
+
+    Raises:
+        JobError: If one is damaged.
     """
-    return [Row.from_json(row) for row in read_log(path)] if path.exists() else []
+    return [Row.from_json(line.row) for line in read_lines(path, remedy=REMEDY, error=JobError)] if path.exists() else []
 
 
 def whole_rows(path: Path) -> list[Row]:
@@ -216,7 +221,7 @@ def whole_rows(path: Path) -> list[Row]:
         Each whole row.
 
     Raises:
-        JobError: If the disk is not writable.
+        JobError: If one is damaged, or the disk is not writable.
     """
     if path.exists():
         with plain_faults(path):
@@ -234,8 +239,9 @@ def append_row(path: Path, row: Row) -> None:
     Raises:
         JobError: If the disk is full or not writable.
     """
+    line = line_of(row.to_json(), after=last_checksum(path, remedy=REMEDY, error=JobError))
     with plain_faults(path), path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row.to_json()) + "\n")
+        file.write(str(line))
         file.flush()
         os.fsync(file.fileno())
 

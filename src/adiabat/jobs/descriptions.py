@@ -1,5 +1,6 @@
 """What a job, or what consists of many, was asked to do; and what may differ where it goes on."""
 
+import hashlib
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 import tomli_w
 
 from adiabat.errors import JobError, several
-from adiabat.files import write_text
+from adiabat.files import reading, write_text
 from adiabat.jobs.job import Job
 
 FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints")
@@ -59,6 +60,9 @@ class Rules:
 
 STRICT = Rules()
 
+HEAD = "# SHA-256 of the lines below: "
+REMEDY = "put back what stood there, remove its first line if you changed it on purpose, or start anew in another directory"
+
 
 def read_description(job: Job) -> dict[str, Any]:
     """What a job was asked to do.
@@ -72,10 +76,12 @@ def read_description(job: Job) -> dict[str, Any]:
     Raises:
         JobError: If the file is damaged.
     """
-    try:
-        return tomllib.loads(job.config.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as fault:
-        raise JobError(f"{job.config} must be TOML: {fault}; start anew in another directory") from fault
+    with reading(job.config, remedy=REMEDY, error=JobError):
+        text = job.config.read_text(encoding="utf-8-sig")
+        head, _, rest = text.partition("\n")
+        if head.startswith(HEAD) and head != _head(rest):
+            raise ValueError("its settings do not match the checksum in its first line")
+        return tomllib.loads(text)
 
 
 def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str, Any]:
@@ -116,7 +122,13 @@ def write_description(job: Job, description: Mapping[str, Any]) -> None:
     Raises:
         DataError: If the disk is full or not writable; what stood there stays.
     """
-    write_text(tomli_w.dumps(without_none(description)), job.config)
+    text = tomli_w.dumps(without_none(description))
+    write_text(f"{_head(text)}\n{text}", job.config)
+
+
+def _head(text: str) -> str:
+    """The first line of a description, which is a comment in TOML: a checksum of the rest."""
+    return HEAD + hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_job(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from adiabat.errors import JobError
 from adiabat.files import write_text
+from adiabat.journal import line_of, read_lines
 
 Key = TypeVar("Key")
 Row = TypeVar("Row")
@@ -79,20 +80,22 @@ def json_rows(path: Path, kind: type[Row], *, key: Callable[[Row], Key], sound: 
     return Rows(path, key=key, read=lambda place: _read_lines(place, kind, sound), write=_write_lines)
 
 
+REMEDY = "remove the line, and the run is made again"
+
+
 def _write_lines(rows: Sequence[Any], path: Path) -> None:
-    write_text("".join(json.dumps(asdict(one), allow_nan=False) + "\n" for one in rows), path)
+    write_text("".join(str(line_of(json.loads(json.dumps(asdict(one), allow_nan=False)))) for one in rows), path)
 
 
 def _read_lines(path: Path, kind: type[Row], sound: Callable[[Row], bool]) -> list[Row]:
     adapter, rows = TypeAdapter(kind), []
-    # A byte that is no text makes its line faulty.
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+    for number, line in enumerate(read_lines(path, remedy=REMEDY, error=JobError, chained=False), start=1):
         try:
-            row = adapter.validate_json(line)
+            row = adapter.validate_json(json.dumps(line.row))
             what = "" if sound(row) else "some of it is missing"
         except ValidationError as fault:
             what = fault.errors(include_url=False)[0]["msg"]
         if what:
-            raise JobError(f"{path}:{number} must be a row of a finished run, got: {what}; remove the line, and the run is made again")
+            raise JobError(f"{path}:{number} must be a row of a finished run, got: {what}; {REMEDY}")
         rows.append(row)
     return rows

@@ -4,13 +4,13 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from matplotlib.figure import Figure
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.errors import DataError, several
-from adiabat.files import write_together
+from adiabat.files import read_json, sealed_json, write_together
 from adiabat.measure.results import RESULT_FORMAT, Result, WithOrigin
 from adiabat.report.svg import saved
 from adiabat.report.wording import printable
@@ -19,7 +19,7 @@ Record = TypeVar("Record", bound=WithOrigin)
 
 
 def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, Callable[[], str | bytes]] | None = None) -> None:
-    """Write a record as JSON, keys sorted, so that equal records are equal files, and with it what was made from it: all or none.
+    """Write a record as JSON with a checksum, and with it what was made from it: all or none.
 
     Characters that are no text (lone surrogates, controls) are stored as U+FFFD.
 
@@ -33,8 +33,7 @@ def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, C
     """
     if faults := _not_finite(plain):
         raise DataError(f"{path}: {several(faults)}; leave out what could not be measured")
-    record = json.dumps(_clean(plain), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    write_together({path: record, **{path.parent / name: render() for name, render in (beside or {}).items()}})
+    write_together({path: sealed_json(_clean(plain)), **{path.parent / name: render() for name, render in (beside or {}).items()}})
 
 
 FIGURES = "figures"
@@ -101,15 +100,11 @@ def read_record(
 
 
 def _of_type(path: Path, record: type[Record], version: int, command: str) -> Record:
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except OSError as error:
-        raise DataError(f"{path} must be a readable result.json, got {error.strerror}; run adiabat {command} first") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} must be JSON, got {error}; make it anew with adiabat {command}") from error
-    if not isinstance(plain, dict) or plain.get("format") != version:
-        found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
-        raise DataError(f"{path}: format must be {version}, got {found}; read it with the version of adiabat that wrote it")
+    if not path.exists():
+        raise DataError(f"{path} must be a readable result.json, got No such file or directory; run adiabat {command} first")
+    plain = read_json(path, remedy=f"make it anew with adiabat {command}", required=False)
+    if plain.get("format") != version:
+        raise DataError(f"{path}: format must be {version}, got {plain.get('format')}; read it with the version of adiabat that wrote it")
     try:
         return TypeAdapter(record).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
@@ -141,10 +136,6 @@ def _clean(plain: Any) -> Any:
     if isinstance(plain, list | tuple):
         return [_clean(value) for value in plain]
     return plain
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"the number {name}, which JSON does not have")
 
 
 def _faults(error: ValidationError) -> list[str]:

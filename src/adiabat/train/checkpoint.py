@@ -1,7 +1,5 @@
 """Checkpoints that are whole or not there, and say so when they were damaged later."""
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -13,9 +11,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn, optim
 
-from adiabat.errors import JobError
+from adiabat.errors import DataError, JobError
+from adiabat.files import read_json, reading, write_json
+from adiabat.seals import digest_of
 
 TENSORS, RECORD = "state.safetensors", "state.json"
+REMEDY = "an earlier checkpoint can be gone on from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,13 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}, partial / TENSORS)
-        record = {**snapshot.record, "sha256": _digest(partial / TENSORS)}
-        (partial / RECORD).write_text(json.dumps(record), encoding="utf-8")
+        write_json({**snapshot.record, "sha256": digest_of(partial / TENSORS).sha256}, partial / RECORD)
         for path in (partial / TENSORS, partial / RECORD, partial):
             _flush(path)
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
         _flush(folder)
-    except (OSError, SafetensorError) as fault:
+    except (OSError, SafetensorError, DataError) as fault:
         shutil.rmtree(partial, ignore_errors=True)
         raise JobError(f"{target} could not be written: {fault}; free some space and run the same command with --resume") from fault
     _tidy(folder, target, keep)
@@ -93,7 +93,7 @@ def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
     for path in _checkpoints(folder):
         try:
             return _read(path), damaged
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as fault:
+        except JobError as fault:
             damaged.append(f"checkpoint {path.name} is damaged ({fault}); falling back to the one before")
     if damaged:
         raise JobError(f"{folder} holds no whole checkpoint: {'; '.join(damaged)}; start anew in another directory")
@@ -106,15 +106,11 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Snapshot:
-    record = json.loads((path / RECORD).read_text(encoding="utf-8"))
-    if _digest(path / TENSORS) != record["sha256"]:
-        raise ValueError(f"{TENSORS} does not match its checksum")
-    return Snapshot(load_file(path / TENSORS), record)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    record = read_json(path / RECORD, remedy=REMEDY, error=JobError, required=False)
+    with reading(path / TENSORS, remedy=REMEDY, error=JobError):
+        if digest_of(path / TENSORS).sha256 != record["sha256"]:
+            raise ValueError("its SHA-256 does not match its checksum")
+        return Snapshot(load_file(path / TENSORS), record)
 
 
 def _flush(path: Path) -> None:

@@ -1,7 +1,6 @@
 """``log.jsonl``: one row per logging step and per epoch, the same whether a run was interrupted or not (but for the seconds)."""
 
 import importlib.util
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +8,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from adiabat.errors import JobError, MissingDependencyError
+from adiabat.journal import Line, line_of, read_lines
+
+REMEDY = "start anew in another directory, or take the checksum out of a line that is to count as it stands"
 
 
 def require_tensorboard() -> None:
@@ -43,6 +45,8 @@ class JobLog:
         self._board_folder = tensorboard
         self._board: Any = None
         self._kept_step = -1
+        self.checksum = ""
+        """Of the last row, and with it of all before."""
 
     def row(self, *, step: int, epoch: int, values: Mapping[str, float | int], seconds: float) -> None:
         """Add one row.
@@ -60,8 +64,10 @@ class JobLog:
             return
         with self._faults_in_plain_words():
             stream = self._opened()
-            stream.write(_line({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}))
+            line = line_of({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}, after=self.checksum)
+            stream.write(str(line))
             stream.flush()
+            self.checksum = line.checksum
             if self._board_folder:
                 self._board = self._board or _summary_writer(self._board_folder, self._kept_step)
                 for name, value in values.items():
@@ -97,26 +103,36 @@ class JobLog:
         if self._board:
             self._board.close()
 
-    def truncate(self, *, step: int) -> None:
+    def truncate(self, *, step: int, checksum: str | None = None) -> None:
         """Drop the rows after a step, and a half-written last one: what a resumed run writes again.
 
         The shortened log replaces the old one in one move, so a run that is killed here loses nothing.
 
         Args:
             step: Last step to keep; -1 keeps nothing.
+            checksum: What it must be of the rows that are kept; None where nobody knows.
 
         Raises:
-            JobError: If the disk is full or not writable.
+            JobError: If a row to keep is damaged or missing, or the disk is full or not writable.
         """
         if self._silent:
             return
         self.close_stream()
         self._kept_step = step
-        kept = [row for row in read_log(self.path) if row["step"] <= step] if self.path.exists() else []
+        kept = list(self._lines(step)) if step >= 0 else []
+        self.checksum = kept[-1].checksum if kept else ""
+        if checksum is not None and self.checksum != checksum:
+            raise JobError(f"{self.path} must hold every row up to step {step}, got others or too few; {REMEDY}")
         partial = self.path.with_name(f".{self.path.name}.partial")
         with self._faults_in_plain_words():
-            partial.write_text("".join(map(_line, kept)), encoding="utf-8")
+            partial.write_text("".join(map(str, kept)), encoding="utf-8")
             partial.replace(self.path)
+
+    def _lines(self, step: int) -> Iterator[Line]:
+        for line in read_lines(self.path, remedy=REMEDY, error=JobError) if self.path.exists() else ():
+            if line.row["step"] > step:
+                return
+            yield line
 
     def close_stream(self) -> None:
         """Close the JSON lines; the next row opens them again."""
@@ -131,18 +147,13 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
     Args:
         path: Of the JSON lines.
 
-    Yields:
+    Returns:
         Each whole row; a last line that was cut off is left out.
+
+    Raises:
+        JobError: If the file is missing, or a row damaged.
     """
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            return
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row) + "\n"
+    return (line.row for line in read_lines(path, remedy=REMEDY, error=JobError))
 
 
 def _summary_writer(folder: Path, kept_step: int) -> Any:

@@ -352,7 +352,7 @@ class Loop:
         position.loss_sum = float(self._loss_sum)
         optimizer = optimizer_snapshot(self.optimizer)
         weights = {WEIGHTS + name: tensor for name, tensor in self._trained.items()}
-        record = {"position": asdict(position), "runs_on": self._surroundings(), **optimizer.record}
+        record = {"position": asdict(position), "runs_on": self._surroundings(), "log": self.log.checksum, **optimizer.record}
         self.log.flush()
         snapshot = Snapshot({**weights, **self._best, **optimizer.tensors}, record)
         write_checkpoint(self.folder, position.step, snapshot, keep=self.limits.keep_checkpoints + spare)
@@ -373,7 +373,7 @@ class Loop:
         restore_optimizer(self.optimizer, snapshot)
         self._best = {name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}
         self._loss_sum.fill_(self.position.loss_sum)
-        self.log.truncate(step=self.position.step)
+        self.log.truncate(step=self.position.step, checksum=snapshot.record.get("log"))
         return True
 
 
