@@ -190,7 +190,7 @@ def test_a_damaged_record_of_a_job_is_told_before_anything_is_measured(here: Pat
     shutil.copytree(here / "job", tmp_path / "job")
     (tmp_path / "job" / "result.json").write_text("{", encoding="utf-8")
     monkeypatch.setattr(evaluation, "_measure", lambda *_, **__: 1 / 0)
-    with pytest.raises(DataError, match="must be JSON"):
+    with pytest.raises(DataError, match="must be undamaged"):
         api.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", settings=QUICK)
 
 

@@ -16,6 +16,7 @@ import pytest
 from adiabat import __version__, api
 from adiabat.cli.measuring import folded
 from adiabat.errors import ConfigError
+from adiabat.files import read_json
 from adiabat.measure.results import Hit
 from tests.commands import DOCUMENTS, Run, Said, embed, evaluate, lines, one_thread, run_in_process, search, setting, tune, write_world
 
@@ -200,7 +201,7 @@ def test_tune_answers_programs_on_stdout_and_people_on_stderr(run: Run, new: str
     assert (result["seed"], result["training"]["steps"]) == (7, 4)
     assert re.search(r"^tuning [\d,]+ of [\d,]+ parameters on \d+ queries of pairs$", said.err, re.MULTILINE)
     assert "4 steps in 2 epochs" in said.err.splitlines()[-1]
-    assert result == json.loads((Path(new) / "result.json").read_text(encoding="utf-8"))
+    assert result == read_json(Path(new) / "result.json", remedy="")
 
 
 def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str) -> None:
@@ -243,6 +244,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 WITHOUT_TORCH = """
 import sys
 from adiabat.cli import main
+from adiabat.files import read_json
 try:
     main()
 finally:

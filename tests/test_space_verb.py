@@ -10,6 +10,7 @@ import pytest
 from adiabat import api
 from adiabat.config.space import SpaceSettings
 from adiabat.errors import ConfigError, DataError, JobError, StoreError
+from adiabat.files import read_json
 from adiabat.model.encoder import EncoderSettings
 from adiabat.report.space.page import read_space
 from tests.commands import PAIRS, Said, lines, listing, one_thread, run_in_process, setting, write_world
@@ -56,7 +57,7 @@ def test_the_verb_leaves_a_page_a_record_and_tables(space: Callable[..., Said], 
 def test_json_is_the_record(space: Callable[..., Said], tmp_path: Path) -> None:
     said = space("--json", "--map", "--seed", "3", *setting("space.map_queries=20", "space.perplexity=4"))
     assert said.code == 0, said.err
-    assert json.loads(said.out) == json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
+    assert json.loads(said.out) == read_json(tmp_path / "out" / "result.json", remedy="")
     found = read_space(tmp_path / "out" / "result.json")
     assert found.map is not None
     assert (found.seed, found.map.perplexity, len(found.map.after.queries)) == (3, 4.0, 20)

@@ -15,6 +15,7 @@ from adiabat.compare.rows import rows_at
 from adiabat.config import read_settings
 from adiabat.config.compare import COMPARISONS, CompareSettings
 from adiabat.errors import ConfigError, DataError, JobError, ModelError
+from adiabat.files import read_json
 from adiabat.jobs.descriptions import is_described, is_job
 from adiabat.jobs.job import Job
 from adiabat.measure.comparison import Comparison
@@ -114,7 +115,7 @@ def test_backbones_have_starts_of_their_own_and_data_sets_share_one(data: Done, 
 
 def test_the_files_say_what_was_returned(data: Done) -> None:
     folder, found = data
-    written = json.loads((folder / "out" / "result.json").read_text(encoding="utf-8"))
+    written = read_json(folder / "out" / "result.json", remedy="")
     assert written == json.loads(json.dumps(found.to_json()))
     assert written["settings"]["candidates"][1]["data"]["columns"] == {"query": "question", "positive": "answer"}
     assert found.standings[0].name in (folder / "out" / "report.html").read_text(encoding="utf-8")

@@ -300,7 +300,7 @@ def test_half_a_file_and_none_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="must be a readable result.json, got No such file"):
         read_safe_rate(path)
     path.write_text(json.dumps(top_search().to_json())[:200], encoding="utf-8")
-    with pytest.raises(DataError, match="must be JSON"):
+    with pytest.raises(DataError, match="must be undamaged"):
         read_safe_rate(path)
 
 

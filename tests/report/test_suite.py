@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from adiabat.errors import DataError
+from adiabat.files import read_json
 from adiabat.measure.suite_results import Fact, SuiteModel, SuiteResult, UnitRow
 from adiabat.report.files import write_record
 from adiabat.report.suite.files import read_suite, write_suite
@@ -72,7 +73,7 @@ def changed(tmp_path, change):
     """A file of a suite with its plain data changed."""
     path = tmp_path / "result.json"
     write_record(full_suite().to_json(), path)
-    plain = json.loads(path.read_text(encoding="utf-8"))
+    plain = read_json(path, remedy="")
     change(plain)
     path.write_text(json.dumps(plain), encoding="utf-8")
     return path

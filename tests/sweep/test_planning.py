@@ -355,11 +355,9 @@ def test_time_and_memory_are_measured_where_model_and_data_are_there(made: tuple
 
 def test_where_the_data_are_gone_the_plan_stands_without_them(made: tuple[Path, SweepResult], tmp_path: Path) -> None:
     folder, _ = made
-    for name in ("runs.parquet", "config.toml"):
-        (tmp_path / name).write_bytes((folder / "out" / name).read_bytes())
-    (tmp_path / "config.toml").write_text(
-        (tmp_path / "config.toml").read_text(encoding="utf-8").replace("pairs.jsonl", "gone.jsonl"), encoding="utf-8"
-    )
+    (tmp_path / "runs.parquet").write_bytes((folder / "out" / "runs.parquet").read_bytes())
+    _, _, described = (folder / "out" / "config.toml").read_text(encoding="utf-8").partition("\n")
+    (tmp_path / "config.toml").write_text(described.replace("pairs.jsonl", "gone.jsonl"), encoding="utf-8")
     notes: list[str] = []
     settings = checked(PlanSettings, {"plan": {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 10}})
     advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
