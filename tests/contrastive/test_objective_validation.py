@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from adiabat.contrastive import ranks as ranks_module
 from adiabat.contrastive.objective import PairContrast
 from adiabat.data.numbering import hash_texts
 from adiabat.data.pairs import PairSet, pair_sets
@@ -86,6 +87,23 @@ def test_errors_and_measures_equal_loops_over_all_candidates(measure: str) -> No
         assert found.measures["P@1"] == pytest.approx(sum(rank == 1 for rank in ranks) / len(ranks))
         assert found.measures["RR"] == pytest.approx(sum(1 / rank for rank in ranks) / len(ranks))
         assert list(found.measures) == ["P@1", "RR"]
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_where_both_signals_decide_errors_are_listed_pairs_in_the_wrong_order(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks_module, "PAIRS_AT_A_TIME", 4)
+    objective = objective_with({**MEASURES[measure], "keep": "both"}, rows=LISTING)
+    (query, document), validation, errors, pairs = embedded(objective), objective.validation, 0, 0
+    for asked, row in zip(validation.texts.queries.take(validation.query), range(len(validation)), strict=True):
+        own = near(query[asked], document[validation.texts.documents.take(validation.positive[[row]])[0]], measure)
+        for text in validation.texts.documents.take(validation.negatives[int(validation.query[row])]):
+            errors += own <= near(query[asked], document[text], measure)
+            pairs += 1
+    found = objective.validate()
+    assert (found.errors, found.pairs) == (errors, pairs)
+    assert 0 < errors < pairs
+    alone = objective_with(MEASURES[measure], rows=LISTING).validate()
+    assert (found.loss, found.measures) == (alone.loss, alone.measures)
 
 
 def softmax_by_hand(objective: PairContrast, pairs: list[tuple[str, str]], shared: list[str], rows: tuple[Row, ...]) -> float:

@@ -12,7 +12,7 @@ import torch
 from adiabat.config import EncoderSection, TrainSettings
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.training import train
-from adiabat.errors import InUseError, JobError
+from adiabat.errors import ConfigError, DataError, InUseError, JobError
 from adiabat.jobs.directory import open_job
 from adiabat.locks import sole_writer
 from adiabat.model.towers import DualEncoder
@@ -264,3 +264,55 @@ def test_resuming_what_is_not_there_says_first_that_it_begins(problem: Problem, 
     run(job_settings(problem, tmp_path / "job", train={"steps": 1}), resume=True, notes=notes)
     assert notes[0] == f"--resume found no job to go on with, {tmp_path / 'job'} {why}: beginning a new one from the start"
     assert len(notes) > 1
+
+
+# --- Two signals ---
+
+
+REGIME: dict[str, Any] = {"loss": "triplet", "keep": "both", "validate_every": 2, "steps": 40, "dropout": False, "margin": 0.3}
+
+
+def test_towers_apart_stop_after_idle_validations_of_two_signals_and_keep_the_best(problem: Problem, tmp_path: Path) -> None:
+    """A rate at which validation soon gets no better: the run ends before its steps, with the weights of the best validation."""
+    settings = job_settings(
+        problem, tmp_path / "job", train={**REGIME, **CONSTANT, "learning_rate": 0.03, "idle_epochs": 2}, towers={"kind": "asymmetric"}
+    )
+    result = run(settings)
+    record = result.training
+    assert record is not None
+    assert record.stop_reason in (
+        "2 epochs in a row without both validation loss and errors falling",
+        "validation found no errors, so that nothing could improve any more",
+    )
+    assert record.steps < 40
+    # Every query of the problem lists two negatives.
+    assert record.unit == "pairs"
+    assert record.validation_pairs % 2 == 0
+    losses, errors = dict(record.validation_loss), dict(record.validation_errors)
+    best = 0
+    for epoch in range(1, record.epochs + 1):
+        if losses[epoch] < losses[best] and errors[epoch] < errors[best]:
+            best = epoch
+    assert record.best_epoch == best
+
+
+def test_an_idle_limit_may_change_when_a_job_goes_on_but_not_to_one_that_it_has_passed(problem: Problem, tmp_path: Path) -> None:
+    train_with = {**REGIME, **CONSTANT, "learning_rate": 1e-9, "steps": 12}
+    whole = job_settings(problem, tmp_path / "whole", train={**train_with, "idle_epochs": 5})
+    run(whole)
+    run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 3}))
+    run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 5}), resume=True)
+    assert log_of(tmp_path / "longer") == log_of(tmp_path / "whole")
+    with pytest.raises(JobError, match=r"train\.idle_epochs must be at least \d, or the run would have ended before, got 1"):
+        run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 1}), resume=True)
+
+
+def test_two_signals_need_listed_negatives(tmp_path: Path) -> None:
+    write_rows(tmp_path / "pairs.jsonl", [{"query": f"q {n}", "positive": f"text {n}"} for n in range(30)])
+    with pytest.raises(DataError, match='validation must list negatives where train.keep is "both"'):
+        run(job_settings(Problem(tmp_path), tmp_path / "job", train={"keep": "both"}))
+
+
+def test_an_idle_limit_has_no_effect_on_the_last_weights(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="train.idle_epochs has no effect"):
+        job_settings(problem, tmp_path / "job", train={"idle_epochs": 3})

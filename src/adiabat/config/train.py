@@ -93,6 +93,7 @@ class TrainSection(Section):
         "gamma": Need("schedule", ("exponential",)),
         "final_fraction": Need("schedule", ("linear", "quadratic", "cosine")),
         "warmup_fraction": Need("warmup_steps", (None,)),
+        "idle_epochs": Need("keep", ("best", "both")),
         "epochs": Need("steps", (None,)),
         "steps": Need("budget_flops", (None,)),
     }
@@ -166,8 +167,12 @@ class TrainSection(Section):
     fit by the speed of the first."""
     validate_every: PositiveInt = 500
     """Steps between validations; one is also made at the end."""
-    keep: Literal["last", "best"] = "last"
-    """Which weights are the result: the last, or those with the lowest validation loss."""
+    idle_epochs: PositiveInt | None = None
+    """Stop after so many validations in a row without improvement; None goes on to the end."""
+    keep: Literal["last", "best", "both"] = "last"
+    """Which weights are the result: the last; those with the lowest validation loss; or, as in `adiabat tune`, those whose loss **and**
+    errors are both the lowest. Errors are then (positive, listed negative) pairs in the wrong order, else queries whose first document is
+    wrong."""
     dropout: bool = True
 
     @property

@@ -18,7 +18,7 @@ from adiabat.contrastive.batches import Batch, Sides, draw_batch, pair_order, pa
 from adiabat.contrastive.criterion import criterion_of
 from adiabat.contrastive.length import steps_of, steps_within
 from adiabat.contrastive.order import OnePass, Order, order_of
-from adiabat.contrastive.ranks import ranks_of_answers
+from adiabat.contrastive.ranks import listed_pairs, pair_errors, ranks_of_answers
 from adiabat.contrastive.streams import Stream, Window, window_name
 from adiabat.data.batching import validation_batches
 from adiabat.data.pairs import PairSet
@@ -325,7 +325,8 @@ class PairContrast:
         """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents.
 
         Returns:
-            The loss; as errors, queries whose first document does not answer them, where a tie counts as an error; ``P@1`` and ``RR``.
+            The loss; as errors, queries whose first document does not answer them, or, where both signals decide, listed pairs in the wrong
+            order, ties being errors; ``P@1`` and ``RR``.
         """
         asked, candidates = self.validation.asked, self.validation.candidates
         query, document = (
@@ -333,12 +334,15 @@ class PairContrast:
         )
         answers = [_places(candidates, self.validation.answers[row]) for row in asked.tolist()]
         ranks = ranks_of_answers(self._comparable(query.vectors), self._comparable(document.vectors), answers, distance=self._distance())
-        errors = int((ranks > 1).sum())
+        errors, looked_at = int((ranks > 1).sum()), len(asked)
         measures = {"P@1": 1.0 - errors / len(asked), "RR": float((1.0 / ranks).mean())}
+        if self.settings.train.keep == "both":
+            near = (lambda rows: self._comparable(query.of(rows))), (lambda rows: self._comparable(document.of(rows)))
+            errors, looked_at = pair_errors(self.validation, *near, distance=self._distance()), listed_pairs(self.validation)
         loss = self._validation_loss(query, document)
         # What was embedded here is no part of what the next step takes.
         self._bank.spent_once()
-        return Validation(loss, errors, len(asked), measures)
+        return Validation(loss, errors, looked_at, measures)
 
     def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
         section = self.settings.train

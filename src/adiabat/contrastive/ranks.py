@@ -1,14 +1,19 @@
-"""Where the first answer of each query stands among all candidates."""
+"""Where the first answer of each query stands among all candidates, and how many listed pairs are in the wrong order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from adiabat.data.pairs import PairSet
+from adiabat.train.losses import triplet_errors
+
 QUERIES_AT_A_TIME = 512
 """Bounds the scores in memory."""
+PAIRS_AT_A_TIME = 4_096
+"""Bounds the vectors in memory."""
 
 EXACT = "donot_use_mm_for_euclid_dist"
 """The sum of squared differences: through products, torch's choice for many rows, distances of near texts drown in rounding."""
@@ -42,3 +47,44 @@ def ranks_of_answers(
         # So that what is no number counts as a tie.
         ranks.append(1 + (~(scores < best) & ~answered).sum(dim=1))
     return torch.cat(ranks).cpu().numpy()
+
+
+def listed_pairs(pairs: PairSet) -> int:
+    """How many (positive, listed negative) pairs there are.
+
+    Args:
+        pairs: Any.
+
+    Returns:
+        The count.
+    """
+    return int(pairs.negatives.lengths[pairs.query].sum())
+
+
+Vectors = Callable[[Int[np.ndarray, " k"]], Float[Tensor, "k e"]]
+"""Gives embeddings of texts by their rows, as they are compared."""
+
+
+def pair_errors(pairs: PairSet, query: Vectors, document: Vectors, *, distance: bool) -> int:
+    """How many (positive, listed negative) pairs are in the wrong order; a tie is an error.
+
+    Args:
+        pairs: Any.
+        query: Of the queries.
+        document: Of the documents.
+        distance: Whether they are compared by Euclidean distance; else by the product.
+
+    Returns:
+        The count, of `listed_pairs`.
+    """
+    negatives = pairs.negatives.take(pairs.query)
+    pair, errors = np.repeat(np.arange(len(pairs)), negatives.lengths), 0
+    for start in range(0, len(pair), PAIRS_AT_A_TIME):
+        some = pair[start : start + PAIRS_AT_A_TIME]
+        asked, near = query(pairs.query[some]), document(pairs.positive[some])
+        far = document(negatives.values[start : start + PAIRS_AT_A_TIME])
+        if distance:
+            errors += int(triplet_errors(asked, near, far, distance="euclidean"))
+        else:
+            errors += int((~((asked * near).sum(dim=1) > (asked * far).sum(dim=1))).sum())
+    return errors

@@ -6,6 +6,7 @@ from adiabat.config.train import IN_BATCH
 from adiabat.contrastive.building import Built, named_weights
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.order import in_small_groups, mixture_told, unnamed
+from adiabat.contrastive.ranks import listed_pairs
 from adiabat.contrastive.trained import trained_pairs
 from adiabat.data.trained import TrainedTexts
 from adiabat.jobs.descriptions import read_description
@@ -92,11 +93,11 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
         outcome,
         settings=settings.model_dump(mode="json", exclude_none=True),
         kind="training",
-        unit="queries",
+        unit="pairs" if settings.train.keep == "both" else "queries",
         trained_on=f"{objective.train.name}: {_amount(objective, steps)}, validated on {len(objective.validation.asked):,} queries",
         parameters=parameters,
         trainable=trained,
-        validated=len(objective.validation.asked),
+        validated=listed_pairs(objective.validation) if settings.train.keep == "both" else len(objective.validation.asked),
         layers=_layers(built, plain),
         notes=(*notes_of(objective), *_told(objective, steps)),
         passes=None if objective.stream is not None else steps * settings.train.batch_size / objective.order.pairs,

@@ -7,6 +7,7 @@ from typing import Any
 from adiabat.config import TrainSettings
 from adiabat.jobs.descriptions import FREE_RUN, Rules, is_job, read_description
 from adiabat.jobs.job import Job
+from adiabat.train.limits import idle_counts, least_idle, validations_in
 from adiabat.train.log import read_log
 from adiabat.train.schedules import ENDING
 
@@ -16,9 +17,10 @@ WORDS = {
 }
 """What it means that a digest, which is known once model and data have been read, is another one."""
 
+STOPS = ("train.budget_seconds", "train.idle_epochs")
+"""Limits that change no step before them."""
+
 LENGTHS = ("train.steps", "train.epochs", "train.budget_flops")
-TIME = "train.budget_seconds"
-"""A limit that changes no step before it."""
 
 
 def as_begun(settings: TrainSettings, *, resume: bool) -> TrainSettings:
@@ -73,7 +75,7 @@ def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
     """Settings that say when a run stops and change no step before."""
-    return {TIME} if goes_by_length(settings) else {TIME, *LENGTHS}
+    return {*STOPS} if goes_by_length(settings) else {*STOPS, *LENGTHS}
 
 
 def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -95,11 +97,17 @@ def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
         settings: Wanted, dotted.
 
     Returns:
-        One phrase, or none.
+        Phrases; empty where nothing is wrong.
     """
-    taken = max((row["step"] for row in read_log(job.log)), default=0) if job.log.exists() else 0
+    rows = list(read_log(job.log)) if job.log.exists() else []
+    taken = max((row["step"] for row in rows), default=0)
     name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
-    return [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
+    faults = [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
+    idle = idle_counts(validations_in(rows), keep="both" if settings["train.keep"] == "both" else "loss")
+    limit = settings.get("train.idle_epochs")
+    if limit is not None and idle and limit < (least := least_idle(idle)):
+        faults.append(f"train.idle_epochs must be at least {least}, or the run would have ended before, got {limit}")
+    return faults
 
 
 FREE_SOURCES = frozenset(("path", "corpus"))

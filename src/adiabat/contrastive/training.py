@@ -18,6 +18,7 @@ from adiabat.contrastive.building import Built, Loader, build, merged, optimizer
 from adiabat.contrastive.data import read_pairs, read_validation
 from adiabat.contrastive.kept import cache_folder
 from adiabat.contrastive.objective import PairContrast
+from adiabat.contrastive.ranks import listed_pairs
 from adiabat.contrastive.record import counts_of, notes_of, result_of_run, trained_by_run
 from adiabat.contrastive.resuming import RULES, WORDS, as_begun, behind
 from adiabat.contrastive.streams import Stream
@@ -202,10 +203,15 @@ def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
     """Refuse data that cannot be validated on, or cannot say which weights are best."""
     section = settings.train
     check_negatives(validation, section)
-    if section.keep == "best" and len(validation.candidates) == 1:
+    if section.keep != "last" and len(validation.candidates) == 1:
         raise DataError(
-            f'{validation.name}: validation must have two documents to tell apart where train.keep is "best", got one; hold out more '
-            "(data.validation_fraction), or keep the last"
+            f'{validation.name}: validation must have two documents to tell apart where train.keep is "{section.keep}", got one; hold out '
+            "more (data.validation_fraction), or keep the last"
+        )
+    if section.keep == "both" and not listed_pairs(validation):
+        raise DataError(
+            f'{validation.name}: validation must list negatives where train.keep is "both", whose errors are pairs of a positive and a '
+            'negative, got none; list some, or set train.keep = "best"'
         )
 
 
@@ -264,10 +270,10 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
         limits=Limits(
             section.validate_every,
             max_epochs=None,
-            idle_epochs=None,
+            idle_epochs=section.idle_epochs,
             max_steps=total,
             max_seconds=section.budget_seconds,
-            keep="last" if section.keep == "last" else "loss",
+            keep="loss" if section.keep == "best" else section.keep,
             max_grad_norm=section.max_grad_norm or None,
             log_every=run.log_every,
             checkpoint_seconds=run.checkpoint_seconds,

@@ -1,6 +1,6 @@
 """When a run ends, where it stands, and what its validations found: plain data that goes into checkpoints."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -41,6 +41,51 @@ class Validation:
         if keep == "last":
             return True
         return self.loss < best.loss and (keep == "loss" or self.errors < best.errors)
+
+
+def validations_in(rows: Iterable[Mapping[str, Any]]) -> list[Validation]:
+    """What the validations of a run found.
+
+    Args:
+        rows: Of its log.
+
+    Returns:
+        The start's first.
+    """
+    return [
+        Validation(row["validation_loss"], row["validation_errors"], row["validation_pairs"]) for row in rows if "validation_loss" in row
+    ]
+
+
+def idle_counts(validations: Sequence[Validation], *, keep: Keep) -> list[int]:
+    """How many epochs have passed since the last improvement, after the start and after each epoch.
+
+    Args:
+        validations: Of the start and of each epoch.
+        keep: What an improvement is.
+
+    Returns:
+        One for each.
+    """
+    counts: list[int] = []
+    best: Validation | None = None
+    for one in validations:
+        improved = best is None or one.improves_on(best, keep=keep)
+        best = one if improved else best
+        counts.append(0 if improved else counts[-1] + 1)
+    return counts
+
+
+def least_idle(counts: Sequence[int]) -> int:
+    """The least limit of idle epochs with which a run would have come as far as it is.
+
+    Args:
+        counts: By `idle_counts`, at least one.
+
+    Returns:
+        At the latest epoch the run may end by being idle just so long; at each one before it must have gone on.
+    """
+    return max([counts[-1], *(count + 1 for count in counts[:-1])])
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,7 +324,8 @@ class Loop:
         if position.outside is not None:
             return f"{position.outside}; the weights of epoch {position.best_epoch} are kept"
         if limits.idle_epochs is not None and position.idle >= limits.idle_epochs:
-            return f"{position.idle} epochs in a row without both validation loss and errors falling"
+            lower = "both validation loss and errors" if limits.keep == "both" else "the validation loss"
+            return f"{position.idle} epochs in a row without {lower} falling"
         if limits.max_epochs is not None and position.epoch >= limits.max_epochs:
             return f"the limit of {limits.max_epochs} epochs was reached"
         if limits.max_steps is not None and position.step >= limits.max_steps:

@@ -1,12 +1,12 @@
 """With what a tuning job may go on: other places and another device, and another end where no step before depends on it."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from adiabat.config import TuneSettings
 from adiabat.jobs.descriptions import FREE_RUN, Rules
 from adiabat.jobs.job import Job
+from adiabat.train.limits import idle_counts, least_idle, validations_in
 from adiabat.train.log import read_log
 from adiabat.train.schedules import ENDING
 
@@ -27,30 +27,18 @@ LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed"))
 def _behind(job: Job, wanted: Mapping[str, Any]) -> list[str]:
     """What is wrong with a stop that lies behind the run: the epochs since then cannot be taken back."""
     rows = list(read_log(job.log)) if job.log.exists() else []
-    idle = _idle_counts([(row["validation_loss"], row["validation_errors"]) for row in rows if "validation_loss" in row])
+    idle = idle_counts(validations_in(rows), keep="both")
     if not idle:
         return []
-    # At the latest epoch the run may end by being idle just so long; at each one before it must have gone on.
     least = {
         "max_epochs": (len(idle) - 1, "the epochs already done"),
-        "idle_epochs": (max([idle[-1], *(count + 1 for count in idle[:-1])]), "or the run would have ended before"),
+        "idle_epochs": (least_idle(idle), "or the run would have ended before"),
     }
     return [
         f"tune.{name} must be at least {number}, {why}, got {wanted[f'tune.{name}']}"
         for name, (number, why) in least.items()
         if wanted.get(f"tune.{name}", number) < number
     ]
-
-
-def _idle_counts(validations: Sequence[tuple[float, int]]) -> list[int]:
-    """After the start and after each epoch, how many epochs have passed without both loss and errors falling."""
-    counts: list[int] = []
-    best = (math.inf, math.inf)
-    for loss, errors in validations:
-        improved = not counts or (loss < best[0] and errors < best[1])
-        best = (loss, errors) if improved else best
-        counts.append(0 if improved else counts[-1] + 1)
-    return counts
 
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
