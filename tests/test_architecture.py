@@ -81,6 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "provenance",
         "store",
+        "train.checkpoint",
         "train.limits",
         "train.log",
         "watch",

@@ -249,7 +249,7 @@ def test_meaningless_settings_are_refused_in_python_too() -> None:
         ("data.split=", "data.split must be text that is not empty, got ''"),
         ("data.validation_fraction=1", "data.validation_fraction must be < 1, got 1; the default is 0.1"),
         ("tune.gamma=2", "tune.gamma must be <= 1, got 2; the default is 0.98"),
-        ("run.keep_checkpoints=1", "run.keep_checkpoints must be >= 2, got 1; the default is 2"),
+        ("run.keep_checkpoints=1", "run.keep_checkpoints must be >= 2, got 1"),
         ("tune.warmup_steps=1000001", "tune.warmup_steps must be at most max_epochs x batches_per_epoch = 1000000, got 1000001"),
     ],
 )

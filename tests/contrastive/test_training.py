@@ -69,6 +69,7 @@ def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path)
     assert read_result(tmp_path / "job" / "result.json") == result
     assert sorted(path.name for path in (tmp_path / "job").iterdir()) == [
         "checkpoints",
+        "checksums.json",
         "config.toml",
         "log.jsonl",
         "model",

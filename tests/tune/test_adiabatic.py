@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,6 +12,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
+from adiabat.api import loading
 from adiabat.config import TuneSettings
 from adiabat.data.batching import step_seed
 from adiabat.data.records import Document
@@ -65,12 +67,38 @@ def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path)
     assert read_result(tmp_path / "job" / "result.json") == result
     assert sorted(path.name for path in (tmp_path / "job").iterdir()) == [
         "checkpoints",
+        "checksums.json",
         "config.toml",
         "log.jsonl",
         "model",
         "report.html",
         "result.json",
     ]
+
+
+@pytest.mark.parametrize(("keep", "left"), [(None, 1), (2, 2), (3, 3)])
+def test_a_finished_job_keeps_the_newest_checkpoint_alone_unless_more_are_asked_for(
+    problem: Problem, tmp_path: Path, keep: int | None, left: int
+) -> None:
+    run(problem, tmp_path / "job", settings_of(run={"keep_checkpoints": keep}))
+    names = sorted(path.name for path in (tmp_path / "job" / "checkpoints").iterdir())
+    assert (len(names), names[-1]) == (left, "step-000000012")
+
+
+def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(problem: Problem, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    run(problem, job)
+    loading.load(job)
+    path = next((job / "model").rglob("*.safetensors"))
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for name in (job, job / "model"):
+        with pytest.raises(
+            ModelError, match=rf"{path.name} must be undamaged, .*; if it was changed on purpose, name a copy of .*model elsewhere"
+        ):
+            loading.load(name)
+    shutil.copytree(job / "model", tmp_path / "copy")
+    loading.load(tmp_path / "copy")
 
 
 def test_frozen_weights_the_document_tower_and_the_model_given_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from adiabat.config import EncoderSection
 from adiabat.demo.model import demo_model_folder
-from adiabat.errors import ConfigError, JobError, ModelError
+from adiabat.errors import ConfigError, ModelError
 from adiabat.jobs.descriptions import is_job
+from adiabat.jobs.finish import require_model as require_finished
 from adiabat.jobs.job import Job
 from adiabat.model.backbone import Trust
 from adiabat.model.device import device_of
@@ -100,12 +101,12 @@ def _directory(model: str | Path) -> str | Path:
         raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got nothing; name one")
     if str(model) == "demo":
         return demo_model_folder()
-    if not is_job(Path(model)):
-        return model
-    folder = Job(Path(model)).model
-    if not folder.is_dir():
-        raise JobError(f"{model} is a job that is not finished; run its command again with --resume")
-    return folder
+    folder = Path(model)
+    if is_job(folder):
+        return require_finished(Job(folder))
+    if folder == Job(folder.parent).model and is_job(folder.parent):
+        require_finished(Job(folder.parent))
+    return model
 
 
 def is_model(place: str | Path) -> bool:

@@ -151,7 +151,8 @@ class StepsRunSection(RunSection):
     """Steps per row of ``log.jsonl``."""
     checkpoint_seconds: PositiveFloat = 60.0
     """Time between checkpoints; one is also made at each epoch's end."""
-    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
+    keep_checkpoints: Annotated[int, Field(ge=2)] | None = None
+    """How many are kept; left out, two while the run goes on, and the newest, from which it can be made longer, once it is over."""
     tensorboard: bool = False
     """Also write curves for TensorBoard (extra ``tensorboard``)."""
 

@@ -93,7 +93,9 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
 def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job, command: str) -> Result:
     plain = merged(built.towers)
     result = result_of_run(objective, built, plain, outcome, job, command)
-    return finish_job(job, replace(plain, name=str(job.folder)), result, trained_by_run(objective, outcome.position.step))
+    trained = trained_by_run(objective, outcome.position.step)
+    keep = objective.settings.run.keep_checkpoints
+    return finish_job(job, replace(plain, name=str(job.folder)), result, trained, keep_checkpoints=keep)
 
 
 def check(settings: TrainSettings) -> None:

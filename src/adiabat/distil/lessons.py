@@ -1,6 +1,5 @@
 """What a student is to learn, on disk: texts, each with the text whose vector by the teachers it is to come close to (mission D6)."""
 
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from adiabat.data.parallel import Translation
 from adiabat.data.records import text_id
 from adiabat.data.splitting import held_out_queries
 from adiabat.errors import DataError, JobError
-from adiabat.files import reading
+from adiabat.files import read_json
 from adiabat.makers.seen import Seen
 from adiabat.makers.writing import MADE, Output, writing
 from adiabat.seals import require_seal
@@ -156,8 +155,7 @@ class _Told(Section):
 def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
     remedy = "remove the folder, so that it is made again"
     require_seal(folder, remedy=remedy, error=JobError)
-    with reading(folder / MADE, remedy=remedy, error=JobError):
-        made = json.loads((folder / MADE).read_text(encoding="utf-8"))
+    made = read_json(folder / MADE, remedy=remedy, error=JobError)
     if made["settings"] != inputs:
         others = ", ".join(_others(made["settings"], inputs))
         raise JobError(f"{folder} was made from other texts or settings ({others}); choose another --out, or remove it")

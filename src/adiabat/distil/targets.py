@@ -218,7 +218,7 @@ def kept_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
         What the file holds.
 
     Raises:
-        DataError: If the disk is full or not writable.
+        DataError: If it is damaged, or the disk is full or not writable.
     """
     checksums = f"{path.stem}.json"
     if not is_whole(path.parent, checksums):

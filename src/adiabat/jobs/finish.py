@@ -7,16 +7,19 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from adiabat.data.trained import TrainedTexts
-from adiabat.errors import JobError
+from adiabat.errors import DataError, JobError, ModelError
+from adiabat.files import write_json
 from adiabat.jobs.job import Job
 from adiabat.jobs.trained import packed
 from adiabat.measure.results import Result
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 from adiabat.report.page import write_evaluation
+from adiabat.seals import CHECKSUMS, digest_of, require_seal
+from adiabat.train.checkpoint import drop_older
 
 
-def finish_job(job: Job, model: DualEncoder, result: Result, trained: TrainedTexts) -> Result:
+def finish_job(job: Job, model: DualEncoder, result: Result, trained: TrainedTexts, *, keep_checkpoints: int | None) -> Result:
     """Write model, result and report; the model gets its own name last of all, so that a job with a model is complete.
 
     Args:
@@ -24,6 +27,7 @@ def finish_job(job: Job, model: DualEncoder, result: Result, trained: TrainedTex
         model: What the job made; moved to the CPU.
         result: What the job did.
         trained: On what.
+        keep_checkpoints: How many stay; None leaves the newest alone, which takes several times the space of the model.
 
     Returns:
         The result as it is written, with the record of what was trained on.
@@ -42,12 +46,49 @@ def finish_job(job: Job, model: DualEncoder, result: Result, trained: TrainedTex
             # In one move: a model half removed would be taken for a whole one.
             job.model.rename(former)
         write_evaluation(result, job.folder, beside={job.trained.name: content})
+        seal_model(job, partial)
         partial.rename(job.model)
-    except (OSError, SafetensorError) as fault:
+        if keep_checkpoints is None:
+            drop_older(job.checkpoints)
+    except (OSError, SafetensorError, DataError) as fault:
         raise JobError(f"{job.model} could not be written: {fault}; free some space and run the same command with --resume") from fault
     finally:
         _clear(partial, former)
     return result
+
+
+def seal_model(job: Job, folder: Path) -> None:
+    """Note the checksums of a job's model in the job, where a copy of the model does not take them along.
+
+    Args:
+        job: Whose model it is.
+        folder: Where its files lie until it has its name.
+
+    Raises:
+        DataError: If the disk is full or not writable.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    write_json({f"{job.model.name}/{path.relative_to(folder)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
+
+
+def require_model(job: Job) -> Path:
+    """The model of a finished job, as the job left it.
+
+    Args:
+        job: Whose model is wanted.
+
+    Returns:
+        Its directory.
+
+    Raises:
+        JobError: If there is none yet.
+        ModelError: If a file of it was changed or removed since; a job of an earlier version says nothing of that.
+    """
+    if not job.model.is_dir():
+        raise JobError(f"{job.folder} is a job that is not finished; run its command again with --resume")
+    if (job.folder / CHECKSUMS).exists():
+        require_seal(job.folder, remedy=f"if it was changed on purpose, name a copy of {job.model} elsewhere", error=ModelError)
+    return job.model
 
 
 def _clear(*folders: Path) -> None:

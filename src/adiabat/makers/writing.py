@@ -14,7 +14,7 @@ from typing import Any
 from adiabat.config.makers import Documents
 from adiabat.config.section import Section
 from adiabat.errors import DataError
-from adiabat.files import write_text
+from adiabat.files import sealed_json, write_text
 from adiabat.locks import sole_writer
 from adiabat.makers.seen import Seen
 from adiabat.provenance import now, versions
@@ -220,7 +220,7 @@ def _told(made: Made, maker: str, source: Path, settings: Section) -> str:
         "created": now(),
         "versions": versions("cpu"),
     }
-    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+    return sealed_json(plain)
 
 
 def _source_files(source: Path) -> list[Path]:

@@ -1,6 +1,5 @@
 """The bench that every tuned tower of a study is put on: the same tasks, the same probes, the same untuned tower to be compared with."""
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from adiabat.config import EncoderSection, StudySettings
 from adiabat.drift.probes import ProbeSet
 from adiabat.drift.reading import noise_of, read_tower
-from adiabat.files import write_text
+from adiabat.errors import DataError
+from adiabat.files import read_json, write_json
 from adiabat.measure.cells import compare_cells
 from adiabat.measure.drift import MEASURES, OVERLAP_LOSS, Reading, drift_of
 from adiabat.measure.paired import paired_changes
@@ -78,7 +78,7 @@ class Bench:
         kept = self.folder / READINGS / NOISE
         # A study that is done needs no reading again.
         if (found := _noise_at(kept)) is None:
-            write_text(json.dumps(found := self._noise(self.probes)), kept)
+            write_json(found := self._noise(self.probes), kept)
         return found
 
     def _noise(self, probes: ProbeSet) -> dict[str, float]:
@@ -134,8 +134,8 @@ class Bench:
 def _noise_at(path: Path) -> dict[str, float] | None:
     """What is kept; None where nothing whole is."""
     try:
-        found = TypeAdapter(dict[str, float]).validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        found = TypeAdapter(dict[str, float]).validate_python(read_json(path, remedy="it is measured again"))
+    except (DataError, ValidationError):
         return None
     return found if found.keys() <= set(MEASURES) and OVERLAP_LOSS in found else None
 

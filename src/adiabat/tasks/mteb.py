@@ -217,7 +217,7 @@ def _read(path: Path) -> Mapping[str, Any] | None:
         kept: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except ValueError:
+    except (ValueError, RecursionError):
         path.unlink()
         return None
     return kept

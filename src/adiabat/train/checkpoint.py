@@ -16,6 +16,9 @@ from adiabat.files import read_json, reading, write_json
 from adiabat.seals import digest_of
 
 TENSORS, RECORD = "state.safetensors", "state.json"
+KEPT = 2
+"""Checkpoints of a run where nobody says another number: one to go on from, and one to fall back to."""
+
 REMEDY = "an earlier checkpoint can be gone on from"
 
 
@@ -74,6 +77,16 @@ def _tidy(folder: Path, newest: Path, keep: int) -> None:
     every = _checkpoints(folder)
     place = every.index(newest)
     for path in (*every[:place], *every[place + keep :], *folder.glob(".partial-*")):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def drop_older(folder: Path) -> None:
+    """Remove all checkpoints but the newest, from which a run that is over can be made longer.
+
+    Args:
+        folder: Holds the checkpoints of one job; may be missing.
+    """
+    for path in _checkpoints(folder)[1:]:
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -102,7 +102,7 @@ class Limits:
         max_grad_norm: Gradients are scaled down to this norm; None leaves them.
         log_every: Steps per row of the log.
         checkpoint_seconds: Least time between checkpoints inside an epoch.
-        keep_checkpoints: How many are kept.
+        keep_checkpoints: How many are kept; None keeps two.
         outside: What follows an epoch whose weights must not be the result (`Validation.outside`): the run stops with the best weights so
             far, or goes back to them, and on at half the rate; None stops, and keeps no others for it.
     """
@@ -116,7 +116,7 @@ class Limits:
     max_grad_norm: float | None = None
     log_every: int = 50
     checkpoint_seconds: float = 60.0
-    keep_checkpoints: int = 2
+    keep_checkpoints: int | None = None
     outside: Literal["stop", "back"] | None = None
 
 

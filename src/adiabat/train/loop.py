@@ -19,7 +19,7 @@ from adiabat.data.batching import step_seed
 from adiabat.errors import DivergedError, JobError, several
 from adiabat.model.device import device_name
 from adiabat.plan.flops import Cost
-from adiabat.train.checkpoint import Snapshot, optimizer_snapshot, read_latest, restore_optimizer, restore_weights, write_checkpoint
+from adiabat.train.checkpoint import KEPT, Snapshot, optimizer_snapshot, read_latest, restore_optimizer, restore_weights, write_checkpoint
 from adiabat.train.distributed import ALONE, Processes
 from adiabat.train.interrupt import Interruption, InterruptionError
 from adiabat.train.limits import Limits, Outcome, Position, Validation
@@ -356,7 +356,7 @@ class Loop:
         record = {"position": asdict(position), "runs_on": self._surroundings(), "log": self.log.checksum, **optimizer.record}
         self.log.flush()
         snapshot = Snapshot({**weights, **self._best, **optimizer.tensors}, record)
-        write_checkpoint(self.folder, position.step, snapshot, keep=self.limits.keep_checkpoints + spare)
+        write_checkpoint(self.folder, position.step, snapshot, keep=(self.limits.keep_checkpoints or KEPT) + spare)
         self._saved_at = time.monotonic()
 
     def _restore(self) -> bool:

@@ -176,7 +176,8 @@ class TuningRun:
         # Where runs are listed, as in a study, why each ended is listed with it.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
         result = _result(self, outcome, tower, command=command)
-        return finish_job(self.job, replace(self.ground.model, query=tower, name=str(self.job.folder)), result, self._trained())
+        model = replace(self.ground.model, query=tower, name=str(self.job.folder))
+        return finish_job(self.job, model, result, self._trained(), keep_checkpoints=self.settings.run.keep_checkpoints)
 
     def _trained(self) -> TrainedTexts:
         """What is trained on, and what chose the weights that are kept."""
