@@ -249,6 +249,19 @@ def test_windows_that_were_lost_are_made_again(tmp_path: Path, monkeypatch: pyte
     assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
 
 
+def test_windows_that_were_damaged_are_made_again_and_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(stream_settings(tmp_path, tmp_path / "whole"))
+    settings = stream_settings(tmp_path, tmp_path / "cut")
+    cut_short(settings, 12, monkeypatch)
+    for texts in (tmp_path / "cut" / "stream").glob("window-*/documents.arrow"):
+        content = bytearray(texts.read_bytes())
+        content[len(content) // 2] ^= 1
+        texts.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"documents.arrow must be undamaged, got .*; the pairs are read again"):
+        run(settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+
+
 def test_a_window_that_comes_out_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = stream_settings(tmp_path, tmp_path / "job")
     cut_short(settings, 12, monkeypatch)

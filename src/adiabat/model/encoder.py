@@ -16,6 +16,7 @@ from adiabat.data.records import Side
 from adiabat.errors import ConfigError
 from adiabat.model.batches import TokenBatch, pad
 from adiabat.model.bulk import Progress, TokenSource, default_budget, embed_bags, embed_blocks
+from adiabat.model.cutting import cut_texts
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.pooling import POOLINGS, Pooling, pool
 from adiabat.model.precision import Precision, settled_precision
@@ -203,6 +204,7 @@ class Encoder(nn.Module):
         if isinstance(self.tokenizer, StaticTokenizer):
             return self.tokenizer.token_ids(texts, limit=limit)
         options = {"padding": False, "return_attention_mask": False, "return_token_type_ids": False}
+        texts = cut_texts(self.tokenizer, texts, limit)
         ids: list[list[int]] = self.tokenizer(texts, truncation=True, max_length=limit, **options)["input_ids"]
         return ids
 

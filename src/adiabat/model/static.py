@@ -19,6 +19,8 @@ from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
+from adiabat.model.cutting import cut_texts
+
 
 class StaticConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
     """What other backbones are asked for too: the width of a token's state, and the family."""
@@ -154,6 +156,8 @@ class StaticTokenizer(PreTrainedTokenizerFast):
         """
         if self.letters_per_token is not None:
             texts = [text[: limit * self.letters_per_token] for text in texts]
+        else:
+            texts = cut_texts(self, texts, limit)
         # Without offsets, which take as long as all the rest.
         found = [encoding.ids for encoding in self.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         cut = [ids[:limit] if self.truncation_side == "right" else ids[-limit:] for ids in found]
