@@ -10,6 +10,9 @@ from adiabat.errors import DataError
 HUB_PREFIX = "hf:"
 """Before a name of the hub."""
 
+VALIDATED_ROWS = 1_000
+"""Of a data set on disk, at a time."""
+
 
 def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: bool = False) -> Iterator[Mapping[str, Any]]:
     """Iterate over the rows of a data set, read from its memory-mapped files, or from the hub as they are asked for.
@@ -67,7 +70,7 @@ def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
             data = _saved(source)
     except DataError:
         raise
-    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+    except Exception as error:
         raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
     whole = isinstance(data, datasets.Dataset | datasets.IterableDataset)
     return data if whole and split is None else _one_split(data, source, split)
@@ -78,8 +81,10 @@ def _saved(source: str) -> Any:
 
     try:
         return datasets.load_from_disk(source, keep_in_memory=False)
-    except (KeyError, TypeError, AttributeError) as error:
-        # What the library does where a description lacks a key, or holds another kind of value than it expects.
+    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError):
+        raise
+    except Exception as error:
+        # Where a description lacks a key, or holds another kind of value than the library expects, it fails in any way.
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{source} must be a whole saved data set, got one that is damaged ({reason}); save or copy it again") from error
 
@@ -87,16 +92,41 @@ def _saved(source: str) -> Any:
 def _python_values(data: Any, source: str, before: int) -> Iterator[Mapping[str, Any]]:
     rows, number = iter(data), before + 1
     try:
-        while (values := next(rows, None)) is not None:
+        while True:
+            if (number - before - 1) % VALIDATED_ROWS == 0:
+                _require_valid(data, number - before - 1)
+            if (values := next(rows, None)) is None:
+                return
             yield values
             number += 1
-    except (OverflowError, ValueError, pa.ArrowException) as error:
+    except OSError as error:
+        raise DataError(f"{source}:{number} must be readable, got: {' '.join(str(error).split())}; try again") from error
+    except Exception as error:
         reason = " ".join(str(error).split())
         raise DataError(
             f"{source}:{number} must hold values that Python can hold, got: {reason}; drop or convert the column, and save it again"
         ) from error
-    except OSError as error:
-        raise DataError(f"{source}:{number} must be readable, got: {' '.join(str(error).split())}; try again") from error
+
+
+def _require_valid(data: Any, start: int) -> None:
+    """Check the next rows of a data set that is mapped from disk: Arrow goes by its offsets unseen, out of its memory if they are damaged.
+
+    Args:
+        data: Of the library.
+        start: First row.
+
+    Raises:
+        pa.ArrowInvalid: If a value is damaged.
+    """
+    import datasets
+
+    if not isinstance(data, datasets.Dataset):
+        return
+    if data._indices is None:
+        data.data.table.slice(start, VALIDATED_ROWS).validate(full=True)
+    elif not start:
+        data._indices.table.validate(full=True)
+        data.data.table.validate(full=True)
 
 
 def _parts(source: str) -> tuple[str, str | None, str | None]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from adiabat.errors import DataError, Faults
+from adiabat.errors import AdiabatError, ConfigError, DataError, Faults
 
 CODECS: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
 """Ending of a packed file to how it is packed."""
@@ -35,6 +35,9 @@ class Mark:
 
 
 START = Mark()
+
+LONGEST_LINE = "ADIABAT_LONGEST_LINE"
+"""In the environment: bytes of the longest line that is read."""
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
     """
     codec = CODECS.get(path.suffix.lower())
     number = 0
+    require_plain(path)
     try:
         # pyarrow's stubs do not say that its files are raw streams; they are (readable, readinto, closed).
         stream: Any = pa.input_stream(str(path), compression=codec)
@@ -94,7 +98,8 @@ def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
             if codec is None and cursor.offset:
                 _seek(stream, path, cursor.offset)
                 number = cursor.lines
-            with io.BufferedReader(stream, _READ_BYTES) as lines:
+            with io.BufferedReader(stream, _READ_BYTES) as buffered:
+                lines = limited_lines(buffered, path, number)
                 for _ in islice(lines, cursor.lines - number):
                     number += 1
                 if number < cursor.lines:
@@ -103,8 +108,67 @@ def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
                     number += 1
                     cursor.lines, cursor.offset = number, cursor.offset + len(line)
                     yield number, line
-    except OSError as error:
+    except AdiabatError:
+        raise
+    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
         raise DataError(_stream_fault(path, codec, number, str(error))) from error
+
+
+def limited_lines(lines: io.BufferedIOBase, path: Path, number: int = 0) -> Iterator[bytes]:
+    """Lines of a file, of which none may fill the memory.
+
+    Args:
+        lines: Open where a line begins.
+        path: Of the file, for messages.
+        number: Lines before.
+
+    Yields:
+        Each with its line end.
+
+    Raises:
+        DataError: If a line is longer than `longest_line`.
+    """
+    limit = longest_line()
+    while line := lines.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise DataError(
+                f"{path}:{number} must have at most {limit:,} bytes, got a longer line; end each row with a line end, or set "
+                f"{LONGEST_LINE} to a larger number of bytes"
+            )
+        yield line
+
+
+def longest_line() -> int:
+    """Bytes of the longest line that is read.
+
+    Returns:
+        What the environment says, or 64 MiB.
+
+    Raises:
+        ConfigError: If the environment says no whole number above 0.
+    """
+    told = os.environ.get(LONGEST_LINE, str(64 << 20))
+    if not (told.isascii() and told.isdigit() and 0 < len(told) < 16 and int(told)):
+        raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {told!r}; correct the environment")
+    return int(told)
+
+
+def require_plain(path: Path) -> None:
+    """Refuse what may have no end, or cannot be read twice: devices, pipes and sockets.
+
+    Args:
+        path: What is there, if anything.
+
+    Raises:
+        DataError: If it is neither a file nor a folder, or has a name that is no UTF-8.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{os.fsencode(path)!r} must be a name in UTF-8, got other bytes; rename it") from error
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path} must be a file or a folder, got a device, pipe or socket; copy what it gives into a file")
 
 
 def _seek(stream: Any, path: Path, offset: int) -> None:

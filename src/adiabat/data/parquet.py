@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from adiabat.data.lines import require_plain
 from adiabat.errors import DataError
 
 _BATCH_ROWS = 1024
@@ -71,7 +72,9 @@ def _rows_of(table: pq.ParquetFile, part: Path, after: int) -> Iterator[tuple[st
             for row in range(max(0, after - number), batch.num_rows):
                 yield f"{part}:{number + row + 1}", _Values(columns, row)
             number += batch.num_rows
-    except (OSError, pa.ArrowException) as error:
+    except DataError:
+        raise
+    except Exception as error:
         raise DataError(f"{part} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error
 
 
@@ -111,7 +114,7 @@ class _Columns:
         column = self._batch.column(places[0])
         try:
             values: list[Any] = column.to_pylist()
-        except (OverflowError, ValueError, pa.ArrowException) as error:
+        except Exception as error:
             raise DataError(self._fault(name, column, error)) from error
         return values
 
@@ -129,7 +132,7 @@ def _first_unusable(column: pa.Array) -> int:
     for place, value in enumerate(column):
         try:
             value.as_py()
-        except (OverflowError, ValueError, pa.ArrowException):
+        except Exception:
             return place
     return 0
 
@@ -158,7 +161,8 @@ class _Values(Mapping[str, Any]):
 
 
 def _open(path: Path) -> pq.ParquetFile:
+    require_plain(path)
     try:
         return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
+    except Exception as error:
         raise DataError(f"{path} must be a whole Parquet file, got: {error}; write or download it again") from error

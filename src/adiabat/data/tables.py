@@ -16,10 +16,11 @@ from typing import Any, Literal
 
 from adiabat.data.headers import Header, header_of
 from adiabat.data.hub import HUB_PREFIX, dataset_rows, dataset_size
-from adiabat.data.lines import CODECS, Cursor, byte_lines, text_lines
+from adiabat.data.lines import CODECS, Cursor, byte_lines, require_plain, text_lines
 from adiabat.data.numerals import shown
 from adiabat.data.parquet import parquet_paths, parquet_rows, parquet_size
 from adiabat.errors import ConfigError, DataError, Faults
+from adiabat.files import reading
 
 Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
 """How a source is stored: text lines, Parquet, ``Dataset.save_to_disk``, or a name of the hub."""
@@ -112,7 +113,7 @@ def read_rows(
     if split is not None and form not in ("saved", "hub"):
         raise ConfigError(f'split must be left out for {source}, which has no splits, got "{split}"; leave it out')
     if faults is not None:
-        return _rows(source, form, split, faults, cursor, header)
+        return _guarded(source, _rows(source, form, split, faults, cursor, header))
     return _rows_then_raise(source, form, split, cursor, header)
 
 
@@ -179,8 +180,9 @@ def require_path(path: Path) -> None:
         path: The file or folder.
 
     Raises:
-        DataError: If it is not; the message offers near names of the same folder.
+        DataError: If it is not, the message offering near names of the same folder, or it is a device or the like.
     """
+    require_plain(path)
     if path.exists():
         return
     names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
@@ -223,11 +225,17 @@ def _listing(folder: Path) -> str:
     return f"{', '.join(names[:5])}{more}" if names else "an empty folder"
 
 
+def _guarded(source: str | Path, rows: Iterator[Row]) -> Iterator[Row]:
+    """Rows of which any fault names their source: what reads a damaged file may fail in any way."""
+    with reading(Path(source), remedy="write or download it again"):
+        yield from rows
+
+
 def _rows_then_raise(
     source: str | Path, form: Form, split: str | None, cursor: Cursor | None, header: Sequence[str] | None
 ) -> Iterator[Row]:
     faults = FileFaults()
-    yield from _rows(source, form, split, faults, cursor, header)
+    yield from _guarded(source, _rows(source, form, split, faults, cursor, header))
     faults.raise_if_any()
 
 

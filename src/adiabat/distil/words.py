@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from adiabat.data.lines import require_plain
 from adiabat.distil.vocabulary import Word
 from adiabat.errors import DataError, several
 
@@ -18,6 +19,7 @@ def read_words(path: Path) -> list[Word]:
     Raises:
         DataError: If the file cannot be read, holds none, or has empty lines, which are all named.
     """
+    require_plain(path)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as fault:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from adiabat.data.lines import CODECS
+from adiabat.data.lines import CODECS, limited_lines
 from adiabat.data.tables import FileFaults, require_path
 from adiabat.errors import DataError
 from adiabat.watch import SILENT, Watch
@@ -118,7 +118,7 @@ def tab_rows(path: Path, width: int, faults: FileFaults, *, watch: Watch = SILEN
         DataError: If the file is missing or damaged.
     """
     with _opened(path, watch) as (stream, report):
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(limited_lines(stream, path), 1):
             if number % _LINES_PER_REPORT == 0:
                 report()
             place = f"{path}:{number}"

@@ -1,0 +1,216 @@
+"""What is damaged, endless or strange ends in one line that names it, never in a traceback."""
+
+import gzip
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat.data import hub
+from adiabat.data.corpora import read_corpus
+from adiabat.data.examples import read_examples
+from adiabat.data.lines import LONGEST_LINE
+from adiabat.data.tables import read_rows
+from adiabat.errors import AdiabatError, ConfigError, DataError
+from adiabat.makers.streams import tab_rows
+
+ROWS = [{"query": f"q{n} " * 5, "positive": [f"p{n} é"], "n": n / 3} for n in range(60)]
+
+
+def jsonl() -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
+
+
+def csv() -> bytes:
+    return ("query,positive\n" + "".join(f'"q, {n}","p ""{n}"""\n' for n in range(60))).encode()
+
+
+def parquet() -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(ROWS), sink, row_group_size=20)
+    return bytes(sink.getvalue())
+
+
+def zstd() -> bytes:
+    return bytes(pa.Codec("zstd").compress(jsonl(), asbytes=True))
+
+
+FORMS: dict[str, Callable[[], bytes]] = {
+    "t.jsonl": jsonl,
+    "t.csv": csv,
+    "t.tsv": lambda: csv().replace(b",", b"\t"),
+    "t.jsonl.gz": lambda: gzip.compress(jsonl(), mtime=0),
+    "t.jsonl.zst": zstd,
+    "t.parquet": parquet,
+}
+
+
+def damaged(content: bytes, drawn: random.Random) -> bytes:
+    how, place = drawn.choice(["flip", "cut", "zero", "repeat", "drop"]), drawn.randrange(len(content))
+    if how == "flip":
+        return content[:place] + bytes([content[place] ^ (1 << drawn.randrange(8))]) + content[place + 1 :]
+    if how == "cut":
+        return content[:place]
+    if how == "zero":
+        return content[:place] + bytes(min(64, len(content) - place)) + content[place + 64 :]
+    return content[:place] + (content[place : place + 40] * 2 if how == "repeat" else b"") + content[place + 40 :]
+
+
+def fault_of(source: Path) -> str | None:
+    """What is said of a source, if it is refused; any other error goes on."""
+    try:
+        read_examples(source)
+    except DataError as fault:
+        return str(fault)
+    return None
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", FORMS)
+def test_a_damaged_file_is_read_or_refused_by_name(tmp_path: Path, name: str) -> None:
+    content, refused = FORMS[name](), 0
+    for seed in range(150):
+        path = tmp_path / name
+        path.write_bytes(damaged(content, random.Random(seed)))
+        fault = fault_of(path)
+        refused += fault is not None
+        assert fault is None or (str(path) in fault and len(fault) < 4_000)
+    assert refused > 50
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_damaged_data_set_of_the_library_is_read_or_refused_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    datasets.Dataset.from_list(ROWS).save_to_disk(folder)
+    refused = 0
+    for file in sorted(folder.iterdir()):
+        content = file.read_bytes()
+        for seed in range(40):
+            file.write_bytes(damaged(content, random.Random(seed)))
+            fault = fault_of(folder)
+            refused += fault is not None
+            assert fault is None or str(folder) in fault
+        file.write_bytes(content)
+    assert refused > 20
+
+
+def test_whatever_the_hub_fails_with_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scripts(*_: object, **__: object) -> None:
+        raise RuntimeError("Dataset scripts are no longer supported, but found set.py")
+
+    monkeypatch.setattr(datasets, "load_dataset", scripts)
+    with pytest.raises(DataError, match=r"^hf:some/set must be a readable data set, got: Dataset scripts are no longer supported, but"):
+        list(hub.dataset_rows("hf:some/set", split=None))
+
+
+def test_a_fault_that_no_reader_foresaw_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(jsonl())
+
+    def broken(_: str) -> None:
+        raise KeyError("surprise")
+
+    monkeypatch.setattr(json, "loads", broken)
+    with pytest.raises(DataError) as caught:
+        list(read_rows(path))
+    assert str(caught.value) == f"{path} must be undamaged, got KeyError: 'surprise'; write or download it again"
+
+
+@pytest.mark.parametrize(
+    "row", ['{"query": "a", "positive": Infinity}', '{"query": "a", "positive": [NaN]}', "[" * 100_000, '{"a":' * 100_000]
+)
+def test_values_that_are_no_texts_are_told_by_line(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"query": "a", "positive": "b"}\n' + row + "\n")
+    with pytest.raises(DataError, match=f"{path}:2"):
+        read_examples(path)
+
+
+def test_devices_pipes_and_sockets_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / "s.jsonl"))
+        for name in ("pipe.jsonl", "zero.jsonl", "s.jsonl"):
+            with pytest.raises(DataError) as caught:
+                list(read_corpus(tmp_path / name))
+            told = f"{tmp_path / name} must be a file or a folder, got a device, pipe or socket; copy what it gives into a file"
+            assert str(caught.value) == told
+
+
+def test_a_name_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jsonl"))
+    path.write_bytes(jsonl())
+    with pytest.raises(DataError, match=r"xff.jsonl' must be a name in UTF-8, got other bytes; rename it"):
+        read_examples(path)
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "t.csv"])
+def test_a_line_that_is_too_long_is_told(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LONGEST_LINE, "100")
+    path, line = tmp_path / name, b'{"query": "a", "positive": "b"}'
+    content = line.ljust(99) + b"\n" + line + b" " * 70 + b"\n"
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else b"a,b\n" + content if name.endswith("csv") else content)
+    with pytest.raises(DataError) as caught:
+        list(read_rows(path))
+    number = 3 if name.endswith("csv") else 2
+    assert str(caught.value) == (
+        f"{path}:{number} must have at most 100 bytes, got a longer line; end each row with a line end, or set ADIABAT_LONGEST_LINE to a "
+        "larger number of bytes"
+    )
+    monkeypatch.setenv(LONGEST_LINE, "102")
+    if not name.endswith("csv"):
+        assert len(list(read_rows(path))) == 2
+
+
+def test_makers_keep_to_the_longest_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "collection.tsv"
+    path.write_bytes(b"0\t" + b"x" * 200)
+    monkeypatch.setenv(LONGEST_LINE, "100")
+    with pytest.raises(DataError, match=r"collection.tsv:1 must have at most 100 bytes"):
+        list(tab_rows(path, 2, []))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("told", ["0", "-1", "many", ""])
+def test_a_longest_line_that_is_no_number_is_refused(tmp_path: Path, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(jsonl())
+    monkeypatch.setenv(LONGEST_LINE, told)
+    with pytest.raises(ConfigError, match="ADIABAT_LONGEST_LINE must be a whole number of bytes > 0"):
+        list(read_rows(path))
+
+
+def test_a_line_without_end_takes_no_more_memory_than_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(40):
+            file.write(bytes(10_000_000))
+    code = f"""
+import resource
+from adiabat.data.tables import read_rows
+from adiabat.errors import DataError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    list(read_rows({str(path)!r}))
+except DataError:
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, LONGEST_LINE: "32000000"}
+    )
+    assert int(done.stdout) < 160
+
+
+def test_every_fault_is_the_users(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").mkdir()
+    with pytest.raises(AdiabatError):
+        read_examples(tmp_path / "t.jsonl")
