@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data.records": {"errors"},
     "data.mixture": {"config", "data", "errors"},
     "model": {"data.records", "model", *OWN_FILES},
-    "store": {"data.ragged", "data.records", "excerpts", "locks", "model", "provenance", "store", "watch", *OWN_FILES},
+    "store": {"data.numbering", "data.ragged", "data.records", "excerpts", "locks", "model", "provenance", "store", "watch", *OWN_FILES},
     "train": {"config", "data", "model", "plan.flops", "store", "train", "watch", *OWN_FILES},
     "measure": BELOW_TRAINING,
     "measure.results": {"errors"},

@@ -4,11 +4,12 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from adiabat import seals
 from adiabat.errors import StoreError
-from adiabat.seals import CHECKED, CHECKSUMS, Digest, digest_of, require_seal, seal
+from adiabat.seals import CHECKED, CHECKSUMS, Digest, DigestedFile, digest_of, read_array, require_seal, seal, write_array
 
 
 @pytest.fixture
@@ -63,7 +64,8 @@ def test_a_change_that_sets_the_old_date_again_is_seen(folder: Path) -> None:
 
 def test_files_are_read_once_until_they_change_or_all_are_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr(seals, "digest_of", lambda path: (read.append(path.name), digest_of(path))[1])
+    monkeypatch.setattr(seals, "TICK_NS", 0)
+    monkeypatch.setattr(seals, "digest_of", lambda path, *, start: (read.append(path.name), digest_of(path, start=start))[1])
     check(folder)
     check(folder)
     assert sorted(read) == ["one", "two"]
@@ -99,3 +101,58 @@ def test_a_folder_that_cannot_be_written_is_checked_each_time(folder: Path, monk
     monkeypatch.setattr(seals, "write_text", full)
     assert check(folder) == {"one", "two"}
     assert not (folder / CHECKED).exists()
+
+
+def test_a_file_that_changed_a_moment_ago_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seals, "TICK_NS", 10**18)
+    check(folder)
+    assert not (folder / CHECKED).exists()
+
+
+def test_every_checksum_is_compared_once_in_a_process_where_the_environment_asks_for_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seals, "TICK_NS", 0)
+    check(folder)
+    read: list[str] = []
+    monkeypatch.setattr(seals, "digest_of", lambda path, *, start: (read.append(path.name), digest_of(path, start=start))[1])
+    monkeypatch.setattr(seals, "_compared", set())
+    monkeypatch.setenv(seals.VERIFY, "1")
+    check(folder)
+    check(folder)
+    assert sorted(read) == ["one", "two"]
+
+
+def test_a_digest_may_leave_a_header_out(folder: Path) -> None:
+    (folder / "three").write_bytes(b"headabc")
+    assert digest_of(folder / "three", start=4) == digest_of(folder / "one")._replace(size=7, start=4)
+
+
+def test_a_written_file_has_the_digest_of_what_was_written_whatever_the_disk_holds(folder: Path) -> None:
+    with DigestedFile(folder / "four") as file:
+        file.write(b"ab")
+        file.write(memoryview(b"c"))
+        file.sync()
+        (folder / "four").write_bytes(b"xyz")
+    assert file.digest == digest_of(folder / "one") != digest_of(folder / "four")
+
+
+def test_an_array_comes_back_and_numpy_reads_it_too(folder: Path) -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    write_array(array, folder / "a.npy")
+    assert np.array_equal(read_array(folder / "a.npy", remedy="make it again"), array)
+    assert np.array_equal(np.load(folder / "a.npy"), array)
+
+
+@pytest.mark.parametrize("place", [0, 20, 90, 130, 150, -1])
+def test_an_array_of_which_a_byte_is_another_is_refused(folder: Path, place: int) -> None:
+    write_array(np.arange(6, dtype=np.float32), folder / "a.npy")
+    content = bytearray((folder / "a.npy").read_bytes())
+    content[place] ^= 1
+    (folder / "a.npy").write_bytes(content)
+    with pytest.raises(StoreError, match=r"/a\.npy must be undamaged, got ValueError: its content does not match.*; make it again$"):
+        read_array(folder / "a.npy", remedy="make it again", error=StoreError)
+    for cut in (0, 10, 100):
+        (folder / "a.npy").write_bytes(content[:cut])
+        with pytest.raises(StoreError, match=r"/a\.npy must be undamaged"):
+            read_array(folder / "a.npy", remedy="make it again", error=StoreError)

@@ -3,43 +3,135 @@
 import hashlib
 import json
 import os
+import time
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from io import BufferedWriter, BytesIO, FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from adiabat.errors import AdiabatError, DataError
-from adiabat.files import read_json, reading, write_json, write_text
+import numpy as np
 
+from adiabat.errors import AdiabatError, DataError
+from adiabat.files import read_json, reading, write_bytes, write_json, write_text
+
+SHA256_BYTES = 32
 CHECKSUMS = "checksums.json"
 CHECKED = ".checked.json"
 """Beside sealed files: the state of each file when its checksum was last compared."""
+VERIFY = "ADIABAT_VERIFY"
+"""Environment variable; where it is set, `require` compares every checksum, each once in a process."""
+
+TICK_NS = 20_000_000
+"""Longer than a file's dates stand still: a file that changed less than this ago may change again and keep its dates."""
+
+_compared: set[tuple[Path | int | str, ...]] = set()
+"""Files whose checksum this process has compared, with their state then."""
 
 
 class Digest(NamedTuple):
     """What a file must be.
 
     Attributes:
-        size: In bytes.
-        sha256: Of the whole file, in hexadecimal.
+        size: Of the whole file, in bytes.
+        sha256: From byte `start` on, in hexadecimal.
+        start: Where a header ends that its reader compares by itself; 0 for none.
     """
 
     size: int
     sha256: str
+    start: int = 0
 
 
-def digest_of(path: Path) -> Digest:
+def digest_of(path: Path, *, start: int = 0) -> Digest:
     """Size and SHA-256 of a file.
 
     Args:
         path: Of the file.
+        start: The first byte of the SHA-256.
 
     Returns:
         Both, of the same open file.
     """
     with path.open("rb") as stream:
-        return Digest(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest())
+        stream.seek(start)
+        return Digest(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest(), start)
+
+
+class DigestedFile(BufferedWriter):
+    """A new file that is written from its beginning to its end, and the digest of what was written, whatever the disk makes of it."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the file.
+
+        Args:
+            path: Where; an existing file is replaced.
+        """
+        super().__init__(FileIO(path, "w"))
+        self._hash = hashlib.sha256()
+        self._size = 0
+
+    def write(self, content: "bytes | memoryview") -> int:  # type: ignore[override]
+        """Write bytes at the end.
+
+        Args:
+            content: The bytes.
+
+        Returns:
+            How many.
+        """
+        self._hash.update(content)
+        self._size += (written := super().write(content))
+        return written
+
+    @property
+    def digest(self) -> Digest:
+        """Of all that was written."""
+        return Digest(self._size, self._hash.hexdigest())
+
+    def sync(self) -> None:
+        """Wait until all is on disk."""
+        self.flush()
+        os.fsync(self.fileno())
+
+
+def write_array(array: np.ndarray, path: Path) -> None:
+    """Write an array and its SHA-256 as one npy file, in one move.
+
+    Args:
+        array: Of numbers.
+        path: Where to; its folder must exist.
+
+    Raises:
+        DataError: If the file cannot be written; what stood there before stays.
+    """
+    content = BytesIO()
+    np.save(content, array, allow_pickle=False)
+    # Readers of npy files pass over what follows the numbers.
+    write_bytes(content.getvalue() + hashlib.sha256(content.getvalue()).digest(), path)
+
+
+def read_array(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> np.ndarray:
+    """Read an array that `write_array` wrote.
+
+    Args:
+        path: The file.
+        remedy: What to do about a damaged file.
+        error: Kind of error to raise.
+
+    Returns:
+        The array.
+
+    Raises:
+        AdiabatError: If the file is missing or damaged in any way; of the kind `error`.
+    """
+    with reading(path, remedy=remedy, error=error):
+        content = path.read_bytes()
+        if hashlib.sha256(content[:-SHA256_BYTES]).digest() != content[-SHA256_BYTES:]:
+            raise ValueError("its content does not match its checksum")
+        array: np.ndarray = np.load(BytesIO(content), allow_pickle=False)
+        return array
 
 
 def seal(folder: Path, names: Iterable[str], *, into: str = CHECKSUMS) -> None:
@@ -117,18 +209,26 @@ def require(
         AdiabatError: If a file is missing or damaged; of the kind `error`.
     """
     checked = _checked(folder)
-    states: dict[str, list[int | str]] = {}
-    for name, digest in expected.items():
-        path = folder / name
-        with reading(path, remedy=remedy, error=error):
-            state = path.stat()
-            if state.st_size != digest.size:
-                raise ValueError(f"{state.st_size} bytes in place of {digest.size}")
-            states[name] = [digest.sha256, state.st_ino, state.st_mtime_ns, state.st_ctime_ns]
-            if (always or checked.get(name) != states[name]) and digest_of(path) != digest:
-                raise ValueError("its SHA-256 does not match its checksum")
-    if any(checked.get(name) != state for name, state in states.items()):
-        _remember({**checked, **states}, folder)
+    states = {name: _compared_state(folder / name, digest, checked.get(name), remedy, error, always) for name, digest in expected.items()}
+    if any(state is not None and checked.get(name) != state for name, state in states.items()):
+        _remember({**checked, **{name: state for name, state in states.items() if state is not None}}, folder)
+
+
+def _compared_state(
+    path: Path, expected: Digest, checked: object, remedy: str, error: type[AdiabatError], always: bool
+) -> list[int | str] | None:
+    """What tells an unchanged file, once it is known to be sound; None where it may yet change without a trace in it."""
+    with reading(path, remedy=remedy, error=error):
+        status, now = path.stat(), time.time_ns()
+        if status.st_size != expected.size:
+            raise ValueError(f"{status.st_size} bytes in place of {expected.size}")
+        state: list[int | str] = [expected.sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+        here = (path.absolute(), *state)
+        asked = always or (VERIFY in os.environ and here not in _compared)
+        if (asked or checked != state) and digest_of(path, start=expected.start) != expected:
+            raise ValueError("its SHA-256 does not match its checksum")
+        _compared.add(here)
+        return state if status.st_ctime_ns + TICK_NS < now else None
 
 
 def _checked(folder: Path) -> dict[str, object]:

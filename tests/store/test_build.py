@@ -16,9 +16,9 @@ from adiabat.data.records import Document, Side
 from adiabat.errors import DataError, InUseError, StoreError
 from adiabat.locks import sole_writer
 from adiabat.store.build import BuildResult, build_store
+from adiabat.store.corpus import write_corpus
 from adiabat.store.embeddings import Store
 from adiabat.store.manifest import StoreDtype
-from adiabat.store.staging import write_corpus
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(25)]
@@ -33,7 +33,7 @@ def build(
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "manifest.json"}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name[0] not in "m."}
 
 
 class Interrupted(FakeEncoder):
@@ -67,7 +67,7 @@ def test_a_store_holds_ids_texts_and_vectors_in_corpus_order(tmp_path: Path) -> 
     )
     store.verify()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s"]
-    assert sorted(content(store.path)) == ["id_index.npy", "ids.arrow", "texts.arrow", "vectors.npy"]
+    assert sorted(content(store.path)) == ["id_index.npy", "ids.arrow", "text_hashes.bin", "texts.arrow", "vectors.npy"]
 
 
 def test_progress_counts_documents_from_nothing_to_all(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_disk_that_fills_while_the_corpus_is_written_can_be_resumed(tmp_path: 
     def full(*unused: object, **also_unused: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("adiabat.store.staging.IdIndex.write", full)
+    monkeypatch.setattr("adiabat.store.corpus.IdIndex.write", full)
     with pytest.raises(StoreError, match="it is full"):
         build(tmp_path / "s")
     monkeypatch.undo()
@@ -347,6 +347,6 @@ def test_an_encoder_that_gives_another_shape_is_refused(tmp_path: Path) -> None:
 def test_ids_and_texts_that_join_to_the_same_string_have_other_digests(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    one, _ = write_corpus([Document("ab", "c")], tmp_path / "a", source="x")
-    other, _ = write_corpus([Document("a", "bc")], tmp_path / "b", source="x")
-    assert one != other
+    one = write_corpus([Document("ab", "c")], tmp_path / "a", source="x")
+    other = write_corpus([Document("a", "bc")], tmp_path / "b", source="x")
+    assert one.sha256 != other.sha256

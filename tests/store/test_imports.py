@@ -14,6 +14,7 @@ import pytest
 
 from adiabat.data.records import Document
 from adiabat.errors import MissingDependencyError, StoreError
+from adiabat.seals import CHECKED
 from adiabat.store import imports as imports_module
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
@@ -64,12 +65,8 @@ def assert_holds(store: Store, vectors: np.ndarray | None = None) -> None:
     wanted = own_vectors() if vectors is None else vectors
     assert np.array_equal(store.gather(range(7)), wanted.astype(store.dtype).astype(np.float32))
     store.verify()
-    assert sorted({path.name for path in store.path.iterdir()} - {"texts.arrow"}) == [
-        "id_index.npy",
-        "ids.arrow",
-        "manifest.json",
-        "vectors.npy",
-    ]
+    wanted = {"id_index.npy", "ids.arrow", "manifest.json", "vectors.npy", *(["texts.arrow", "text_hashes.bin"] if store.has_texts else [])}
+    assert {path.name for path in store.path.iterdir()} - {CHECKED} == wanted
 
 
 @pytest.mark.parametrize("write", [write_text_ids, write_json_ids, write_numpy_ids, write_arrow_ids, write_parquet_ids])

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from adiabat.data.records import Document, Side
 from adiabat.errors import StoreError
+from adiabat.files import write_json
 from adiabat.store import imports as imports_module
 from adiabat.store.append import append_documents
 from adiabat.store.embeddings import Store
@@ -35,7 +36,7 @@ def saved(folder: Path, vectors: np.ndarray | None = None) -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(child.name for child in folder.iterdir())
+    return sorted(child.name for child in folder.iterdir() if child.name[0] != ".")
 
 
 def test_vectors_of_another_length_than_the_encoders_are_refused(tmp_path: Path) -> None:
@@ -91,12 +92,12 @@ def test_a_killed_import_can_be_run_again_as_advised(tmp_path: Path) -> None:
     store = import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS, documents=DOCUMENTS, encoder=FakeEncoder())
     assert store.doc_ids(range(7)) == IDS
     assert names(tmp_path) == ["s", "v.npy"]
-    assert names(tmp_path / "s") == ["id_index.npy", "ids.arrow", "manifest.json", "texts.arrow", "vectors.npy"]
+    assert names(tmp_path / "s") == ["id_index.npy", "ids.arrow", "manifest.json", "text_hashes.bin", "texts.arrow", "vectors.npy"]
 
 
 def test_what_no_import_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "s.building").mkdir()
-    (tmp_path / "s.building" / "state.json").write_text(json.dumps({"import": "v.npy"}))
+    write_json({"import": "v.npy"}, tmp_path / "s.building" / "state.json")
     (tmp_path / "s.building" / "thesis.txt").write_text("x")
     with pytest.raises(StoreError, match=r"must be empty, it holds thesis\.txt"):
         import_vectors(saved(tmp_path), tmp_path / "s", ids=IDS)

@@ -1,5 +1,6 @@
 """Vectors that outlive the process: what is read again, and what is not believed."""
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,37 @@ def test_flags_that_are_damaged_or_of_other_rows_say_nothing(place: Path, flags:
     else:
         path.write_bytes(flags)
     assert not kept_at(place).known.any()
+
+
+def test_a_row_that_was_damaged_is_not_known(place: Path) -> None:
+    content = bytearray(place.with_suffix(".f32").read_bytes())
+    content[1 * 12 + 5] ^= 1
+    place.with_suffix(".f32").write_bytes(content)
+    kept = kept_at(place)
+    assert kept.known.tolist() == [False, False, False, True]
+    kept.vectors[1], kept.known[1] = 1.0, True
+    kept.save()
+    assert kept_at(place).known.tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize("at", [0, 60, 130, 140, 155, 165, -1])
+def test_no_row_is_known_by_a_damaged_list_of_checksums(place: Path, at: int) -> None:
+    content = bytearray(place.with_suffix(".npy").read_bytes())
+    content[at] ^= 1
+    place.with_suffix(".npy").write_bytes(content)
+    assert not kept_at(place).known.any()
+
+
+def test_a_row_whose_checksum_is_zero_is_known(tmp_path: Path) -> None:
+    # CRC-32 of the four bytes 9d 0a d9 6d is 0.
+    kept = KeptVectors(1, 1)
+    kept.keep_in(tmp_path / "rows", resume=True)
+    kept.vectors.view(np.uint8)[0], kept.known[0] = [0x9D, 0x0A, 0xD9, 0x6D], True
+    assert zlib.crc32(kept.vectors[0].data) == 0
+    kept.save()
+    again = KeptVectors(1, 1)
+    again.keep_in(tmp_path / "rows", resume=True)
+    assert again.known.tolist() == [True]
 
 
 def test_a_file_of_another_size_is_begun_anew(place: Path) -> None:

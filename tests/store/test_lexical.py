@@ -1,6 +1,5 @@
 """The BM25 index against bm25s's own, against the formula in plain loops, and against texts in many scripts."""
 
-import json
 import math
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import pytest
 
 from adiabat.data.ragged import Ragged
 from adiabat.errors import ConfigError, StoreError
+from adiabat.files import read_json, write_json
 from adiabat.store import lexical as lexical_module
-from adiabat.store.lexical import DATA_FILE, LEXICAL_FILE, ROW_FILE, SPOOL_FILE, START_FILE, LexicalIndex, build_lexical
+from adiabat.store.lexical import FILES, LEXICAL_FILE, SPOOL_FILE, LexicalIndex, build_lexical
 from adiabat.store.words import analyser_of, words
 
 TEXTS = [
@@ -88,7 +88,7 @@ def test_parts_of_any_size_give_the_same_files(tmp_path: Path, monkeypatch: pyte
         build_lexical(drawn(1), folder)
         monkeypatch.setattr(lexical_module, "DOCUMENTS_AT_ONCE", 7)
         monkeypatch.setattr(lexical_module, "POSTINGS_AT_ONCE", 11)
-    for name in (DATA_FILE, ROW_FILE, START_FILE, "vocab.index.json"):
+    for name in FILES:
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
 
 
@@ -155,12 +155,17 @@ def test_a_killed_build_is_not_taken_for_an_index(tmp_path: Path, monkeypatch: p
         LexicalIndex.open(tmp_path)
 
 
-@pytest.mark.parametrize("name", [DATA_FILE, ROW_FILE, START_FILE, "vocab.index.json"])
-def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("place", [None, 0.0, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize("name", [*FILES, LEXICAL_FILE])
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, name: str, place: float | None) -> None:
     build_lexical(TEXTS, tmp_path)
-    content = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(content[: len(content) - 9])
-    with pytest.raises(StoreError, match="must be a whole BM25 index"):
+    content = bytearray((tmp_path / name).read_bytes())
+    if place is None:
+        del content[-9:]
+    else:
+        content[int(place * (len(content) - 1))] ^= 4
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(StoreError, match=rf"{name} must be undamaged, got .*; remove the folder, and build the index again"):
         LexicalIndex.open(tmp_path)
 
 
@@ -233,10 +238,9 @@ def test_scores_of_rows_and_counts_are_those_of_a_search_for_everything(tmp_path
 def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(tmp_path: Path, version: int) -> None:
     assert LexicalIndex.at_hand(tmp_path) is None
     build_lexical(TEXTS, tmp_path)
-    assert LexicalIndex.at_hand(tmp_path) is not None
-    record = json.loads((tmp_path / LEXICAL_FILE).read_text())
-    (tmp_path / LEXICAL_FILE).write_text(json.dumps({**record, "version": version}))
-    with pytest.raises(StoreError, match=f"format version must be 3, got {version}; build the index again"):
+    record = read_json(tmp_path / LEXICAL_FILE, remedy="")
+    write_json({**record, "version": version}, tmp_path / LEXICAL_FILE)
+    with pytest.raises(StoreError, match=f"format version must be 3, got {version}; remove the folder"):
         LexicalIndex.open(tmp_path)
     assert LexicalIndex.at_hand(tmp_path) is None
 

@@ -16,7 +16,7 @@ from adiabat.store.staging import Progress
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(6)]
-FILES = ["id_index.npy", "ids.arrow", "manifest.json", "vectors.npy"]
+FILES = ["id_index.npy", "ids.arrow", "manifest.json", "text_hashes.bin", "vectors.npy"]
 
 
 def build(
@@ -34,7 +34,7 @@ def build(
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(child.name for child in folder.iterdir())
+    return sorted(child.name for child in folder.iterdir() if child.name[0] != ".")
 
 
 @pytest.mark.parametrize("exists", [True, False])

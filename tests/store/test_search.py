@@ -199,7 +199,7 @@ def test_a_damaged_vector_ends_a_search_in_whatever_thread(tmp_path: Path) -> No
     with (store.path / VECTOR_FILE).open("r+b") as file:
         file.seek(HEADER_BYTES + 5 * store.manifest.row_bytes)
         file.write(np.full(8, np.inf, dtype=np.float32).tobytes())
-    damaged, queries = Store.open(store.path), np.ones((200, 8), dtype=np.float32)
+    damaged, queries = store, np.ones((200, 8), dtype=np.float32)
     for asked in (lambda: search(damaged, queries, 3), lambda: score_rows(damaged, queries[:1], np.array([[0, 5]]))):
         with pytest.raises(StoreError, match='must hold finite vectors, got NaN or infinity for "5"; it is damaged: rebuild the store'):
             asked()

@@ -1,6 +1,5 @@
 """Folders of cut-short builds that cannot be gone on with: each is refused by name before anything is encoded."""
 
-import json
 import os
 import resource
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from jaxtyping import Float
 
 from adiabat.data.records import Document, Side
 from adiabat.errors import StoreError
+from adiabat.files import write_json
 from adiabat.store.build import BuildResult, build_store
 from tests.fake_encoder import FakeEncoder
 
@@ -46,7 +46,7 @@ def test_vectors_lost_from_a_cut_short_build_are_not_replaced_by_zeros(tmp_path:
 @pytest.mark.parametrize(("state", "lacking"), [({}, "fingerprint, dtype, chunk_size, corpus"), ({"import": "v.npy"}, "fingerprint")])
 def test_a_state_of_something_else_is_refused(tmp_path: Path, state: dict[str, str], lacking: str) -> None:
     (tmp_path / "s.building").mkdir()
-    (tmp_path / "s.building" / "state.json").write_text(json.dumps(state))
+    write_json(state, tmp_path / "s.building" / "state.json")
     with pytest.raises(
         StoreError,
         match=rf"s\.building must be empty or a build cut short, its state\.json lacks {lacking}.*; remove it, or choose another",

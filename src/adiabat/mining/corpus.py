@@ -10,10 +10,12 @@ from jaxtyping import Int64, Integer
 
 from adiabat.data.records import Document
 from adiabat.errors import DataError, several
+from adiabat.files import read_json, reading, write_json
+from adiabat.seals import Digest, require
+from adiabat.store.corpus import digest_documents, write_corpus
 from adiabat.store.embeddings import Store
 from adiabat.store.ids import LOOKUP_SLICE, IdIndex, StringColumn
-from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, disk_full_is_plain, read_json, write_json
-from adiabat.store.staging import digest_documents, write_corpus
+from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, disk_full_is_plain
 
 CORPUS_FILE = "corpus.json"
 
@@ -65,8 +67,15 @@ class WrittenCorpus:
 
         Args:
             folder: The directory.
+
+        Raises:
+            DataError: If a file is missing or damaged.
         """
-        self.digest = str(read_json(folder / CORPUS_FILE)["digest"])
+        remedy = f"remove the folder {folder}, and run the same command again"
+        with reading(folder / CORPUS_FILE, remedy=remedy):
+            record = read_json(folder / CORPUS_FILE, remedy=remedy)
+            self.digest = str(record["digest"])
+            require({name: Digest(**digest) for name, digest in record["files"].items()}, folder, remedy=remedy)
         self._ids, self._texts = StringColumn(folder / ID_FILE), StringColumn(folder / TEXT_FILE)
         self._index = IdIndex(folder / INDEX_FILE, self._ids)
 
@@ -133,10 +142,11 @@ def written(documents: Callable[[], Iterator[Document]], folder: Path, *, source
             raise DataError(f"{folder} must hold the corpus {source} as it is now, it holds another; remove it, or name another folder")
         (folder / CORPUS_FILE).unlink()
     with disk_full_is_plain(folder):
-        digest, hashes = write_corpus(documents(), folder, source=source)
-        if not len(hashes):
+        corpus = write_corpus(documents(), folder, source=source)
+        if not corpus.count:
             raise DataError(f"{source} must hold at least one document, got none")
-        write_json(folder / CORPUS_FILE, {"digest": digest, "source": source})
+        files = {name: digest._asdict() for name, digest in corpus.files.items()}
+        write_json({"digest": corpus.sha256, "source": source, "files": files}, folder / CORPUS_FILE)
     return WrittenCorpus(folder)
 
 

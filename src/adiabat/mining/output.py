@@ -10,10 +10,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from adiabat.errors import DataError
+from adiabat.files import read_json, write_json
 from adiabat.mining.corpus import Documents
 from adiabat.mining.miner import Mined
 from adiabat.mining.tally import Tally
-from adiabat.store.manifest import COPY_BYTES, read_json, sync_folder, write_json
+from adiabat.store.manifest import COPY_BYTES, sync_folder
 
 ROWS_FILE, APART_FILE, STATE_FILE = "rows.jsonl", "without-negatives.jsonl", "progress.json"
 GROWING = (ROWS_FILE, APART_FILE)
@@ -82,7 +83,7 @@ class Partial:
             The rows so far.
         """
         if (folder / STATE_FILE).exists():
-            state = read_json(folder / STATE_FILE)
+            state = read_json(folder / STATE_FILE, remedy=f"remove the folder {folder}, and run the same command again")
             # One of before there were two files begins anew.
             before = [(folder / name, size) for name, size in zip(GROWING, state.get("sizes", ()), strict=False)]
             whole = len(before) == len(GROWING) and all(path.exists() and path.stat().st_size >= size for path, size in before)
@@ -106,7 +107,7 @@ class Partial:
         self.sizes = [size + self._append(name, part) for name, size, part in zip(GROWING, self.sizes, parts, strict=True)]
         self.done += queries
         state = {"plan": self.plan, "done": self.done, "sizes": self.sizes, "tally": self.tally.to_json()}
-        write_json(self.folder / STATE_FILE, state)
+        write_json(state, self.folder / STATE_FILE)
 
     def _append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
         """Write rows at the end of a file, through to the disk; their bytes."""

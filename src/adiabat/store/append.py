@@ -12,30 +12,33 @@ import numpy as np
 
 from adiabat.data.records import Document
 from adiabat.errors import Faults, StoreError
+from adiabat.files import read_json, write_text
 from adiabat.locks import sole_writer
+from adiabat.seals import Digest, DigestedFile, require
 from adiabat.store.build import CHUNK_SIZE, DocumentEncoder
+from adiabat.store.corpus import digest_documents
 from adiabat.store.embeddings import Store
 from adiabat.store.ids import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, hash_ids
 from adiabat.store.manifest import (
     APPENDING,
     COMMIT_FILE,
     COPY_BYTES,
+    HASH_FILE,
     HEADER_BYTES,
     ID_FILE,
     INDEX_FILE,
     MANIFEST_FILE,
+    REBUILD,
     STATE_FILE,
     TEXT_FILE,
     VECTOR_FILE,
     Manifest,
     VectorFile,
     disk_full_is_plain,
-    hash_vectors,
-    read_json,
+    hash_of_vectors,
     sync_folder,
-    write_json,
 )
-from adiabat.store.staging import Plan, Progress, Staging, digest_documents
+from adiabat.store.staging import Plan, Progress, Staging
 
 MERGED = "merged"
 """Inside the staging folder: the files that take the place of the store's own."""
@@ -109,9 +112,10 @@ def append_documents(
         if not appended:
             staging.discard()
             return AppendResult(store, 0, taken.count, completed)
-        staging.encode(encoder, on_progress)
+        staging.encode(encoder, on_progress, store=store)
         _merge(store, staging, source)
-        write_json(staging.folder / COMMIT_FILE, {"old_count": store.count})
+        write_text("", staging.folder / COMMIT_FILE)
+        sync_folder(staging.folder)
         _redo(folder)
     return AppendResult(Store.open(folder), appended, taken.count, completed)
 
@@ -175,34 +179,45 @@ def _new_documents(documents: Iterator[Document], store: Store, existing: Existi
 
 
 def _merge(store: Store, staging: Staging, source: str) -> None:
-    """Write the longer ids, texts, index and manifest into the staging folder."""
+    """Write the longer ids, texts, hashes, index and manifest into the staging folder."""
     merged = staging.folder / MERGED
     merged.mkdir()
-    hashes = _merge_column(store.path, staging.folder, merged, ID_FILE, "doc_id", ID_BATCH)
-    IdIndex.write(merged / INDEX_FILE, hashes)
+    ids, hashes = _merge_column(store.path, staging.folder, merged, ID_FILE, "doc_id", ID_BATCH)
+    files = {ID_FILE: ids, INDEX_FILE: IdIndex.write(merged / INDEX_FILE, hashes), HASH_FILE: _merge_hashes(store, staging, merged)}
     if store.has_texts:
-        _merge_column(store.path, staging.folder, merged, TEXT_FILE, "text", TEXT_BATCH)
-    before, after = hash_vectors(store.path / VECTOR_FILE, staging.folder / VECTOR_FILE)
-    if before != store.manifest.sha256:
-        raise StoreError(f"{store.path / VECTOR_FILE} is damaged: its SHA-256 is not the manifest's; rebuild the store")
+        files[TEXT_FILE], _ = _merge_column(store.path, staging.folder, merged, TEXT_FILE, "text", TEXT_BATCH)
+    old = hash_of_vectors(store.path / VECTOR_FILE, store.count * store.manifest.row_bytes)
+    if old.hexdigest() != store.manifest.sha256:
+        raise StoreError(f"{store.path / VECTOR_FILE} is damaged: its SHA-256 is not the manifest's; {REBUILD}")
     replace(
         store.manifest,
         count=store.count + staging.count,
-        sha256=after,
+        sha256=hash_of_vectors(staging.folder / VECTOR_FILE, staging.count * store.manifest.row_bytes, old).hexdigest(),
+        files=files,
         corpus=_digest_columns(merged) if store.has_texts else None,
         source=store.manifest.source if source == store.manifest.source else f"{store.manifest.source} + {source}",
     ).write(merged)
 
 
-def _merge_column(store: Path, staging: Path, merged: Path, file: str, name: str, batch_rows: int) -> np.ndarray:
-    """Old strings, then new ones; returns their hashes (of use for ids only)."""
+def _merge_column(store: Path, staging: Path, merged: Path, file: str, name: str, batch_rows: int) -> tuple[Digest, np.ndarray]:
+    """Old strings, then new ones; the digest of the file, and the hashes of the strings (of use for ids only)."""
     hashes = []
     with StringColumnWriter(merged / file, name=name, batch_rows=batch_rows) as writer:
         for folder in (store, staging):
             for part in StringColumn(folder / file).slices():
                 writer.extend(part)
                 hashes.append(hash_ids(part))
-    return np.concatenate(hashes)
+    return writer.digest, np.concatenate(hashes)
+
+
+def _merge_hashes(store: Store, staging: Staging, merged: Path) -> Digest:
+    with DigestedFile(merged / HASH_FILE) as writer:
+        for folder in (store.path, staging.folder):
+            with (folder / HASH_FILE).open("rb") as file:
+                while block := file.read(COPY_BYTES):
+                    writer.write(block)
+        writer.sync()
+    return writer.digest
 
 
 def _digest_columns(folder: Path) -> str:
@@ -217,17 +232,39 @@ def _strings(path: Path) -> Iterable[str]:
 def _redo(folder: Path) -> None:
     """Carry out a commit, from its beginning; every step gives the same result when it is done again."""
     staging = folder / APPENDING
-    old_count = int(read_json(staging / COMMIT_FILE)["old_count"])
     if (staging / MERGED / MANIFEST_FILE).exists():
-        manifest = Manifest.read(staging / MERGED)
-        _extend_vectors(folder / VECTOR_FILE, staging / VECTOR_FILE, manifest, old_count)
-        for name in (ID_FILE, TEXT_FILE, INDEX_FILE, MANIFEST_FILE):
+        # The store's own manifest is replaced last: until then it counts the old documents.
+        old = Manifest.read(folder)
+        manifest = _undamaged(folder, old)
+        _extend_vectors(folder / VECTOR_FILE, staging / VECTOR_FILE, manifest, old.count)
+        for name in (*manifest.files, MANIFEST_FILE):
             _move(staging / MERGED / name, folder / name)
     # State first, marker second: without both, the folder is leftovers, which the next call clears.
     (staging / STATE_FILE).unlink(missing_ok=True)
     (staging / COMMIT_FILE).unlink()
     sync_folder(staging)
     shutil.rmtree(staging)
+
+
+def _undamaged(folder: Path, old: Manifest) -> Manifest:
+    """The manifest of the longer store, once every file that it takes is known to be sound; else the append is undone."""
+    staging, remedy = folder / APPENDING, "append again: the store is as it was before"
+    try:
+        manifest = Manifest.read(staging / MERGED)
+        for name, digest in manifest.files.items():
+            moved = not (staging / MERGED / name).exists()
+            require({name: digest}, folder if moved else staging / MERGED, remedy=remedy, error=StoreError)
+        added = read_json(staging / STATE_FILE, remedy=remedy, error=StoreError)["sha256"]
+        size = HEADER_BYTES + (manifest.count - old.count) * old.row_bytes
+        require({VECTOR_FILE: Digest(size, added, HEADER_BYTES)}, staging, remedy=remedy, error=StoreError)
+    except StoreError:
+        # Where one of the store's own files has been replaced already, there is no way back.
+        require(old.files, folder, remedy=REBUILD, error=StoreError)
+        with VectorFile(folder / VECTOR_FILE, dtype=old.dtype, width=old.width, rows=old.count) as vectors:
+            vectors.commit()
+        shutil.rmtree(staging)
+        raise
+    return manifest
 
 
 def _extend_vectors(target: Path, addition: Path, manifest: Manifest, old_count: int) -> None:

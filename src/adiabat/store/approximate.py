@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from adiabat.errors import StoreError
+from adiabat.files import read_json, write_json
+from adiabat.seals import Digest, digest_of
 from adiabat.store.embeddings import Store
-from adiabat.store.manifest import read_json, write_json
 from adiabat.store.scoring import SIMILARITIES, Similarity, checked_queries
 from adiabat.store.search import Hits, score_rows, search
 from adiabat.store.vector_sources import import_faiss
@@ -57,7 +58,8 @@ def build_faiss(
     partial = f"{os.fspath(path)}.partial"
     faiss.write_index(index, partial)
     os.replace(partial, path)
-    write_json(_note(path), {"sha256": store.manifest.sha256, "count": store.count, "kind": kind, "similarity": similarity})
+    made_of = {"sha256": store.manifest.sha256, "count": store.count, "kind": kind, "similarity": similarity}
+    write_json({**made_of, "index": digest_of(Path(path))._asdict()}, _note(path))
 
 
 def _empty_index(faiss: Any, store: Store, kind: IndexKind, similarity: Similarity, lists: int | None, seed: int) -> Any:
@@ -184,7 +186,9 @@ def _note(path: str | os.PathLike[str]) -> Path:
 def _checked_note(store: Store, path: str | os.PathLike[str]) -> dict[str, Any]:
     if not Path(path).exists() or not _note(path).exists():
         raise StoreError(f"{os.fspath(path)} must be a faiss index with its .json beside it, it is missing; build it with build_faiss")
-    note = read_json(_note(path))
+    note = read_json(_note(path), remedy="build the index again", error=StoreError)
     if note["sha256"] != store.manifest.sha256:
         raise StoreError(f"{os.fspath(path)} was built of other vectors than {store.path} holds now; build it again")
+    if digest_of(Path(path)) != Digest(**note["index"]):
+        raise StoreError(f"{os.fspath(path)} must be undamaged, got another size or SHA-256 than it was built with; build the index again")
     return note

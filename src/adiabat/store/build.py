@@ -10,22 +10,22 @@ from adiabat.data.records import Document
 from adiabat.errors import StoreError
 from adiabat.locks import sole_writer
 from adiabat.provenance import now
+from adiabat.store.corpus import digest_documents
 from adiabat.store.embeddings import Store
 from adiabat.store.manifest import (
     DISK_FULL,
     DTYPES,
+    HASH_FILE,
     MANIFEST_FILE,
     STATE_FILE,
     TEXT_FILE,
-    VECTOR_FILE,
     Manifest,
     StoreDtype,
     building_of,
     disk_full_is_plain,
-    hash_vectors,
     sync_folder,
 )
-from adiabat.store.staging import DocumentEncoder, Plan, Progress, Staging, digest_documents
+from adiabat.store.staging import DocumentEncoder, Plan, Progress, Staging
 
 __all__ = ["BuildResult", "DocumentEncoder", "build_store"]
 
@@ -204,9 +204,8 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
 
 def _clear_traces(target: Path, manifest: Manifest) -> None:
     """Remove what only the building needed; not before the store is in place, for until then a call may go on from it."""
-    if not manifest.has_texts:
-        (target / TEXT_FILE).unlink(missing_ok=True)
-    (target / STATE_FILE).unlink(missing_ok=True)
+    for name in {TEXT_FILE, HASH_FILE, STATE_FILE} - set(manifest.files):
+        (target / name).unlink(missing_ok=True)
 
 
 def _manifest(staging: Staging, width: int, *, keep_texts: bool, encoder: str, source: str) -> Manifest:
@@ -215,12 +214,12 @@ def _manifest(staging: Staging, width: int, *, keep_texts: bool, encoder: str, s
         dtype=staging.plan.dtype,
         width=width,
         count=staging.count,
-        sha256=hash_vectors(staging.folder / VECTOR_FILE)[-1],
+        sha256=staging.sha256,
+        files={name: digest for name, digest in staging.files.items() if keep_texts or name != TEXT_FILE},
         corpus=staging.corpus,
         encoder=encoder,
         source=source,
         created=now(),
-        has_texts=keep_texts,
     )
 
 

@@ -3,29 +3,35 @@
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Float32, Int64, Integer
 
+from adiabat.data.numbering import hash_texts
 from adiabat.errors import StoreError
+from adiabat.files import reading
 from adiabat.model.fingerprint import Fingerprint
+from adiabat.seals import require
 from adiabat.store.ids import IdIndex, StringColumn
 from adiabat.store.manifest import (
     APPENDING,
     COMMIT_FILE,
+    HASH_FILE,
     HEADER_BYTES,
     ID_FILE,
     INDEX_FILE,
     MANIFEST_FILE,
+    REBUILD,
     TEXT_FILE,
     VECTOR_FILE,
     Manifest,
     StoreDtype,
     building_of,
-    hash_vectors,
+    npy_header,
+    read_rows,
 )
+from adiabat.store.texts import first_rows
 
 IDS_AT_A_TIME = 65_536
 """Compared at once."""
@@ -42,19 +48,16 @@ class Store:
             manifest: What it must hold.
 
         Raises:
-            StoreError: If a file is missing or not as long as the manifest says.
+            StoreError: If a file is missing or damaged; its SHA-256 is taken where it changed since that was last done.
         """
         self.path = path
         self.manifest = manifest
         self._handle = -1
-        vectors = path / VECTOR_FILE
-        size = vectors.stat().st_size if vectors.exists() else 0
-        if size != manifest.file_bytes:
-            raise StoreError(f"{vectors} must have {manifest.file_bytes} bytes, got {size}; it was cut short or changed: rebuild the store")
-        self._ids = _column(path / ID_FILE, manifest.count)
-        self._texts = _column(path / TEXT_FILE, manifest.count) if manifest.has_texts else None
+        self._compare(always=False)
+        self._ids = StringColumn(path / ID_FILE)
+        self._texts = StringColumn(path / TEXT_FILE) if manifest.has_texts else None
         self._index = IdIndex(path / INDEX_FILE, self._ids)
-        self._handle = os.open(vectors, os.O_RDONLY)
+        self._handle = os.open(path / VECTOR_FILE, os.O_RDONLY)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Store":
@@ -169,30 +172,25 @@ class Store:
         Raises:
             StoreError: If a row lies outside of the store.
         """
-        wanted = self._checked(rows)
-        out = np.empty((len(wanted), self.width), dtype=self.dtype)
-        row_bytes = self.manifest.row_bytes
-        for place, offset in enumerate((HEADER_BYTES + wanted * row_bytes).tolist()):
-            if os.preadv(self._handle, [out[place]], offset) != row_bytes:
-                raise StoreError(f"{self.path / VECTOR_FILE} must stay as it was while it is read, it became shorter; rebuild the store")
-        return out.astype(np.float32, copy=False)
+        try:
+            return read_rows(self._handle, self._checked(rows), self.dtype, self.width).astype(np.float32, copy=False)
+        except EOFError as error:
+            raise self._became_shorter() from error
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
-        """Rows of documents by their text, found by reading all texts once.
+        """Rows of documents by their text, found by the hashes of texts, which are read once.
 
         Args:
             texts: Exactly as they were embedded.
 
         Returns:
-            The first row of each text that is there; empty where the store keeps no texts.
+            The first row of each text that is there; empty where vectors were imported without texts.
         """
-        wanted, found = set(texts), dict[str, int]()
-        if not wanted or self._texts is None:
-            return found
-        for row, text in enumerate(chain.from_iterable(self._texts.slices())):
-            if text in wanted:
-                found.setdefault(text, row)
-        return found
+        if not texts or HASH_FILE not in self.manifest.files:
+            return {}
+        wanted = list(dict.fromkeys(texts))
+        rows = first_rows(self.path / HASH_FILE, hash_texts(wanted))
+        return {text: row for text, row in zip(wanted, rows.tolist(), strict=True) if row >= 0}
 
     def read_into(self, start: int, buffer: Float[np.ndarray, "b e"]) -> int:
         """Read consecutive vectors into a buffer.
@@ -218,7 +216,7 @@ class Store:
         while left:
             got = os.preadv(self._handle, [left], offset)
             if not got:
-                raise StoreError(f"{self.path / VECTOR_FILE} must stay as it was while it is read, it became shorter; rebuild the store")
+                raise self._became_shorter()
             left, offset = left[got:], offset + got
         return rows
 
@@ -291,17 +289,22 @@ class Store:
         return all(self._ids.take(np.asarray(piece)) == other._ids.take(np.asarray(piece)) for piece in pieces)
 
     def verify(self) -> None:
-        """Read the whole vector file and compare its checksum with the manifest's.
+        """Read every file and compare its SHA-256 with the manifest's.
 
         Raises:
-            StoreError: If they differ.
+            StoreError: If one differs.
         """
-        (found,) = hash_vectors(self.path / VECTOR_FILE)
-        if found != self.manifest.sha256:
-            raise StoreError(
-                f"{self.path / VECTOR_FILE} must have SHA-256 {self.manifest.sha256[:12]}..., got {found[:12]}...; "
-                "it is damaged: rebuild the store"
-            )
+        self._compare(always=True)
+
+    def _compare(self, *, always: bool) -> None:
+        require(self.manifest.digests, self.path, remedy=REBUILD, error=StoreError, always=always)
+        vectors = self.path / VECTOR_FILE
+        with reading(vectors, remedy=REBUILD, error=StoreError), vectors.open("rb") as file:
+            if file.read(HEADER_BYTES) != npy_header(self.dtype, self.count, self.width):
+                raise ValueError(f"another header than that of {self.count} vectors of {self.width} numbers, {self.dtype}")
+
+    def _became_shorter(self) -> StoreError:
+        return StoreError(f"{self.path / VECTOR_FILE} must stay as it was while it is read, it became shorter; rebuild the store")
 
     def _checked(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
         wanted = np.asarray(rows, dtype=np.int64)
@@ -309,13 +312,6 @@ class Store:
         if len(outside):
             raise StoreError(f"rows must lie in 0..{self.count - 1}, got {outside[0]}; ask `rows` for a document's row")
         return wanted
-
-
-def _column(path: Path, count: int) -> StringColumn:
-    column = StringColumn(path)
-    if len(column) != count:
-        raise StoreError(f"{path} must hold {count} rows, got {len(column)}; rebuild the store")
-    return column
 
 
 def _why_no_store(folder: Path) -> str:

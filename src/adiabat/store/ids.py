@@ -2,7 +2,6 @@
 
 import hashlib
 import mmap
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -14,6 +13,8 @@ import pyarrow as pa
 from jaxtyping import Int64, Integer, UInt64
 
 from adiabat.errors import StoreError, several
+from adiabat.files import reading
+from adiabat.seals import Digest, DigestedFile
 from adiabat.store.manifest import HEADER_BYTES, npy_header
 
 ID_BATCH = 1024
@@ -47,14 +48,12 @@ class StringColumn:
         Raises:
             StoreError: If it is not such a file.
         """
-        try:
+        with reading(path, remedy="rebuild the store", error=StoreError):
             # Read, not memory-mapped: mapped pages would count as this process's memory and grow with the corpus.
             self._file = pa.ipc.open_file(pa.OSFile(str(path)))
             batches = self._file.num_record_batches
             self._step = self._file.get_batch(0).num_rows if batches else 1
             last = self._file.get_batch(batches - 1).num_rows if batches else 0
-        except (OSError, pa.ArrowInvalid) as error:
-            raise StoreError(f"{path} must be a whole Arrow file, got: {error}; rebuild the store") from error
         self._count: int = max(batches - 1, 0) * self._step + last
 
     def __len__(self) -> int:
@@ -114,7 +113,7 @@ class StringColumnWriter:
         self._schema = pa.schema([pa.field(name, pa.string(), nullable=False)])
         self._batch_rows = batch_rows
         self._waiting: list[str] = []
-        self._sink = path.open("wb")
+        self._sink = DigestedFile(path)
         self._writer = pa.ipc.new_file(self._sink, self._schema)
 
     def extend(self, strings: Iterable[str]) -> None:
@@ -140,10 +139,14 @@ class StringColumnWriter:
                 if self._waiting:
                     self._flush()
                 self._writer.close()
-                self._sink.flush()
-                os.fsync(self._sink.fileno())
+                self._sink.sync()
         finally:
             self._sink.close()
+
+    @property
+    def digest(self) -> Digest:
+        """Of the whole file, once the context is left."""
+        return self._sink.digest
 
 
 class IdIndex:
@@ -169,20 +172,23 @@ class IdIndex:
         self._rows = np.frombuffer(self._map, dtype="<u8", count=count, offset=HEADER_BYTES + 8 * count)
 
     @staticmethod
-    def write(path: Path, hashes: UInt64[np.ndarray, " n"]) -> None:
+    def write(path: Path, hashes: UInt64[np.ndarray, " n"]) -> Digest:
         """Write the index of ids whose hashes are given in row order.
 
         Args:
             path: The npy file.
             hashes: From `hash_ids`.
+
+        Returns:
+            Of the file.
         """
         order = np.argsort(hashes, kind="stable")
-        with path.open("wb") as file:
+        with DigestedFile(path) as file:
             file.write(npy_header("uint64", 2, len(hashes)))
             file.write(hashes[order].astype("<u8").data)
             file.write(order.astype("<u8").data)
-            file.flush()
-            os.fsync(file.fileno())
+            file.sync()
+        return file.digest
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of ids.
@@ -219,6 +225,21 @@ class IdIndex:
         return found
 
 
+def rows_that_repeat(hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " some"]:
+    """Rows whose hash another row has.
+
+    Args:
+        hashes: By row.
+
+    Returns:
+        Rows, ascending.
+    """
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    equal = ordered[1:] == ordered[:-1]
+    return np.unique(np.concatenate([order[:-1][equal], order[1:][equal]]))
+
+
 def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, where: str) -> None:
     """Check that every id occurs once.
 
@@ -230,10 +251,7 @@ def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, where
     Raises:
         StoreError: Naming the ids that repeat.
     """
-    order = np.argsort(hashes, kind="stable")
-    equal = hashes[order][1:] == hashes[order][:-1]
-    suspects = np.unique(np.concatenate([order[:-1][equal], order[1:][equal]]))
-    counts = Counter(ids.take(suspects))
+    counts = Counter(ids.take(rows_that_repeat(hashes)))
     repeated = [f'"{doc_id}" {times} times' for doc_id, times in counts.items() if times > 1]
     if repeated:
         raise StoreError(f"{where}: document ids must be unique, got {several(repeated, of='ids')}; remove or rename the repeats")

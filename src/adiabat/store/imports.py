@@ -13,18 +13,20 @@ from jaxtyping import Float
 
 from adiabat.data.records import Document
 from adiabat.errors import Faults, StoreError
+from adiabat.files import read_json, write_json
 from adiabat.locks import sole_writer
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.provenance import now
 from adiabat.store.build import begin, finish, is_store
+from adiabat.store.corpus import CorpusFiles, write_corpus
 from adiabat.store.embeddings import Store
 from adiabat.store.ids import ID_BATCH, StringColumn, StringColumnWriter, unwritable
 from adiabat.store.manifest import (
     DTYPES,
+    HASH_FILE,
     ID_FILE,
     INDEX_FILE,
     MANIFEST_FILE,
-    PARTIAL_SUFFIX,
     STATE_FILE,
     TEXT_FILE,
     VECTOR_FILE,
@@ -32,11 +34,8 @@ from adiabat.store.manifest import (
     StoreDtype,
     VectorFile,
     disk_full_is_plain,
-    hash_vectors,
-    read_json,
-    write_json,
 )
-from adiabat.store.staging import DocumentEncoder, narrowed, unusable, write_corpus
+from adiabat.store.staging import DocumentEncoder, narrowed, unusable
 from adiabat.store.vector_sources import VectorSource, given_ids, next_ids, open_vectors, read_ids
 
 BLOCK_ROWS = 4096
@@ -100,10 +99,21 @@ def import_vectors(
     with disk_full_is_plain(building), sole_writer(building):
         _start_over(building)
         try:
-            write_json(building / STATE_FILE, {"import": str(vectors)})
-            corpus = _copy(opened, building, ids, documents, dtype, str(vectors))
-            fingerprint = _verified(encoder, building, opened.width, dtype, sample, seed) if encoder and documents is not None else None
-            manifest = _manifest(building, opened.width, dtype, fingerprint, corpus, encoder_name, source or Path(vectors).name)
+            write_json({"import": str(vectors)}, building / STATE_FILE)
+            sha256, corpus = _copy(opened, building, ids, documents, dtype, str(vectors))
+            with_texts = documents is not None
+            manifest = Manifest(
+                fingerprint=_verified(encoder, building, sample, seed) if encoder and with_texts else None,
+                dtype=dtype,
+                width=opened.width,
+                count=corpus.count,
+                sha256=sha256,
+                files={name: digest for name, digest in corpus.files.items() if with_texts or name not in (TEXT_FILE, HASH_FILE)},
+                corpus=corpus.sha256 if with_texts else None,
+                encoder=encoder_name,
+                source=source or Path(vectors).name,
+                created=now(),
+            )
         except BaseException:
             # An import is quick beside an encoding: it starts anew rather than resuming.
             shutil.rmtree(building, ignore_errors=True)
@@ -114,12 +124,11 @@ def import_vectors(
 def _start_over(building: Path) -> None:
     """Clear what an import left that was killed; refuse a folder of anything else."""
     state = building / STATE_FILE
-    if state.exists() and "import" in read_json(state):
+    if state.exists() and "import" in read_json(state, remedy=f"remove the folder {building}", error=StoreError):
         # The state goes last: until then the folder says what it is.
-        for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, INDEX_FILE, TEXT_TABLE, MANIFEST_FILE, STATE_FILE):
+        for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, HASH_FILE, INDEX_FILE, TEXT_TABLE, MANIFEST_FILE, STATE_FILE):
             (building / name).unlink(missing_ok=True)
-            (building / f"{name}{PARTIAL_SUFFIX}").unlink(missing_ok=True)
-    strangers = [child.name for child in building.iterdir() if child.name != f"{STATE_FILE}{PARTIAL_SUFFIX}"]
+    strangers = [child.name for child in building.iterdir() if not child.name.startswith(f".{STATE_FILE}")]
     if strangers:
         raise StoreError(f"{building} must be empty, it holds {', '.join(sorted(strangers)[:5])}; remove it, or choose another --out")
 
@@ -131,24 +140,26 @@ def _copy(
     documents: Iterable[Document] | None,
     dtype: StoreDtype,
     name: str,
-) -> str | None:
-    """Write vectors, ids and texts; the digest of the corpus, where texts are known."""
+) -> tuple[str, CorpusFiles]:
+    """Write vectors, ids and texts (empty ones, where none are known); the digest of the vectors, and the other files."""
     given = None if ids is None else read_ids(Path(ids)) if isinstance(ids, str | os.PathLike) else given_ids(ids)
-    count = _copy_vectors(opened, building, given, dtype, name)
+    sha256, count = _copy_vectors(opened, building, given, dtype, name)
     if not count:
         raise StoreError(f"{name}: must hold at least one vector, got none")
     # The ids were first written as they came; they are read from under another name while they are written again, checked and indexed.
-    written = chain.from_iterable(StringColumn((building / ID_FILE).replace(building / INCOMING_FILE)).slices())
+    incoming = (building / ID_FILE).replace(building / INCOMING_FILE)
+    written = chain.from_iterable(StringColumn(incoming).slices())
     if documents is None:
-        write_corpus((Document(doc_id, "") for doc_id in written), building, source=name)
-        return None
-    with _TextTable(building / TEXT_TABLE) as table:
-        table.fill(documents)
-        digest, _ = write_corpus(table.documents(written), building, source=name)
-    return digest
+        corpus = write_corpus((Document(doc_id, "") for doc_id in written), building, source=name)
+    else:
+        with _TextTable(building / TEXT_TABLE) as table:
+            table.fill(documents)
+            corpus = write_corpus(table.documents(written), building, source=name)
+    incoming.unlink()
+    return sha256, corpus
 
 
-def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | None, dtype: StoreDtype, name: str) -> int:
+def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | None, dtype: StoreDtype, name: str) -> tuple[str, int]:
     faults = Faults()
     with (
         VectorFile(building / VECTOR_FILE, dtype=dtype, width=opened.width) as file,
@@ -175,7 +186,7 @@ def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | N
                 f"{name}: vectors must be finite and of a length other than zero, got {faults.told('vectors')}; mend or leave them out"
             )
         file.commit()
-        return file.rows
+        return file.sha256, file.rows
 
 
 class _TextTable:
@@ -231,7 +242,7 @@ def _bytes(string: str) -> bytes:
     return string.encode("utf-8", "surrogatepass")
 
 
-def _verified(encoder: DocumentEncoder, building: Path, width: int, dtype: StoreDtype, sample: int, seed: int) -> Fingerprint:
+def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) -> Fingerprint:
     """The encoder's fingerprint, if it gives the imported vectors for a sample of documents."""
     ids, texts = StringColumn(building / ID_FILE), StringColumn(building / TEXT_FILE)
     rows = np.sort(np.random.default_rng(seed).choice(len(ids), size=min(sample, len(ids)), replace=False))
@@ -273,21 +284,3 @@ def _cosines(one: Float[np.ndarray, "n e"], other: Float[np.ndarray, "n e"]) -> 
         lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
         cosines: Float[np.ndarray, " n"] = np.einsum("ne,ne->n", one, other) / lengths
     return cosines
-
-
-def _manifest(
-    building: Path, width: int, dtype: StoreDtype, fingerprint: Fingerprint | None, corpus: str | None, encoder: str, source: str
-) -> Manifest:
-    (building / INCOMING_FILE).unlink()
-    return Manifest(
-        fingerprint=fingerprint,
-        dtype=dtype,
-        width=width,
-        count=len(StringColumn(building / ID_FILE)),
-        sha256=hash_vectors(building / VECTOR_FILE)[-1],
-        corpus=corpus,
-        encoder=encoder,
-        source=source,
-        created=now(),
-        has_texts=corpus is not None,
-    )

@@ -22,7 +22,9 @@ from jaxtyping import Float, Float32, Float64, Int64, Integer
 
 from adiabat.data.ragged import Ragged
 from adiabat.errors import ConfigError, StoreError, several
-from adiabat.store.manifest import disk_full_is_plain, read_json, write_json
+from adiabat.files import read_json, reading, write_json
+from adiabat.seals import Digest, digest_of, require
+from adiabat.store.manifest import disk_full_is_plain
 from adiabat.store.search import Hits
 from adiabat.store.words import Analyser, analyser_of
 
@@ -33,6 +35,8 @@ VERSION = 3
 
 DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
 VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
+FILES = (DATA_FILE, ROW_FILE, START_FILE, VOCABULARY_FILE, PARAMETER_FILE)
+REMEDY = "remove the folder, and build the index again"
 SPOOL_FILE = "postings.tmp"
 SPOOL = np.dtype([("word", "<i4"), ("row", "<i4"), ("count", "<i4")])
 DOCUMENTS_AT_ONCE = 1024
@@ -123,7 +127,9 @@ def build_lexical(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / LEXICAL_FILE).unlink(missing_ok=True)
         record = _build(texts, _Spool(folder / SPOOL_FILE, analyse), k1, b, on_progress)
-        write_json(folder / LEXICAL_FILE, {"format": FORMAT, "version": VERSION, "corpus": corpus, "stemmer": stemmer, **record})
+        record |= {"format": FORMAT, "version": VERSION, "corpus": corpus, "stemmer": stemmer}
+        record["files"] = {name: digest_of(folder / name)._asdict() for name in FILES}
+        write_json(record, folder / LEXICAL_FILE)
     return LexicalIndex.open(folder)
 
 
@@ -238,18 +244,14 @@ class LexicalIndex:
             StoreError: If a file is missing or damaged.
         """
         self.path = folder
-        try:
+        with reading(folder, remedy=REMEDY, error=StoreError):
+            require({name: Digest(**digest) for name, digest in record["files"].items()}, folder, remedy=REMEDY, error=StoreError)
             self._index = bm25s.BM25.load(folder, mmap=True)
             self.corpus, self.count = str(record["corpus"]), int(record["count"])
             self.stemmer: str | None = record["stemmer"]
             self._analyse = analyser_of(self.stemmer)
-            starts = self._index.scores["indptr"]
-            idf = inverse_frequencies(np.diff(starts), self.count)
+            idf = inverse_frequencies(np.diff(self._index.scores["indptr"]), self.count)
             self._weights = _Weights(float(record["mean_length"]), float(record["k1"]), float(record["b"]), idf)
-            if int(starts[-1]) != len(self._index.scores["data"]) or len(starts) != len(self._index.vocab_dict) + 1:
-                raise ValueError("files that do not belong together")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"{folder} must be a whole BM25 index, got: {error}; remove it, and build it again") from error
 
     @classmethod
     def open(cls, folder: Path) -> "LexicalIndex":
@@ -266,11 +268,9 @@ class LexicalIndex:
         """
         if not (folder / LEXICAL_FILE).exists():
             raise StoreError(f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again")
-        record = read_json(folder / LEXICAL_FILE)
-        version = record.get("version")
-        if record.get("format") != FORMAT or version != VERSION:
-            raise StoreError(f"{folder / LEXICAL_FILE}: format version must be {VERSION}, got {version}; build the index again")
-        return cls(folder, record)
+        if (version := _version(folder)) != VERSION:
+            raise StoreError(f"{folder / LEXICAL_FILE}: format version must be {VERSION}, got {version}; {REMEDY}")
+        return cls(folder, read_json(folder / LEXICAL_FILE, remedy=REMEDY, error=StoreError))
 
     @classmethod
     def at_hand(cls, folder: Path) -> "LexicalIndex | None":
@@ -285,7 +285,7 @@ class LexicalIndex:
         Raises:
             StoreError: If it is damaged.
         """
-        if not (folder / LEXICAL_FILE).exists() or read_json(folder / LEXICAL_FILE).get("version") != VERSION:
+        if not (folder / LEXICAL_FILE).exists() or _version(folder) != VERSION:
             return None
         return cls.open(folder)
 
@@ -380,6 +380,11 @@ class LexicalIndex:
             for part in self._weights.scores(asked, counts, np.full(len(asked), len(document))):
                 found[place] += part
         return found
+
+
+def _version(folder: Path) -> object:
+    """Which format the files have; those of before version 3 have no checksum."""
+    return read_json(folder / LEXICAL_FILE, remedy=REMEDY, error=StoreError, required=False).get("version")
 
 
 def _best(scores: Float32[np.ndarray, " n"], k: int) -> Int64[np.ndarray, " best"]:

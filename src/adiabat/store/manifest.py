@@ -2,31 +2,36 @@
 
 import errno
 import hashlib
-import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float, Int
 
-from adiabat.errors import StoreError, several
+from adiabat.errors import DataError, StoreError
+from adiabat.files import read_json, reading, write_json
 from adiabat.model.fingerprint import Fingerprint
+from adiabat.seals import Digest
 
 FORMAT = "adiabat-store"
-VERSION = 1
+VERSION = 2
+"""Version 1 had no checksums of ids and texts."""
 MANIFEST_FILE = "manifest.json"
 VECTOR_FILE = "vectors.npy"
 ID_FILE = "ids.arrow"
 TEXT_FILE = "texts.arrow"
 INDEX_FILE = "id_index.npy"
+HASH_FILE = "text_hashes.bin"
 STATE_FILE = "state.json"
 COMMIT_FILE = "commit.json"
 APPENDING = "appending"
 BUILDING_SUFFIX = ".building"
 PARTIAL_SUFFIX = ".partial"
+REBUILD = "rebuild the store, or copy it again from where it is whole"
 
 HEADER_BYTES = 128
 """Fixed, so that a header that counts more rows can take the place of the old one; a multiple of 64, as the npy format asks."""
@@ -50,11 +55,11 @@ class Manifest:
         width: Numbers per vector (E).
         count: Documents.
         sha256: Over the vectors' bytes, header left out.
+        files: What every other file of the store must be, by name.
         corpus: SHA-256 over ids and texts in order; None where the texts are not known.
         encoder: Name of the encoder, for people.
         source: Name of the corpus, for people.
         created: ISO 8601, UTC.
-        has_texts: Whether the texts are kept beside the vectors.
     """
 
     fingerprint: Fingerprint | None
@@ -62,11 +67,16 @@ class Manifest:
     width: int
     count: int
     sha256: str
+    files: Mapping[str, Digest]
     corpus: str | None
     encoder: str
     source: str
     created: str
-    has_texts: bool
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the texts are kept beside the vectors."""
+        return TEXT_FILE in self.files
 
     @property
     def row_bytes(self) -> int:
@@ -78,6 +88,11 @@ class Manifest:
         """Bytes that the vector file must have."""
         return HEADER_BYTES + self.count * self.row_bytes
 
+    @property
+    def digests(self) -> dict[str, Digest]:
+        """What each file of the store must be, by name; of the vector file the header is left to its reader."""
+        return {VECTOR_FILE: Digest(self.file_bytes, self.sha256, HEADER_BYTES), **self.files}
+
     def write(self, folder: Path) -> None:
         """Put the manifest into `folder`, whole or not at all.
 
@@ -87,7 +102,9 @@ class Manifest:
         record: dict[str, Any] = {"format": FORMAT, "version": VERSION}
         record |= {name: getattr(self, name) for name in self.__dataclass_fields__}
         record["fingerprint"] = self.fingerprint.to_json() if self.fingerprint else None
-        write_json(folder / MANIFEST_FILE, record)
+        record["files"] = {name: digest._asdict() for name, digest in self.files.items()}
+        write_json(record, folder / MANIFEST_FILE)
+        sync_folder(folder)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -103,79 +120,22 @@ class Manifest:
             StoreError: If it is damaged, or of a format or version unknown here.
         """
         where = folder / MANIFEST_FILE
-        record = read_json(where)
-        if record.pop("format", None) != FORMAT:
-            raise StoreError(f'{where}: format must be "{FORMAT}"; choose the directory of a store')
-        version = record.pop("version", None)
-        if version != VERSION:
-            raise StoreError(
-                f"{where}: format version must be {VERSION}, got {version}; install the adiabat that wrote it, or rebuild the store"
-            )
-        missing = set(cls.__dataclass_fields__) ^ set(record)
-        if missing:
-            raise StoreError(
-                f"{where}: must hold exactly the known fields, got a difference in {', '.join(sorted(missing))}; rebuild the store"
-            )
-        odd = [f"{name} is {record[name]!r}" for name, kinds in _KINDS.items() if type(record[name]) not in kinds]
-        if odd:
-            raise StoreError(f"{where}: fields must be of their type, got {several(odd, of='fields')}; rebuild the store")
-        if record["dtype"] not in DTYPES:
-            raise StoreError(f"{where}: dtype must be float16 or float32, got {record['dtype']}; rebuild the store")
-        if record["fingerprint"] is not None:
-            record["fingerprint"] = Fingerprint.from_json(record["fingerprint"])
-        return cls(**record)
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "fingerprint": (dict, type(None)),
-    "dtype": (str,),
-    "width": (int,),
-    "count": (int,),
-    "sha256": (str,),
-    "corpus": (str, type(None)),
-    "encoder": (str,),
-    "source": (str,),
-    "created": (str,),
-    "has_texts": (bool,),
-}
-"""Exact types of the fields as JSON has them: a truth value is no number here."""
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The object.
-
-    Raises:
-        StoreError: If the file is not a JSON object.
-    """
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise StoreError(f"{path}: must be JSON, got {error}; rebuild the store") from error
-    if not isinstance(record, dict):
-        raise StoreError(f"{path}: must hold a JSON object, got {type(record).__name__}; rebuild the store")
-    return cast(dict[str, Any], record)
-
-
-def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Replace a JSON file atomically and durably.
-
-    Args:
-        path: The file.
-        record: Its new content.
-    """
-    partial = path.with_name(path.name + PARTIAL_SUFFIX)
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(record, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    sync_folder(path.parent)
+        with reading(where, remedy=REBUILD, error=StoreError):
+            # Those of before version 2 have no checksum.
+            record = read_json(where, remedy=REBUILD, error=StoreError, required=False)
+            if record.get("format") != FORMAT:
+                raise StoreError(f'{where}: format must be "{FORMAT}"; choose the directory of a store')
+            if record.get("version") != VERSION:
+                raise StoreError(
+                    f"{where}: format version must be {VERSION}, got {record.get('version')}; "
+                    "install the adiabat that wrote it, or rebuild the store"
+                )
+            record = read_json(where, remedy=REBUILD, error=StoreError)
+            del record["format"], record["version"]
+            if record["fingerprint"] is not None:
+                record["fingerprint"] = Fingerprint.from_json(record["fingerprint"])
+            record["files"] = {name: Digest(**digest) for name, digest in record["files"].items()}
+            return cls(**record)
 
 
 def building_of(target: Path) -> Path:
@@ -233,10 +193,33 @@ def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
         left, offset = left[written:], offset + written
 
 
+def read_rows(handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width: int) -> Float[np.ndarray, "n e"]:
+    """Read some vectors of an open vector file.
+
+    Args:
+        handle: File descriptor.
+        rows: From 0, any order, repeats allowed.
+        dtype: Of the stored numbers.
+        width: Numbers per row.
+
+    Returns:
+        One vector per row, as stored.
+
+    Raises:
+        EOFError: If the file ends before one of them.
+    """
+    out = np.empty((len(rows), width), dtype=np.dtype(dtype).newbyteorder("<"))
+    row_bytes = width * out.itemsize
+    for place, offset in enumerate((HEADER_BYTES + rows * row_bytes).tolist()):
+        if os.preadv(handle, [out[place]], offset) != row_bytes:
+            raise EOFError(f"the file ends before row {rows[place]}")
+    return out
+
+
 class VectorFile:
     """The vector file while it is being written: rows are appended, and count once `commit` has returned."""
 
-    def __init__(self, path: Path, *, dtype: StoreDtype, width: int, rows: int = 0) -> None:
+    def __init__(self, path: Path, *, dtype: StoreDtype, width: int, rows: int = 0, sha256: str | None = None) -> None:
         """Open or create the file and cut it to its first `rows` rows.
 
         Args:
@@ -244,22 +227,25 @@ class VectorFile:
             dtype: Of the stored numbers.
             width: Numbers per row.
             rows: How many rows are already good.
+            sha256: Over these rows, compared with what the file holds; None where the caller has compared them.
 
         Raises:
-            StoreError: If the file is missing or shorter than these rows need.
+            StoreError: If the file is missing, shorter than these rows need, or holds other rows.
         """
         self.rows = rows
         self._dtype, self._width = dtype, width
         self._row_bytes = width * np.dtype(dtype).itemsize
         needed = HEADER_BYTES + rows * self._row_bytes
         size = path.stat().st_size if path.exists() else 0
+        remedy = f"remove the folder {path.parent} and run the command again"
         # Lengthening the file would invent zero vectors.
         if rows and size < needed:
-            raise StoreError(
-                f"{path} must have at least {needed} bytes for the {rows} vectors written before, got {size}; "
-                f"remove the folder {path.parent} and run the command again"
-            )
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            raise StoreError(f"{path} must have at least {needed} bytes for the {rows} vectors written before, got {size}; {remedy}")
+        compared = rows and sha256 is not None
+        self._hash = hash_of_vectors(path, rows * self._row_bytes) if compared else hashlib.sha256()
+        if compared and self.sha256 != sha256:
+            raise StoreError(f"{path} must be undamaged, got other vectors than were written before; {remedy}")
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         os.ftruncate(self._handle, needed)
 
     def append(self, vectors: np.ndarray) -> None:
@@ -270,12 +256,29 @@ class VectorFile:
         """
         content = np.ascontiguousarray(vectors, dtype=np.dtype(self._dtype).newbyteorder("<"))
         write_at(self._handle, content.data, HEADER_BYTES + self.rows * self._row_bytes)
+        self._hash.update(content.data)
         self.rows += len(content)
 
     def commit(self) -> None:
         """Let the header count the rows written so far, and wait until all is on disk."""
         write_at(self._handle, npy_header(self._dtype, self.rows, self._width), 0)
         os.fsync(self._handle)
+
+    def take(self, rows: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
+        """Read rows again.
+
+        Args:
+            rows: Of those written so far.
+
+        Returns:
+            One vector per row.
+        """
+        return read_rows(self._handle, rows, self._dtype, self._width)
+
+    @property
+    def sha256(self) -> str:
+        """Over the rows that were compared or appended: what they were before they went to the disk, 64 hexadecimal digits."""
+        return self._hash.hexdigest()
 
     def __enter__(self) -> "VectorFile":
         return self
@@ -284,23 +287,24 @@ class VectorFile:
         os.close(self._handle)
 
 
-def hash_vectors(*paths: Path) -> list[str]:
-    """SHA-256 over the vectors of files, headers left out.
+def hash_of_vectors(path: Path, size: int, so_far: "hashlib._Hash | None" = None) -> "hashlib._Hash":
+    """SHA-256 over the vectors of a file, header left out.
 
     Args:
-        *paths: Vector files.
+        path: A vector file.
+        size: Bytes of its first vectors.
+        so_far: Of vectors that stand before them; not changed.
 
     Returns:
-        After each file, the digest of all vectors so far, 64 hexadecimal digits.
+        What the digest follows from, and can go on with.
     """
-    digest, so_far = hashlib.sha256(), []
-    for path in paths:
-        with path.open("rb") as file:
-            file.seek(HEADER_BYTES)
-            while block := file.read(COPY_BYTES):
-                digest.update(block)
-        so_far.append(digest.hexdigest())
-    return so_far
+    digest = hashlib.sha256() if so_far is None else so_far.copy()
+    with path.open("rb") as file:
+        file.seek(HEADER_BYTES)
+        while block := file.read(min(COPY_BYTES, size)):
+            digest.update(block)
+            size -= len(block)
+    return digest
 
 
 @contextmanager
@@ -318,7 +322,11 @@ def disk_full_is_plain(where: Path) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
+    except (OSError, DataError) as fault:
+        # What writes a file whole has words of its own for a full disk, which know nothing of going on.
+        error = fault if isinstance(fault, OSError) else fault.__cause__
+        if not isinstance(error, OSError):
+            raise
         if error.errno == errno.EFBIG:
             raise StoreError(
                 f"{where}: a file must be allowed to grow as large as the store needs, got: {error.strerror}; "

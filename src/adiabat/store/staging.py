@@ -1,23 +1,25 @@
 """The resumable part of making a store: a folder that takes the corpus once and then its vectors, a whole chunk at a time."""
 
-import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, UInt64
+from jaxtyping import Float, Int64
 
 from adiabat.data.records import Document, Side
-from adiabat.errors import AdiabatError, Faults, StoreError, several
+from adiabat.errors import AdiabatError, StoreError, several
+from adiabat.files import read_json, write_json
 from adiabat.model.fingerprint import Fingerprint
-from adiabat.store.ids import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, hash_ids, refuse_duplicates, unwritable
+from adiabat.seals import Digest, require
+from adiabat.store.corpus import digest_documents, write_corpus
+from adiabat.store.embeddings import Store
+from adiabat.store.ids import StringColumn
 from adiabat.store.manifest import (
+    HASH_FILE,
     ID_FILE,
-    INDEX_FILE,
     LONGEST,
     SHORTEST,
     STATE_FILE,
@@ -25,11 +27,10 @@ from adiabat.store.manifest import (
     VECTOR_FILE,
     StoreDtype,
     VectorFile,
-    read_json,
-    write_json,
 )
+from adiabat.store.texts import Copies
 
-_STATE_NAMES = ("fingerprint", "dtype", "chunk_size", "corpus", "count", "encoded")
+_STATE_NAMES = ("fingerprint", "dtype", "chunk_size", "corpus", "count", "files", "encoded", "sha256")
 
 Progress = Callable[[int, int], None]
 """Called with (documents done, documents in all)."""
@@ -93,8 +94,9 @@ class Plan:
 class Staging:
     """A folder in which a store, or an addition to one, is made.
 
-    ``state.json`` holds the plan, and then, as they become true: the corpus is written (its digest and count), so many rows are encoded.
-    Each is on disk before the state says so; therefore a killed process loses at most the chunk it was at.
+    ``state.json`` holds the plan, and then, as they become true: the corpus is written (its digest and count, and the digest of each file),
+    so many rows are encoded (and the digest of their vectors). Each is on disk before the state says so; therefore a killed process loses
+    at most the chunk it was at. All digests are of what was computed, not of what the disk gives back.
     """
 
     def __init__(self, folder: Path, plan: Plan, state: dict[str, Any], remedy: str) -> None:
@@ -126,19 +128,19 @@ class Staging:
             StoreError: If the folder was begun with another plan, or holds something else.
         """
         if (folder / STATE_FILE).exists():
-            state = read_json(folder / STATE_FILE)
+            state = read_json(folder / STATE_FILE, remedy=remedy, error=StoreError)
             if lacking := [name for name in _STATE_NAMES if name not in state]:
                 raise StoreError(f"{folder} must be empty or a build cut short, its {STATE_FILE} lacks {', '.join(lacking)}; {remedy}")
             begun = Plan(Fingerprint.from_json(state["fingerprint"]), state["dtype"])
             if differences := begun.differences(plan):
                 raise StoreError(f"{folder} was begun otherwise: {'; '.join(differences)}; {remedy}")
             return cls(folder, plan, state, remedy)
-        strangers = sorted(child.name for child in folder.iterdir() if not child.name.startswith(STATE_FILE))
+        strangers = sorted(child.name for child in folder.iterdir() if not child.name.startswith(f".{STATE_FILE}"))
         if strangers:
             raise StoreError(f"{folder} must be empty or a build cut short, it holds {', '.join(strangers[:5])}; {remedy}")
-        values = (plan.fingerprint.to_json(), plan.dtype, chunk_size, None, 0, 0)
+        values: tuple[object, ...] = (plan.fingerprint.to_json(), plan.dtype, chunk_size, None, 0, {}, 0, "")
         state = dict(zip(_STATE_NAMES, values, strict=True))
-        write_json(folder / STATE_FILE, state)
+        write_json(state, folder / STATE_FILE)
         return cls(folder, plan, state, remedy)
 
     @property
@@ -156,6 +158,16 @@ class Staging:
         """Digest of the corpus."""
         return str(self._state["corpus"])
 
+    @property
+    def files(self) -> dict[str, Digest]:
+        """What each file of the corpus must be, by name."""
+        return {name: Digest(**digest) for name, digest in self._state["files"].items()}
+
+    @property
+    def sha256(self) -> str:
+        """Over the vectors that are on disk, header left out."""
+        return str(self._state["sha256"])
+
     def take_corpus(self, documents: Iterable[Document], *, source: str) -> None:
         """Write ids and texts, or check that they are those written before.
 
@@ -164,67 +176,104 @@ class Staging:
             source: Its name, for messages.
 
         Raises:
-            StoreError: If ids repeat, texts are not Unicode, or the corpus is not the one the build began with.
+            StoreError: If ids repeat, texts are not Unicode, the corpus is not that of the build, or what was written is damaged.
         """
         if self._state["corpus"] is not None:
             if digest_documents(documents) != self.corpus:
                 raise StoreError(f"{self.folder} was begun with another corpus than {source}; {self._remedy}")
+            require(self.files, self.folder, remedy=f"remove the folder {self.folder} and run the command again", error=StoreError)
             return
         try:
-            digest, hashes = write_corpus(documents, self.folder, source=source)
+            corpus = write_corpus(documents, self.folder, source=source)
         except AdiabatError:
             # The corpus is to be mended, and nothing was encoded yet: leave nothing half-written.
             self.discard()
             raise
-        self._commit(corpus=digest, count=len(hashes))
+        self._commit(corpus=corpus.sha256, count=corpus.count, files={name: digest._asdict() for name, digest in corpus.files.items()})
 
-    def encode(self, encoder: DocumentEncoder, on_progress: Progress | None) -> int:
-        """Encode what is not yet encoded.
+    def encode(self, encoder: DocumentEncoder, on_progress: Progress | None, *, store: Store | None = None) -> int:
+        """Encode what is not yet encoded: each distinct text once, for the last bits of a vector depend on what is encoded beside it.
 
         Args:
             encoder: Of the plan.
             on_progress: Called at the start and after each chunk.
+            store: What the documents are to be added to; a text that it holds gets the vector that it has there.
 
         Returns:
             Documents encoded by this call.
 
         Raises:
-            StoreError: If a vector cannot be stored.
+            StoreError: If a vector cannot be stored, or those that are on disk are damaged.
         """
         began, chunk = self.encoded, int(self._state["chunk_size"])
         ids, texts = StringColumn(self.folder / ID_FILE), _chunks(StringColumn(self.folder / TEXT_FILE), began, chunk)
         report = on_progress or (lambda done, total: None)
         report(began, self.count)
-        with VectorFile(self.folder / VECTOR_FILE, dtype=self.plan.dtype, width=encoder.width, rows=began) as vectors:
+        with VectorFile(self.folder / VECTOR_FILE, dtype=self.plan.dtype, width=encoder.width, rows=began, sha256=self.sha256) as vectors:
+            before, offset = (None, 0) if store is None else (store.path / HASH_FILE, store.count)
+            copies = Copies.of(self.folder / HASH_FILE, after=before, offset=offset)
+            filling = _Filling(encoder, vectors, ids, store, copies, self.plan.dtype)
             for part in texts:
-                block = self._encode_chunk(encoder, part, ids)
-                vectors.append(block)
+                vectors.append(filling.block(part))
                 vectors.commit()
-                self._commit(encoded=vectors.rows)
+                self._commit(encoded=vectors.rows, sha256=vectors.sha256)
                 report(vectors.rows, self.count)
         return self.encoded - began
 
-    def _encode_chunk(self, encoder: DocumentEncoder, texts: list[str], ids: StringColumn) -> Float[np.ndarray, "n e"]:
-        vectors = encoder.encode(texts, side="document")
-        if vectors.shape != (len(texts), encoder.width):
-            raise StoreError(f"encoder must give {len(texts)} vectors of width {encoder.width}, got shape {vectors.shape}")
-        block = narrowed(vectors, self.plan.dtype)
-        faulty, kinds = unusable(block)
-        if len(faulty):
-            names = ids.take(faulty + self.encoded)
-            phrases = [f'"{name}" {kind}' for name, kind in zip(names, kinds, strict=True)]
-            raise StoreError(
-                f"vectors must be finite and of a length other than zero, got from the encoder: {several(phrases, of='vectors')}"
-            )
-        return block
-
-    def _commit(self, **changes: str | int) -> None:
+    def _commit(self, **changes: object) -> None:
         self._state |= changes
-        write_json(self.folder / STATE_FILE, self._state)
+        write_json(self._state, self.folder / STATE_FILE)
 
     def discard(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filling:
+    """How the next rows of a vector file come about: encoded, or copied from an earlier row of equal text."""
+
+    encoder: DocumentEncoder
+    vectors: VectorFile
+    ids: StringColumn
+    store: Store | None
+    copies: Copies
+    dtype: StoreDtype
+
+    def block(self, texts: list[str]) -> Float[np.ndarray, "n e"]:
+        """Vectors of the next documents, as they are to be stored."""
+        offset = 0 if self.store is None else self.store.count
+        start = offset + self.vectors.rows
+        copies = self.copies.between(start, start + len(texts))
+        new = np.setdiff1d(np.arange(len(texts)), copies.rows - start)
+        block = np.empty((len(texts), self.encoder.width), dtype=self.dtype)
+        if len(new):
+            block[new] = self._encoded([texts[place] for place in new], self.vectors.rows + new)
+        for low, high, read in ((0, offset, self._stored), (offset, start, self._written), (start, start + len(texts), block.__getitem__)):
+            part = (copies.originals >= low) & (copies.originals < high)
+            if part.any():
+                block[copies.rows[part] - start] = read(copies.originals[part] - low)
+        return block
+
+    def _stored(self, rows: Int64[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
+        assert self.store is not None
+        return self.store.gather(rows)
+
+    def _written(self, rows: Int64[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
+        return self.vectors.take(rows)
+
+    def _encoded(self, texts: list[str], rows: Int64[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
+        vectors = self.encoder.encode(texts, side="document")
+        if vectors.shape != (len(texts), self.encoder.width):
+            raise StoreError(f"encoder must give {len(texts)} vectors of width {self.encoder.width}, got shape {vectors.shape}")
+        block = narrowed(vectors, self.dtype)
+        faulty, kinds = unusable(block)
+        if len(faulty):
+            phrases = [f'"{name}" {kind}' for name, kind in zip(self.ids.take(rows[faulty]), kinds, strict=True)]
+            raise StoreError(
+                f"vectors must be finite and of a length other than zero, got from the encoder: {several(phrases, of='vectors')}"
+            )
+        return block
 
 
 def narrowed(vectors: Float[np.ndarray, "n e"], dtype: StoreDtype) -> Float[np.ndarray, "n e"]:
@@ -262,66 +311,6 @@ def _fault(vector: Float[np.ndarray, " e"], length: float) -> str:
     if np.isinf(vector).any():
         return f"holds a number too large for {vector.dtype}"
     return "is zero" if length == 0 else f"has length {length:.1e}"
-
-
-def digest_documents(documents: Iterable[Document]) -> str:
-    """SHA-256 over ids and texts in order.
-
-    Args:
-        documents: The corpus.
-
-    Returns:
-        64 hexadecimal digits.
-    """
-    digest = hashlib.sha256()
-    for document in documents:
-        digest.update(_digested(document))
-    return digest.hexdigest()
-
-
-def _digested(document: Document) -> bytes:
-    """Id and text, each after its length, so that no two corpora give the same bytes."""
-    parts = (string.encode("utf-8", "surrogatepass") for string in (document.doc_id, document.text))
-    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-
-
-def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) -> tuple[str, UInt64[np.ndarray, " n"]]:
-    """Write the ids, the texts and the id index of a corpus.
-
-    Args:
-        documents: The corpus, read once.
-        folder: Where the three files go.
-        source: Name of the corpus, for messages.
-
-    Returns:
-        Digest of the corpus, and the hashes of its ids in order.
-
-    Raises:
-        StoreError: If ids repeat or strings are not Unicode.
-    """
-    digest, hashes, faults, stream = hashlib.sha256(), [], Faults(), iter(documents)
-    with (
-        StringColumnWriter(folder / ID_FILE, name="doc_id", batch_rows=ID_BATCH) as ids,
-        StringColumnWriter(folder / TEXT_FILE, name="text", batch_rows=TEXT_BATCH) as texts,
-    ):
-        while part := list(islice(stream, ID_BATCH)):
-            broken = unwritable(f"{document.doc_id}{document.text}" for document in part)
-            faults.extend(f"document {part[place].doc_id!r}" for place in broken)
-            if faults.count:
-                continue
-            for document in part:
-                digest.update(_digested(document))
-            hashes.append(hash_ids([document.doc_id for document in part]))
-            ids.extend(document.doc_id for document in part)
-            texts.extend(document.text for document in part)
-    if faults.count:
-        raise StoreError(
-            f"{source}: ids and texts must be valid Unicode, got half a surrogate pair: {faults.told('documents')}; clean the corpus"
-        )
-    every = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
-    refuse_duplicates(every, StringColumn(folder / ID_FILE), source)
-    IdIndex.write(folder / INDEX_FILE, every)
-    return digest.hexdigest(), every
 
 
 def _chunks(column: StringColumn, start: int, size: int) -> Iterator[list[str]]:

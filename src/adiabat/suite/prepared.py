@@ -41,8 +41,8 @@ from adiabat.data.tables import table_name
 from adiabat.errors import AdiabatError, ConfigError, DataError, several
 from adiabat.measure.samples import TaskScores
 from adiabat.model.towers import DualEncoder
+from adiabat.store.corpus import digest_documents
 from adiabat.store.embeddings import Store
-from adiabat.store.staging import digest_documents
 from adiabat.suite.corpora import Corpora, CorpusAtHand
 from adiabat.suite.subjects import Subject
 from adiabat.tasks.bitext import score_bitext

@@ -16,7 +16,7 @@ from adiabat.data.records import Document, ExampleSet, text_id
 from adiabat.errors import AdiabatError, ConfigError, DataError, several
 from adiabat.report.wording import cut
 from adiabat.store.addressing import AddressedSet, Addresses, address
-from adiabat.store.staging import digest_documents
+from adiabat.store.corpus import digest_documents
 from adiabat.watch import Watch
 
 

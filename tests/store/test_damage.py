@@ -1,0 +1,174 @@
+"""Every file of a store, damaged in every way, finished or half-built: each is refused by name, and no vector comes of it."""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jaxtyping import Float
+
+from adiabat import seals
+from adiabat.data.records import Document, Side
+from adiabat.errors import StoreError
+from adiabat.store import append as append_module
+from adiabat.store.append import append_documents, finish_append
+from adiabat.store.build import BuildResult, build_store
+from adiabat.store.embeddings import Store
+from adiabat.store.manifest import HEADER_BYTES
+from tests.fake_encoder import FakeEncoder
+
+DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(10)]
+FILES = ["manifest.json", "vectors.npy", "ids.arrow", "id_index.npy", "text_hashes.bin", "texts.arrow"]
+
+
+def build(out: Path, encoder: FakeEncoder | None = None) -> BuildResult:
+    return build_store(encoder or FakeEncoder(), lambda: iter(DOCUMENTS), out, chunk_size=4, source="corpus", encoder_name="fake")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in FILES[1:]}
+
+
+def test_a_store_consists_of_these_files(finished: Path) -> None:
+    assert {path.name for path in finished.iterdir()} - {seals.CHECKED} == set(FILES)
+
+
+def flipped(place: float) -> Callable[[bytes], bytes]:
+    def flip(content: bytes) -> bytes:
+        at = int(place * (len(content) - 1))
+        return content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
+
+    return flip
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    **{f"a byte flipped at {place}": flipped(place) for place in (0.0, 0.4, 0.7, 1.0)},
+    "empty": lambda content: b"",
+    "cut": lambda content: content[:-9],
+    "half": lambda content: content[: len(content) // 2],
+    "longer": lambda content: content + b"x",
+    "zeros": lambda content: bytes(len(content)),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("store") / "s").store.path
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, finished: Path, name: str, damage: str, in_place: bool) -> None:
+    shutil.copytree(finished, tmp_path / "s")
+    path = tmp_path / "s" / name
+    Store.open(tmp_path / "s")
+    before, damaged = path.stat(), DAMAGES[damage](path.read_bytes())
+    if in_place:
+        path.write_bytes(damaged)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    else:
+        (tmp_path / "other").write_bytes(damaged)
+        (tmp_path / "other").replace(path)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=rf"/s/{name} must be .*; rebuild the store"):
+            Store.open(tmp_path / "s")
+        with pytest.raises(StoreError, match=rf"/s/{name} must be .*; rebuild the store"):
+            append_documents(FakeEncoder(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_another_store_of_the_same_shape_is_refused(tmp_path: Path, finished: Path, name: str) -> None:
+    shutil.copytree(finished, tmp_path / "s")
+    others = [Document(f"e{number}", f"other {number}") for number in range(10)]
+    other = build_store(FakeEncoder(), lambda: iter(others), tmp_path / "o", source="x", encoder_name="x").store
+    shutil.copy(other.path / name, tmp_path / "s" / name)
+    with pytest.raises(StoreError, match=r"must be undamaged"):
+        Store.open(tmp_path / "s")
+
+
+def test_what_no_date_betrays_is_found_when_it_is_asked_for(tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seals, "_compared_state", lambda *unused: None)
+    shutil.copytree(finished, tmp_path / "s")
+    (tmp_path / "s" / "vectors.npy").write_bytes(flipped(0.7)((tmp_path / "s" / "vectors.npy").read_bytes()))
+    store = Store.open(tmp_path / "s")
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match=r"vectors\.npy must be undamaged"):
+        store.verify()
+
+
+class Cut(FakeEncoder):
+    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
+        if len(self.calls) == 2:
+            raise KeyboardInterrupt
+        return super().encode(texts, side=side)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["state.json", *FILES[1:]])
+def test_a_half_built_store_that_was_damaged_is_refused_or_ends_as_it_would_have(
+    tmp_path: Path, finished: Path, name: str, damage: str
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "s", Cut())
+    path = tmp_path / "s.building" / name
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    # The header of half a file is written anew, and what follows the rows that were noted is cut off.
+    if name == "vectors.npy" and damage in {"a byte flipped at 0.0", "a byte flipped at 0.4", "longer"}:
+        build(tmp_path / "s")
+        assert content(tmp_path / "s") == content(finished)
+        return
+    with pytest.raises(StoreError, match=rf"s\.building/{name} must .*; remove"):
+        build(tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_byte_that_flips_on_disk_while_the_store_is_built_is_not_sealed(tmp_path: Path) -> None:
+    class Flipping(FakeEncoder):
+        def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
+            if len(self.calls) == 2:
+                with (tmp_path / "s.building" / "vectors.npy").open("r+b") as file:
+                    file.seek(HEADER_BYTES + 3)
+                    file.write(b"x")
+            return super().encode(texts, side=side)
+
+    with pytest.raises(StoreError, match=r"s/vectors\.npy must be undamaged, got ValueError: its SHA-256"):
+        build(tmp_path / "s", Flipping())
+
+
+@pytest.mark.parametrize("damage", ["a byte flipped at 1.0", "empty", "cut", "longer"])
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [
+        *((name, 0) for name in ("state.json", "vectors.npy", *(f"merged/{name}" for name in FILES if name != "vectors.npy"))),
+        *((name, 2) for name in ("state.json", "vectors.npy", "merged/manifest.json", "merged/text_hashes.bin", "merged/texts.arrow")),
+    ],
+)
+def test_an_append_damaged_before_its_commit_is_through_is_undone_or_refused(
+    tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch, name: str, damage: str, moved: int
+) -> None:
+    folder = tmp_path / "s"
+    shutil.copytree(finished, folder)
+    moves: list[Path] = []
+    move = append_module._move
+
+    def cut(source: Path, target: Path) -> None:
+        if len(moves) == moved:
+            raise KeyboardInterrupt
+        moves.append(source)
+        move(source, target)
+
+    new = [Document("new", "new"), Document("again", "text 3")]
+    with monkeypatch.context() as patch:
+        patch.setattr(append_module, "_move", cut)
+        with pytest.raises(KeyboardInterrupt):
+            append_documents(FakeEncoder(), lambda: iter(new), folder, source="more")
+    path = folder / "appending" / name
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    with pytest.raises(StoreError, match=path.name if not moved else r"must be undamaged"):
+        finish_append(folder)
+    if not moved:
+        assert content(folder) == content(finished)
+        assert append_documents(FakeEncoder(), lambda: iter(new), folder, source="more").store.count == 12
