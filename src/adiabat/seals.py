@@ -224,7 +224,7 @@ def _compared_state(
             raise ValueError(f"{status.st_size} bytes in place of {expected.size}")
         state: list[int | str] = [expected.sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
         here = (path.absolute(), *state)
-        asked = always or (VERIFY in os.environ and here not in _compared)
+        asked = always or (bool(os.environ.get(VERIFY)) and here not in _compared)
         if (asked or checked != state) and digest_of(path, start=expected.start) != expected:
             raise ValueError("its SHA-256 does not match its checksum")
         _compared.add(here)

@@ -13,6 +13,7 @@ from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
 from adiabat.errors import AdiabatError, ConfigError, DataError
+from adiabat.files import read_json, write_json
 from adiabat.mining import mine as mine_module
 from adiabat.mining.mine import Mining, mine
 from adiabat.mining.miner import Mined, Miner
@@ -172,11 +173,11 @@ def test_an_index_of_stems_is_not_taken_for_one_of_words(here: Here) -> None:
 
 def test_an_index_of_before_there_were_single_characters_is_built_again(here: Here) -> None:
     first = here("first.jsonl", index=Path("kept"))
-    record = json.loads(Path("kept", LEXICAL_FILE).read_text(encoding="utf-8"))
-    Path("kept", LEXICAL_FILE).write_text(json.dumps({**record, "version": 2}), encoding="utf-8")
+    record = read_json(Path("kept", LEXICAL_FILE), remedy="")
+    write_json({**record, "version": 2}, Path("kept", LEXICAL_FILE))
     again = here("again.jsonl", index=Path("kept"))
     assert again.out.read_bytes() == first.out.read_bytes()
-    assert json.loads(Path("kept", LEXICAL_FILE).read_text(encoding="utf-8")) == record
+    assert read_json(Path("kept", LEXICAL_FILE), remedy="") == record
 
 
 @pytest.mark.parametrize("source", ["dense", "fused"])

@@ -1,6 +1,7 @@
 """Every file of a store, damaged in every way, finished or half-built: each is refused by name, and no vector comes of it."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,8 @@ from adiabat.store import append as append_module
 from adiabat.store.append import append_documents, finish_append
 from adiabat.store.build import BuildResult, build_store
 from adiabat.store.embeddings import Store
-from adiabat.store.manifest import HEADER_BYTES
+from adiabat.store.manifest import HEADER_BYTES, Manifest
+from tests.commands import run_in_process
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(10)]
@@ -89,14 +91,35 @@ def test_a_file_of_another_store_of_the_same_shape_is_refused(tmp_path: Path, fi
         Store.open(tmp_path / "s")
 
 
+def remembered(folder: Path) -> dict[str, object]:
+    """As if each file had been compared as it is: what a disk changes by itself changes no date."""
+    states = {name: (digest.sha256, (folder / name).stat()) for name, digest in Manifest.read(folder).digests.items()}
+    return {name: [sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns] for name, (sha256, status) in states.items()}
+
+
 def test_what_no_date_betrays_is_found_when_it_is_asked_for(tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seals, "_compared_state", lambda *unused: None)
+    monkeypatch.setattr(seals, "_checked", remembered)
     shutil.copytree(finished, tmp_path / "s")
     (tmp_path / "s" / "vectors.npy").write_bytes(flipped(0.7)((tmp_path / "s" / "vectors.npy").read_bytes()))
     store = Store.open(tmp_path / "s")
     monkeypatch.undo()
     with pytest.raises(StoreError, match=r"vectors\.npy must be undamaged"):
         store.verify()
+
+
+@pytest.mark.parametrize("asked", [("--verify", "search"), ("search",)])
+def test_verify_stands_before_a_verb_or_after_it_and_compares_what_has_not_changed(
+    tmp_path: Path, finished: Path, asked: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(finished, tmp_path / "s")
+    (tmp_path / "s" / "vectors.npy").write_bytes(flipped(0.7)((tmp_path / "s" / "vectors.npy").read_bytes()))
+    monkeypatch.setattr(seals, "_checked", remembered)
+    monkeypatch.setenv(seals.VERIFY, "")
+    words = (str(tmp_path / "s"), "what", "--model", "demo")
+    assert "was built by another encoder" in run_in_process(capsys, monkeypatch, ["search", *words]).err
+    said = run_in_process(capsys, monkeypatch, [*asked, *words, *([] if "--verify" in asked else ["--verify"])])
+    assert said.code == 2
+    assert re.search(r"s/vectors\.npy must be undamaged, got ValueError: its SHA-256 does not match its checksum; rebuild", said.err)
 
 
 class Cut(FakeEncoder):

@@ -23,6 +23,7 @@ from adiabat.cli.studying import safe_rate, study
 from adiabat.cli.training import embed, train, tune
 from adiabat.console import complain, plain_warnings
 from adiabat.errors import AdiabatError, ConfigError, is_out_of_memory
+from adiabat.seals import VERIFY
 
 
 class _Verbs(TyperGroup):
@@ -92,11 +93,15 @@ def _version(asked: bool) -> bool:
 @app.callback()
 def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Read every stored file whole, and compare its checksum.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     del version
     if debug:
         os.environ["ADIABAT_DEBUG"] = "1"
+    if verify:
+        # By the environment, which processes that a verb starts have too.
+        os.environ[VERIFY] = "1"
 
 
 def main() -> None:

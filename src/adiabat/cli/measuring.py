@@ -142,6 +142,8 @@ def compare_runs(
 def folded(arguments: Sequence[str]) -> list[str]:
     """Make ``--retain STORE DATA`` one value: typer knows no repeatable option of two, and NUL can stand in no argument.
 
+    ``--verify``, which every verb has, goes before the verb.
+
     Args:
         arguments: Words of a command line.
 
@@ -157,6 +159,9 @@ def folded(arguments: Sequence[str]) -> list[str]:
         word = rest.pop(0)
         if word == "--":
             return [*words, word, *rest]
+        if word == "--verify":
+            words.insert(0, word)
+            continue
         if word == "--retain" or word.startswith("--retain="):
             pair = [word.removeprefix("--retain=")] if "=" in word else rest[:2]
             if len(pair) < 2 or any(one.startswith("--") for one in pair):
