@@ -54,7 +54,7 @@ def test_triplets_are_read_as_they_stand(tmp_path, ending):
         (
             Example(invented_id(0, "who?"), "who?", ("she", "he"), ("it",), (1, 1), f"{path}:1"),
             Example(invented_id(1, "מי? "), "מי? ", ("d17",), ("3",), (1,), f"{path}:2"),
-            Example("q2", "why?", ("4",), (), (1,), f"{path}:3"),
+            Example(invented_id(2, "why?"), "why?", ("4",), (), (1,), f"{path}:3"),
         ),
         holds_texts=None,
     )
@@ -163,6 +163,7 @@ def test_beir_scores_above_zero_are_graded_positives(tmp_path, ending):
             Example("2", "two", ("d1",), (), (1,), f"{where}:2"),
         ),
         holds_texts=False,
+        is_judged=True,
     )
 
 

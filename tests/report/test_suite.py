@@ -363,7 +363,7 @@ def test_no_name_turns_the_words_after_it() -> None:
 
 def test_a_suite_of_one_model_compares_nothing() -> None:
     shown = Shown(html_of(make_suite({"x": {"a": 0.6}, "y": {"a": 0.5}})))
-    assert "No two models did the same task" in shown.text
+    assert "No task has two models to compare" in shown.text
     assert "mean rank" not in shown.text
     assert shown.tags("svg") == []
     assert shown.with_class("best") == []

@@ -70,7 +70,7 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
         ),
         (
             seen_of({"x": {"a": 0.6}, "y": {"a": 0.5}}),
-            "x nDCG@10 0.600 [0.580, 0.620]; y nDCG@10 0.500 [0.480, 0.520]. No task was done by two models, "
+            "x nDCG@10 0.600 [0.580, 0.620]; y nDCG@10 0.500 [0.480, 0.520]. No task has two models to compare, "
             "so this says nothing about differences.",
         ),
         (

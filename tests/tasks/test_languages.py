@@ -69,7 +69,12 @@ def encoded(model: DualEncoder, every: Sequence[Mapping[str, str]], language: st
 
 
 def pnd_by_loops(queries: np.ndarray, documents: np.ndarray, cells: Cells) -> float:
-    """Of all (entailment, other) pairs of sentence pairs, the share in which entailment is not closer."""
+    """Of all (entailment, other) pairs of sentence pairs, the share in which entailment is not closer; of retrieval, for one premise."""
+    if cells.comparison.startswith("retrieval"):
+        every = [(i, j) for i, j in np.ndindex(len(LABELS), len(LABELS)) if LABELS[i] == "entailment" and PREMISES[i] != PREMISES[j]]
+        asked = [(i, j) for i, j in every if cells.comparison == f"retrieval entailment-{LABELS[j]}"]
+        near, far = ([pair_score(queries[pair[0]], documents[pair[side]], cells.similarity) for pair in asked] for side in (0, 1))
+        return sum(other >= one for one, other in zip(near, far, strict=True)) / len(asked)
     scores = [pair_score(one, other, cells.similarity) for one, other in zip(queries, documents, strict=True)]
     entailed = [score for score, label in zip(scores, LABELS, strict=True) if label == "entailment"]
     rest = [score for score, label in zip(scores, LABELS, strict=True) if f"entailment-{label}" == cells.comparison]
@@ -81,13 +86,16 @@ def test_every_cell_of_a_grid_of_sentence_pairs_equals_loops(name: str, request:
     model, data = request.getfixturevalue(name), sentence_pairs()
     scores = score_nli_grid(model, data)
     similarities = ["cosine"] if name == "model" else ["cosine", "distance"]
-    assert [one.key for one in scores.samples] == [("PND", similarity) for similarity in similarities]
+    assert [one.key for one in scores.samples] == [
+        (measure, similarity) for measure in ("PND", "PND retrieval") for similarity in similarities
+    ]
     asked = [encoded(model, data.premises, language, "query") for language in LANGUAGES]
     told = [encoded(model, data.hypotheses, language, "document") for language in LANGUAGES]
     for cells in scores.cells:
         np.testing.assert_allclose(cell_values(cells), [[pnd_by_loops(one, other, cells) for other in told] for one in asked])
     for sample in scores.samples:
-        tables = [cell_values(cells) for cells in scores.cells if cells.similarity == sample.similarity]
+        own = [cells for cells in scores.cells if cells.comparison.startswith("retrieval") == sample.measure.endswith("retrieval")]
+        tables = [cell_values(cells) for cells in own if cells.similarity == sample.similarity]
         assert sample.values.mean() == pytest.approx(np.mean(tables), abs=1e-14)
 
 
@@ -96,7 +104,7 @@ def test_units_of_sentence_pairs_are_premises_named_by_their_first_pair(model: D
     assert (scores.task, scores.kind, scores.unit, scores.documents) == ("pairs", "nli_grid", "premise", 14)
     assert (scores.units, scores.texts) == (["0", "3", "5"], ["en the cat", "en rain", "en sea"])
     assert {cells.values.shape for cells in scores.cells} == {(2, 2, 3)}
-    assert [sample.values.shape for sample in scores.samples] == [(3,)]
+    assert [sample.values.shape for sample in scores.samples] == [(3,), (3,)]
 
 
 def test_hypotheses_of_a_store_are_scored_by_their_stored_vectors(free: DualEncoder, tmp_path: Path) -> None:
@@ -131,7 +139,10 @@ def test_missing_hypotheses_are_counted_and_named(model: DualEncoder, tmp_path: 
 def test_similarities_can_be_those_of_another_model(model: DualEncoder) -> None:
     scores = score_nli_grid(model, sentence_pairs(), similarities=["cosine", "distance"])
     assert [(cells.comparison, cells.similarity) for cells in scores.cells] == [
-        (f"entailment-{other}", similarity) for similarity in ("cosine", "distance") for other in ("neutral", "contradiction")
+        (f"{kind}entailment-{other}", similarity)
+        for kind in ("", "retrieval ")
+        for similarity in ("cosine", "distance")
+        for other in ("neutral", "contradiction")
     ]
     asked = score_question_grid(model, questions(), similarities=["distance"])
     assert {sample.similarity for sample in asked.samples} == {"distance"}
@@ -206,7 +217,7 @@ def test_zero_vectors_are_scored_and_counted(model: DualEncoder, monkeypatch: py
     assert scores.facts == {"zero vectors": 14.0}
     assert "14 texts have a zero vector, as near to one text as to another (premise in de: 7, hypothesis in de: 7)" in scores.notes
     # All pairs score 0 there, and ties are errors.
-    assert [cell_values(cells)[0].tolist() for cells in scores.cells] == [[1.0, 1.0]] * 2
+    assert [cell_values(cells)[0].tolist() for cells in scores.cells] == [[1.0, 1.0]] * 4
 
 
 @pytest.mark.parametrize(("score", "data", "word"), [(score_nli_grid, sentence_pairs(), "de"), (score_question_grid, questions(), "das")])
@@ -234,12 +245,13 @@ def test_a_result_of_before_and_after_holds_what_both_scored(model: DualEncoder)
         14,
         14,
     )
-    assert (result.languages, result.pairs) == (["de", "en"], 4 * 2 * 3 * 2)
+    # Three sentence pairs are entailed, two neutral, two contradicted: 6 + 6 comparisons; 3 + 4 of them are of different premises.
+    assert (result.languages, result.pairs) == (["de", "en"], 4 * (12 + 7))
     for table, now, was in zip(result.grid, after.cells, before.cells, strict=True):
         assert (table.comparison, table.after, table.before) == (now.comparison, cell_values(now).tolist(), cell_values(was).tolist())
     change = result.main_change()
-    assert change.after == pytest.approx(np.mean([table.after for table in result.grid]))
-    assert change.before == pytest.approx(np.mean([table.before for table in result.grid]))
+    assert change.after == pytest.approx(np.mean([table.after for table in result.grid[:2]]))
+    assert change.before == pytest.approx(np.mean([table.before for table in result.grid[:2]]))
     assert result.notes == [*after.notes]
 
 

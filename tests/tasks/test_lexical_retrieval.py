@@ -1,6 +1,7 @@
 """BM25 as a model among models: every figure from scores in plain loops, and what it finds at all."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from adiabat.config import MeasureSection
 from adiabat.data.ragged import Ragged
+from adiabat.data.records import Document
 from adiabat.errors import StoreError
 from adiabat.measure.samples import TaskScores
 from adiabat.measure.statistics import value_of
@@ -95,16 +97,19 @@ def test_listed_candidates_are_all_ranked_whatever_they_score(tmp_path: Path) ->
     assert scores.kind == "triplets"
 
 
-def test_the_document_with_the_querys_own_id_is_left_out(tmp_path: Path) -> None:
-    one = AddressedSet("set", ["d3"], ["cold stone lamp"], Ragged.of([[7]]), Ragged.of([[1]]), Ragged.of([[]]))
-    dropped, kept = (scored(system(tmp_path / prefix, prefix=prefix), one) for prefix in ("d", "e"))
+def test_the_document_that_is_the_query_is_left_out_where_the_corpus_says_so(tmp_path: Path) -> None:
+    one = AddressedSet("set", ["d3"], [TEXTS[3]], Ragged.of([[7]]), Ragged.of([[1]]), Ragged.of([[]]))
+    plain = system(tmp_path)
+    reading = replace(plain, read=lambda: iter(Document(f"d{row}", f"Title {text}") for row, text in enumerate(TEXTS)))
+    dropped, kept = scored(reading, one), scored(plain, one)
     assert [next(s.reference for s in scores.samples if s.measure == "PND pooled").tolist() for scores in (dropped, kept)] == [
         [18.0],
         [19.0],
     ]
-    row = system(tmp_path / "f").index.scores("cold stone lamp", TEXTS)
+    row = plain.index.scores(TEXTS[3], TEXTS)
     assert values(dropped, "PND")[0] * 18 == (row >= row[7]).sum() - 1 - int(row[3] >= row[7])
-    assert "1 document with the query's own id was left out" in dropped.notes
+    assert "1 document left out of the ranking of the query that has the same id and text" in dropped.notes
+    assert any("since the store keeps none" in note for note in kept.notes)
 
 
 def test_progress_counts_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,7 @@ def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path)
         "model",
         "report.html",
         "result.json",
+        "trained.bin",
     ]
 
 

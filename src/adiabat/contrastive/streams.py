@@ -19,7 +19,7 @@ from adiabat.contrastive.batches import check_negatives
 from adiabat.contrastive.kept import MAKING, numbered, pairs_in
 from adiabat.contrastive.order import OnePass
 from adiabat.contrastive.trained import trained_pairs
-from adiabat.contrastive.windows import ROWS, Part, Row, Sources, append_row, plain_faults, read_rows, whole_rows
+from adiabat.contrastive.windows import ROWS, Part, Row, Sources, append_row, plain_faults, read_rows, texts_of, whole_rows, write_texts
 from adiabat.data.batching import window_seed
 from adiabat.data.mixture import drawn_counts, source_weights
 from adiabat.data.numbering import hash_texts
@@ -28,7 +28,7 @@ from adiabat.data.records import Example
 from adiabat.data.streaming import Standing, Tape
 from adiabat.data.trained import TrainedTexts
 from adiabat.errors import DataError, JobError
-from adiabat.jobs.trained import packed, unpacked
+from adiabat.jobs.trained import packed
 from adiabat.report.wording import cut_middle
 from adiabat.store.embeddings import Store
 from adiabat.train.distributed import ALONE, Processes
@@ -183,7 +183,7 @@ class Stream:
                 for making in folder.glob(f"{MAKING}*"):
                     shutil.rmtree(making, ignore_errors=True)
             for row in self.rows[len(whole_rows(folder / ROWS)) :]:
-                _texts_file(folder, row.window).write_bytes(self._unwritten.pop(row.window))
+                write_texts(folder, row.window, self._unwritten.pop(row.window))
                 append_row(folder / ROWS, row)
 
         on_main(self._processes, begin)
@@ -272,8 +272,7 @@ class Stream:
         if self._folder is None:
             self._unwritten[number] = content
         else:
-            with plain_faults(file := _texts_file(self._folder, number)):
-                file.write_bytes(content)
+            write_texts(self._folder, number, content)
         return Row(
             window=number,
             first=first,
@@ -345,15 +344,7 @@ class Stream:
         Returns:
             Hashes of each window's texts; of one whose file is missing or damaged, why they are not known.
         """
-        return [self._texts_of(row) for row in self.rows if row.steps and row.first < steps]
-
-    def _texts_of(self, row: Row) -> TrainedTexts:
-        if row.texts is None or self._folder is None:
-            return TrainedTexts(unknown=f"the texts of window {row.window} were not recorded")
-        try:
-            return unpacked(_texts_file(self._folder, row.window), row.texts)
-        except DataError as fault:
-            return TrainedTexts(unknown=str(fault))
+        return [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
 
     def told(self, steps: int, last: Stretch) -> list[str]:
         """What the run read, and how much of each source it took.
@@ -383,11 +374,6 @@ class Stream:
         if left := sum(row.left for row in whole):
             found.append(f"{left:,} of {sum(row.pairs for row in whole):,} pairs were in no batch of their window")
         return found
-
-
-def _texts_file(folder: Path, number: int) -> Path:
-    """Where the hashes of a window's texts are; it stays when the window goes."""
-    return folder / f"texts-{number:06d}.bin"
 
 
 def several_times(count: int) -> str:

@@ -15,7 +15,9 @@ from adiabat.data.lines import Mark
 from adiabat.data.mixture import window_quotas
 from adiabat.data.records import Example
 from adiabat.data.streaming import Standing, Tape
-from adiabat.errors import JobError
+from adiabat.data.trained import TrainedTexts
+from adiabat.errors import DataError, JobError
+from adiabat.jobs.trained import unpacked
 from adiabat.journal import last_checksum, line_of, read_lines
 from adiabat.measure.results import TrainedFile
 
@@ -58,7 +60,7 @@ class Row:
         sha256: Of its pairs.
         last: Whether the run ends with it.
         parts: What it took of each source.
-        texts: The file of hashes of its texts, `texts_file`; None in rows of before it was kept.
+        texts: The file of hashes of its texts; None in rows of before it was kept.
     """
 
     window: int
@@ -244,6 +246,43 @@ def append_row(path: Path, row: Row) -> None:
         file.write(str(line))
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_texts(folder: Path, number: int, content: bytes) -> None:
+    """Put the hashes of a window's texts on the disk, where they stay when the window goes.
+
+    Args:
+        folder: Of the windows.
+        number: Of the window.
+        content: What `packed` gave.
+
+    Raises:
+        JobError: If the disk is full or not writable.
+    """
+    with plain_faults(path := _texts_file(folder, number)):
+        path.write_bytes(content)
+
+
+def texts_of(row: Row, folder: Path | None) -> TrainedTexts:
+    """What a window was trained on.
+
+    Args:
+        row: Of the window.
+        folder: Of the windows; None where nothing is kept.
+
+    Returns:
+        Hashes of its texts; none, with the reason, where their file is missing or damaged.
+    """
+    if row.texts is None or folder is None:
+        return TrainedTexts(unknown=f"the texts of window {row.window} were not recorded")
+    try:
+        return unpacked(_texts_file(folder, row.window), row.texts)
+    except DataError as fault:
+        return TrainedTexts(unknown=str(fault))
+
+
+def _texts_file(folder: Path, number: int) -> Path:
+    return folder / f"texts-{number:06d}.bin"
 
 
 @contextmanager

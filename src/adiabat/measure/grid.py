@@ -157,8 +157,8 @@ def measure_grid(
     Reference:
         Mission A9.
     """
-    places = _rows_by_label(labels)
-    groups = _compact_clusters(clusters, len(labels))
+    places = rows_by_label(labels)
+    groups = compact_clusters(clusters, len(labels))
     _check_fit(scores, (len(rows), len(columns), len(labels)))
     samples, cells = [], []
     for similarity, values in scores.items():
@@ -206,8 +206,18 @@ def _vector_faults(side: str, languages: list[str], square: Float[np.ndarray, "l
     ]
 
 
-def _rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
-    """Positions of each of the three labels."""
+def rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
+    """Positions of each of the three labels.
+
+    Args:
+        labels: Of the sentence pairs.
+
+    Returns:
+        Label to positions, at least one each.
+
+    Raises:
+        DataError: If a label is missing from the data or unknown.
+    """
     known = [POSITIVE, *NEGATIVES]
     faults = [
         f"label of sentence pair {i} must be {known[0]}, {known[1]} or {known[2]}, got {label!r}"
@@ -221,8 +231,19 @@ def _rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
     return rows
 
 
-def _compact_clusters(clusters: Int[np.ndarray, " _n"] | None, pairs: int) -> Int[np.ndarray, " n"]:
-    """Cluster numbers 0, 1, ... without gaps."""
+def compact_clusters(clusters: Int[np.ndarray, " _n"] | None, pairs: int) -> Int[np.ndarray, " n"]:
+    """Cluster numbers 0, 1, ... without gaps.
+
+    Args:
+        clusters: Any numbers; None takes each sentence pair by itself.
+        pairs: How many sentence pairs there are.
+
+    Returns:
+        One number for each.
+
+    Raises:
+        ValueError: If there is not one for each.
+    """
     clusters = np.arange(pairs) if clusters is None else clusters
     if clusters.size != pairs:
         raise ValueError(f"clusters must have one number for each of {pairs} sentence pairs, got {clusters.size}")
@@ -249,8 +270,26 @@ def _pseudo_values(
     shares = np.bincount(positive, minlength=clusters) / positive.size + np.bincount(negative, minlength=clusters) / negative.size
     groups = np.concatenate([positive, negative])
     lost = _cluster_sums(np.concatenate([placed.positive, placed.negative], axis=-1), groups, clusters)
-    level = (placed.errors / placed.total)[:, :, None]
-    return np.asarray(level * (1 - clusters * shares) + clusters * lost / placed.total)
+    return pseudo_values(placed.errors, placed.total, lost, shares)
+
+
+def pseudo_values(
+    errors: Int[np.ndarray, "a b"], total: int, lost: Int[np.ndarray, "a b c"], shares: Float[np.ndarray, " c"]
+) -> Float[np.ndarray, "a b c"]:
+    """``U (1 - C share) + C lost / total`` of every cluster on the discrepancy ``U = errors / total`` of every cell.
+
+    Args:
+        errors: Comparisons lost.
+        total: Comparisons in each cell.
+        lost: Comparisons lost in which a cluster has part, once for each of the two sides.
+        shares: Share of comparisons in which a cluster has part, likewise; they add up to 2.
+
+    Returns:
+        Values whose mean over clusters is U.
+    """
+    clusters = lost.shape[-1]
+    level = (errors / total)[:, :, None]
+    return np.asarray(level * (1 - clusters * shares) + clusters * lost / total)
 
 
 def _cluster_sums(values: Int[np.ndarray, "a b r"], groups: Int[np.ndarray, " r"], clusters: int) -> Int[np.ndarray, "a b c"]:

@@ -266,8 +266,8 @@ def _pack(examples: ExampleSet, rows: Int[np.ndarray, " documents"], absent: Seq
         negatives.append(far)
     dropped = len(examples) - len(queries)
     notes = (_dropped_note(examples.name, len(absent), dropped),) if absent else ()
-    lists = (Ragged.of(each) for each in (positives, grades, negatives))
-    return AddressedSet(examples.name, ids, queries, *lists, notes=notes, is_judged=examples.is_judged)
+    near, levels, far = (Ragged.of(lists) for lists in (positives, grades, negatives))
+    return AddressedSet(examples.name, ids, queries, near, levels, far, notes, is_judged=examples.is_judged)
 
 
 def _graded(rows: Sequence[int], grades: Sequence[int]) -> dict[int, int]:

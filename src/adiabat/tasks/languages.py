@@ -14,6 +14,7 @@ from adiabat.measure.grid import cluster_ids, grid_scores, measure_grid
 from adiabat.measure.paired import paired_changes
 from adiabat.measure.question_grid import measure_question_grid
 from adiabat.measure.results import DatasetResult
+from adiabat.measure.retrieval_grid import MEASURE, measure_retrieval
 from adiabat.measure.samples import TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
@@ -22,6 +23,8 @@ from adiabat.tasks.systems import Role, similarities_of
 from adiabat.tasks.texts import embed_texts, zero_rows
 from adiabat.tasks.trained import trained_premises
 from adiabat.watch import SILENT, Watch
+
+_RETRIEVAL = (f"{MEASURE}: each premise ranks what it entails among the neutral, and the contradicted, hypotheses of other premises",)
 
 Vectors = dict[str, Float[np.ndarray, "_n _e"]]
 
@@ -46,8 +49,9 @@ def score_nli_grid(
         watch: Told how far it is.
 
     Returns:
-        The mean PND over all cells and both comparisons, and the cells. A unit is a premise with its sentence pairs, named by the position
-        of the first of them; its values are pseudo-values (`adiabat.measure.grid`).
+        The mean PND over all cells and both comparisons, the same of retrieval (`adiabat.measure.retrieval_grid`), and the cells. A unit
+        is a premise with its sentence pairs, named by the position of the first of them; its values are pseudo-values
+        (`adiabat.measure.grid`).
 
     Raises:
         DataError: If hypotheses are not in the store (they are counted, and the first ten of a language named), or a vector is not finite.
@@ -57,9 +61,11 @@ def score_nli_grid(
         told = _embedded(model, grid.hypotheses, grid.languages, side="document", name=grid.name, watch=watch)
     else:
         told = {language: hypotheses.gather(_hypothesis_rows(hypotheses, grid, language)) for language in grid.languages}
-    scores = grid_scores(asked, told, similarities=similarities or similarities_of(model))
+    by = similarities or similarities_of(model)
+    scores = grid_scores(asked, told, similarities=by)
     clusters = cluster_ids([tuple(premise[language] for language in grid.languages) for premise in grid.premises])
     samples, cells = measure_grid(scores, grid.labels, rows=grid.languages, columns=grid.languages, clusters=clusters)
+    found, tables = measure_retrieval(asked, told, grid.labels, similarities=by, clusters=clusters)
     first = np.unique(clusters, return_index=True)[1].tolist()
     facts, notes = _zeros({"premise": asked, "hypothesis": told})
     return TaskScores(
@@ -67,13 +73,14 @@ def score_nli_grid(
         kind="nli_grid",
         unit="premise",
         units=[str(pair) for pair in first],
-        samples=samples,
+        samples=[*samples, *found],
         texts=[_shown(grid.premises[pair]) for pair in first],
         documents=len(grid) * len(grid.languages) if hypotheses is None else hypotheses.count,
-        cells=cells,
+        cells=[*cells, *tables],
         facts=facts,
         notes=(
-            "entailment pairs are compared with neutral and with contradiction pairs; premises are what chance is taken over",
+            "PND: entailment pairs are compared with neutral and with contradiction pairs; premises are what chance is taken over",
+            *(_RETRIEVAL if found else ()),
             *grid.notes,
             *notes,
         ),

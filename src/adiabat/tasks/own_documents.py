@@ -8,7 +8,6 @@ from jaxtyping import Int64
 
 from adiabat.config.section import DropSameId
 from adiabat.data.ragged import Ragged
-from adiabat.report.wording import counted
 from adiabat.tasks.systems import LexicalSystem, System
 
 
@@ -55,11 +54,11 @@ def own_documents(
     notes = []
     if left_out:
         by = "id" if drop is True else "id and text"
-        notes.append(f"{counted(left_out, 'document')} left out of the ranking of the query that has the same {by}")
+        notes.append(f"{_documents(left_out)} left out of the ranking of the query that has the same {by}")
     if others:
         why = "another text" if system.has_texts else "a text that is not known, since the store keeps none"
         advice = "drop_same_id = true leaves documents out by their id alone"
-        notes.append(f"{counted(others, 'document')} with the id of a query and {why}, ranked like all others; {advice}")
+        notes.append(f"{_documents(others)} with the id of a query and {why}, ranked like all others; {advice}")
     return OwnDocuments(Ragged.of([row] if row >= 0 else [] for row in rows.tolist()), notes)
 
 
@@ -74,3 +73,7 @@ def _of_equal_text(system: System | LexicalSystem, queries: Sequence[str], rows:
         if whole == own or whole.endswith(f" {own}"):
             found[query] = rows[query]
     return found
+
+
+def _documents(count: int) -> str:
+    return "1 document" if count == 1 else f"{count:,} documents"
