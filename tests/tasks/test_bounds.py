@@ -8,7 +8,6 @@ import pytest
 from adiabat.config import MeasureSection
 from adiabat.data.labelled import LabelledPairs, LabelledTexts, ParallelTexts, ScoredPairs
 from adiabat.data.ragged import Ragged
-from adiabat.measure.difficulty import changes_by_difficulty
 from adiabat.measure.grid import measure_grid
 from adiabat.measure.question_grid import measure_question_grid
 from adiabat.measure.samples import CORRELATION, SHARE, Sample, ranking_bounds
@@ -73,10 +72,3 @@ def test_measures_of_rankings_are_shares_and_counts_are_not(make_store: Callable
 
 def test_only_the_pseudo_values_of_a_grid_are_no_values_of_their_own():
     assert [one.pseudo_values for one in grids()] == [True, False, False, False]
-
-
-def test_errors_by_difficulty_are_shares():
-    errors = np.zeros((3, 1), dtype=np.bool_)
-    errors[0] = True
-    (change,) = changes_by_difficulty(errors, errors[::-1], resamples=200)
-    assert (change.after_interval, change.difference_interval[0]) == ((0.0, 1.0), -1.0)

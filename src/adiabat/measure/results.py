@@ -156,6 +156,8 @@ class DatasetResult:
         languages: Codes, only for a grid.
         grid: Only for a grid.
         notes: Plain sentences: what was left out, or needs saying.
+        ladder: PND against the first negative that each query lists, against the second, ...: a curve from hard to easy, where the data is
+            so ordered. Only for listed candidates, of which every query has one positive and equally many negatives.
         trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
     """
 
@@ -170,6 +172,7 @@ class DatasetResult:
     languages: list[str] = field(default_factory=list)
     grid: list[GridComparison] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    ladder: list[Change] = field(default_factory=list)
     trained: list[TrainedOn] = field(default_factory=list)
 
     def main_change(self) -> Change:

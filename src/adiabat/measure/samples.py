@@ -168,6 +168,7 @@ class TaskScores:
         facts: Further figures, such as ``out-of-vocabulary words``, by name.
         notes: Plain sentences: what was left out, or needs saying.
         trained: What of the units the job of the model was trained on; None where the model is of no job, or that is not counted.
+        ladder: Errors against the first listed negative of each unit, the second, ..., where all list as many; not kept on disk.
     """
 
     task: str
@@ -181,6 +182,7 @@ class TaskScores:
     facts: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     trained: Trained | None = None
+    ladder: Sequence[Sample] = ()
 
     @property
     def is_proof(self) -> bool:

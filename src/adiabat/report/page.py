@@ -52,6 +52,15 @@ def render_page(result: Result) -> str:
         language_sets=[
             _languages(dataset, position) for position, dataset in enumerate(result.datasets) if dataset.grid and dataset.languages
         ],
+        ladders=[
+            {
+                "name": dataset.name,
+                "picture": picture(plots.ladder(dataset.ladder, name=f"ladder-{position}")),
+                "changes": list(map(_change, dataset.ladder)),
+            }
+            for position, dataset in enumerate(result.datasets)
+            if dataset.ladder
+        ],
         training=None if result.training is None else _training(result.training),
         examples=[_example(example) for example in result.examples[:EXAMPLES_SHOWN]],
         examples_left_out=max(0, len(result.examples) - EXAMPLES_SHOWN),

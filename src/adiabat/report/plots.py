@@ -12,7 +12,7 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from adiabat.measure.results import DatasetResult, GridComparison, LayerChange, TrainingRecord, Verdict
+from adiabat.measure.results import Change, DatasetResult, GridComparison, LayerChange, TrainingRecord, Verdict
 from adiabat.report.headline import period
 from adiabat.report.heat import colours, legible
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
@@ -285,6 +285,37 @@ def layer_bars(layers: Sequence[LayerChange], *, name: str = "layers") -> str | 
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x", color=RULE, linewidth=0.7)
         axes.set_axisbelow(True)
+        return inline_svg(figure, name=name)
+
+
+def ladder(changes: Sequence[Change], *, name: str) -> str:
+    """PND by the number of the listed negative with its 95 % interval, before and after.
+
+    Args:
+        changes: Of the first negative, the second, ...
+        name: Prefix of the ids inside the picture, unique in a page.
+
+    Returns:
+        SVG.
+    """
+    with drawing():
+        figure = Figure(figsize=(_WIDTH, 3.0), layout="constrained")
+        axes = figure.add_subplot()
+        numbers = range(1, len(changes) + 1)
+        if all(change.before is not None for change in changes):
+            axes.plot(numbers, [100 * (change.before or 0.0) for change in changes], color=MUTED, marker="s", markersize=4, label="before")
+        axes.plot(numbers, [100 * change.after for change in changes], color=GOOD, marker="o", markersize=5, label="after")
+        for number_, change in zip(numbers, changes, strict=True):
+            if change.after_interval is not None:
+                axes.plot([number_, number_], [100 * end for end in change.after_interval], color=GOOD, linewidth=1.2, alpha=0.6)
+        axes.set_ylabel("PND, % of queries in error")
+        axes.set_xlabel("number of the negative in the list")
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=21, integer=True, min_n_ticks=1))
+        axes.grid(axis="y", color=RULE, linewidth=0.7)
+        axes.set_axisbelow(True)
+        if len(axes.lines) > 1 and changes[0].before is not None:
+            axes.legend(frameon=False, fontsize=8, loc="best", labelcolor=MUTED)
         return inline_svg(figure, name=name)
 
 

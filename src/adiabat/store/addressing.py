@@ -14,6 +14,9 @@ from adiabat.data.records import ExampleSet, text_id
 from adiabat.errors import DataError, several
 from adiabat.excerpts import cut
 
+LONGEST_LADDER = 50
+"""Negatives of a query up to which each number has a measure of its own: as many points as a curve shows."""
+
 SHOWN_CHARACTERS = 60
 """Of a document that a message names."""
 
@@ -32,6 +35,8 @@ class AddressedSet:
         notes: Sentences on what was left out or put together; empty where nothing was.
         answers: Rows that answer a query's text in any of its entries; None where no text is asked in two entries. See `known`.
         is_judged: As in `ExampleSet`.
+        ladder: Rows of the listed negatives as they were given, where every query has one positive and equally many, at least two: number
+            d of one query can be compared with number d of another. None elsewhere, and where that was not asked for.
     """
 
     name: str
@@ -43,6 +48,7 @@ class AddressedSet:
     notes: tuple[str, ...] = ()
     answers: Ragged | None = None
     is_judged: bool = False
+    ladder: Int[np.ndarray, "q d"] | None = None
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -69,6 +75,7 @@ class AddressedSet:
             grades=self.grades.take(kept),
             negatives=self.negatives.take(kept),
             answers=None if self.answers is None else self.answers.take(kept),
+            ladder=None if self.ladder is None else self.ladder[kept],
         )
 
 
@@ -118,7 +125,7 @@ def address(
         missing: What to do with documents that are not in the store: ``error`` names them; ``drop`` leaves them out, and with them every
             query that has no positive left.
         merge_equal: Make one query, under the first one's id, of all entries of equal text: it has the positives and the negatives of
-            them all.
+            them all. Where there is nothing to merge and nothing to drop, negatives are also given as a ladder.
 
     Returns:
         The examples by rows, with notes on what was dropped and merged.
@@ -135,6 +142,8 @@ def address(
         )
     addressed = _pack(examples, rows, absent)
     addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]
+    if merge_equal and not absent and len(addressed) == len(examples):
+        addressed = replace(addressed, ladder=_ladder(examples, rows))
     if not len(addressed):
         raise DataError(
             f"{examples.name}: at least one query must have a positive document in the store {store.path}, got none; "
@@ -266,8 +275,17 @@ def _pack(examples: ExampleSet, rows: Int[np.ndarray, " documents"], absent: Seq
         negatives.append(far)
     dropped = len(examples) - len(queries)
     notes = (_dropped_note(examples.name, len(absent), dropped),) if absent else ()
-    near, levels, far = (Ragged.of(lists) for lists in (positives, grades, negatives))
-    return AddressedSet(examples.name, ids, queries, near, levels, far, notes, is_judged=examples.is_judged)
+    found = AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
+    return replace(found, is_judged=examples.is_judged)
+
+
+def _ladder(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> Int[np.ndarray, "q d"] | None:
+    """Rows of the negatives as they are listed, where all queries list as many."""
+    sizes = {(len(example.positives), len(example.negatives)) for example in examples.examples}
+    if examples.is_judged or len(sizes) > 1:
+        return None
+    positives, negatives = sizes.pop()
+    return rows.reshape(len(examples), -1)[:, 1:] if positives == 1 and 2 <= negatives <= LONGEST_LADDER else None
 
 
 def _graded(rows: Sequence[int], grades: Sequence[int]) -> dict[int, int]:

@@ -93,6 +93,26 @@ def stand_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Stan
     return _standings(examples, lost, scores, lengths, examples.positives.lengths + lengths)
 
 
+def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarray, "q d"]:
+    """Find for each query the numbers of the listed negatives that its positive is not strictly closer than.
+
+    Args:
+        ranker: Of the queries of `examples`.
+        examples: With a ladder of negatives.
+
+    Returns:
+        True where it is an error; a tie is one. Column 0 is the negative that is listed first.
+    """
+    assert examples.ladder is not None
+    errors = np.empty(examples.ladder.shape, dtype=np.bool_)
+    for start in range(0, len(examples), QUERIES_AT_A_TIME):
+        part = slice(start, start + QUERIES_AT_A_TIME)
+        rows = np.concatenate([examples.positives.values[part, None], examples.ladder[part]], axis=1)
+        scores = ranker.scores(part, rows)
+        errors[part] = scores[:, 1:] >= scores[:, :1]
+    return errors
+
+
 def _standings(
     examples: AddressedSet,
     lost: Int64[np.ndarray, " entries"],

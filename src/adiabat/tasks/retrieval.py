@@ -13,12 +13,12 @@ from adiabat.measure.metrics import largest_cutoff, require_relevant_alone
 from adiabat.measure.paired import paired_changes
 from adiabat.measure.places import measures_of_places
 from adiabat.measure.pnd import pnd_samples
-from adiabat.measure.results import DatasetResult
-from adiabat.measure.samples import Sample, TaskScores, ranking_bounds
+from adiabat.measure.results import Change, DatasetResult
+from adiabat.measure.samples import SHARE, Sample, TaskScores, ranking_bounds
 from adiabat.store.addressing import AddressedSet
 from adiabat.tasks.own_documents import own_documents
 from adiabat.tasks.rankers import DenseRanker, LexicalRanker, Ranker
-from adiabat.tasks.ranking import Standings, stand_in_lists, stand_in_store
+from adiabat.tasks.ranking import Standings, errors_by_negative, stand_in_lists, stand_in_store
 from adiabat.tasks.systems import UNIT_LENGTH, LexicalSystem, RankedBy, Role, System, similarities_of
 from adiabat.tasks.texts import embed_texts
 from adiabat.tasks.trained import trained_queries
@@ -70,6 +70,7 @@ def score_retrieval(
         documents=system.count,
         notes=(*examples.notes, *plan.notes, *notes),
         trained=trained_queries(trained, plan.examples, system.store) if isinstance(system, System) else None,
+        ladder=_ladder(plan, rankers[0]),
     )
 
 
@@ -154,6 +155,15 @@ def _samples(plan: _Plan, standings: Standings, similarity: str, settings: Measu
     return [mean, pooled, first, *others] if plan.listed else [first, mean, pooled, *others]
 
 
+def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
+    """PND by the number of the listed negative."""
+    if not plan.listed or plan.examples.ladder is None:
+        return []
+    columns = errors_by_negative(ranker, plan.examples).T.astype(np.float64)
+    about = {"lower_is_better": True, "proportion": True, "bounds": SHARE}
+    return [Sample(f"PND, negative {number}", column, ranker.similarity, **about) for number, column in enumerate(columns, start=1)]
+
+
 def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role, seed: int, resamples: int) -> DatasetResult:
     """Queries before and after, for the page of a model.
 
@@ -169,6 +179,10 @@ def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role
     """
     pooled = next(one for one in after.samples if one.measure == "PND pooled")
     assert pooled.reference is not None
+
+    def changes(samples: Sequence[Sample], others: Sequence[Sample] | None) -> list[Change]:
+        return paired_changes(samples, others, seed=seed, resamples=resamples)
+
     return DatasetResult(
         name=after.task,
         role=role,
@@ -177,6 +191,7 @@ def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role
         documents=after.documents,
         pairs=int(pooled.reference.sum()),
         main=after.samples[0].measure,
-        changes=paired_changes(after.samples, None if before is None else before.samples, seed=seed, resamples=resamples),
+        changes=changes(after.samples, None if before is None else before.samples),
         notes=list(after.notes),
+        ladder=changes(after.ladder, None if before is None else before.ladder) if after.ladder else [],
     )

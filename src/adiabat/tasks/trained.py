@@ -100,5 +100,5 @@ def with_trained(result: DatasetResult, found: Sequence[TrainedOn]) -> DatasetRe
     if all(one.is_proof for one in found):
         return replace(result, trained=list(found))
     grid = [replace(one, verdicts=None, improved=None, worsened=None, improved_z=None, worsened_z=None) for one in result.grid]
-    changes = [replace(change, verdict=None) for change in result.changes]
-    return replace(result, trained=list(found), changes=changes, grid=grid)
+    changes, ladder = ([replace(change, verdict=None) for change in every] for every in (result.changes, result.ladder))
+    return replace(result, trained=list(found), changes=changes, ladder=ladder, grid=grid)
