@@ -65,6 +65,22 @@ def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here
     assert api.evaluate("job", "store", "fifth.jsonl", baseline="model", settings=QUICK).datasets[0].main_change().verdict is None
 
 
+def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measured_apart(here: Path, adiabat: Run) -> None:
+    lines(here / "ten.jsonl", PAIRS[:10])
+    assert adiabat(*tune("ten.jsonl", out="job")).code == 0
+    # Documents d0 to d9 answer queries that were trained on; of seventeen new queries nine ask for one of them.
+    lines(here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(1, 18)])
+    said = adiabat(*evaluate("mixed.jsonl", "--baseline", "model", model="job"))
+    (found,) = read_result(here / "new" / "result.json").datasets
+    assert counted(found.trained[0]) == (17, 0, 17, 9, 9)
+    lines(here / "rest.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(10, 18)])
+    alone = api.evaluate("job", "store", "rest.jsonl", baseline="model").datasets[0]
+    assert found.unseen is not None
+    assert (found.unseen.queries, found.unseen.change.after) == (8, alone.main_change().after)
+    assert alone.unseen is None
+    assert "the 8 queries of which neither text nor relevant documents were trained on: nDCG@10" in said.err.replace("\xa0", " ")
+
+
 def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_from_a_job(here: Path, adiabat: Run) -> None:
     assert adiabat(*tune(out="job")).code == 0
     result = api.evaluate("model", "store", "pairs.jsonl", baseline="job/model", settings=QUICK)

@@ -141,6 +141,19 @@ class TrainedOn:
 
 
 @dataclass(frozen=True, slots=True)
+class Unseen:
+    """The main measure on the queries that no job of the models trained or validated on, and none of whose relevant documents either.
+
+    Attributes:
+        queries: How many, at least two and not all.
+        change: On them alone.
+    """
+
+    queries: int
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetResult:
     """Everything measured on one data set.
 
@@ -159,6 +172,7 @@ class DatasetResult:
         ladder: PND against the first negative that each query lists, against the second, ...: a curve from hard to easy, where the data is
             so ordered. Only for listed candidates, of which every query has one positive and equally many negatives.
         trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
+        unseen: What is left where queries with anything trained on are left out; None where that is all of them, or nothing.
     """
 
     name: str
@@ -174,6 +188,7 @@ class DatasetResult:
     notes: list[str] = field(default_factory=list)
     ladder: list[Change] = field(default_factory=list)
     trained: list[TrainedOn] = field(default_factory=list)
+    unseen: Unseen | None = None
 
     def main_change(self) -> Change:
         """The change that carries the verdict: `main`, by cosine."""

@@ -139,6 +139,11 @@ class Trained:
         """Whether the model was trained on few enough of the units, `MOST_TRAINED` of them at the most."""
         return int(self.queries.sum()) <= MOST_TRAINED * self.queries.size
 
+    @property
+    def unseen(self) -> Bool[np.ndarray, " n"]:
+        """Units of which nothing is known to have been trained on."""
+        return ~self.queries if self.documents is None else ~self.queries & (self.documents == 0)
+
     def take(self, kept: Int[np.ndarray, " k"]) -> "Trained":
         """Some of the units.
 
@@ -214,4 +219,5 @@ class TaskScores:
             samples=samples,
             cells=[replace(one, values=one.values[:, :, kept], errors=None, total=0) for one in self.cells],
             trained=None if self.trained is None else self.trained.take(kept),
+            ladder=(),
         )

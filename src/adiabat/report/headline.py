@@ -169,7 +169,19 @@ def caveats(result: Result) -> list[str]:
         for dataset in result.datasets
         if dataset.kind == "pairs"
     ]
-    return [*listed, *(f"{_name(dataset)}: {found.said}." for dataset in result.datasets for found in dataset.trained)]
+    trained = [f"{_name(dataset)}: {found.said}." for dataset in result.datasets for found in dataset.trained]
+    return [*listed, *trained, *filter(None, map(_on_unseen, result.datasets))]
+
+
+def _on_unseen(dataset: DatasetResult) -> str:
+    """What the main measure says where everything that was trained on is left out."""
+    if dataset.unseen is None:
+        return ""
+    change = dataset.unseen.change
+    said = number(change.after, digits=3) if change.before is None else f"{_from_to(change)}, {improvement(change)}"
+    found = f" ({change.verdict})" if change.verdict else ""
+    rest = f"the {counted(dataset.unseen.queries, 'query')} of which neither text nor relevant documents were trained on"
+    return f"{_name(dataset)}, {rest}: {change.measure} {said}{found}."
 
 
 def _seen(dataset: DatasetResult) -> bool:

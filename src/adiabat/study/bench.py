@@ -1,6 +1,6 @@
 """The bench that every tuned tower of a study is put on: the same tasks, the same probes, the same untuned tower to be compared with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.config import EncoderSection, StudySettings
+from adiabat.data.trained import TrainedTexts
 from adiabat.drift.probes import ProbeSet
 from adiabat.drift.reading import noise_of, read_tower
 from adiabat.errors import DataError
@@ -22,6 +23,7 @@ from adiabat.store.embeddings import Store
 from adiabat.suite.kept import SCORES, folder_of
 from adiabat.suite.running import Scoring
 from adiabat.suite.subjects import Subject
+from adiabat.tasks.trained import trained_on
 from adiabat.watch import Watch
 
 START = "untuned"
@@ -85,17 +87,18 @@ class Bench:
         assert self.start_reading is not None
         return noise_of(self.start_reading, self._read(self.model, probes.otherwise(), OTHERWISE, self.start_reading))
 
-    def outcomes(self, model: DualEncoder, name: str) -> list[TaskOutcome]:
+    def outcomes(self, model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> list[TaskOutcome]:
         """Measure a tuned tower on every task.
 
         Args:
             model: The tuned pair.
             name: Of the run.
+            trained: What it was trained on.
 
         Returns:
             What each task says of it.
         """
-        scores = self._scores(model, name)
+        scores = self._scores(model, name, trained)
         drawing = {"seed": self.settings.run.seed, "resamples": self.settings.measure.resamples}
         found = []
         for number, (task, after) in enumerate(scores.items()):
@@ -118,8 +121,8 @@ class Bench:
         reading = self._read(model, self.probes, name, self.start_reading)
         return drift_of(self.start_reading, reading, groups=self.probes.groups)
 
-    def _scores(self, model: DualEncoder, name: str) -> dict[str, TaskScores]:
-        subject = Subject(name, name, EncoderSection(), lambda *_: model)
+    def _scores(self, model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> dict[str, TaskScores]:
+        subject = Subject(name, name, EncoderSection(), lambda *_: model, lambda _: trained)
         return self.scoring.run(subject, self.folder / SCORES / folder_of(name))
 
     def _read(self, model: DualEncoder, probes: ProbeSet, name: str, start: Reading | None) -> Reading:
@@ -143,13 +146,14 @@ def _noise_at(path: Path) -> dict[str, float] | None:
 def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int) -> TaskOutcome:
     pairs = zip(after.cells, before.cells, strict=True)
     grids = [compare_cells(now, was, seed=seed, resamples=resamples) for now, was in pairs]
+    changes = paired_changes(after.samples, before.samples, seed=seed, resamples=resamples)
     return TaskOutcome(
         task=after.task,
         kind=after.kind,
         unit=after.unit,
         units=len(after.units),
-        changes=paired_changes(after.samples, before.samples, seed=seed, resamples=resamples),
+        changes=changes if after.is_proof else [replace(change, verdict=None) for change in changes],
         languages=list(after.cells[0].rows) if after.cells else [],
         grids=grids,
-        notes=list(after.notes),
+        notes=[*after.notes, *(found.said for found in trained_on("the run", after) if found.trained_queries)],
     )

@@ -12,6 +12,7 @@ from adiabat.errors import DivergedError
 from adiabat.jobs.descriptions import is_job
 from adiabat.jobs.job import Job
 from adiabat.jobs.record import finished
+from adiabat.jobs.trained import trained_by
 from adiabat.locks import sole_writer
 from adiabat.measure.study_results import StudyRun
 from adiabat.model.device import device_name, device_of
@@ -175,7 +176,7 @@ class Worker:
             validation_errors=record.validation_errors,
             validation_pairs=record.validation_pairs,
             trainable=record.trainable,
-            tasks=self.bench.outcomes(model, run.name),
+            tasks=self.bench.outcomes(model, run.name, trained_by(job.folder)),
             layers=record.layers,
             drift=self.bench.drift(model, run.name),
         )

@@ -26,7 +26,7 @@ from adiabat.tasks.languages import grid_result, score_nli_grid
 from adiabat.tasks.own_documents import own_documents
 from adiabat.tasks.retrieval import retrieval_result, score_retrieval
 from adiabat.tasks.systems import Role, System, baseline_of, refuse_idle, similarities_of, stores_read
-from adiabat.tasks.trained import trained_on, with_trained
+from adiabat.tasks.trained import trained_on, unseen_of, with_trained
 from adiabat.watch import Watch, once
 
 SHOWN_QUERIES = 10
@@ -205,7 +205,7 @@ def _measure(
     if isinstance(grid, LanguageGridSet):
         result = grid_result(scores[0], other, grid, role=one.role, **drawing)
     else:
-        result = retrieval_result(scores[0], other, role=one.role, **drawing)
+        result = replace(retrieval_result(scores[0], other, role=one.role, **drawing), unseen=unseen_of(scores, **drawing))
     pairs = zip(systems, scores, strict=True)
     return with_trained(result, [found for system, each in pairs for found in trained_on(system.model.name, each)])
 

@@ -9,7 +9,8 @@ from jaxtyping import Int
 from adiabat.data.records import LanguageGridSet
 from adiabat.data.trained import TrainedTexts
 from adiabat.measure.grid import POSITIVE
-from adiabat.measure.results import DatasetResult, TrainedOn
+from adiabat.measure.paired import paired_changes
+from adiabat.measure.results import DatasetResult, TrainedOn, Unseen
 from adiabat.measure.samples import TaskScores, Trained
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
@@ -85,6 +86,26 @@ def trained_on(model: str, scores: TaskScores) -> Iterator[TrainedOn]:
         unknown=found.unknown,
         is_proof=found.is_proof,
     )
+
+
+def unseen_of(scores: Sequence[TaskScores], *, seed: int, resamples: int) -> Unseen | None:
+    """Measure on the queries of which no model was trained on anything.
+
+    Args:
+        scores: Of the model under test, and perhaps of what it is compared with: of queries, each with a value of its own.
+        seed: Of draws and flips.
+        resamples: Of the bootstrap.
+
+    Returns:
+        None where that is all queries, or fewer than two.
+    """
+    unseen = [one.trained.unseen for one in scores if one.trained is not None]
+    kept = np.flatnonzero(np.all(unseen, axis=0)) if unseen else ()
+    if not 2 <= len(kept) < len(scores[0].units):
+        return None
+    after, *before = ([one.take(np.asarray(kept)).samples[0]] for one in scores)
+    (change,) = paired_changes(after, before[0] if before else None, seed=seed, resamples=resamples)
+    return Unseen(len(kept), change)
 
 
 def with_trained(result: DatasetResult, found: Sequence[TrainedOn]) -> DatasetResult:
