@@ -117,6 +117,16 @@ def static(*, cut: str | None = None) -> Build:
     return build
 
 
+def model2vec_rows(folder: Path) -> None:
+    """A StaticEmbedding whose rows are shared and weighed, as model2vec writes them."""
+    static()(folder)
+    path = next(folder.rglob("model.safetensors"))
+    rows = torch.randn(5, 12, generator=torch.Generator().manual_seed(1))
+    table = load_file(path)["embedding.weight"]
+    mapping = torch.arange(len(table)) % len(rows)
+    save_file({"embeddings": rows, "mapping": mapping, "weights": torch.linspace(0.5, 2.0, len(table))}, path)
+
+
 def adapted(kind: Kind, targets: list[str], **options: object) -> Build:
     """A LoRA adapter beside nothing, as sentence-transformers saves it: its base model lies elsewhere."""
 
@@ -206,6 +216,9 @@ DIRECTORIES: dict[str, Build] = {
         LIMITS, query_length=7, processing_kwargs={"text": {"max_length": 11}, "common": {"max_length": 13}}
     ),
     "transformer: processing_kwargs without a cut": changed(LIMITS, of=model("llama"), processing_kwargs={"text": {"truncation": False}}),
+    "transformer: processing_kwargs of other inputs": changed(
+        LIMITS, processing_kwargs={"image": {"size": 1}, "audio": {}, "video": {}, "chat_template": {"restore_suffix": False}}
+    ),
     "transformer: modality_config": replaced(LIMITS, {**NEW_FORM, "unpad_inputs": False, "processor_kwargs": {"model_max_length": 12}}),
     "transformer: no limit but the tokenizer's": without_limits("bert", 21),
     "transformer: no limit but the positions": without_limits("bert", 10**30),
@@ -214,6 +227,7 @@ DIRECTORIES: dict[str, Build] = {
     "static": static(),
     "static: cut on the right": static(cut="right"),
     "static: cut on the left": static(cut="left"),
+    "static: rows of model2vec": model2vec_rows,
     "router": routes({"default_route": "document", "allow_empty_key": True, "route_mappings": {}}),
     "router: route_mappings": routes({"route_mappings": SIDES_MAPPED}, names=("ask", "tell")),
     "router: route_mappings that swap the towers": routes({"route_mappings": {"('query', None)": "document", "(None, 'text')": "query"}}),

@@ -84,7 +84,7 @@ def load_backbone(
     """
     code = trust.remote_code is not None
     _refuse_foreign_code(folder, trust)
-    _refuse_pickled_adapter(folder if adapter is None else adapter, trust)
+    _require_adapter_weights(adapter or folder)
     with _faults_told(folder, trust):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=code, **(options or {}))
     # Named in a file, either could have transformers fetch compiled kernels from the hub and run them; without, it takes torch's own.
@@ -136,7 +136,7 @@ def base_of_adapter(folder: Path) -> str | None:
 def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust) -> None:
     """Put an adapter's weights beside those of the layers that it adapts."""
     with _faults_told(folder, trust):
-        report = backbone.load_adapter(str(folder))
+        report = backbone.load_adapter(str(folder), ignore_mismatched_sizes=True)
     shapes = [name for name, *_ in report.mismatched_keys]
     if faults := sorted([*report.missing_keys, *report.unexpected_keys, *shapes]):
         raise ModelError(
@@ -145,9 +145,12 @@ def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust) -> None
         )
 
 
-def _refuse_pickled_adapter(folder: Path, trust: Trust) -> None:
-    if not trust.pickles and (folder / "adapter_config.json").is_file() and not (folder / "adapter_model.safetensors").is_file():
-        raise ModelError(f"{folder} must hold adapter_model.safetensors; weights in a pickle need encoder.allow_pickles = true")
+def _require_adapter_weights(folder: Path) -> None:
+    """Refuse an adapter without weights, or with weights in a pickle, which transformers would open."""
+    if (folder / "adapter_config.json").is_file() and not (folder / "adapter_model.safetensors").is_file():
+        raise ModelError(
+            f"{folder} must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again with peft"
+        )
 
 
 def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:

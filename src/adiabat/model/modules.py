@@ -28,7 +28,7 @@ OTHER_TYPES: Mapping[str, str] = {
 
 OTHER_CLASSES: Mapping[str, str] = {
     **dict.fromkeys(("SpladePooling", "MLMTransformer", "SparseAutoEncoder", "SparseStaticEmbedding"), SPARSE),
-    **dict.fromkeys(("MultiVectorMask", "TokenPooling"), LATE_INTERACTION),
+    **dict.fromkeys(("MultiVectorMask", "BaseTokenPooling", "HierarchicalTokenPooling", "LambdaTokenPooling"), LATE_INTERACTION),
     "LogitScore": RERANKER,
 }
 """Modules by which another kind of model is known."""
@@ -116,6 +116,9 @@ def read_modules(folder: Path) -> list[Module]:
     entries = read_list(path)
     if not entries or not all(isinstance(entry, dict) and isinstance(entry.get("path", ""), str) for entry in entries):
         raise ModelError(f"{path} must hold a list of modules with their types and paths, got {entries!r:.80}")
+    names = [str(entry["name"]) for entry in entries if "name" in entry]
+    if len(set(names)) < len(names):
+        raise ModelError(f"{path} must give each module a name of its own, got {', '.join(names)}: one would take another's place")
     named = [needed(entry, "type", "path", where=path) for entry in entries]
     return [_module(folder, dotted, part, where=path) for dotted, part in named]
 

@@ -40,7 +40,7 @@ def load_projection(folder: Path) -> Projection:
     checked_keys(folder / "config.json", config, known=KNOWN, fixed=IN_AND_OUT)
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if activation not in ACTIVATIONS:
-        raise ModelError(f"{folder}: activation_function must be one of {', '.join(ACTIVATIONS)}, got {activation}")
+        raise ModelError(f"{folder}/config.json: activation_function must be one of {', '.join(ACTIVATIONS)}, got {activation}")
     inner, outer = needed(config, "in_features", "out_features", where=folder / "config.json")
     residual = (nn.Identity() if inner == outer else nn.Linear(inner, outer, bias=False)) if config.get("use_residual") else None
     projection = Projection(nn.Linear(inner, outer, bias=config.get("bias", True)), ACTIVATIONS[activation](), residual)
