@@ -11,6 +11,7 @@ SOURCES = {"data.sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}
 VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "encoder.pooling": ("cls", {}),
     "encoder.normalize": (False, {}),
+    "encoder.similarity": ("dot", {}),
     "encoder.max_tokens": (128, {}),
     "encoder.query_prompt": ("query: ", {}),
     "encoder.document_prompt": ("passage: ", {}),

@@ -19,7 +19,7 @@ from adiabat.store.embeddings import Store
 from adiabat.suite import evaluation
 from adiabat.watch import Watch
 from tests.commands import one_thread
-from tests.tiny import edit, save_tiny
+from tests.tiny import save_tiny
 
 DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(16)]
 PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 16}"]} for number in range(16)]
@@ -71,14 +71,6 @@ def test_settings_of_the_encoder_override_a_loaded_models_own_too(model: DualEnc
 
 def test_trust_in_one_model_of_a_comparison_leaves_the_other_without(here: Path) -> None:
     assert api.load(here / "model", settings=EncoderSection(trust_remote_code="another/model")).width == 32
-
-
-def test_a_model_made_for_another_similarity_is_told(here: Path, tmp_path: Path) -> None:
-    notes: list[str] = []
-    save_tiny(tmp_path / "dot", settings=EncoderSettings(max_tokens=64, normalize=False))
-    edit(tmp_path / "dot", "config_sentence_transformers.json", similarity_fn_name="dot")
-    api.embed(tmp_path / "dot", here / "corpus.jsonl", tmp_path / "store", watch=Watch(note=notes.append))
-    assert notes == [f"{tmp_path / 'dot'} was made for similarity by dot; adiabat searches and measures by cosine"]
 
 
 def test_a_job_is_loaded_as_the_model_that_it_made(here: Path) -> None:

@@ -157,7 +157,7 @@ def test_output_that_nobody_reads_any_more_ends_without_a_word() -> None:
 def test_search_prints_ranks_scores_ids_and_texts(run: Run) -> None:
     said = run(*search("document 3", "-k", "2", "--compare", "model"))
     first, one, two, *rest = said.out.splitlines()
-    assert (said.code, said.err, first, rest) == (0, "", "model", [])
+    assert (said.code, said.err, first, rest) == (0, "", "model, by cosine", [])
     assert re.fullmatch(r"  1  0\.\d{4}  d\d+  document \d+ about \w+", one)
     assert re.fullmatch(r"  2  0\.\d{4}  d\d+  document \d+ about \w+", two)
 

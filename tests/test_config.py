@@ -187,7 +187,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     ("kind", "assignments", "told"),
     [
         (TuneSettings, ["tune.loss=in_batch_softmax", "tune.margin=0.2"], "tune.margin has no effect with tune.loss = 'in_batch_softmax'"),
-        (TuneSettings, ["tune.loss=in_batch_softmax", "tune.distance=euclidean"], "tune.distance has no effect with tune.loss"),
+        (TuneSettings, ["tune.loss=in_batch_softmax", "tune.distance=euclidean"], "tune.distance must be cosine or dot with tune.loss"),
         (TuneSettings, ["tune.temperature=0.1"], "tune.temperature has no effect with tune.loss = 'triplet'"),
         (TuneSettings, ["tune.gamma=0.9"], "set tune.schedule to exponential"),
         (TuneSettings, ["tune.final_fraction=0.1"], "set tune.schedule to linear or quadratic or cosine"),

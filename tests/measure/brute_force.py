@@ -15,6 +15,8 @@ Vector = Float[np.ndarray, " e"]
 def pair_score(query: Vector, document: Vector, similarity: str) -> float:
     if similarity == "distance":
         return -math.sqrt(float(((query - document) ** 2).sum()))
+    if similarity == "dot":
+        return float(query @ document)
     return float(query @ document) / (math.sqrt(query @ query) * math.sqrt(document @ document))
 
 

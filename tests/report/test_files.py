@@ -139,7 +139,7 @@ def test_a_main_measure_that_was_not_measured_is_refused(written):
     path, data = written
     data["datasets"][0]["main"] = "RR@10"
     path.write_text(json.dumps(data))
-    with pytest.raises(DataError, match="data set cs: main must be one of its measures by cosine, got RR@10"):
+    with pytest.raises(DataError, match="data set cs: main must be one of its measures, got RR@10"):
         read_result(path)
 
 

@@ -85,7 +85,7 @@ def pnd_by_loops(queries: np.ndarray, documents: np.ndarray, cells: Cells) -> fl
 def test_every_cell_of_a_grid_of_sentence_pairs_equals_loops(name: str, request: pytest.FixtureRequest) -> None:
     model, data = request.getfixturevalue(name), sentence_pairs()
     scores = score_nli_grid(model, data)
-    similarities = ["cosine"] if name == "model" else ["cosine", "distance"]
+    similarities = ["cosine"] if name == "model" else ["cosine", "distance", "dot"]
     assert [one.key for one in scores.samples] == [
         (measure, similarity) for measure in ("PND", "PND retrieval") for similarity in similarities
     ]
@@ -175,7 +175,9 @@ def test_every_question_in_every_cell_equals_loops(name: str, request: pytest.Fi
             assert found[a, b, i] == pytest.approx(float(lost == 0) if comparison == "P@1" else lost / len(by_text))
             lost_somewhere += lost
     assert lost_somewhere > 0
-    assert set(values) == {(one, other) for one in ("P@1", "PND") for other in (["cosine"] if name == "model" else ["cosine", "distance"])}
+    assert set(values) == {
+        (one, other) for one in ("P@1", "PND") for other in (["cosine"] if name == "model" else ["cosine", "distance", "dot"])
+    }
 
 
 def test_samples_of_questions_are_means_over_cells_and_p_at_1_is_the_main_one(model: DualEncoder) -> None:

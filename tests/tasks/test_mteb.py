@@ -17,7 +17,7 @@ import adiabat.suite
 from adiabat.config import read_settings
 from adiabat.config.suite import MtebTask, SuiteSettings
 from adiabat.data.records import SIDES
-from adiabat.errors import ConfigError, DataError, MissingDependencyError
+from adiabat.errors import ConfigError, DataError, MissingDependencyError, ModelError
 from adiabat.measure.samples import TaskScores
 from adiabat.measure.statistics import value_of
 from adiabat.model.directory import load
@@ -26,7 +26,7 @@ from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 from adiabat.tasks import mteb as mteb_module
 from adiabat.tasks.mteb import score_mteb
-from adiabat.tasks.mteb_model import MtebEncoder, similarity_of
+from adiabat.tasks.mteb_model import MtebEncoder
 from adiabat.watch import Watch
 from tests.tiny import tiny_dual
 
@@ -271,9 +271,10 @@ def test_vectors_are_compared_by_what_the_model_was_made_for(tasks: ModuleType) 
         wrapped = MtebEncoder(DualEncoder(model.query, model.document, "m", {"similarity_fn_name": name}))
         np.testing.assert_allclose(wrapped.similarity(one, other), scores, rtol=1e-4)
         np.testing.assert_allclose(wrapped.similarity_pairwise(one, other), np.diag(scores), rtol=1e-4)
+    assert MtebEncoder(model).compared_by == "cosine"
     odd = DualEncoder(model.query, model.document, "m", {"similarity_fn_name": "manhattan"})
-    assert similarity_of(odd) == similarity_of(model) == "cosine"
-    assert "m was made for similarity by manhattan; it was compared by cosine" in score_mteb(odd, tasks.Alike()).notes
+    with pytest.raises(ModelError, match="m: similarity_fn_name in config_sentence_transformers.json must be .*, got manhattan"):
+        MtebEncoder(odd)
 
 
 def test_the_revision_tells_apart_what_could_score_otherwise() -> None:

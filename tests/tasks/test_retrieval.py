@@ -270,15 +270,13 @@ def test_the_store_can_be_ranked_though_negatives_are_listed(model: DualEncoder,
 
 
 @pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])
-def test_without_normalising_cosine_and_distance_are_both_measured(
-    make_store: Callable[..., Store], negatives: list[list[int]] | None
-) -> None:
+def test_without_normalising_every_similarity_is_measured(make_store: Callable[..., Store], negatives: list[list[int]] | None) -> None:
     loose = tiny_dual(seed=3, settings=EncoderSettings(max_tokens=64, normalize=False))
     store = make_store(loose, TEXTS)
     data = examples(LISTED_POSITIVES, negatives)
     scores = scored(loose, store, data)
-    assert similarities_of(loose) == ("cosine", "distance")
-    for similarity in ("cosine", "distance"):
+    assert similarities_of(loose) == ("cosine", "distance", "dot")
+    for similarity in similarities_of(loose):
         table = all_scores(loose, store, data.queries, similarity)
         assert pnd_of(scores, similarity) == pytest.approx(pnd_by_loops(table, data, negatives or others_of(store, data)))
     if not negatives:
@@ -299,10 +297,12 @@ def test_with_both_sides_normalised_only_cosine_is_measured_and_the_notes_say_wh
 
 
 @pytest.mark.parametrize("side", ["query", "document"])
-def test_one_side_that_does_not_normalise_is_enough_for_both(side: str) -> None:
+def test_one_side_that_does_not_normalise_is_enough_for_all(side: str) -> None:
     unit, loose = tiny_encoder(seed=1), tiny_encoder(seed=1, settings=EncoderSettings(max_tokens=64, normalize=False))
     towers = (loose, unit) if side == "query" else (unit, loose)
-    assert similarities_of(DualEncoder(*towers, "mixed")) == ("cosine", "distance")
+    assert similarities_of(DualEncoder(*towers, "mixed")) == ("cosine", "distance", "dot")
+    stated = DualEncoder(*towers, "mixed", {"similarity_fn_name": "dot"})
+    assert similarities_of(stated) == ("dot", "cosine", "distance")
 
 
 def test_progress_counts_queries_to_their_end(model: DualEncoder, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

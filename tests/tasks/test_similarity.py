@@ -34,7 +34,7 @@ from tests.tasks.given_vectors import give, sentences
 from tests.tiny import tiny_backbone, tiny_dual
 
 RAW = EncoderSettings(max_tokens=64, normalize=False)
-SIMILARITIES = ["cosine", "dot", "distance"]
+SIMILARITIES = ["cosine", "distance", "dot"]
 
 
 def scored(scores: list[float], sets: list[str] | None = None) -> ScoredPairs:
@@ -115,11 +115,11 @@ def test_sts_equals_the_evaluator_of_sentence_transformers(tmp_path):
     pairs = scored(np.random.default_rng(3).random(60).tolist())
     model = tiny_dual(seed=5, settings=RAW)
     peer = EmbeddingSimilarityEvaluator(
-        pairs.a, pairs.b, pairs.scores, similarity_fn_names=["cosine", "dot", "euclidean"], write_csv=False, name="peer"
+        pairs.a, pairs.b, pairs.scores, similarity_fn_names=["cosine", "euclidean", "dot"], write_csv=False, name="peer"
     )(peer_of(model, tmp_path))
     mine = values(score_sts(model, pairs, side="query", name="sts", watch=SILENT))
     assert list(mine) == SIMILARITIES
-    theirs = [peer[f"peer_spearman_{name}"] for name in ("cosine", "dot", "euclidean")]
+    theirs = [peer[f"peer_spearman_{name}"] for name in ("cosine", "euclidean", "dot")]
     assert list(mine.values()) == pytest.approx(theirs, abs=1e-9)
 
 

@@ -79,11 +79,11 @@ def test_before_and_after_are_what_each_measures_alone(model: DualEncoder, other
     assert both.inputs["target"]["baseline_store_sha256"] == before.manifest.sha256
 
 
-def test_distance_is_measured_where_either_has_vectors_of_any_length(
+def test_all_similarities_are_measured_where_either_has_vectors_of_any_length(
     model: DualEncoder, other: DualEncoder, store: Store, before: Store
 ) -> None:
     both = evaluated(model, other, Dataset(store, questions(store), "target", baseline_stores=[before]))
-    assert {change.similarity for change in both.datasets[0].changes} == {"cosine", "distance"}
+    assert {change.similarity for change in both.datasets[0].changes} == {"cosine", "distance", "dot"}
 
 
 def test_results_that_changed_are_shown_from_the_store_of_each(model: DualEncoder, other: DualEncoder, store: Store, before: Store) -> None:

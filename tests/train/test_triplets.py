@@ -129,5 +129,5 @@ def test_an_impossible_margin_is_refused(margin: float) -> None:
 
 def test_an_unknown_distance_is_refused() -> None:
     # Unwrapped, because the run-time type check of the test run would speak first.
-    with pytest.raises(ValueError, match='distance must be "cosine" or "euclidean", got "manhattan"'):
+    with pytest.raises(ValueError, match='distance must be "cosine", "euclidean" or "dot", got "manhattan"'):
         inspect.unwrap(triplet_distances)(*random(3, 2, 4), distance="manhattan")

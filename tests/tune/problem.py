@@ -64,8 +64,8 @@ def addressed(
 
 
 def section(**settings: Any) -> TuneSection:
-    """Settings of the regime."""
-    return checked(TuneSettings, {"tune": settings}).tune
+    """Settings of the regime, with the similarity that a run takes from its model."""
+    return checked(TuneSettings, {"tune": {"distance": "cosine", **settings}}).tune
 
 
 def objective_over(

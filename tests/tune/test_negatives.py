@@ -14,7 +14,7 @@ from adiabat.data.ragged import Ragged
 from adiabat.errors import ConfigError, DataError, JobError
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
-from adiabat.tune.negatives import gather_ragged, listed_negatives, mined_negatives_note, negative_chooser, short_lists_note, similarity_of
+from adiabat.tune.negatives import gather_ragged, listed_negatives, mined_negatives_note, negative_chooser, short_lists_note
 from tests.tune.problem import addressed, random_vectors, section, store_of
 
 NO_QUERIES = torch.empty(0, 16)
@@ -156,20 +156,14 @@ def test_hardest_negatives_equal_a_loop_over_the_whole_store(tmp_path: Path, los
         assert found[place].tolist() == sorted(score, key=lambda document: -score[document])[:wanted]
 
 
-def test_cosine_and_distance_find_different_hardest_negatives(tmp_path: Path) -> None:
-    """One document in the query's direction but far, one near but at an angle."""
-    store = store_of(tmp_path, np.array([[0, 1], [9, 0], [1, 0.5]], dtype=np.float32))
+def test_each_similarity_finds_other_hardest_negatives(tmp_path: Path) -> None:
+    """One document in the query's direction but far, one near but at an angle, one at an angle and the farthest along."""
+    store = store_of(tmp_path, np.array([[0, 1], [9, 0], [1, 0.5], [10, 8]], dtype=np.float32))
     found = {}
-    for distance in ("cosine", "euclidean"):
+    for distance in ("cosine", "euclidean", "dot"):
         choose = negative_chooser(section(negatives="hardest", distance=distance), addressed([[0]]), store, seed=0)
         found[distance] = lists(choose(np.array([0]), 0, torch.tensor([[1.0, 0.0]])))
-    assert found == {"cosine": [[1]], "euclidean": [[2]]}
-
-
-def test_what_near_means_follows_the_loss() -> None:
-    assert similarity_of(section()) == "cosine"
-    assert similarity_of(section(distance="euclidean")) == "distance"
-    assert similarity_of(section(loss="in_batch_softmax")) == "cosine"
+    assert found == {"cosine": [[1]], "euclidean": [[2]], "dot": [[3]]}
 
 
 @pytest.mark.parametrize("source", ["random", "hardest"])

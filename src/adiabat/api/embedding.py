@@ -96,7 +96,6 @@ def embed(
         kept = Store.open(out)
         _refuse_idle(settings.store, {"dtype": kept.dtype, "keep_texts": kept.has_texts}, "append, which keeps to the store")
     encoder = _Documents(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
-    _say_if_not_by_cosine(encoder.model, watch)
     if slow := emulation_note(encoder.model.document.device, settings.store.precision, setting="store.precision"):
         watch.note(slow)
     name, maker, progress = str(corpus), encoder.model.name, _on("encoding documents", watch)
@@ -116,12 +115,6 @@ def embed(
         watch.note(note)
     encoder.say_what_was_cut(watch)
     return store
-
-
-def _say_if_not_by_cosine(model: DualEncoder, watch: Watch) -> None:
-    similarity = model.root.get("similarity_fn_name") or "cosine"
-    if similarity != "cosine" and not model.document.settings.unit_length:
-        watch.note(f"{model.name} was made for similarity by {similarity}; adiabat searches and measures by cosine")
 
 
 def _require_one_way(section: StoreSection, *, append: bool, vectors: str | Path | None, ids: str | Path | None) -> None:

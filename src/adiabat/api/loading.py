@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from adiabat.config import EncoderSection
+from adiabat.config import EncoderSection, RankingEncoderSection
 from adiabat.demo.model import demo_model_folder
 from adiabat.errors import ConfigError, ModelError
 from adiabat.jobs.descriptions import is_job
@@ -41,12 +41,20 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
     if isinstance(model, DualEncoder):
         if section.blocks is not None:
             raise ConfigError(f"encoder.blocks must be left out for a model already loaded, got {section.blocks}; load it with them")
-        return override(model, section.overrides(), pad_token=section.pad_token).to(place)
+        return _compared(override(model, section.overrides(), pad_token=section.pad_token), section).to(place)
     name = _directory(model)
     trusted = (section.trust_remote_code or "").rstrip("/") == str(model).rstrip("/")
     trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
     loaded = load_directory(name, settings=section.overrides(), trust=trust, blocks=section.blocks, pad_token=section.pad_token)
-    return replace(loaded, name=str(model)).to(place)
+    return _compared(replace(loaded, name=str(model)), section).to(place)
+
+
+def _compared(model: DualEncoder, section: EncoderSection) -> DualEncoder:
+    """A model that states a similarity which adiabat computes: the one that was asked for, or its own."""
+    if isinstance(section, RankingEncoderSection) and section.similarity is not None:
+        model = replace(model, root={**model.root, "similarity_fn_name": section.similarity})
+    model.similarity  # noqa: B018 - refuses what the model states
+    return model
 
 
 def load_with(name: str, section: EncoderSection, *, device: str = "cpu") -> DualEncoder:

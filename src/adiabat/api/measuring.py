@@ -116,7 +116,7 @@ def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings
         settings: None takes the defaults.
 
     Returns:
-        Best first, by cosine.
+        Best first, by the similarity that the model states, which each hit names.
 
     Raises:
         AdiabatError: If anything the user gave is wrong.
@@ -127,8 +127,8 @@ def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings
     opened = Store.open(store)
     towers = load(model, settings=settings.encoder, device=settings.run.device)
     opened.require_encoder(towers.fingerprint("document"), who=towers.name)
-    hits = search_store(opened, towers.encode([query], side="query", precision="fp32"), k, similarity="cosine")
-    return hits_of(opened, hits, 0, np.empty(0, dtype=np.int64))
+    hits = search_store(opened, towers.encode([query], side="query", precision="fp32"), k, similarity=towers.ranks_by)
+    return hits_of(opened, hits, 0, np.empty(0, dtype=np.int64), similarity=towers.ranks_by)
 
 
 def _require_text(query: str) -> None:

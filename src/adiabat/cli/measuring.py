@@ -195,7 +195,7 @@ def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One text.")],
     model: Annotated[str, typer.Option("--model", metavar="MODEL", help="Whose query tower encodes the query.")],
     compare: Annotated[
-        str | None, typer.Option("--compare", metavar="MODEL", help="Show this model's results too.", show_default=False)
+        list[str] | None, typer.Option("--compare", metavar="MODEL", help="Show this model's results too; repeatable.", show_default=False)
     ] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", parser=_count, help="Results wanted.")] = 10,
     config: Config = None,
@@ -203,13 +203,13 @@ def search(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a store a question, through one query tower or two."""
+    """Ask a store a question, through one query tower or several."""
     settings = settings_of(SearchSettings, config, assignments, device=device)
     from dataclasses import asdict
 
     from adiabat import api
 
-    found = {name: api.search(store, query, model=name, k=k, settings=settings) for name in filter(None, (model, compare))}
+    found = {name: api.search(store, query, model=name, k=k, settings=settings) for name in (model, *(compare or ()))}
     if as_json:
         answer(
             {
@@ -222,10 +222,12 @@ def search(
 
 
 def _show_hits(found: "dict[str, list[Hit]]") -> None:
+    from adiabat.model.similarity import IN_WORDS
     from adiabat.report.wording import cut
 
     for name, hits in found.items():
-        print(one_line(name))
+        ranking = [IN_WORDS[hit.similarity] for hit in hits[:1] if hit.similarity]
+        print(", by ".join([one_line(name), *ranking]))
         for place, hit in enumerate(hits, start=1):
             print(f"{place:3d}  {hit.score:.4f}  {one_line(hit.doc_id)}  {cut(one_line(hit.text), limit=120)}")
 

@@ -28,7 +28,7 @@ def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measu
         watch: Told how far it is.
 
     Returns:
-        Scores by the name of the task, by cosine.
+        Scores by the name of the task, by the model's own similarity.
     """
     found: dict[str, TaskScores] = {}
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measu
             system = System(model, _embedded(model, corpus, folder / f"corpus-{number}", watch))
             for task in (one for one in tasks if one.corpus == corpus):
                 examples = task.addressed(system.store)
-                found[task.name] = score_retrieval(system, examples, settings=measure, similarities=("cosine",), watch=watch)
+                found[task.name] = score_retrieval(system, examples, settings=measure, similarities=(model.ranks_by,), watch=watch)
     shutil.rmtree(folder)
     return {task.name: found[task.name] for task in tasks}
 

@@ -7,7 +7,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.faults import Need
 from adiabat.config.section import Amount, Fraction, Section, Text
-from adiabat.config.shared import DataSection, EmbedDataSection, EncoderSection, RunSection
+from adiabat.config.shared import DataSection, EmbedDataSection, RankingEncoderSection, RunSection
 
 Margin = Annotated[float, Field(ge=0)]
 
@@ -25,7 +25,8 @@ class MineSection(Section):
     skip_first: Amount = 0
     """Best ranks that are passed over; they hold most of the false negatives."""
     margin: Margin | None = None
-    """Drop candidates that score at least the positive's score less this: cosine, or BM25's score where that proposes alone."""
+    """Drop candidates that score at least the positive's score less this: in units of the model's similarity, or of BM25's score
+    where that proposes alone."""
     relative_margin: Fraction | None = None
     """The same with this share of the positive's score; source 003's successors take 0.05."""
     near_duplicate: Fraction = 0.8
@@ -83,7 +84,7 @@ class MineSettings(Section):
     mine: MineSection = MineSection()
     bm25: Bm25Section = Bm25Section()
     judge: JudgeSection = JudgeSection()
-    encoder: EncoderSection = EncoderSection()
+    encoder: RankingEncoderSection = RankingEncoderSection()
     """Of the model that proposes candidates; a judge is taken as it is."""
     data: DataSection = DataSection()
     corpus: EmbedDataSection = EmbedDataSection()

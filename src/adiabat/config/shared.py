@@ -16,7 +16,7 @@ class EncoderSection(Section):
     pooling: Literal["mean", "cls", "last", "max", "weighted_mean"] | None = None
     """Which token states make the vector."""
     normalize: bool | None = None
-    """Whether vectors get unit length. On unit vectors cosine and Euclidean distance rank alike."""
+    """Whether vectors get unit length. On unit vectors cosine, dot product and Euclidean distance rank alike."""
     max_tokens: Annotated[int, Field(ge=3)] | None = None
     """Where texts are cut, in tokens."""
     query_prompt: str | None = None
@@ -38,7 +38,7 @@ class EncoderSection(Section):
         Returns:
             Name to value.
         """
-        given = self.model_dump(exclude={"blocks", "pad_token", "trust_remote_code", "allow_pickles"}, exclude_none=True)
+        given = self.model_dump(exclude={"blocks", "similarity", "pad_token", "trust_remote_code", "allow_pickles"}, exclude_none=True)
         return dict(given)
 
     def of_saved(self, name: str) -> "EncoderSection":
@@ -51,6 +51,13 @@ class EncoderSection(Section):
             The settings.
         """
         return EncoderSection(trust_remote_code=None if self.trust_remote_code is None else name)
+
+
+class RankingEncoderSection(EncoderSection):
+    """``[encoder]`` where query and document vectors are compared."""
+
+    similarity: Literal["cosine", "dot", "euclidean"] | None = None
+    """What they are compared by; a model that states none (``similarity_fn_name``) is compared by cosine."""
 
 
 class ColumnsSection(Section):
@@ -203,7 +210,7 @@ class EmbedSettings(Section):
 class EvaluateSettings(Section):
     """Everything that ``adiabat evaluate`` may be told."""
 
-    encoder: EncoderSection = EncoderSection()
+    encoder: RankingEncoderSection = RankingEncoderSection()
     data: DataSection = DataSection()
     measure: MeasureSection = MeasureSection()
     run: RunSection = RunSection()
@@ -212,5 +219,5 @@ class EvaluateSettings(Section):
 class SearchSettings(Section):
     """Everything that ``adiabat search`` may be told."""
 
-    encoder: EncoderSection = EncoderSection()
+    encoder: RankingEncoderSection = RankingEncoderSection()
     run: DeviceSection = DeviceSection()

@@ -11,7 +11,7 @@ from adiabat.config.compare import laid_over
 from adiabat.config.faults import Need, shown, unknown_phrases
 from adiabat.config.reading import _idle, _phrases, keys_of
 from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once
-from adiabat.config.shared import EncoderSection, RankingMeasureSection, StepsRunSection
+from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.suite import AnyTask, require_names
 from adiabat.config.tune import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
 
@@ -89,7 +89,7 @@ class StudySettings(Section):
 
     study: StudySection = StudySection()
     job: StudyJobSection = StudyJobSection()
-    encoder: EncoderSection = EncoderSection()
+    encoder: RankingEncoderSection = RankingEncoderSection()
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
     guard: GuardSection = GuardSection()

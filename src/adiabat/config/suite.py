@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from adiabat.config.compare import TaskSection
 from adiabat.config.faults import shown
 from adiabat.config.section import DropSameId, PlacedError, Section, Text, Texts
-from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
+from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, RunSection
 
 Towers = Literal["query", "document"]
 
@@ -186,7 +186,7 @@ class ModelSection(Section):
     """As on the command line: a hub name, a directory, a job, ``demo``, ``bm25`` or ``bm25:LANGUAGE`` (words cut to their stems)."""
     runs: Texts = ()
     """Further models that differ from `model` by their seed alone: values are means over all of them, intervals over seeds and units."""
-    encoder: EncoderSection = EncoderSection()
+    encoder: RankingEncoderSection = RankingEncoderSection()
 
 
 class SuiteSection(Section):
@@ -223,7 +223,7 @@ class SuiteSettings(Section):
     """Everything that ``adiabat evaluate --suite`` may be told."""
 
     suite: SuiteSection = SuiteSection()
-    encoder: EncoderSection = EncoderSection()
+    encoder: RankingEncoderSection = RankingEncoderSection()
     """Of models that are named on the command line; those of ``[[models]]`` have their own."""
     measure: RankingMeasureSection = RankingMeasureSection()
     """Common to all tasks, whose kind says what is compared; `depth` and `drop_same_id` are of retrieval."""

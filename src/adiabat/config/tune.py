@@ -22,7 +22,7 @@ from adiabat.config.section import (
     repeated,
     spaced,
 )
-from adiabat.config.shared import DataSection, EncoderSection, HeldOutSection, StepsRunSection
+from adiabat.config.shared import DataSection, HeldOutSection, RankingEncoderSection, StepsRunSection
 
 HIGHEST = 1e6
 """Of settings that beyond it leave nothing finite in float32."""
@@ -36,7 +36,6 @@ class TuneSection(Section):
     """``[tune]``: the regime; the defaults are the source's (mission A3)."""
 
     needs: ClassVar[Mapping[str, Need]] = {
-        "distance": Need("loss", ("triplet",)),
         "margin": Need("loss", ("triplet",)),
         "temperature": Need("loss", ("in_batch_softmax", "store_softmax")),
         "negatives": Need("loss", ("triplet", "in_batch_softmax")),
@@ -55,8 +54,9 @@ class TuneSection(Section):
     """Queries per optimiser step."""
     loss: Literal["triplet", "in_batch_softmax", "store_softmax"] = "triplet"
     """``store_softmax``: every document of the store that is not known to answer a query is a negative of it (mission A14)."""
-    distance: Literal["cosine", "euclidean"] = "cosine"
-    """Of the triplet loss."""
+    distance: Literal["cosine", "euclidean", "dot"] | None = None
+    """What query and document vectors are compared by, in loss and validation; None takes the similarity that the model states
+    (`encoder.similarity`). Margin and temperature are in its units. ``euclidean`` is for the triplet loss alone."""
     margin: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.1
     """Of the triplet loss."""
     temperature: Annotated[float, Field(ge=1e-6, le=HIGHEST)] = 0.05
@@ -99,6 +99,12 @@ class TuneSection(Section):
     dropout: bool = False
     pull: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
     """L2 to the start: this times ``w - w_0`` is added to the gradient of every weight (`adiabat.tune.remedies.pull_to_start`)."""
+
+    @model_validator(mode="after")
+    def _softmax_takes_products(self) -> Self:
+        if self.distance == "euclidean" and self.loss != "triplet":
+            raise PlacedError("distance", f"must be cosine or dot with tune.loss = {self.loss}, got euclidean")
+        return self
 
     @model_validator(mode="after")
     def _warm_up_ends(self) -> Self:
@@ -177,7 +183,7 @@ class LadderSection(Section):
 class TuneSettings(Section):
     """Everything that ``adiabat tune`` and ``adiabat safe-rate`` may be told."""
 
-    encoder: EncoderSection = EncoderSection()
+    encoder: RankingEncoderSection = RankingEncoderSection()
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
     guard: GuardSection = GuardSection()

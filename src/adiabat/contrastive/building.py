@@ -20,6 +20,7 @@ from adiabat.model.building import build_towers, freeze_tower, merged_tower
 from adiabat.model.encoder import Encoder
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.freezing import freeze
+from adiabat.model.similarity import IN_WORDS
 from adiabat.model.tokenizer import require_pad_token
 from adiabat.model.towers import DualEncoder
 from adiabat.train.optimizers import decay_groups, make_optimizer
@@ -38,6 +39,7 @@ class Built:
         prints: Of the models that were loaded, each side: what they were, whatever was made of them.
         projection: Digest of the weights that a new projection starts with; None where none are given.
         before: Weights at the start that an embedding depends on, by name (`named_weights`).
+        note: A sentence where the model stated another similarity than it is trained by.
     """
 
     towers: DualEncoder
@@ -45,6 +47,7 @@ class Built:
     prints: tuple[Fingerprint, ...]
     projection: str | None
     before: Mapping[str, Tensor]
+    note: str = ""
 
 
 def build(settings: TrainSettings, load: Loader) -> Built:
@@ -93,7 +96,8 @@ def build(settings: TrainSettings, load: Loader) -> Built:
     guide = _guide(settings, load)
     prints = tuple(model.fingerprint(side) for model in (start, document_start, guide) if model is not None for side in SIDES)
     projection = None if matrix is None else hashlib.sha256(matrix.numpy().tobytes()).hexdigest()
-    return Built(replace(towers, root=_root_of(settings, towers)), guide, prints, projection, before)
+    trained = replace(towers, root=_root_of(settings, towers))
+    return Built(trained, guide, prints, projection, before, _similarity_note(towers, trained))
 
 
 def _starts(settings: TrainSettings, load: Loader) -> tuple[DualEncoder, DualEncoder | None]:
@@ -175,6 +179,13 @@ def _root_of(settings: TrainSettings, towers: DualEncoder) -> dict[str, object]:
     section = settings.train
     by = section.distance if section.loss == "triplet" else section.similarity
     return {**towers.root, "similarity_fn_name": by}
+
+
+def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:
+    if start.ranks_by == trained.ranks_by:
+        return ""
+    stated, now = IN_WORDS[start.similarity], IN_WORDS[trained.similarity]
+    return f"{start.name} states the similarity {stated}; it is trained by {now}, and the saved model states that (train.similarity)"
 
 
 def merged(towers: DualEncoder) -> DualEncoder:

@@ -148,6 +148,8 @@ def prepared(
     if settings.batches.token_budget is not None and group.count > 1:
         raise ConfigError("batches.token_budget must be left out for several processes, which share batches of one size; leave it out")
     built = build(settings, load)
+    if built.note:
+        watch.note(built.note)
     if store is not None:
         _require_fitting(store, built.towers, settings)
     for model in (built.towers, *([] if built.guide is None else [built.guide])):

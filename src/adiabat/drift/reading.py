@@ -7,6 +7,7 @@ from adiabat.drift.probes import ProbeSet
 from adiabat.measure.drift import MEASURES, Reading, drift_of
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
+from adiabat.store.scoring import Similarity
 from adiabat.store.search import score_rows, search
 from adiabat.tasks.texts import embed_texts
 from adiabat.watch import SILENT, Watch
@@ -46,7 +47,7 @@ def read_tower(
         watch: Told how far it is.
 
     Returns:
-        Vectors, the nearest documents, and the cosine with those that the untuned tower found.
+        Vectors, the nearest documents, and the similarity, as the model states it, to those that the untuned tower found.
 
     Raises:
         DataError: If a vector is not finite.
@@ -55,22 +56,25 @@ def read_tower(
         Mission A12.
     """
     vectors = embed_texts(model, probes.texts, side="query", name=f"probes ({probes.name})", watch=watch)
-    return reading_of(vectors, store, depth=depth, start=start)
+    return reading_of(vectors, store, depth=depth, similarity=model.ranks_by, start=start)
 
 
-def reading_of(vectors: Float32[np.ndarray, "n e"], store: Store, *, depth: int, start: Reading | None = None) -> Reading:
+def reading_of(
+    vectors: Float32[np.ndarray, "n e"], store: Store, *, depth: int, similarity: Similarity, start: Reading | None = None
+) -> Reading:
     """Look for probes that are embedded already.
 
     Args:
         vectors: Of the probes.
         store: As for `read_tower`.
         depth: Likewise.
+        similarity: What documents are ranked by.
         start: Likewise.
 
     Returns:
         As `read_tower`.
     """
-    hits = search(store, vectors, min(depth, store.count))
+    hits = search(store, vectors, min(depth, store.count), similarity=similarity)
     rows = hits.rows.astype(np.int64)
-    scores = hits.scores if start is None else score_rows(store, vectors, start.rows)
+    scores = hits.scores if start is None else score_rows(store, vectors, start.rows, similarity=similarity)
     return Reading(vectors=vectors, rows=rows, scores=scores.astype(np.float32))

@@ -191,18 +191,27 @@ class DatasetResult:
     unseen: Unseen | None = None
 
     def main_change(self) -> Change:
-        """The change that carries the verdict: `main`, by cosine."""
-        return next(change for change in self.changes if change.measure == self.main and change.similarity == "cosine")
+        """The change that carries the verdict: `main`, by the main similarity, which comes first."""
+        return next(change for change in self.changes if change.measure == self.main)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One retrieved document: its id, its text (or "" where the store keeps none), its score, and whether it is a known positive."""
+    """One retrieved document.
+
+    Attributes:
+        doc_id: Its id.
+        text: Or "" where the store keeps none.
+        score: More is closer.
+        relevant: Whether it is a known positive.
+        similarity: What the score is: ``cosine``, ``dot`` or ``distance`` (minus the Euclidean distance); "" where it was not kept.
+    """
 
     doc_id: str
     text: str
     score: float
     relevant: bool
+    similarity: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from adiabat.mining.filters import fused_ranks
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.store.embeddings import Store
 from adiabat.store.lexical import LexicalIndex
-from adiabat.store.scoring import PAIR_CHUNK, FixedPoint, exact_pairs
+from adiabat.store.scoring import PAIR_CHUNK, FixedPoint, Similarity, exact_pairs
 from adiabat.store.search import Hits, search
 
 
@@ -165,11 +165,13 @@ class Vectors:
         model: Both towers.
         store: Of its document tower; None where nothing is stored.
         in_store: Row in the store of each document of the corpus.
+        similarity: What query and document vectors are compared by.
     """
 
     model: TextEncoder
     store: Store | None = None
     in_store: Int64[np.ndarray, " documents"] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    similarity: Similarity = "cosine"
 
     def of_queries(self, queries: Sequence[str]) -> Float32[np.ndarray, "q e"]:
         """Encode queries.
@@ -183,7 +185,7 @@ class Vectors:
         return self.model.encode(queries, side="query")
 
     def score(self, queries: Float32[np.ndarray, "q e"], pairs: Pairs) -> Float32[np.ndarray, " p"]:
-        """Cosines, exact in the sense of `adiabat.store.scoring`.
+        """Similarities, exact in the sense of `adiabat.store.scoring`.
 
         Args:
             queries: From `of_queries`.
@@ -197,7 +199,7 @@ class Vectors:
         if self.store:
             for start in range(0, len(stored), PAIR_CHUNK):
                 part = stored[start : start + PAIR_CHUNK]
-                scores[part] = _cosines(queries[pairs.query[part]], self.store.gather(self.in_store[pairs.rows[part]]))
+                scores[part] = self._scores(queries[pairs.query[part]], self.store.gather(self.in_store[pairs.rows[part]]))
         others = np.setdiff1d(np.arange(len(pairs)), stored)
         distinct = {pairs.texts[place]: None for place in others}
         number = {text: place for place, text in enumerate(distinct)}
@@ -205,12 +207,11 @@ class Vectors:
             vectors = self.model.encode(list(number), side="document")
             for start in range(0, len(others), PAIR_CHUNK):
                 part = others[start : start + PAIR_CHUNK]
-                scores[part] = _cosines(queries[pairs.query[part]], vectors[[number[pairs.texts[place]] for place in part]])
+                scores[part] = self._scores(queries[pairs.query[part]], vectors[[number[pairs.texts[place]] for place in part]])
         return scores
 
-
-def _cosines(queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]) -> Float32[np.ndarray, " p"]:
-    return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), "cosine")
+    def _scores(self, queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]) -> Float32[np.ndarray, " p"]:
+        return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), self.similarity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ class DenseFound:
 
 @dataclass(frozen=True, slots=True)
 class DenseSource:
-    """Candidates by the cosine to stored vectors.
+    """Candidates by the similarity to stored vectors.
 
     Attributes:
         vectors: Model and store.
@@ -273,13 +274,13 @@ class DenseSource:
         del positives
         assert self.vectors.store is not None
         asked = self.vectors.of_queries(queries)
-        hits = search(self.vectors.store, asked, depth)
+        hits = search(self.vectors.store, asked, depth, similarity=self.vectors.similarity)
         return DenseFound(self.vectors, asked, Hits(np.where(hits.rows < 0, -1, self.in_corpus[hits.rows]), hits.scores))
 
 
 @dataclass(frozen=True, slots=True)
 class FusedSource:
-    """Candidates of two sources by reciprocal rank; scores are cosines."""
+    """Candidates of two sources by reciprocal rank; scores are similarities of vectors."""
 
     lexical: LexicalSource
     dense: DenseSource

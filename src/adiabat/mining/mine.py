@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from adiabat.config.mine import MineSettings
-from adiabat.config.shared import EmbedDataSection, EncoderSection
+from adiabat.config.shared import EmbedDataSection, EncoderSection, RankingEncoderSection
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Side
 from adiabat.errors import AdiabatError, ConfigError, DataError, StoreError
@@ -26,6 +26,7 @@ from adiabat.mining.output import STATE_FILE, Partial, apart_of, ending_of, refu
 from adiabat.mining.questions import Questions, questions_of, read_data
 from adiabat.mining.tally import told
 from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.similarity import IN_WORDS
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
 from adiabat.store.build import is_store
@@ -127,6 +128,8 @@ def mine(
             miner, plan = _prepared(read, documents, models, kept, corpus, settings, watch)
             partial = _mined(miner, Partial.of(folder, plan), watch)
             origin = {"command": command, "data": data, "corpus": corpus, "model": model, "store": None if stored is None else str(stored)}
+            if models[0] is not None:
+                origin["similarity"] = models[0].similarity
             mining = _finish(out, partial, origin, settings, miner.questions.notes, time.monotonic() - started)
         except AdiabatError:
             if not (folder / STATE_FILE).exists():
@@ -150,6 +153,8 @@ def _prepared(
     questions = questions_of(read, documents, settings.data, corpus_name=corpus, listed=settings.mine.listed == "keep")
     for note in questions.notes:
         watch.note(note)
+    if vectors is not None:
+        watch.note(f"vectors are compared by {IN_WORDS[vectors.similarity]}")
     source = _source(settings, documents, vectors, folder, watch)
     miner = Miner(documents, questions, source, settings.mine, settings.run.seed, judge, settings.judge)
     return miner, _plan(settings, questions, documents, [one for one in (vectors, judge) if one is not None])
@@ -170,7 +175,7 @@ def _require_place(out: Path, folder: Path, index: Path | None) -> None:
 def _require_source(settings: MineSettings, corpus: str, model: str | None, store: str | Path | None) -> str | Path | None:
     """Refuse a source without what it takes, or with what it does not use; the store that candidates come from, if any."""
     if settings.mine.source == "bm25":
-        encoder = None if settings.encoder == EncoderSection() else "settings of a model"
+        encoder = None if settings.encoder == RankingEncoderSection() else "settings of a model"
         for name, value in (("--model", model), ("--store", store), ("encoder", encoder)):
             if value is not None:
                 raise ConfigError(f"{name} has no effect with mine.source = bm25, got {value}; leave it out, or add --source dense")
@@ -193,14 +198,14 @@ def _vectors(model: str | None, store: str | Path | None, section: EncoderSectio
     towers = _Measured(load(model, section))
     if opened is not None:
         opened.require_encoder(towers.fingerprint("document"))
-    return Vectors(towers, opened)
+    return Vectors(towers, opened, similarity=towers.towers.ranks_by)
 
 
 def _placed(vectors: Vectors, documents: Documents, corpus: str) -> Vectors:
     """The same, with the rows of the corpus's documents in the store."""
     if vectors.store is None:
         return vectors
-    return Vectors(vectors.model, vectors.store, rows_in_store(documents, vectors.store, source=corpus))
+    return replace(vectors, in_store=rows_in_store(documents, vectors.store, source=corpus))
 
 
 def _documents(corpus: str, folder: Path, section: EmbedDataSection, *, own: bool) -> Documents:
@@ -257,6 +262,7 @@ def _plan(settings: MineSettings, questions: Questions, documents: Documents, mo
         "settings": settings.model_dump(mode="json"),
         "data": questions.digest(),
         "corpus": _digest(documents),
+        "similarities": [one.similarity for one in models],
         "models": [[one.model.fingerprint(side).to_json() for side in ("query", "document")] for one in models],
         "stores": [None if one.store is None else one.store.manifest.sha256 for one in models],
         # Vectors of texts that are encoded here depend in their last bits on what is encoded beside them.

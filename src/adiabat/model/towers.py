@@ -14,6 +14,7 @@ from adiabat.model.bulk import Progress
 from adiabat.model.encoder import Encoder
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.precision import Precision
+from adiabat.model.similarity import Similarity, similarity_stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,21 @@ class DualEncoder:
         """Parameters of both towers; what they share counts once."""
         weights = {id(weight): weight.numel() for tower in (self.query, self.document) for weight in tower.parameters()}
         return sum(weights.values())
+
+    @property
+    def similarity(self) -> Similarity:
+        """What its vectors are compared by, as its root configuration states."""
+        return similarity_stated(self.root, name=self.name)
+
+    @property
+    def unit(self) -> bool:
+        """Whether both towers give vectors of length 1."""
+        return self.query.settings.unit_length and self.document.settings.unit_length
+
+    @property
+    def ranks_by(self) -> Similarity:
+        """What documents are ranked by: `similarity`, or cosine for unit vectors, which all similarities rank alike but for rounding."""
+        return "cosine" if self.unit else self.similarity
 
     def tower(self, side: Side) -> Encoder:
         """The tower of one side.

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log2
-from typing import Literal
 
 import numpy as np
 import torch
@@ -24,10 +23,9 @@ from jaxtyping import Float, Float32, Float64, Int64
 from torch import Tensor
 
 from adiabat.errors import StoreError, several
+from adiabat.model.similarity import Similarity as Similarity
 from adiabat.store.manifest import LONGEST, SHORTEST
 
-Similarity = Literal["cosine", "distance", "dot"]
-"""``distance`` scores by minus the Euclidean distance, so that more is closer throughout."""
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance", "dot")
 
 PAIR_CHUNK = 2048

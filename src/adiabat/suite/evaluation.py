@@ -17,10 +17,12 @@ from adiabat.measure.results import ChangedQuery, DatasetResult, Hit, Result
 from adiabat.measure.samples import TaskScores
 from adiabat.model.device import device_name
 from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.similarity import IN_WORDS
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import now, versions
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.embeddings import Store
+from adiabat.store.scoring import Similarity
 from adiabat.store.search import Hits, search
 from adiabat.tasks.languages import grid_result, score_nli_grid
 from adiabat.tasks.own_documents import own_documents
@@ -187,9 +189,7 @@ def _measure(
     """Score the two apart, and then compare their queries."""
     drawing = {"seed": settings.run.seed, "resamples": settings.measure.resamples}
     systems = [after] if before is None else [after, before]
-    worth = similarities_of(*(system.model for system in systems))
-    # Left to themselves, models of unit vectors say why they are measured by the cosine alone.
-    similarities = worth if len(worth) > 1 else None
+    similarities = similarities_of(*(system.model for system in systems))
     grid = one.examples
     scores = []
     for system, record in zip(systems, trained, strict=False):
@@ -206,8 +206,16 @@ def _measure(
         result = grid_result(scores[0], other, grid, role=one.role, **drawing)
     else:
         result = replace(retrieval_result(scores[0], other, role=one.role, **drawing), unseen=unseen_of(scores, **drawing))
+    result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
     pairs = zip(systems, scores, strict=True)
     return with_trained(result, [found for system, each in pairs for found in trained_on(system.model.name, each)])
+
+
+def _other_similarity(after: System, before: System | None) -> list[str]:
+    """A sentence where the baseline states another similarity than the model, whose similarity both are compared by first."""
+    if before is None or before.model.unit or before.model.similarity == similarities_of(after.model, before.model)[0]:
+        return []
+    return [f"the baseline {before.model.name} states {IN_WORDS[before.model.similarity]}: look at the values by that similarity too"]
 
 
 def changed_queries(
@@ -233,22 +241,32 @@ def changed_queries(
     ids = [examples.query_ids[row] for row in order]
     aside = own_documents(after, ids, texts, examples.positives.take(np.array(order)), drop=settings.drop_same_id)
     excluded = [aside.rows[place] for place in range(len(order))]
+    similarity = similarities_of(after.model, before.model)[0]
     first, last = (
-        search(one.store, one.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, excluded=excluded) for one in (before, after)
+        search(one.store, one.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, similarity=similarity, excluded=excluded)
+        for one in (before, after)
     )
     changed = [place for place in range(len(order)) if list(first.rows[place]) != list(last.rows[place])][:SHOWN_QUERIES]
     return [
         ChangedQuery(
             dataset=examples.name,
             query=texts[place],
-            before=hits_of(store, first, place, examples.positives[order[place]], characters=SHOWN_CHARACTERS),
-            after=hits_of(store, last, place, examples.positives[order[place]], characters=SHOWN_CHARACTERS),
+            before=hits_of(store, first, place, examples.positives[order[place]], similarity=similarity, characters=SHOWN_CHARACTERS),
+            after=hits_of(store, last, place, examples.positives[order[place]], similarity=similarity, characters=SHOWN_CHARACTERS),
         )
         for place in changed
     ]
 
 
-def hits_of(store: Store, hits: Hits, query: int, positives: Int[np.ndarray, " p"], *, characters: int | None = None) -> list[Hit]:
+def hits_of(
+    store: Store,
+    hits: Hits,
+    query: int,
+    positives: Int[np.ndarray, " p"],
+    *,
+    similarity: Similarity,
+    characters: int | None = None,
+) -> list[Hit]:
     """The results of one query, with ids and texts.
 
     Args:
@@ -256,6 +274,7 @@ def hits_of(store: Store, hits: Hits, query: int, positives: Int[np.ndarray, " p
         hits: What was found.
         query: Which query of `hits`.
         positives: Rows known to be relevant.
+        similarity: That was searched by.
         characters: Of each text, at most; None takes all.
 
     Returns:
@@ -265,4 +284,4 @@ def hits_of(store: Store, hits: Hits, query: int, positives: Int[np.ndarray, " p
     texts = [text[:characters] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
     relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)
     found = zip(store.doc_ids(rows), texts, hits.scores[query], relevant, strict=False)
-    return [Hit(doc_id, text, float(score), bool(good)) for doc_id, text, score, good in found]
+    return [Hit(doc_id, text, float(score), bool(good), similarity) for doc_id, text, score, good in found]

@@ -274,7 +274,7 @@ def _grids(task: str, models: Sequence[Measured], against: Measured, *, choice: 
                 continue
             # Exchanging units alone is silent on seeds, so runs of several get values and no verdicts.
             several_runs = len(model.on(task)) > 1 or len(against.on(task)) > 1
-            before = None if model is against or several_runs else _mean_cells(task, against, place)
+            before = None if model is against or several_runs else replace(_mean_cells(task, against, place), similarity=cells.similarity)
             grid = compare_cells(_mean_cells(task, model, place), before, seed=seed, resamples=resamples, choice=choice)
             rows, columns = list(cells.rows), list(cells.columns)
             name = None if before is None else against.about.name

@@ -15,7 +15,6 @@ from adiabat.measure.suite_results import SuiteModel
 from adiabat.model.towers import DualEncoder
 from adiabat.store.lexical import VERSION
 from adiabat.store.words import analyser_of
-from adiabat.tasks.mteb_model import similarity_of
 
 Loader = Callable[[str, EncoderSection], DualEncoder]
 """Loads a model by its name, with overrides."""
@@ -93,7 +92,7 @@ class Subject:
         if not self.is_lexical:
             parts = [self.towers.fingerprint(side).to_json() for side in ("query", "document")]
             # Said only where it is not the usual one.
-            parts += [similarity for similarity in [similarity_of(self.towers)] if similarity != "cosine"]
+            parts += [] if self.towers.similarity == "cosine" else [self.towers.similarity]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def about(self, runs: Sequence["Subject"]) -> SuiteModel:
@@ -140,7 +139,7 @@ def subjects_of(
     Raises:
         ConfigError: If there is no model, two have one name, one has the same run twice, or BM25 is given what it cannot have.
     """
-    wanted = [(one.name, (one.model, *one.runs), one.encoder) for one in sections]
+    wanted: list[tuple[str, tuple[str, ...], EncoderSection]] = [(one.name, (one.model, *one.runs), one.encoder) for one in sections]
     # BM25 encodes nothing, so what is set for all models is not for it.
     wanted += [(name, (name,), EncoderSection() if is_lexical(name) else encoder) for name in dict.fromkeys(names)]
     faults = list(_faults(wanted))
@@ -156,7 +155,7 @@ def _faults(wanted: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iter
         if count > 1:
             yield f"models must have names of their own, got {name} {count} times; give them names under [[models]]"
     for name, runs, own in wanted:
-        if any(map(is_lexical, runs)) and (len(runs) > 1 or own != EncoderSection()):
+        if any(map(is_lexical, runs)) and (len(runs) > 1 or own != type(own)()):
             yield f"{name}: BM25 must have neither runs nor encoder settings: it draws nothing and encodes nothing; leave them out"
         for run, count in Counter(runs).items():
             if count > 1:

@@ -15,7 +15,7 @@ from adiabat.data.labelled import ParallelTexts
 from adiabat.data.records import Side
 from adiabat.measure.samples import SHARE, Sample, TaskScores
 from adiabat.model.towers import DualEncoder
-from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs
+from adiabat.store.scoring import Block, FixedPoint, Queries, Similarity, exact_pairs
 from adiabat.tasks.texts import embed_texts, require_directions
 from adiabat.watch import SILENT, Watch
 
@@ -25,7 +25,7 @@ TILE_ROWS = 256
 
 
 def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """Share of sentences whose translation is the nearest by cosine among all sentences of the other side, both ways.
+    """Share of sentences whose translation is the nearest, by the model's similarity, among all sentences of the other side, both ways.
 
     Args:
         model: Under test.
@@ -48,9 +48,9 @@ def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, na
     vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
     require_directions(vectors, texts, name=name)
     a, b = vectors[: len(sentences)], vectors[len(sentences) :]
-    there = finds_own(a, b, sentences.b, name=name, watch=watch).astype(np.float64)
-    back = finds_own(b, a, sentences.a, name=name, watch=watch).astype(np.float64)
-    sample = partial(Sample, similarity="cosine", bounds=SHARE)
+    there = finds_own(a, b, sentences.b, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
+    back = finds_own(b, a, sentences.a, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
+    sample = partial(Sample, similarity=model.ranks_by, bounds=SHARE)
     return TaskScores(
         task=name,
         kind="bitext",
@@ -68,17 +68,19 @@ def finds_own(
     answers: Float32[np.ndarray, "n e"],
     texts: Sequence[str],
     *,
+    similarity: Similarity = "cosine",
     name: str = "",
     watch: Watch = SILENT,
     block_rows: int = BLOCK_ROWS,
     tile_rows: int = TILE_ROWS,
 ) -> Bool[np.ndarray, " n"]:
-    """Which queries are closer, by cosine, to their own answer than to every other.
+    """Which queries are closer to their own answer than to every other.
 
     Args:
         queries: One row per pair, none zero.
         answers: The right answer of each, likewise; equal texts have equal vectors.
         texts: Of the answers: equal ones are the same answer.
+        similarity: What closer means.
         name: Of the task, for progress.
         watch: Told how far it is.
         block_rows: Answers scored at a time, > 0. Like `tile_rows` it changes nothing but memory and time.
@@ -93,8 +95,8 @@ def finds_own(
     found = np.empty(len(queries), dtype=np.bool_)
     for start in range(0, len(queries), tile_rows):
         tile = slice(start, min(start + tile_rows, len(queries)))
-        asked = Queries(queries[tile], "cosine")
-        own = exact_pairs(asked.exact, FixedPoint.of(answers[tile]), "cosine")
+        asked = Queries(queries[tile], similarity)
+        own = exact_pairs(asked.exact, FixedPoint.of(answers[tile]), similarity)
         found[tile] = ~_beaten(asked, right[tile], own, _blocks(distinct, block_rows))
         watch.progress(f"matching {name}", tile.stop, len(queries))
     return found

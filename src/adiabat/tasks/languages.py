@@ -19,7 +19,7 @@ from adiabat.measure.samples import TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
-from adiabat.tasks.systems import Role, similarities_of
+from adiabat.tasks.systems import Role, ranking_notes, similarities_of
 from adiabat.tasks.texts import embed_texts, zero_rows
 from adiabat.tasks.trained import trained_premises
 from adiabat.watch import SILENT, Watch
@@ -61,11 +61,11 @@ def score_nli_grid(
         told = _embedded(model, grid.hypotheses, grid.languages, side="document", name=grid.name, watch=watch)
     else:
         told = {language: hypotheses.gather(_hypothesis_rows(hypotheses, grid, language)) for language in grid.languages}
-    by = similarities or similarities_of(model)
-    scores = grid_scores(asked, told, similarities=by)
+    chosen = similarities or similarities_of(model)
+    scores = grid_scores(asked, told, similarities=chosen)
     clusters = cluster_ids([tuple(premise[language] for language in grid.languages) for premise in grid.premises])
     samples, cells = measure_grid(scores, grid.labels, rows=grid.languages, columns=grid.languages, clusters=clusters)
-    found, tables = measure_retrieval(asked, told, grid.labels, similarities=by, clusters=clusters)
+    found, tables = measure_retrieval(asked, told, grid.labels, similarities=chosen, clusters=clusters)
     first = np.unique(clusters, return_index=True)[1].tolist()
     facts, notes = _zeros({"premise": asked, "hypothesis": told})
     return TaskScores(
@@ -83,6 +83,7 @@ def score_nli_grid(
             *(_RETRIEVAL if found else ()),
             *grid.notes,
             *notes,
+            *ranking_notes(model, chosen),
         ),
         trained=trained_premises(trained, grid, clusters),
     )
@@ -114,7 +115,8 @@ def score_question_grid(
         numbers = cluster_ids(_texts(grid.paragraphs, language))
         told[language] = every[language][np.unique(numbers, return_index=True)[1]]
         answers[language] = numbers[grid.answers]
-    samples, cells = measure_question_grid(asked, told, answers, similarities=similarities or similarities_of(model))
+    chosen = similarities or similarities_of(model)
+    samples, cells = measure_question_grid(asked, told, answers, similarities=chosen)
     facts, notes = _zeros({"question": asked, "paragraph": told})
     return TaskScores(
         task=grid.name,
@@ -126,7 +128,7 @@ def score_question_grid(
         documents=len(grid.paragraphs),
         cells=cells,
         facts=facts,
-        notes=(*grid.notes, *_merged(len(grid.paragraphs), told), *notes),
+        notes=(*grid.notes, *_merged(len(grid.paragraphs), told), *notes, *ranking_notes(model, chosen)),
     )
 
 

@@ -19,7 +19,7 @@ from adiabat.measure.samples import Sample, TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
 from adiabat.tasks.mteb_index import Missing, MtebIndex
-from adiabat.tasks.mteb_model import READING, SIMILARITY_OF, MtebEncoder
+from adiabat.tasks.mteb_model import READING, MtebEncoder
 from adiabat.tasks.mteb_units import Part, Units, units_of
 from adiabat.watch import SILENT, Watch
 
@@ -79,7 +79,7 @@ def score_mteb(
                 else MtebIndex(model, store, missing=missing, side=side, folder=place, watch=watch)
             )
             parts = _evaluated(mteb, encoder, asked, place, resumes=isinstance(task, str))
-            return _scores(parts, name or asked.metadata.name, _notes(mteb, asked, encoder))
+            return _scores(parts, name or asked.metadata.name, _notes(mteb, asked))
         finally:
             if fresh:
                 asked.unload_data()
@@ -261,15 +261,12 @@ def _counted(parts: int) -> str:
     return "its one data set is the only unit" if parts == 1 else f"its {parts:,} data sets are the units"
 
 
-def _notes(mteb: Any, task: Any, encoder: MtebEncoder) -> list[str]:
-    about, model = task.metadata, encoder.model
+def _notes(mteb: Any, task: Any) -> list[str]:
+    about = task.metadata
     where = f"{about.dataset.get('path', 'data of its own')}, revision {about.dataset.get('revision')}"
     notes = [f"by the evaluator of mteb {mteb.__version__} on {where}"]
     if task.superseded_by:
         notes.append(f"mteb has {task.superseded_by} in place of this task")
-    made_for = model.root.get("similarity_fn_name")
-    if made_for and made_for not in SIMILARITY_OF:
-        notes.append(f"{model.name} was made for similarity by {made_for}; it was compared by {encoder.compared_by}")
     return notes
 
 

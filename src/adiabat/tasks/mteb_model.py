@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta, ScoringFunction
     from mteb.types import PromptType
 
-SIMILARITY_OF: Mapping[str, Similarity] = {"cosine": "cosine", "dot": "dot", "euclidean": "distance"}
-"""Names of sentence-transformers."""
 READING = {"batch_size": 1024, "show_progress_bar": False}
 """How mteb hands over texts; what is computed at once is the encoder's own choice."""
 
@@ -40,12 +38,12 @@ class MtebEncoder:
         Args:
             model: Its towers may be one.
             side: Whose tower and prompt embeds texts that mteb gives no role, as in tasks of similarity and classification.
-            similarity: What compares vectors; None takes what the model was made for, or cosine where it does not say.
+            similarity: What compares vectors; None takes what the model states, or cosine where it states nothing.
             watch: Told how far it is.
         """
         self.model = model
         self.side = side
-        self.compared_by = similarity or similarity_of(model)
+        self.compared_by = similarity or model.similarity
         self.watch = watch
 
     def encode(
@@ -135,15 +133,3 @@ class MtebEncoder:
     def _made_of(self) -> list[Any]:
         """Whatever decides a score, as plain data."""
         return [self.model.fingerprint("query").to_json(), self.model.fingerprint("document").to_json(), self.side, self.compared_by]
-
-
-def similarity_of(model: DualEncoder) -> Similarity:
-    """What a model's vectors are to be compared by.
-
-    Args:
-        model: Says so where it was made by sentence-transformers or trained here.
-
-    Returns:
-        That; cosine where it does not say, or names what adiabat does not compute.
-    """
-    return SIMILARITY_OF.get(str(model.root.get("similarity_fn_name")), "cosine")

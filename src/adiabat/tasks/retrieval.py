@@ -16,10 +16,11 @@ from adiabat.measure.pnd import pnd_samples
 from adiabat.measure.results import Change, DatasetResult
 from adiabat.measure.samples import SHARE, Sample, TaskScores, ranking_bounds
 from adiabat.store.addressing import AddressedSet
+from adiabat.store.scoring import Similarity
 from adiabat.tasks.own_documents import own_documents
 from adiabat.tasks.rankers import DenseRanker, LexicalRanker, Ranker
 from adiabat.tasks.ranking import Standings, errors_by_negative, stand_in_lists, stand_in_store
-from adiabat.tasks.systems import UNIT_LENGTH, LexicalSystem, RankedBy, Role, System, similarities_of
+from adiabat.tasks.systems import LexicalSystem, Role, System, ranking_notes, similarities_of
 from adiabat.tasks.texts import embed_texts
 from adiabat.tasks.trained import trained_queries
 from adiabat.watch import SILENT, Watch
@@ -30,7 +31,7 @@ def score_retrieval(
     examples: AddressedSet,
     *,
     settings: MeasureSection,
-    similarities: Sequence[RankedBy] | None = None,
+    similarities: Sequence[Similarity] | None = None,
     trained: TrainedTexts | None = None,
     watch: Watch = SILENT,
 ) -> TaskScores:
@@ -40,7 +41,7 @@ def score_retrieval(
         system: Under test; its store must be of its document tower, which `Store.require_encoder` asks.
         examples: Queries, and rows of the system's documents.
         settings: Measures, depth, which negatives.
-        similarities: ``cosine``, ``distance`` or both; None takes what is worth ranking by for this model alone. BM25 has its own.
+        similarities: To rank by, the main one first; None takes what is worth it for this model alone. BM25 has its own.
         trained: What the job of the model was trained on; None where it is of none.
         watch: Told how far it is.
 
@@ -135,15 +136,14 @@ def _planned(system: System | LexicalSystem, examples: AddressedSet, settings: M
 
 
 def _rankers(
-    system: System | LexicalSystem, examples: AddressedSet, similarities: Sequence[RankedBy] | None, watch: Watch
+    system: System | LexicalSystem, examples: AddressedSet, similarities: Sequence[Similarity] | None, watch: Watch
 ) -> tuple[list[Ranker], list[str]]:
     """One for each similarity, and what is to be said of their choice."""
     if isinstance(system, LexicalSystem):
         return [LexicalRanker(system.index, examples.queries)], []
     vectors = embed_texts(system.model, examples.queries, side="query", name=examples.name, watch=watch)
     chosen = similarities_of(system.model) if similarities is None else similarities
-    notes = [UNIT_LENGTH] if similarities is None and "distance" not in chosen else []
-    return [DenseRanker(system.store, vectors, similarity) for similarity in chosen], notes
+    return [DenseRanker(system.store, vectors, similarity) for similarity in chosen], ranking_notes(system.model, chosen)
 
 
 def _samples(plan: _Plan, standings: Standings, similarity: str, settings: MeasureSection) -> list[Sample]:

@@ -14,7 +14,7 @@ from adiabat.measure.statistics import value_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
 from adiabat.store.scoring import Similarity, row_scores
-from adiabat.tasks.systems import UNIT_LENGTH
+from adiabat.tasks.systems import ranking_notes, similarities_of
 from adiabat.tasks.texts import embed_texts, require_directions, zero_rows
 from adiabat.watch import Watch
 
@@ -35,7 +35,7 @@ def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, 
         watch: Told how far it is.
 
     Returns:
-        ``Spearman`` by cosine, and by dot product and distance where vectors have other lengths than 1. A unit is a pair.
+        ``Spearman`` by `similarities_of` the model. A unit is a pair.
 
     Raises:
         DataError: If a vector is zero or not finite, or the model finds all pairs equally similar.
@@ -44,9 +44,11 @@ def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, 
         Cer et al. 2017; Spearman 1904.
     """
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
-    samples = _correlations(vectors, pairs, model.tower(side), sets=None)
+    samples = _correlations(vectors, pairs, model, sets=None)
     _require_two_similarities(samples, [""], name)
-    return TaskScores(name, "sts", "pair", _numbers(pairs), samples, texts=_texts(pairs), notes=_notes(samples))
+    return TaskScores(
+        name, "sts", "pair", _numbers(pairs), samples, texts=_texts(pairs), notes=tuple(ranking_notes(model, similarities_of(model)))
+    )
 
 
 def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
@@ -62,7 +64,7 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
         watch: Told how far it is.
 
     Returns:
-        ``Spearman``, the plain mean over sets, by the similarities of `score_sts`; that of each set by cosine, and how many words and
+        ``Spearman``, the plain mean over sets, by the similarities of `score_sts`; that of each set by the first, and how many words and
         pairs are out of vocabulary or without a vector, as facts. A unit is a pair.
 
     Raises:
@@ -70,7 +72,7 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
     """
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch, zeros=True)
     sets = list(dict.fromkeys(pairs.sets))
-    samples = _correlations(vectors, pairs, model.tower(side), sets=sets)
+    samples = _correlations(vectors, pairs, model, sets=sets)
     _require_two_similarities(samples, sets, name)
     unknown = set(unknown_words(model.tower(side), [*pairs.a, *pairs.b]))
     zero = np.concatenate([zero_rows(rows) for rows in vectors])
@@ -80,7 +82,7 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
         **_share(pairs, unknown, "out-of-vocabulary words"),
         **_share(pairs, blank, "words without a vector"),
     }
-    notes = (*_notes(samples), *_set_notes(sets), *_word_notes(pairs, unknown, blank))
+    notes = (*ranking_notes(model, similarities_of(model)), *_set_notes(sets), *_word_notes(pairs, unknown, blank))
     return TaskScores(name, "words", "pair", _numbers(pairs), samples, texts=_texts(pairs), facts=facts, notes=notes)
 
 
@@ -106,7 +108,7 @@ def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side:
     """
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
     together, facts, samples = pairs.together.astype(np.float64), dict[str, float](), []
-    for similarity in _similarities(model.tower(side)):
+    for similarity in similarities_of(model):
         scores = pair_similarities(*vectors, similarity=similarity)
         samples.append(Sample("average precision", scores, similarity, together, "average precision", bounds=SHARE))
         best = best_thresholds(scores, pairs.together)
@@ -117,7 +119,16 @@ def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side:
             f"threshold of best F1 by {similarity}": best.f1_threshold,
         }
     units, texts = _numbers(pairs), _texts(pairs)
-    return TaskScores(name, "pair_classification", "pair", units, samples, texts=texts, facts=facts, notes=_notes(samples))
+    return TaskScores(
+        name,
+        "pair_classification",
+        "pair",
+        units,
+        samples,
+        texts=texts,
+        facts=facts,
+        notes=tuple(ranking_notes(model, similarities_of(model))),
+    )
 
 
 def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], *, similarity: Similarity) -> Float[np.ndarray, " n"]:
@@ -209,17 +220,12 @@ def _embedded(
     return vectors[: len(pairs)], vectors[len(pairs) :]
 
 
-def _similarities(tower: Encoder) -> tuple[Similarity, ...]:
-    """What is worth comparing by: unit vectors rank alike by all of them."""
-    return ("cosine",) if tower.settings.unit_length else ("cosine", "dot", "distance")
-
-
-def _correlations(vectors: PairVectors, pairs: ScoredPairs, tower: Encoder, *, sets: Sequence[str] | None) -> list[Sample]:
+def _correlations(vectors: PairVectors, pairs: ScoredPairs, model: DualEncoder, *, sets: Sequence[str] | None) -> list[Sample]:
     """One sample for each similarity; groups are the sets, where they are told apart."""
     groups = None if sets is None else np.array([sets.index(one) for one in pairs.sets])
     return [
         Sample("Spearman", pair_similarities(*vectors, similarity=one), one, pairs.scores, "spearman", groups=groups, bounds=CORRELATION)
-        for one in _similarities(tower)
+        for one in similarities_of(model)
     ]
 
 
@@ -267,10 +273,6 @@ def _word_notes(pairs: ScoredPairs, unknown: set[str], blank: set[str]) -> list[
         (blank, "have a zero vector: their similarity counts as 0"),
     )
     return [f"{len(words):,} of {every:,} words, in {_pairs_with(pairs, words):,} pairs, {what}" for words, what in told if words]
-
-
-def _notes(samples: Sequence[Sample]) -> tuple[str, ...]:
-    return (UNIT_LENGTH,) if len(samples) == 1 else ()
 
 
 def _numbers(pairs: ScoredPairs | LabelledPairs) -> list[str]:

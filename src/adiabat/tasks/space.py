@@ -250,6 +250,7 @@ def _space(system: System, raw: _Raw, looked: Looked, section: SpaceSection, wat
         system.store,
         raw.queries,
         1,
+        similarity="cosine",
         excluded=[own.rows[query] for query in range(len(looked.queries))],
         on_progress=lambda done, total: watch.progress(label, done, total),
     )

@@ -12,16 +12,48 @@ from jaxtyping import Int64
 from adiabat.data.records import Document, text_id
 from adiabat.errors import ConfigError, StoreError
 from adiabat.model.fingerprint import Fingerprint
+from adiabat.model.similarity import IN_WORDS
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
 from adiabat.store.lexical import LexicalIndex
+from adiabat.store.scoring import SIMILARITIES, Similarity
 
 Role = Literal["target", "retain"]
-RankedBy = Literal["cosine", "distance"]
-"""What retrieval may rank a model's documents by."""
-
 UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank as cosine does"
 """Why nothing but cosine is measured."""
+
+
+def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
+    """What is worth ranking by: cosine alone where all vectors have unit length, on which all similarities rank alike.
+
+    Args:
+        *models: Whose vectors are compared; the one under test first.
+
+    Returns:
+        The similarity that the first one states, then the others.
+    """
+    if all(model.unit for model in models):
+        return ("cosine",)
+    main = models[0].similarity
+    return (main, *(other for other in SIMILARITIES if other != main))
+
+
+def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]:
+    """What a model's texts are compared by, where that is not plain.
+
+    Args:
+        model: That is measured.
+        chosen: The main similarity first.
+
+    Returns:
+        A sentence; none where vectors of any length are compared by cosine, as the model states.
+    """
+    main, own = IN_WORDS[chosen[0]], IN_WORDS[model.similarity]
+    if model.unit and len(chosen) == 1:
+        return [UNIT_LENGTH]
+    if main != own:
+        return [f"the main measure compares by {main}; the similarity that {model.name} states is {own}"]
+    return [] if main == "cosine" else [f"the main measure compares by {main}, the similarity that the model states"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +183,6 @@ class LexicalSystem:
             Text to row, for those that are known.
         """
         return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
-
-
-def similarities_of(*models: DualEncoder) -> tuple[RankedBy, ...]:
-    """What is worth ranking by: on unit vectors Euclidean distance ranks as cosine does.
-
-    Args:
-        *models: Whose vectors are compared.
-
-    Returns:
-        Cosine, and distance where a tower's vectors have other lengths.
-    """
-    unit = all(tower.settings.unit_length for model in models for tower in (model.query, model.document))
-    return ("cosine",) if unit else ("cosine", "distance")
 
 
 def open_baseline_stores(places: Sequence[str | Path], *, baseline: bool) -> list[Store]:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from adiabat.train.pairs import OTHER, Pairs, Tower, unit_rows
 from adiabat.train.partition import Temperature, log_denominator, scores_of
 
-Distance = Literal["cosine", "euclidean"]
+Distance = Literal["cosine", "euclidean", "dot"]
 """How far two embeddings are apart: ``1 - cos``, or the length of their difference."""
 
 
@@ -35,13 +35,13 @@ def triplet_distances(
         positive: Row ``i`` answers query ``i``.
         negative: Row ``i`` holds the one negative, or the ``h`` negatives, of query ``i``.
         distance: ``cosine`` for ``1 - cos``, in [0, 2]; ``euclidean`` for the length of the difference, whose gradient is taken as zero
-            where two embeddings are equal.
+            where two embeddings are equal; ``dot`` for minus the dot product.
 
     Returns:
         The distances from the positives, and those from the negatives.
 
     Raises:
-        ValueError: If `distance` is neither of the two.
+        ValueError: If `distance` is none of the three.
     """
     negatives = negative.unsqueeze(1) if negative.dim() == 2 else negative
     documents = torch.cat([positive.unsqueeze(1), negatives], dim=1)
@@ -50,8 +50,10 @@ def triplet_distances(
     elif distance == "euclidean":
         # `vector_norm` has gradient 0 at 0, where the square root of a sum of squares would give NaN.
         apart = torch.linalg.vector_norm(query.unsqueeze(1) - documents, dim=-1)
+    elif distance == "dot":
+        apart = -(query.unsqueeze(1) * documents).sum(dim=-1)
     else:
-        raise ValueError(f'distance must be "cosine" or "euclidean", got "{distance}"; choose one of them')
+        raise ValueError(f'distance must be "cosine", "euclidean" or "dot", got "{distance}"; choose one of them')
     return apart[:, :1], apart[:, 1:]
 
 
@@ -65,21 +67,21 @@ def triplet_margin(
 ) -> Float[Tensor, ""]:
     """How far positives fail to be closer than negatives by the margin.
 
-    ``loss = mean_{i,h} max(0, d(q_i, p_i) - d(q_i, n_ih) + margin)`` with ``d = 1 - cos`` or ``d = |x - y|``.
+    ``loss = mean_{i,h} max(0, d(q_i, p_i) - d(q_i, n_ih) + margin)`` with ``d = 1 - cos``, ``|x - y|`` or ``-x y``.
 
     Args:
         query: Embeddings as the encoder gives them.
         positive: Row ``i`` answers query ``i``.
         negative: Row ``i`` holds the one negative, or the ``h`` negatives, of query ``i``.
         margin: Added to the difference, >= 0, in the unit of the distance.
-        distance: ``cosine`` or ``euclidean``; see `triplet_distances`. A query that equals its positive under ``euclidean`` gets no pull
-            from it, and the push of its negative all the same.
+        distance: ``cosine``, ``euclidean`` or ``dot``; see `triplet_distances`. A query that equals its positive under ``euclidean``
+            gets no pull from it, and the push of its negative all the same.
 
     Returns:
         The loss, in the unit of the distance, averaged over all triplets.
 
     Raises:
-        ValueError: If `margin` is negative or not finite, or `distance` is neither of the two.
+        ValueError: If `margin` is negative or not finite, or `distance` is none of the three.
 
     Reference:
         Schroff et al. 2015, equation 2, with plain distances; source 000; mission A3.
@@ -102,13 +104,13 @@ def triplet_errors(
         query: Embeddings as the encoder gives them.
         positive: Row ``i`` answers query ``i``.
         negative: Row ``i`` holds the one negative, or the ``h`` negatives, of query ``i``.
-        distance: ``cosine`` or ``euclidean``; see `triplet_distances`.
+        distance: ``cosine``, ``euclidean`` or ``dot``; see `triplet_distances`.
 
     Returns:
         The count. A tie is an error, and so is a distance that is not a number.
 
     Raises:
-        ValueError: If `distance` is neither of the two.
+        ValueError: If `distance` is none of the three.
 
     Reference:
         Source 000; missions A3 (second stopping signal) and A6.

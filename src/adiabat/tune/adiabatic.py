@@ -26,6 +26,7 @@ from adiabat.model.building import merged_tower
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import FreezeReport
 from adiabat.model.precision import emulation_note
+from adiabat.model.similarity import IN_WORDS, STATED
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.train.limits import Limits, Outcome, Position
@@ -217,7 +218,8 @@ def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...
     """What a reader of the settings must know: what was left out or replaced, and settings that do nothing."""
     mined, short = (note(objective.train, settings.tune) for note in (mined_negatives_note, short_lists_note))
     decay = _decay_note(settings.tune)
-    return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *filter(None, (mined, short, decay))]))
+    compared = None if objective.distance == "cosine" else f"queries and documents are compared by {IN_WORDS[STATED[objective.distance]]}"
+    return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *filter(None, (mined, short, decay, compared))]))
 
 
 def _decay_note(section: TuneSection) -> str | None:
@@ -260,10 +262,11 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
     found = (
         (f"the learning rate is the largest safe one that {LADDER}/report.html found",) if asked["tune"]["learning_rate"] == "safe" else ()
     )
+    settings = run.settings.model_copy(update={"tune": run.ground.compared(run.settings.tune)})
     record = record_of(
         run.job,
         outcome,
-        settings=run.settings.model_dump(mode="json", exclude_none=True),
+        settings=settings.model_dump(mode="json", exclude_none=True),
         kind="tuning",
         unit="pairs",
         trained_on=_trained_on(objective.train, objective.validation),

@@ -7,21 +7,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from adiabat.config import GuardSection, TuneDataSection, TuneSettings
+from adiabat.config import GuardSection, TuneDataSection, TuneSection, TuneSettings
 from adiabat.data.ragged import Ragged
 from adiabat.drift.probes import ProbeSet, read_probes
 from adiabat.errors import ConfigError, DataError, ModelError, StoreError, several
 from adiabat.model.device import device_of
 from adiabat.model.encoder import Encoder
 from adiabat.model.freezing import frozen_parameters
+from adiabat.model.similarity import NAMES, STATED
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
+from adiabat.train.losses import Distance
 from adiabat.tune.building import prepared_tower
 from adiabat.tune.guard import Guard
-from adiabat.tune.negatives import negative_chooser, similarity_of
+from adiabat.tune.negatives import negative_chooser
 from adiabat.tune.objective import DriftingDocuments, StoredDocuments
 from adiabat.tune.remedies import Rehearsal, Taught, require_apart
 from adiabat.tune.splits import examples_digest, read_data, with_negatives
@@ -99,11 +101,47 @@ class Ground:
             AdiabatError: If texts of guard or rehearsal are faulty.
         """
         found = {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
+        if (distance := self.distance(settings.tune)) != "cosine":
+            found["similarity"] = distance
         if settings.watched.use:
             found |= self.guard(settings).digests
         if settings.rehearsal.use:
             found["rehearsed"] = self.probes(settings.rehearsal.texts).sha256
         return found
+
+    def distance(self, section: TuneSection) -> Distance:
+        """What queries and documents are compared by in a run.
+
+        Args:
+            section: Asks for one, or for that of the model.
+
+        Returns:
+            That; cosine for unit vectors, unless another was asked for.
+
+        Raises:
+            ConfigError: If it is Euclidean under a softmax, whose scores are products.
+        """
+        distance = section.distance or NAMES[self.model.ranks_by]
+        if distance == "euclidean" and section.loss != "triplet":
+            raise ConfigError(
+                f"tune.distance must be cosine or dot with tune.loss = {section.loss}, got euclidean, which {self.model.name} states; "
+                "set it, or take tune.loss = triplet"
+            )
+        return distance
+
+    def compared(self, section: TuneSection) -> TuneSection:
+        """Settings that name what is compared by.
+
+        Args:
+            section: As for `distance`.
+
+        Returns:
+            The same with `TuneSection.distance` set.
+
+        Raises:
+            ConfigError: As for `distance`.
+        """
+        return section.model_copy(update={"distance": self.distance(section)})
 
     def probes(self, source: str) -> ProbeSet:
         """Texts that are rehearsed, or looked at.
@@ -156,7 +194,7 @@ class Ground:
                 if settings.tune.method != "full" and way not in adapted:
                     adapted.add(way)
                     prepared_tower(self.model.query, settings)
-                negative_chooser(settings.tune, self.examples(settings.data)[0], self.store, seed=settings.run.seed)
+                negative_chooser(self.compared(settings.tune), self.examples(settings.data)[0], self.store, seed=settings.run.seed)
                 self._require_probes(settings)
             except (ConfigError, DataError, ModelError, StoreError) as fault:
                 faults.append(str(fault))
@@ -225,14 +263,14 @@ class Ground:
         return self._guards[section]
 
     def _learned(self, tower: Encoder, settings: TuneSettings) -> dict[str, Any]:
-        train = self.examples(settings.data)[0]
+        train, section = self.examples(settings.data)[0], self.compared(settings.tune)
         return {
             "encoder": tower,
             "store": self.store,
             "train": train,
             "tokens": self._trained_tokens(tower, settings.data),
-            "settings": settings.tune,
-            "choose": negative_chooser(settings.tune, train, self.store, seed=settings.run.seed),
+            "settings": section,
+            "choose": negative_chooser(section, train, self.store, seed=settings.run.seed),
             "seed": settings.run.seed,
             "precision": settings.run.precision,
             "rehearsal": self._rehearsal(settings) if settings.rehearsal.use else None,
@@ -255,7 +293,7 @@ class Ground:
     def _validation(self, tower: Encoder, settings: TuneSettings) -> Validated:
         # What is trained on the store's own negatives is validated on them: those listed with an example may all be easy.
         mine_all = settings.tune.negatives != "examples"
-        similarity = similarity_of(settings.tune)
+        similarity = STATED[self.distance(settings.tune)]
         key = (settings.data, similarity, mine_all)
         if key not in self._validated:
             validation = with_negatives(self.examples(settings.data)[1], self.store, tower, similarity=similarity, mine_all=mine_all)

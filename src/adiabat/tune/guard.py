@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable, embed_all
 from adiabat.model.towers import DualEncoder
 from adiabat.store.embeddings import Store
+from adiabat.store.scoring import Similarity
 
 PROBE_TOKENS = 4_096
 """Tokens per forward pass of a look."""
@@ -44,6 +46,7 @@ class Guard:
         tokens: Of the probes.
         store: Where they are looked for.
         start: What the untuned tower found.
+        similarity: What documents are ranked by.
         most: Drift that is not beyond the limit; None only watches.
         noise: Measure to the drift of the untuned tower on probes that are written otherwise; empty where the limit is not made of it.
         digests: SHA-256 of texts and store, by the names that the description of a job has for them.
@@ -53,6 +56,7 @@ class Guard:
     tokens: TokenTable
     store: Store
     start: Reading
+    similarity: Similarity = "cosine"
     most: float | None = None
     noise: Mapping[str, float] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
@@ -74,13 +78,14 @@ class Guard:
             ConfigError: If the limit is to be made of noise, and there is none.
         """
         tokens = TokenTable.of(model.query, probes.texts, side="query")
-        start = _read(model.query, tokens, store, section.depth)
+        read = partial(_read, model.query, store=store, depth=section.depth, similarity=model.ranks_by)
+        start = read(tokens)
         digests = {"probes": probes.sha256, "probed_vectors": store.manifest.sha256}
         if section.most != "noise":
-            return cls(section, tokens, store, start, section.most, digests=digests)
+            return cls(section, tokens, store, start, model.ranks_by, section.most, digests=digests)
         otherwise = TokenTable.of(model.query, probes.otherwise().texts, side="query")
-        noise = noise_of(start, _read(model.query, otherwise, store, section.depth, start))
-        return cls(section, tokens, store, start, _limit(noise, section.measure), noise, digests)
+        noise = noise_of(start, read(otherwise, start=start))
+        return cls(section, tokens, store, start, model.ranks_by, _limit(noise, section.measure), noise, digests)
 
     @property
     def probes(self) -> int:
@@ -99,7 +104,7 @@ class Guard:
         Raises:
             DivergedError: If a vector is not finite.
         """
-        now = _read(tower, self.tokens, self.store, self.section.depth, self.start)
+        now = _read(tower, self.tokens, store=self.store, depth=self.section.depth, similarity=self.similarity, start=self.start)
         found = drift_of(self.start, now).means
         name, most = self.section.measure, self.most
         if most is None or found[name] <= most:
@@ -119,10 +124,10 @@ def _limit(noise: Mapping[str, float], measure: str) -> float:
     return most
 
 
-def _read(tower: Encoder, tokens: TokenTable, store: Store, depth: int, start: Reading | None = None) -> Reading:
+def _read(tower: Encoder, tokens: TokenTable, *, store: Store, depth: int, similarity: Similarity, start: Reading | None = None) -> Reading:
     # Not by `Encoder.encode`, whose threads would change the last digits of the training that goes on around them.
     with torch.no_grad():
         vectors = embed_all(tower, tokens, token_budget=PROBE_TOKENS).cpu().numpy()
     if not np.isfinite(vectors).all():
         raise DivergedError("the vectors of the probes must be finite numbers, got NaN or infinity", "lower the learning rate")
-    return reading_of(vectors, store, depth=depth, start=start)
+    return reading_of(vectors, store, depth=depth, similarity=similarity, start=start)

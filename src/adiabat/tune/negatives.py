@@ -11,9 +11,9 @@ from adiabat.config import TuneSection
 from adiabat.data.batching import step_generator
 from adiabat.data.ragged import Ragged
 from adiabat.errors import ConfigError, DataError, DivergedError
+from adiabat.model.similarity import STATED, Similarity
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
-from adiabat.store.scoring import Similarity
 from adiabat.store.search import search
 
 Chooser = Callable[[Int[np.ndarray, " b"], int, Float[Tensor, "b e"]], Ragged]
@@ -24,7 +24,7 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
     """The way of choosing negatives that the settings ask for.
 
     Args:
-        settings: `TuneSection.negatives` and `TuneSection.negatives_per_query`.
+        settings: `TuneSection.negatives`, `TuneSection.negatives_per_query`, and `TuneSection.distance`, which must be set.
         examples: What is trained on.
         store: Where random and hardest negatives come from.
         seed: Of random ones.
@@ -48,7 +48,8 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
     _require_enough(examples, store, wanted)
     if settings.negatives == "random":
         return lambda picked, step, query: _random(examples.known.take(picked), store.count, wanted, step_generator(seed, step))
-    similarity = similarity_of(settings)
+    assert settings.distance is not None
+    similarity = STATED[settings.distance]
 
     def hardest(picked: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
         return _hardest(examples.known.take(picked), store, wanted, query, similarity)
@@ -77,18 +78,6 @@ def _require_enough(examples: AddressedSet, store: Store, wanted: int) -> None:
             f"{store.path} must hold at least {most} documents for tune.negatives_per_query = {wanted} beside a query's positives, "
             f"got {store.count}; lower it"
         )
-
-
-def similarity_of(settings: TuneSection) -> Similarity:
-    """What "near" means under a loss.
-
-    Args:
-        settings: `TuneSection.loss` and `TuneSection.distance`.
-
-    Returns:
-        The similarity to search a store by.
-    """
-    return "distance" if settings.loss == "triplet" and settings.distance == "euclidean" else "cosine"
 
 
 def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:

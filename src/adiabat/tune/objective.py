@@ -45,7 +45,7 @@ class StoredLoss:
         store: Document vectors.
         train: Examples to learn from.
         tokens: Their queries.
-        settings: Loss, margin, temperature, batch size.
+        settings: Loss, distance (that of the model, where none was asked for), margin, temperature, batch size.
         choose: Negatives of a step.
         seed: Of the order.
         precision: Of the training pass; validation always runs in float32.
@@ -124,14 +124,22 @@ class StoredLoss:
         settings = self.settings
         if settings.loss == "store_softmax":
             blocks = in_blocks(self.store, query.device)
-            return store_softmax(query, positive, examples.known.take(picked), blocks, temperature=settings.temperature)
+            return store_softmax(
+                query, positive, examples.known.take(picked), blocks, temperature=settings.temperature, unit=self.distance == "cosine"
+            )
         negative = gather_ragged(self.store, negatives, query.device)
         if settings.loss == "triplet":
             lists = negative.view(len(picked), -1, negative.shape[-1])
-            return triplet_margin(query, positive, lists, margin=settings.margin, distance=settings.distance)
+            return triplet_margin(query, positive, lists, margin=settings.margin, distance=self.distance)
         known = torch.from_numpy(known_positives(examples.known.take(picked), np.concatenate([first, negatives.values])))
-        pairs = Pairs(query, positive, shared=negative, known=known.to(query.device)).unit()
-        return in_batch_softmax(pairs, temperature=settings.temperature)
+        pairs = Pairs(query, positive, shared=negative, known=known.to(query.device))
+        return in_batch_softmax(pairs.unit() if self.distance == "cosine" else pairs, temperature=settings.temperature)
+
+    @property
+    def distance(self) -> Distance:
+        """What queries and documents are compared by."""
+        assert self.settings.distance is not None, "resolved where the objective is made"
+        return self.settings.distance
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -203,13 +211,12 @@ class StoredDocuments(StoredLoss):
         return by_positive[text_order(self.validation.queries[row] for row in by_positive)]
 
     def _validation_errors(self, queries: Float[Tensor, "n e"]) -> int:
-        distance: Distance = self.settings.distance if self.settings.loss == "triplet" else "cosine"
         return sum(
-            self._errors(queries, np.arange(start, min(start + VALIDATION_QUERIES, len(queries))), distance)
+            self._errors(queries, np.arange(start, min(start + VALIDATION_QUERIES, len(queries))))
             for start in range(0, len(queries), VALIDATION_QUERIES)
         )
 
-    def _errors(self, queries: Float[Tensor, "n e"], picked: Int[np.ndarray, " b"], distance: Distance) -> int:
+    def _errors(self, queries: Float[Tensor, "n e"], picked: Int[np.ndarray, " b"]) -> int:
         """Errors over all (positive, negative) pairs of some validation queries."""
         query, near, far = pairs(self.validation.positives.take(picked), self.validation.negatives.take(picked))
         errors = 0
@@ -217,7 +224,7 @@ class StoredDocuments(StoredLoss):
             part = slice(start, start + VALIDATION_PAIRS)
             vectors = [torch.from_numpy(self.store.gather(rows[part])).to(queries.device) for rows in (near, far)]
             asked = queries[torch.from_numpy(picked[query[part]]).to(queries.device)]
-            errors += int(triplet_errors(asked, vectors[0], vectors[1], distance=distance))
+            errors += int(triplet_errors(asked, vectors[0], vectors[1], distance=self.distance))
         return errors
 
 

@@ -16,6 +16,7 @@ WORDS = {
     "job.examples": "the examples differ from those the job began with",
     "job.probes": "the probes differ from those the job began with",
     "job.probed_vectors": "the vectors of the store that probes are looked for in differ from those the job began with",
+    "job.similarity": "the similarity that queries and documents are compared by differs from that which the job began with",
     "job.rehearsed": "the rehearsed texts differ from those the job began with",
 }
 """What it means that a digest, which is known once model, store and data have been read, is another one."""

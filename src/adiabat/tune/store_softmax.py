@@ -26,12 +26,12 @@ Blocks = Callable[[], Iterator[tuple[int, Float[Tensor, "b e"]]]]
 
 
 def store_softmax(
-    query: Float[Tensor, "q e"], positive: Float[Tensor, "q e"], known: Ragged, blocks: Blocks, *, temperature: float
+    query: Float[Tensor, "q e"], positive: Float[Tensor, "q e"], known: Ragged, blocks: Blocks, *, temperature: float, unit: bool = True
 ) -> Float[Tensor, ""]:
     """Cross-entropy of each query against one of its answers among all documents of a store but its other answers.
 
-    ``loss = -mean_i ln( exp(s_ip / T) / (exp(s_ip / T) + sum_{j not in K_i} exp(s_ij / T)) )`` with ``s`` the cosine, ``K_i`` what is known
-    to answer query ``i``, and ``p`` one of them.
+    ``loss = -mean_i ln( exp(s_ip / T) / (exp(s_ip / T) + sum_{j not in K_i} exp(s_ij / T)) )`` with ``s`` the cosine, or the
+    dot product, ``K_i`` what is known to answer query ``i``, and ``p`` one of them.
 
     Args:
         query: Embeddings as the encoder gives them.
@@ -39,6 +39,7 @@ def store_softmax(
         known: Rows of the store that answer each query.
         blocks: The store, such as `in_blocks` gives it; documents of any length, those of length 0 have a cosine of 0.
         temperature: ``T`` above, > 0, dimensionless.
+        unit: Whether vectors are brought to length 1, so that ``s`` is the cosine.
 
     Returns:
         The loss.
@@ -51,7 +52,8 @@ def store_softmax(
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; 0.05 is common for cosines")
-    loss: Tensor = _StoreSoftmax.apply(unit_rows(query.float()), unit_rows(positive), known, blocks, temperature)  # type: ignore[no-untyped-call]
+    scaled = unit_rows if unit else _as_given
+    loss: Tensor = _StoreSoftmax.apply(scaled(query.float()), scaled(positive), known, blocks, temperature, scaled)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -74,19 +76,29 @@ def in_blocks(store: Store, device: torch.device, *, block_rows: int = BLOCK_ROW
     return blocks
 
 
+def _as_given(vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
+    return vectors
+
+
 class _StoreSoftmax(torch.autograd.Function):
-    """Of unit vectors; the gradient is made in the forward pass."""
+    """The gradient is made in the forward pass."""
 
     @staticmethod
     def forward(
-        ctx: Any, query: Float[Tensor, "q e"], positive: Float[Tensor, "q e"], known: Ragged, blocks: Blocks, temperature: float
+        ctx: Any,
+        query: Float[Tensor, "q e"],
+        positive: Float[Tensor, "q e"],
+        known: Ragged,
+        blocks: Blocks,
+        temperature: float,
+        scaled: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, ""]:
         """Begin with the answers themselves, so that the loss is never below 0, then add up all documents."""
         own = (query * positive).sum(dim=1).double() / temperature
         highest, mass, mean = own.clone(), torch.ones_like(own), positive.double()
         rows, asked = known.values, np.repeat(np.arange(len(known)), known.lengths)
         for start, documents in blocks():
-            units = unit_rows(documents)
+            units = scaled(documents)
             scores = query @ units.T / temperature
             inside = (rows >= start) & (rows < start + len(units))
             scores[_on(asked[inside], scores), _on(rows[inside] - start, scores)] = -torch.inf
@@ -100,10 +112,10 @@ class _StoreSoftmax(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         """``(sum_j P_ij d_j - p_i) / (q T)``."""
         (own,) = ctx.saved_tensors
-        return gradient * own, None, None, None, None
+        return gradient * own, None, None, None, None, None
 
 
 def _on(places: Int[np.ndarray, " n"], like: Tensor) -> Tensor:
