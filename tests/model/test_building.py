@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from adiabat.data.records import Side
 from adiabat.errors import AdiabatError, ConfigError, ModelError
 from adiabat.model.building import TowerKind, build_towers, freeze_tower, trainable_copy
-from adiabat.model.encoder import Encoder
+from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.towers import DualEncoder
 from tests.tiny import Kind, tiny_dual, tiny_encoder
 
@@ -148,6 +148,10 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
         {"kind": "asymmetric", "document_start": tiny_dual(width=16)},
         "tiny: both towers must have one width, got 32 and 16; train them with projections to one width, towers.projection_width",
     ),
+    "a layer on what is truncated": (
+        {"start": tiny_dual(settings=EncoderSettings(truncate_dim=5)), "kind": "shared", "projection_width": 8},
+        "towers.projection_width must be left out for a model that cuts its embeddings (truncate_dim), which no layer can follow; take",
+    ),
     "no width": ({"kind": "shared", "projection_width": 0}, "towers.projection_width must be > 0, got 0"),
 }
 
@@ -159,7 +163,7 @@ def test_what_cannot_be_built_is_told_in_one_line(name: str) -> None:
         build_towers(**{"start": tiny_dual(), "seed": 0, **arguments})  # type: ignore[arg-type]
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert isinstance(caught.value, ConfigError if name == "no width" else ModelError)
+    assert isinstance(caught.value, ConfigError if name in ("no width", "a layer on what is truncated") else ModelError)
 
 
 # What training does.

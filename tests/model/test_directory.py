@@ -17,6 +17,7 @@ from torch import nn
 from transformers import BertTokenizer, T5Config, T5Model
 
 from adiabat.data.records import Side
+from adiabat.errors import ConfigError
 from adiabat.model.directory import load, override
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.layout import NAMES_OF_POOLING, OLD_POOLING_FLAGS
@@ -229,6 +230,36 @@ def test_other_settings_of_a_loaded_model_share_its_weights(tmp_path: Path) -> N
     assert other.query.backbone is model.query.backbone
     assert (other.query.settings.query_prompt, other.query.settings.max_tokens) == ("ask: ", 20)
     assert override(model, {}) is model
+
+
+def test_a_limit_of_the_user_is_that_of_both_sides(tmp_path: Path) -> None:
+    edit(save_tiny(tmp_path), "sentence_bert_config.json", query_length=9, document_length=30)
+    settings = load(tmp_path, settings={"max_tokens": 20}).query.settings
+    assert (settings.limit("query"), settings.limit("document")) == (20, 20)
+    assert override(load(tmp_path), {"max_tokens": 21}).query.settings.limit("query") == 21
+
+
+def test_a_limit_of_one_side_beyond_the_positions_is_refused(tmp_path: Path) -> None:
+    edit(save_tiny(tmp_path), "sentence_bert_config.json", document_length=601)
+    with pytest.raises(ConfigError, match=r"encoder.max_tokens must be <= 600, the positions that the backbone has, got 601"):
+        load(tmp_path)
+
+
+def test_towers_of_one_backbone_with_limits_of_their_own_keep_them(tmp_path: Path) -> None:
+    model = load(save_tiny(tmp_path / "one"))
+    query = model.query.with_settings(replace(model.query.settings, query_max_tokens=9))
+    save(DualEncoder(query, model.document), tmp_path / "two")
+    again = load(tmp_path / "two")
+    assert [again.tower(side).settings.limit(side) for side in SIDES] == [9, model.document.settings.max_tokens]
+    assert_same_vectors(again, peer_of(tmp_path / "two"))
+
+
+def test_models_that_sentence_transformers_knows_by_name_leave_the_prompt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_tiny(tmp_path)
+    monkeypatch.setattr("adiabat.model.directory.local_folder", lambda name, **_: tmp_path)
+    assert not load("hkunlp/instructor-base").query.settings.pool_prompt
+    assert load("hkunlp/instructor-base", settings={"pool_prompt": True}).query.settings.pool_prompt
+    assert load("hkunlp/other").query.settings.pool_prompt
 
 
 def test_old_names_and_flags_are_read(tmp_path: Path) -> None:

@@ -172,6 +172,14 @@ def test_a_pickled_adapter_is_not_read(tmp_path: Path) -> None:
         load(folder)
 
 
+def test_an_adapter_alone_has_the_usual_settings_of_a_plain_model(tmp_path: Path) -> None:
+    folder = spoiled_adapter(tmp_path / "model")
+    listed = load(folder).fingerprint()
+    for name in ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"):
+        (folder / name).unlink()
+    assert load(folder).fingerprint() == listed
+
+
 # What a file may not reach.
 
 
@@ -227,6 +235,19 @@ def test_a_route_outside_of_its_model_is_refused(tmp_path: Path) -> None:
     write(folder, "router_config.json", record)
     with pytest.raises(ModelError, match=r"router_config.json must name folders inside of the model's own, got '../elsewhere'"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("model.safetensors.index.json", {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": "../elsewhere.safetensors"}}),
+        ("config.json", {"model_type": "bert", "transformers_weights": "/etc/elsewhere.safetensors"}),
+    ],
+)
+def test_weights_outside_of_their_model_are_refused(name: str, content: dict[str, object], tmp_path: Path) -> None:
+    write(save_tiny(tmp_path), name, content)
+    with pytest.raises(ModelError, match=r"must name files of its own for its weights, got '.*/elsewhere.safetensors'; copy that file"):
+        load(tmp_path)
 
 
 def test_a_model_that_is_itself_a_link_is_read(tmp_path: Path) -> None:

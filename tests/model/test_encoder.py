@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from torch import nn
 
-from adiabat.data.records import Side
+from adiabat.data.records import SIDES, Side
 from adiabat.errors import ConfigError
 from adiabat.model.bulk import Progress
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.pooling import POOLINGS, Pooling
+from adiabat.model.projection import Projection
 from adiabat.model.saving import save
 from adiabat.model.towers import DualEncoder
 from tests.tiny import CLS, KINDS, PAD, SEP, Kind, tiny_encoder
@@ -122,6 +124,31 @@ def test_the_prompt_counts_towards_the_limit() -> None:
 def test_a_limit_without_room_for_a_token_is_refused(max_tokens: int) -> None:
     with pytest.raises(ConfigError, match=rf"encoder.max_tokens must be >= 3 .*, got {max_tokens}"):
         EncoderSettings(max_tokens=max_tokens)
+
+
+def test_each_side_may_have_a_limit_of_its_own() -> None:
+    encoder = tiny_encoder(settings=EncoderSettings(max_tokens=20, query_max_tokens=5))
+    assert [len(encoder.tokenize(["a long text that is cut"], side=side)[0]) for side in SIDES] == [5, 20]
+
+
+@pytest.mark.parametrize(("normalize", "expected"), [(True, [0.48, 0.6]), (False, [2.4, 3.0])])
+def test_embeddings_are_truncated_after_unit_length_by_hand(normalize: bool, expected: list[float]) -> None:
+    encoder = tiny_encoder(settings=EncoderSettings(normalize=normalize, truncate_dim=2))
+    assert encoder.head(torch.tensor([[2.4, 3.0, 3.2]])).tolist()[0] == pytest.approx(expected)
+    assert (encoder.width, encoder.full_width, encoder.settings.unit_length) == (2, 32, False)
+    assert encoder.encode(["a"], side="query").shape == (1, 2)
+
+
+@pytest.mark.parametrize("residual", [nn.Identity(), nn.Linear(2, 2, bias=False)], ids=["as it is", "projected"])
+def test_a_residual_projection_adds_what_it_was_given_by_hand(residual: nn.Identity | nn.Linear) -> None:
+    linear = nn.Linear(2, 2)
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor([[1.0, 1.0], [0.0, -2.0]]))
+        linear.bias.copy_(torch.tensor([0.5, 0.0]))
+        if isinstance(residual, nn.Linear):
+            residual.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    # relu(1 + 2 + 0.5) + 1 and relu(-4) + 2
+    assert Projection(linear, nn.ReLU(), residual)(torch.tensor([[1.0, 2.0]])).tolist() == [[4.5, 2.0]]
 
 
 def test_an_unknown_pooling_is_refused() -> None:

@@ -34,6 +34,14 @@ def other_activation(encoder: Encoder) -> Encoder:
     return Encoder(encoder.backbone, encoder.tokenizer, encoder.settings, [Projection(projection.linear, nn.ReLU())])
 
 
+def with_residual(encoder: Encoder) -> Encoder:
+    projection = encoder.projections[0]
+    assert isinstance(projection, Projection)
+    # Without a weight of its own, by which it could be known.
+    around = Projection(projection.linear, projection.activation, nn.Identity())
+    return Encoder(encoder.backbone, encoder.tokenizer, encoder.settings, [around])
+
+
 def other_tokenizer(encoder: Encoder) -> Encoder:
     encoder.tokenizer.add_tokens(["river"])
     return encoder
@@ -92,8 +100,23 @@ def test_the_side_on_which_long_texts_are_cut_counts_and_the_side_of_padding_doe
         (set_to({"normalize": False}), "normalize"),
         (set_to({"document_prompt": "passage: "}), "prompt"),
         (set_to({"max_tokens": 32}), "max_tokens"),
+        (set_to({"document_max_tokens": 32}), "max_tokens"),
+        (set_to({"truncate_dim": 5}), "width"),
+        (with_residual, "weights"),
     ],
-    ids=["weight", "activation", "tokenizer", "pooling", "unpooled prompt", "normalize", "prompt", "max_tokens"],
+    ids=[
+        "weight",
+        "activation",
+        "tokenizer",
+        "pooling",
+        "unpooled prompt",
+        "normalize",
+        "prompt",
+        "max_tokens",
+        "side limit",
+        "truncated",
+        "residual",
+    ],
 )
 def test_each_change_is_named_alone(change: Callable[[Encoder], Encoder], part: str) -> None:
     before = tiny_encoder(settings=SETTINGS, projection=8).fingerprint()
@@ -106,6 +129,12 @@ def test_the_query_prompt_counts_for_queries_alone() -> None:
     plain, prompted = (tiny_encoder(settings=replace(SETTINGS, query_prompt=prompt)) for prompt in ("", "query: "))
     assert prompted.fingerprint("document") == plain.fingerprint("document")
     assert plain.fingerprint("query").differences(prompted.fingerprint("query")) == ['prompt "" in the store, "query: " in the encoder']
+
+
+def test_the_limit_of_queries_counts_for_queries_alone() -> None:
+    plain, cut = (tiny_encoder(settings=replace(SETTINGS, query_max_tokens=limit)) for limit in (None, 9))
+    assert cut.fingerprint("document") == plain.fingerprint("document")
+    assert plain.fingerprint("query").differences(cut.fingerprint("query")) == ["max_tokens 64 in the store, 9 in the encoder"]
 
 
 def test_the_pooler_head_does_not_count() -> None:

@@ -85,6 +85,7 @@ def load_backbone(
     code = trust.remote_code is not None
     _refuse_foreign_code(folder, trust)
     _require_adapter_weights(adapter or folder)
+    _require_own_weights(folder)
     with _faults_told(folder, trust):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=code, **(options or {}))
     # Named in a file, either could have transformers fetch compiled kernels from the hub and run them; without, it takes torch's own.
@@ -143,6 +144,14 @@ def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust) -> None
             f"{folder} must hold an adapter of {type(backbone).__name__}; {len(faults)} of its weights are missing, left over or "
             f"of another shape, such as {', '.join(faults[:3])}"
         )
+
+
+def _require_own_weights(folder: Path) -> None:
+    """Refuse names of weight files that lead out of the folder."""
+    shards = read_json(folder / "model.safetensors.index.json").get("weight_map") or {}
+    named = {read_json(folder / "config.json").get("transformers_weights"), *shards.values()} - {None}
+    if faults := sorted(str(name) for name in named if Path(str(name)).name != name):
+        raise ModelError(f"{folder} must name files of its own for its weights, got {faults[0]!r}; copy that file into the model's folder")
 
 
 def _require_adapter_weights(folder: Path) -> None:

@@ -165,6 +165,11 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top
         )
     if not top.asked:
         require_one_width(query, document, start.name)
+    elif any(tower.width < tower.full_width for tower in (query, document)):
+        raise ConfigError(
+            f"{top.setting} must be left out for a model that cuts its embeddings (truncate_dim), which no layer can follow; "
+            "take truncate_dim out of its config_sentence_transformers.json"
+        )
     elif top.width is not None and top.width < 1:
         raise ConfigError(f"towers.projection_width must be > 0, got {top.width}")
 
@@ -191,11 +196,6 @@ class _Top:
         return "towers.projection_width" if self.start is None else "towers.projection_start"
 
     def made_for(self, tower: Encoder) -> Projection:
-        if tower.width < tower.full_width:
-            raise ConfigError(
-                f"{self.setting} must be left out for a model that cuts its embeddings to {tower.width} numbers (truncate_dim), "
-                "which no layer can follow; take truncate_dim out of its config_sentence_transformers.json"
-            )
         if self.start is None:
             return new_projection(tower.width, self.width or tower.width, seed=self.seed).to(tower.device)
         return projection_of(self._fitting(tower))

@@ -27,6 +27,10 @@ MODEL2VEC = "model2vec"
 """Stands for the one module of a directory of model2vec, which lists none."""
 
 
+UNPOOLED_PROMPTS = frozenset({"hkunlp/instructor-base", "hkunlp/instructor-large", "hkunlp/instructor-xl"})
+"""Models that sentence-transformers leaves the prompt out of the pooling of, which their files do not say."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads the modules of one model, each folder once: routes that name one folder share what is in it."""
@@ -41,8 +45,9 @@ class _Reader:
     def transformer(self, folder: Path) -> "_Transformer":
         if folder not in self.transformers:
             settings = read_transformer_settings(folder)
+            backbone = self.backbone(folder, settings)
             tokenizer = load_tokenizer(folder, self.trust, pad_token=self.pad_token, settings=settings)
-            self.transformers[folder] = _Transformer(self.backbone(folder, settings), tokenizer, settings)
+            self.transformers[folder] = _Transformer(backbone, tokenizer, settings)
         return self.transformers[folder]
 
     def backbone(self, folder: Path, settings: TransformerSettings) -> PreTrainedModel:
@@ -111,6 +116,8 @@ def load(
     trust = trust or Trust()
     if trust.remote_code not in (None, str(name)):
         raise ModelError(f"encoder.trust_remote_code must be the name of the model loaded, got {trust.remote_code!r} while loading {name}")
+    if str(name) in UNPOOLED_PROMPTS:
+        settings = {"pool_prompt": False, **(settings or {})}
     folder = local_folder(name, trust=trust)
     root = read_json(folder / ROOT_FILE)
     require_embedding_type(folder, root)

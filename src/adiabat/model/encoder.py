@@ -365,14 +365,9 @@ class Encoder(nn.Module):
         )
 
     def tokenizer_digest(self) -> str:
-        """SHA-256 of what decides a text's tokens but the limit.
+        """SHA-256 of what decides a text's tokens but the limit: the tokenizer, a left side of cutting, and a static one's manner.
 
-        That is the tokenizer's definition without the limit and padding of its last call, which every call sets anew, the side on which
-        long texts are cut (where it is the left; `Fingerprint.max_tokens` is the limit), and a static tokenizer's manner. Padding changes
-        no vector: it is masked.
-
-        Returns:
-            64 hexadecimal digits.
+        Padding counts for nothing, because it is masked; it and the limit are set anew at every call.
         """
         backend = type(self.tokenizer.backend_tokenizer).from_str(self.tokenizer.backend_tokenizer.to_str())
         backend.no_padding()
@@ -391,11 +386,7 @@ class Encoder(nn.Module):
         return used | {f"projections.{name}": weights for name, weights in self.projections.named_parameters()}
 
     def weights_digest(self) -> str:
-        """SHA-256 over names, shapes and float32 bytes of `used_parameters`, in name order, and the kinds of the projections' parts.
-
-        Returns:
-            64 hexadecimal digits.
-        """
+        """SHA-256 over names, shapes and float32 bytes of `used_parameters`, in name order, and the kinds of the projections' parts."""
         digest = hashlib.sha256()
         for name, weights in sorted(self.used_parameters().items()):
             digest.update(f"{name} {tuple(weights.shape)}".encode())
