@@ -201,7 +201,7 @@ DIRECTORIES: dict[str, Build] = {
     "root: truncate_dim after a dense": with_modules(dense(8), peers.Normalize(), root={"truncate_dim": 3}),
     "root: default_prompt_name": changed(ROOT, prompts={"x": "x: "}, default_prompt_name="x", similarity_fn_name="dot"),
     "root: prompts": model(prompts=True),
-    "tokenizer_config: truncation_side": changed("tokenizer_config.json", **LEFT),
+    "tokenizer_config: truncation_side": changed("tokenizer_config.json", truncation_side="left"),
     "transformer: truncation_side": changed(LIMITS, processor_kwargs=LEFT),
     "transformer: truncation_side by its old name": changed(LIMITS, tokenizer_args=LEFT),
     "transformer: model_max_length": changed(LIMITS, tokenizer_args={"model_max_length": 9}),

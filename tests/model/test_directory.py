@@ -17,7 +17,6 @@ from torch import nn
 from transformers import BertTokenizer, T5Config, T5Model
 
 from adiabat.data.records import Side
-from adiabat.errors import ConfigError
 from adiabat.model.directory import load, override
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.layout import NAMES_OF_POOLING, OLD_POOLING_FLAGS
@@ -232,28 +231,6 @@ def test_other_settings_of_a_loaded_model_share_its_weights(tmp_path: Path) -> N
     assert override(model, {}) is model
 
 
-def test_a_limit_of_the_user_is_that_of_both_sides(tmp_path: Path) -> None:
-    edit(save_tiny(tmp_path), "sentence_bert_config.json", query_length=9, document_length=30)
-    settings = load(tmp_path, settings={"max_tokens": 20}).query.settings
-    assert (settings.limit("query"), settings.limit("document")) == (20, 20)
-    assert override(load(tmp_path), {"max_tokens": 21}).query.settings.limit("query") == 21
-
-
-def test_a_limit_of_one_side_beyond_the_positions_is_refused(tmp_path: Path) -> None:
-    edit(save_tiny(tmp_path), "sentence_bert_config.json", document_length=601)
-    with pytest.raises(ConfigError, match=r"encoder.max_tokens must be <= 600, the positions that the backbone has, got 601"):
-        load(tmp_path)
-
-
-def test_towers_of_one_backbone_with_limits_of_their_own_keep_them(tmp_path: Path) -> None:
-    model = load(save_tiny(tmp_path / "one"))
-    query = model.query.with_settings(replace(model.query.settings, query_max_tokens=9))
-    save(DualEncoder(query, model.document), tmp_path / "two")
-    again = load(tmp_path / "two")
-    assert [again.tower(side).settings.limit(side) for side in SIDES] == [9, model.document.settings.max_tokens]
-    assert_same_vectors(again, peer_of(tmp_path / "two"))
-
-
 def test_models_that_sentence_transformers_knows_by_name_leave_the_prompt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_tiny(tmp_path)
     monkeypatch.setattr("adiabat.model.directory.local_folder", lambda name, **_: tmp_path)
@@ -314,29 +291,6 @@ def test_settings_of_the_user_come_first(tmp_path: Path) -> None:
 def test_settings_of_the_user_reach_both_towers(tmp_path: Path) -> None:
     model = load(save_tiny(tmp_path, shared=False), settings={"max_tokens": 40})
     assert (model.query.settings.max_tokens, model.document.settings.max_tokens) == (40, 40)
-
-
-@pytest.mark.parametrize(("tokenizer_limit", "limit"), [(50, 50), (10**30, 600), (700, 600)])
-def test_a_text_is_cut_at_the_lesser_of_the_limits(tokenizer_limit: int, limit: int, tmp_path: Path) -> None:
-    edit(save_plain(tmp_path), "tokenizer_config.json", model_max_length=tokenizer_limit)
-    assert load(tmp_path).query.settings.max_tokens == limit
-
-
-def test_rows_that_xlm_roberta_keeps_for_padding_are_no_positions(tmp_path: Path) -> None:
-    edit(save_plain(tmp_path, "xlm-roberta"), "tokenizer_config.json", model_max_length=10**30)
-    model = load(tmp_path)
-    assert model.query.settings.max_tokens == 598
-    assert np.isfinite(model.encode(["a" * 1000], side="query", precision="fp32")).all()
-
-
-def test_relative_positions_without_any_stated_limit_are_cut_at_the_usual_length(tmp_path: Path) -> None:
-    edit(save_plain(tmp_path, "t5"), "tokenizer_config.json", model_max_length=10**30)
-    assert load(tmp_path).query.settings.max_tokens == 512
-
-
-def test_rotary_positions_may_go_past_their_trained_length(tmp_path: Path) -> None:
-    model = load(save_plain(tmp_path, "llama"), settings={"max_tokens": 700})
-    assert np.isfinite(model.encode(["a" * 800], side="query", precision="fp32")).all()
 
 
 def test_only_the_encoder_half_of_a_t5_is_loaded(tmp_path: Path) -> None:

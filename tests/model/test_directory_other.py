@@ -85,7 +85,7 @@ OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
         r"one vector, got BertForSequenceClassification, a reranker or classifier, which scores texts by a head on top; choose",
     ),
     "a reranker made of a decoder": (
-        lambda folder: kept(LlamaForSequenceClassification(LlamaConfig(**SIZES, pad_token_id=1)), folder),
+        lambda folder: kept(LlamaForSequenceClassification(LlamaConfig(**SIZES, pad_token_id=1)), folder),  # type: ignore[no-untyped-call]
         r"got LlamaForSequenceClassification, a reranker or classifier",
     ),
     "a tagger": (lambda folder: kept(BertForTokenClassification(BertConfig(**SIZES)), folder), r"got BertForTokenClassification, a tagger"),
@@ -118,7 +118,7 @@ def test_what_is_no_embedding_model_is_refused_by_what_it_is(name: str, tmp_path
 
 
 def test_blocks_that_are_left_out_on_request_are_not_left_over(tmp_path: Path) -> None:
-    assert len(load(save_tiny(tmp_path), blocks=1).query.backbone.encoder.layer) == 1
+    assert not any("layer.1." in name for name in load(save_tiny(tmp_path), blocks=1).query.used_parameters())
 
 
 def test_a_tokenizer_of_other_token_types_is_refused(tmp_path: Path) -> None:

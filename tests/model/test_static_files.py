@@ -238,11 +238,11 @@ FAULTS: dict[str, Fault] = {
     ),
     "damaged weights": (
         lambda one: write(one, "model.safetensors", "x"),
-        r"model.safetensors must hold tensors, got what cannot be read \(.*\); get the model anew",
+        r"model.safetensors must be undamaged, got SafetensorError: .*; get the model anew",
     ),
     "damaged tokenizer": (
         lambda one: write(one, "tokenizer.json", "{"),
-        r"tokenizer.json must hold a tokenizer, got what cannot be read \(.*\); get the model anew",
+        r"tokenizer.json must be undamaged, got Exception: .*; get the model anew",
     ),
     "other tensors": (tensors(weight=TABLE, bias=SCALES), "must hold embedding.weight or embeddings, got bias, weight; get the model anew"),
     "a vector": (tensors(embeddings=TABLE[0]), r"embeddings must have one row per token, got shape \(8,\); get the model anew"),

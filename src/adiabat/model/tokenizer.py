@@ -26,8 +26,8 @@ def load_tokenizer(
     Args:
         folder: Holds its files.
         trust: What may run.
-        settings: What the file beside it says; None for nothing.
         pad_token: See `set_pad_token`; None leaves the tokenizer as it is.
+        settings: What the file beside it says; None for nothing.
 
     Returns:
         The tokenizer.
