@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AlbertConfig, AlbertModel, MPNetConfig, MPNetModel
+from transformers import AlbertConfig, AlbertModel, BertConfig, MPNetConfig, MPNetModel
+from transformers.modeling_outputs import BaseModelOutput
 
 from adiabat.errors import ModelError
 from adiabat.model.adapters import add_lora
@@ -115,6 +116,41 @@ def test_what_blocks_read_from_outside_counts_whatever_its_name():
     assert frozen_prefix(encoder, blocks_of(encoder.backbone)) == 2
     encoder.backbone.encoder.relative_attention_bias.requires_grad_(True)
     assert frozen_prefix(encoder, blocks_of(encoder.backbone)) == 0
+
+
+class Wrapped(nn.Module):
+    """A block that gives its states inside something else, as SqueezeBERT's (a mapping) and the first GPT's (a list) do."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.linear, self.kind = nn.Linear(4, 4), kind
+
+    def forward(self, states: object) -> object:
+        inner = states if isinstance(states, Tensor) else next(iter(states.values() if self.kind is dict else states))
+        return {"states": self.linear(inner)} if self.kind is dict else [self.linear(inner)]
+
+
+class WrappedBackbone(nn.Module):
+    """Blocks between a table and what reads the last of them."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.config = BertConfig(hidden_size=4)
+        self.table, self.blocks = nn.Embedding(VOCABULARY, 4), nn.ModuleList(Wrapped(kind) for _ in range(3))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> BaseModelOutput:
+        states = self.table(input_ids)
+        for block in self.blocks:
+            states = block(states)
+        return BaseModelOutput(last_hidden_state=next(iter(states.values() if isinstance(states, dict) else states)))
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+def test_states_inside_a_mapping_or_a_list_count(kind: type):
+    encoder = encoder_of(WrappedBackbone(kind))
+    blocks = blocks_of(encoder.backbone)
+    assert frozen_prefix(encoder, blocks) == 0
+    assert frozen_prefix(train_from(encoder, 2), blocks) == 2
 
 
 def test_finding_the_prefix_draws_no_random_numbers():

@@ -27,12 +27,6 @@ def test_copies_pack_where_they_can_and_nothing_has_a_fixed_shape(kind: Kind):
     assert not is_packed(encoder)
 
 
-def test_the_tower_itself_goes_on_keeping_keys_and_values_if_it_did():
-    encoder = tiny_encoder("llama")
-    training_copies([encoder], 1, Chunking())
-    assert encoder.backbone.config.use_cache is True
-
-
 def test_tables_are_left_out_of_what_a_token_costs():
     encoder = tiny_encoder(projection=8)
     tables = sum(weights.numel() for name, weights in encoder.named_parameters() if "_embeddings." in name)

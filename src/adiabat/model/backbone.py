@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
     AutoConfig,
     AutoModel,
     AutoModelForTextEncoding,
@@ -92,8 +93,11 @@ def load_backbone(
     config._attn_implementation = config._experts_implementation = None
     if blocks is not None:
         config = first_blocks(config, blocks)
-    with _faults_told(folder, trust):
-        backbone, report = _loader(config).from_pretrained(
+    loader = _loader(config, folder)
+    # A pooler that the files lack, which no embedding reads, is drawn: the same in every run.
+    with _faults_told(folder, trust), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        backbone, report = loader.from_pretrained(
             folder,
             config=config,
             trust_remote_code=code,
@@ -296,10 +300,17 @@ def _refuse_left_over(folder: Path, names: Iterable[str], *, shortened: bool) ->
         )
 
 
-def _loader(config: PretrainedConfig) -> Any:
+def _loader(config: PretrainedConfig, folder: Path) -> Any:
     if config.model_type in ENCODERS:
         return ENCODERS[config.model_type]
-    return AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+    if not config.is_encoder_decoder:
+        return AutoModel
+    if type(config) not in MODEL_FOR_TEXT_ENCODING_MAPPING:
+        raise ModelError(
+            f"{folder} must hold an encoder or a decoder, got both halves of type {config.model_type}; "
+            f"adiabat takes the encoder half of {', '.join(ENCODERS)} alone, choose another model"
+        )
+    return AutoModelForTextEncoding
 
 
 def _hint(folder: Path, trust: Trust) -> str:

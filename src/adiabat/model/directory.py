@@ -13,6 +13,7 @@ from adiabat.model.backbone import Trust, base_of_adapter, first_line, load_back
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.layout import ROOT_FILE, pooling_of, position_rows, prompts_of, read_json, require_plain_normalize, truncate_dim_of
 from adiabat.model.modules import Module, read_modules, read_routes, require_embedding_type, require_no_head
+from adiabat.model.probe import require_embeddings
 from adiabat.model.projection import Projection
 from adiabat.model.projection_files import load_projection
 from adiabat.model.static import StaticBackbone
@@ -243,7 +244,9 @@ def _tower(
         truncate_dim=truncate_dim_of(folder),
     )
     projections = [reader.projection(module.folder) for module in rest if module.kind == "Dense"]
-    return Encoder(read.backbone, read.tokenizer, _checked(settings, overrides or {}, read.backbone), projections).eval()
+    encoder = Encoder(read.backbone, read.tokenizer, _checked(settings, overrides or {}, read.backbone), projections).eval()
+    require_embeddings(encoder, folder)
+    return encoder
 
 
 def _static_tower(folder: Path, modules: Sequence[Module], overrides: Mapping[str, str | bool | int], reader: _Reader) -> Encoder:

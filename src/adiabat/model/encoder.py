@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -13,80 +13,16 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adiabat.data.records import Side
-from adiabat.errors import ConfigError
 from adiabat.model.batches import TokenBatch, pad
 from adiabat.model.bulk import Progress, TokenSource, default_budget, embed_bags, embed_blocks
 from adiabat.model.cutting import cut_texts
+from adiabat.model.encoder_settings import EncoderSettings as EncoderSettings
 from adiabat.model.fingerprint import Fingerprint
-from adiabat.model.pooling import POOLINGS, Pooling, pool
+from adiabat.model.pooling import pool
 from adiabat.model.precision import Precision, settled_precision
 from adiabat.model.projection import Projection
 from adiabat.model.static import StaticBackbone, StaticTokenizer
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderSettings:
-    """What turns token states into an embedding, and texts into tokens.
-
-    Attributes:
-        pooling: See `adiabat.model.pooling`.
-        normalize: Whether embeddings get unit length.
-        max_tokens: Where texts are cut, in tokens, prompt and special tokens included; >= 3.
-        query_prompt: Put before every query.
-        document_prompt: Put before every document.
-        pool_prompt: False leaves the tokens of the prompt out of the pooling.
-        query_max_tokens: Where queries are cut; None cuts them at `max_tokens`.
-        document_max_tokens: Where documents are cut; None cuts them at `max_tokens`.
-        truncate_dim: How many numbers of an embedding are kept, the first ones, after unit length; None keeps all.
-    """
-
-    pooling: Pooling = "mean"
-    normalize: bool = True
-    max_tokens: int = 512
-    query_prompt: str = ""
-    document_prompt: str = ""
-    pool_prompt: bool = True
-    query_max_tokens: int | None = None
-    document_max_tokens: int | None = None
-    truncate_dim: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.pooling not in POOLINGS:
-            raise ConfigError(f"encoder.pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
-        for name in ("max_tokens", "query_max_tokens", "document_max_tokens"):
-            limit = getattr(self, name)
-            if limit is not None and limit < 3:
-                raise ConfigError(f"encoder.{name} must be >= 3 (one token between two special ones), got {limit}")
-        if self.truncate_dim is not None and self.truncate_dim < 1:
-            raise ConfigError(f"encoder.truncate_dim must be >= 1, got {self.truncate_dim}")
-
-    def prompt(self, side: Side) -> str:
-        """The prompt of one side.
-
-        Args:
-            side: ``query`` or ``document``.
-
-        Returns:
-            The text put before; "" for none.
-        """
-        return self.query_prompt if side == "query" else self.document_prompt
-
-    def limit(self, side: Side) -> int:
-        """Where the texts of one side are cut.
-
-        Args:
-            side: ``query`` or ``document``.
-
-        Returns:
-            Tokens, prompt and special tokens included.
-        """
-        limit = self.query_max_tokens if side == "query" else self.document_max_tokens
-        return self.max_tokens if limit is None else limit
-
-    @property
-    def unit_length(self) -> bool:
-        """Whether embeddings have unit length; what is left of one that was truncated has less."""
-        return self.normalize and self.truncate_dim is None
+from adiabat.model.vocabulary import refuse_rowless, rowless_tokens, state_width, table_rows
 
 
 @dataclass
@@ -115,6 +51,8 @@ class Encoder(nn.Module):
             projections: Applied in order to the pooled vector.
         """
         super().__init__()
+        # A decoder would keep keys and values of every block for a next token that never comes.
+        backbone.config.use_cache = False
         self.backbone = backbone
         self.tokenizer = tokenizer
         self.settings = settings
@@ -131,7 +69,7 @@ class Encoder(nn.Module):
         """Numbers per embedding before truncation."""
         if len(self.projections):
             return int(self.projections[-1].get_submodule("linear").out_features)  # type: ignore[arg-type]
-        return int(self.backbone.config.hidden_size)
+        return state_width(self.backbone)
 
     @property
     def device(self) -> torch.device:
@@ -206,7 +144,12 @@ class Encoder(nn.Module):
         options = {"padding": False, "return_attention_mask": False, "return_token_type_ids": False}
         texts = cut_texts(self.tokenizer, texts, limit)
         ids: list[list[int]] = self.tokenizer(texts, truncation=True, max_length=limit, **options)["input_ids"]
+        refuse_rowless(texts, ids, self._rowless, rows=table_rows(self.backbone))
         return ids
+
+    @cached_property
+    def _rowless(self) -> dict[int, str]:
+        return rowless_tokens(self.tokenizer, table_rows(self.backbone))
 
     @property
     def _blank_token_id(self) -> int:
@@ -216,7 +159,8 @@ class Encoder(nn.Module):
     @property
     def pad_token_id(self) -> int:
         """Id that fills rows; masked, so any id of the vocabulary would do."""
-        return self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else 0
+        own = self.tokenizer.pad_token_id
+        return 0 if own is None or own in self._rowless else own
 
     def collate(self, token_ids: Sequence[Sequence[int]], *, side: Side) -> TokenBatch:
         """Pad token ids to one batch on the encoder's device.

@@ -252,10 +252,13 @@ def position_rows(backbone: PreTrainedModel) -> int | None:
         Rows of the table of absolute positions that text may use; None where positions are relative or rotary, hence unbounded.
     """
     for name, module in backbone.named_modules():
-        if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in ("position_embeddings", "wpe"):
-            # RoBERTa and its relatives count positions from behind the padding id: rows up to it are no positions of text.
-            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
-    return None
+        if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in ("position_embeddings", "wpe", "embed_positions"):
+            # RoBERTa and its relatives count positions from behind the padding id, OPT from 2: rows before are no positions of text.
+            unused = 0 if module.padding_idx is None else module.padding_idx + 1
+            return module.num_embeddings - int(getattr(module, "offset", unused))
+    # GPT-J keeps angles in a table of its own in every block.
+    angles = (buffer for name, buffer in backbone.named_buffers() if name.endswith(".embed_positions"))
+    return next((len(table) for table in angles), None)
 
 
 def write_transformer_settings(folder: Path, settings: EncoderSettings, *, lower_case: bool) -> None:

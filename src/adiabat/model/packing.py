@@ -37,7 +37,8 @@ def _attention_by_text(
     texts = zip(*(states.split_with_sizes(text_lengths, dim=2) for states in (query, key, value)), strict=True)
     if share := options.get("dropout"):
         # Torch's own would draw from one generator for all threads.
-        scaling, causal = options.get("scaling") or query.shape[-1] ** -0.5, bool(getattr(module, "is_causal", False))
+        scaling = options.get("scaling") or query.shape[-1] ** -0.5
+        causal = bool(module.is_causal if options.get("is_causal") is None else options["is_causal"])
         return torch.cat([attention(q, k, v, scaling=scaling, causal=causal, dropout=share) for q, k, v in texts], dim=1), None
     attended = [sdpa_attention_forward(module, q, k, v, attention_mask, **options)[0] for q, k, v in texts]
     return torch.cat(attended, dim=1), None

@@ -16,6 +16,7 @@ from adiabat.model.static import StaticBackbone
 from adiabat.model.static_files import require_writable, save_static_embedding
 from adiabat.model.tokenizer import normalizers_of
 from adiabat.model.towers import DualEncoder
+from adiabat.model.vocabulary import state_width
 
 Written = dict[tuple[int, ...], str]
 """Folders of the modules that two routes may share, by the identity of what is in them."""
@@ -117,7 +118,7 @@ def _save_module(encoder: Encoder, i: int, kind: str, folder: Path) -> None:
     elif kind == "StaticEmbedding":
         save_static_embedding(encoder, folder)
     elif kind == "Pooling":
-        write_pooling(folder, encoder.settings, hidden_size=int(encoder.backbone.config.hidden_size))
+        write_pooling(folder, encoder.settings, hidden_size=state_width(encoder.backbone))
     elif kind == "Dense":
         projection = encoder.projections[i - len(_front(encoder))]
         assert isinstance(projection, Projection)

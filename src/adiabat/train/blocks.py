@@ -81,8 +81,8 @@ def _tensors(output: Any) -> Iterator[Tensor]:
     """Tensors in what a block gave."""
     if isinstance(output, Tensor):
         yield output
-    elif isinstance(output, tuple):
-        for part in output:
+    elif isinstance(output, (tuple, list, Mapping)):
+        for part in output.values() if isinstance(output, Mapping) else output:
             yield from _tensors(part)
 
 

@@ -46,8 +46,6 @@ def _prepare(copy: Encoder, chunking: Chunking) -> None:
     """Make a copy's backbone pass as it is asked to."""
     if chunking.checkpointed and not blocks_of(copy.backbone):
         raise ModelError(f"checkpointed must be False for {type(copy.backbone).__name__}, which has no blocks that could be checkpointed")
-    # A decoder would otherwise keep keys and values of every block for a next token that never comes.
-    copy.backbone.config.use_cache = False
     if chunking.compiled:
         copy.backbone.compile(dynamic=False, backend=COMPILER)
     elif not chunking.buckets and copy.device.type == "cpu" and is_packable(copy.backbone):

@@ -2,7 +2,8 @@
 
 Matrix products alone are counted, each multiplication and addition by itself, as is usual; norms, activations and the optimizer come to a
 few percent of them. Attention counts as two products forwards and four backwards; kernels that compute scores a second time to save
-memory take one more.
+memory take one more. A text is counted as if it passed alone: what a family computes once for a whole batch (DeBERTa's projections of
+distances) counts for each text.
 """
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -83,6 +84,18 @@ def _pass(encoder: Encoder, length: int, manner: AbstractContextManager[None]) -
             embeddings = encoder(tokens)
             forward = counter.get_total_flops()
             if embeddings.requires_grad:
-                weights = [one for one in encoder.parameters() if one.requires_grad]
-                torch.autograd.grad(embeddings.sum(), weights, allow_unused=True)
+                _differentiate(embeddings, [weights for weights in encoder.parameters() if weights.requires_grad])
             return forward, counter.get_total_flops() - forward
+
+
+def _differentiate(embeddings: Tensor, weights: list[nn.Parameter]) -> None:
+    """Pass backwards and leave the gradients as they were.
+
+    `torch.autograd.grad` would do so by itself, but fails under the counter where a module is given a parameter as its input (DeBERTa).
+    """
+    before = [parameter.grad for parameter in weights]
+    for parameter in weights:
+        parameter.grad = None
+    embeddings.sum().backward()  # type: ignore[no-untyped-call]
+    for parameter, gradient in zip(weights, before, strict=True):
+        parameter.grad = gradient
