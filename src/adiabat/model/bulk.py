@@ -81,6 +81,20 @@ def default_budget(device: torch.device) -> int:
     return 1_024 if device.type == "cpu" else 65_536
 
 
+def once_each(texts: Sequence[str]) -> tuple[Sequence[str], slice | Int[np.ndarray, " n"]]:
+    """Texts without those that stand further up.
+
+    Args:
+        texts: Any number.
+
+    Returns:
+        Each distinct one, and where each of `texts` is among them.
+    """
+    places: dict[str, int] = {}
+    numbers = [] if isinstance(texts, str) else [places.setdefault(text, len(places)) for text in texts]
+    return (texts, slice(None)) if len(places) == len(numbers) else (list(places), np.array(numbers))
+
+
 def embed_blocks(
     encoder: "Encoder",
     source: TokenSource,

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adiabat.data.records import Side
 from adiabat.model.batches import TokenBatch, pad
-from adiabat.model.bulk import Progress, TokenSource, default_budget, embed_bags, embed_blocks
+from adiabat.model.bulk import Progress, TokenSource, default_budget, embed_bags, embed_blocks, once_each
 from adiabat.model.cutting import cut_texts
 from adiabat.model.encoder_settings import EncoderSettings as EncoderSettings
 from adiabat.model.fingerprint import Fingerprint
@@ -194,7 +194,8 @@ class Encoder(nn.Module):
     ) -> Float[np.ndarray, "n e"]:
         """Embed texts, in their order, without gradients and with dropout off.
 
-        Texts are sorted by length and packed into batches of about `token_budget` tokens, padding counted: nearly nothing is padding.
+        Each distinct text is embedded once, since the last bits of a vector depend on what passes beside it; texts are sorted by length and
+        packed into batches of about `token_budget` tokens, padding counted: nearly nothing is padding.
 
         Args:
             texts: Any number.
@@ -207,7 +208,8 @@ class Encoder(nn.Module):
         Returns:
             Embeddings, float32.
         """
-        return self._embedded(self._source(texts, side), precision, token_budget, on_progress)
+        distinct, places = once_each(texts)
+        return self._embedded(self._source(distinct, side), precision, token_budget, on_progress)[places]
 
     @torch.inference_mode()
     def encode_tokens(
