@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,6 +88,15 @@ def test_any_float_dtype_becomes_the_one_asked_for(tmp_path: Path, dtype: str, s
     assert_holds(store, vectors)
 
 
+def _typed(column: Any) -> pa.Array:
+    """With its type, which pyarrow would take from the first value."""
+    listed = isinstance(column, list) and any(isinstance(value, list) and value for value in column)
+    if isinstance(column, list) and (listed or set(map(type, column)) == {type(None)}):
+        first = next((value[0] for value in column if value), 1.0)
+        return pa.array(column, pa.list_(pa.float64() if isinstance(first, float) else pa.int64()))
+    return pa.array(column) if isinstance(column, list) else column
+
+
 def vector_column(kind: str) -> pa.Array:
     flat = pa.array(own_vectors().ravel())
     if kind == "fixed":
@@ -109,65 +117,6 @@ def test_parquet(tmp_path: Path, kind: str, id_name: str, vector_name: str, monk
 def test_whole_numbers_are_ids_too(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": list(range(7)), "vec": vector_column("list")}), tmp_path / "v.parquet")
     assert import_vectors(tmp_path / "v.parquet", tmp_path / "s").doc_ids([3]) == ["3"]
-
-
-def faiss_index(kind: str) -> Any:
-    vectors = own_vectors()
-    index: Any
-    if kind == "hnsw":
-        index = faiss.IndexHNSWFlat(8, 4)
-    elif kind == "ivf":
-        index = faiss.index_factory(8, "IVF2,Flat")
-        index.cp.min_points_per_centroid = 1
-        index.train(vectors)
-    else:
-        index = faiss.IndexFlatIP(8)
-    index.add(vectors)
-    return index
-
-
-@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
-def test_a_faiss_index_with_ids_given(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imports_module, "BLOCK_ROWS", 3)
-    faiss.write_index(faiss_index(kind), str(tmp_path / "v.faiss"))
-    assert_holds(import_vectors(tmp_path / "v.faiss", tmp_path / "s", ids=IDS))
-
-
-@pytest.mark.parametrize("factory", ["IDMap,Flat", "IDMap2,Flat", "IVF2,Flat", "IDMap,IVF2,Flat"])
-def test_a_faiss_index_with_its_own_ids(tmp_path: Path, factory: str) -> None:
-    labels = np.array([40, 3, 17, 1000, 8, 9, 2])
-    index = faiss.index_factory(8, factory)
-    if "IVF" in factory:
-        faiss.extract_index_ivf(index).cp.min_points_per_centroid = 1
-        index.train(own_vectors())
-    index.add_with_ids(own_vectors(), labels)
-    faiss.write_index(index, str(tmp_path / "v.index"))
-    store = import_vectors(tmp_path / "v.index", tmp_path / "s")
-    assert np.array_equal(store.gather(store.rows([str(label) for label in labels])), own_vectors().astype(np.float16).astype(np.float32))
-
-
-def test_an_index_that_cannot_give_its_vectors_back_is_refused(tmp_path: Path) -> None:
-    index = faiss.index_factory(8, "PCA4,IVF1,Flat")
-    faiss.extract_index_ivf(index).cp.min_points_per_centroid = 1
-    index.train(own_vectors())
-    index.add(own_vectors())
-    faiss.write_index(index, str(tmp_path / "v.faiss"))
-    with (
-        pytest.warns(UserWarning, match="approximations"),
-        pytest.raises(StoreError, match="IndexPreTransform must be able to give its vectors back, it cannot; import the original vectors"),
-    ):
-        import_vectors(tmp_path / "v.faiss", tmp_path / "s", ids=IDS)
-    assert not (tmp_path / "s.building").exists()
-
-
-def test_a_compressed_index_gives_approximations_and_says_so(tmp_path: Path) -> None:
-    index = faiss.IndexScalarQuantizer(8, faiss.ScalarQuantizer.QT_8bit)
-    index.train(own_vectors())
-    index.add(own_vectors())
-    faiss.write_index(index, str(tmp_path / "v.faiss"))
-    with pytest.warns(UserWarning, match="IndexScalarQuantizer keeps compressed vectors; the store gets approximations"):
-        store = import_vectors(tmp_path / "v.faiss", tmp_path / "s", ids=IDS)
-    assert np.abs(store.gather(range(7)) - own_vectors()).max() < 0.01
 
 
 def test_without_faiss_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,8 +226,32 @@ def test_arrays_of_another_kind_are_refused(tmp_path: Path, array: np.ndarray, f
 
 def test_pickled_arrays_are_not_loaded(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(StoreError, match="must be a whole npy file"):
+    with pytest.raises(StoreError, match="v.npy must be .* Python objects in dtype.*; write it again with numpy.save, as numbers"):
         import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS)
+
+
+def test_archives_and_arrays_without_a_number_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", one=own_vectors())
+    (tmp_path / "v.npz").rename(tmp_path / "v.npy")
+    with pytest.raises(StoreError, match=r"must be an npy file, got an archive of several \(npz\); write the one array with numpy\.save"):
+        import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS)
+    with pytest.raises(StoreError, match=r"must be a float array of two dimensions, got float32 of shape \(7, 0\)"):
+        import_vectors(saved(tmp_path, np.empty((7, 0), dtype=np.float32)), tmp_path / "s", ids=IDS)
+
+
+def test_ids_of_python_objects_of_several_dimensions_or_in_an_archive_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ids.npy"
+    for ids, message in (
+        (np.array(IDS, dtype=object), r"ids must be an npy file of strings or numbers, got: .*; save them with astype\(str\)"),
+        (np.array([IDS, IDS]), r"must be an array of one dimension, got one of shape \(2, 7\)"),
+    ):
+        np.save(path, ids, allow_pickle=True)
+        with pytest.raises(StoreError, match=message):
+            import_vectors(saved(tmp_path), tmp_path / "s", ids=path)
+    np.savez(tmp_path / "ids.npz", ids=np.array(IDS))
+    (tmp_path / "ids.npz").rename(path)
+    with pytest.raises(StoreError, match=r"must be an array of one dimension, got an archive \(npz\)"):
+        import_vectors(saved(tmp_path), tmp_path / "s", ids=path)
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.faiss"])
@@ -292,7 +265,7 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes) ->
 def test_a_truncated_npy_file_is_refused(tmp_path: Path) -> None:
     whole = saved(tmp_path).read_bytes()
     (tmp_path / "v.npy").write_bytes(whole[:-20])
-    with pytest.raises(StoreError, match="must be a whole npy file"):
+    with pytest.raises(StoreError, match="v.npy must be undamaged"):
         import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS)
 
 
@@ -309,18 +282,27 @@ def test_a_truncated_npy_file_is_refused(tmp_path: Path) -> None:
         ({"id": IDS, "vec": [[1.0, 2.0]] * 6 + [[1.0, None]]}, '"7" holds NaN'),
         ({"id": [*IDS[:-1], None], "vec": [[1.0, 2.0]] * 7}, "ids must be strings or whole numbers, got entry 6 is None"),
         ({"id": [], "vec": pa.array([], pa.list_(pa.float32()))}, "at least one vector, got none"),
-        ({"id": IDS, "vec": [[]] + [[1.0]] * 6}, "must all have 0 numbers"),
+        ({"id": IDS, "vec": [[], *[[1.0]] * 6]}, "must all have 1 numbers, got row 0 has 0 numbers"),
+        ({"id": IDS, "vec": [None, *[[1.0, 2.0]] * 6]}, "must all have 2 numbers, got row 0 is null; mend or leave them out"),
+        ({"id": IDS, "vec": [None, None, [], *[[1.0, 2.0]] * 4]}, "got 3 rows: row 0 is null; row 1 is null; row 2 has 0 numbers"),
+        ({"id": IDS, "vec": [None] * 7}, "at least one vector, got none"),
+        ({"id": IDS, "vec": pa.array([None, *[[1.0, 2.0]] * 6], pa.list_(pa.float32(), 2))}, "got row 0 is null"),
+        ({"id": IDS, "vec": pa.nulls(7)}, "must be lists of floats, got a column of null"),
+        ({"id": IDS, "vec": [[np.inf, 1.0], *[[1.0, 2.0]] * 6]}, '"a" holds a number too large for float16'),
     ],
 )
-def test_faulty_parquet_files_are_refused(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
-    table = pa.table(
-        {
-            name: pa.array([[0.5], *column[1:]], pa.list_(pa.float64())) if column[:1] == [None] else column
-            for name, column in columns.items()
-        }
-    )
-    if columns.get("vec") == [[]] + [[1.0]] * 6:
-        table = table.set_column(1, "vec", pa.array(columns["vec"], pa.list_(pa.float64())))
+@pytest.mark.parametrize("block_rows", [2, 100])
+def test_faulty_parquet_files_are_refused(
+    tmp_path: Path, columns: dict[str, Any], message: str, block_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports_module, "BLOCK_ROWS", block_rows)
+    if block_rows == 2:
+        # Faults are told of a block at a time, by their number in the file.
+        message = message.replace(
+            "got 3 rows: row 0 is null; row 1 is null; row 2 has 0 numbers", "got 2 rows: row 0 is null; row 1 is null"
+        )
+        message = message.replace("got 2 rows: row 5 has 1 numbers; row 6 is null", "got row 5 has 1 numbers")
+    table = pa.table({name: _typed(column) for name, column in columns.items()})
     pq.write_table(table, tmp_path / "v.parquet")
     with pytest.raises(StoreError, match=message):
         import_vectors(tmp_path / "v.parquet", tmp_path / "s")
@@ -330,12 +312,17 @@ def test_faulty_parquet_files_are_refused(tmp_path: Path, columns: dict[str, Any
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("ids.json", b"{", "must be a whole .json file"),
+        ("ids.json", b"{", r"ids\.json must be undamaged, got JSONDecodeError"),
+        ("ids.json", b"", r"ids\.json must be undamaged, got JSONDecodeError"),
+        ("ids.json", b"[" * 100_000, r"ids\.json must be undamaged, got RecursionError"),
+        ("ids.json", b'["\xff"]', r"ids\.json must be undamaged, got UnicodeDecodeError"),
+        ("ids.json", b'[{"_id": 1}, [2]]', r"got 2 entries: entry 0 is \{'_id': 1\}; entry 1 is \[2\]; mend them"),
+        ("ids.npy", b"", "must be an npy file of strings or numbers|must be undamaged"),
         ("ids.json", b'{"a": 1}', "must be a JSON list, got dict"),
         ("ids.json", b'["a", 1.5, true]', "got 2 entries: entry 1 is 1.5; entry 2 is True"),
-        ("ids.npy", b"x", "must be a whole .npy file"),
-        ("ids.arrow", b"x", "must be a whole .arrow file"),
-        ("ids.parquet", b"x", "must be a whole .parquet file"),
+        ("ids.npy", b"x", "must be an npy file of strings or numbers, got"),
+        ("ids.arrow", b"x", r"ids\.arrow must be undamaged"),
+        ("ids.parquet", b"x", r"ids\.parquet must be undamaged"),
         ("ids.txt", b"\xff\xfe\n", "must be UTF-8 text"),
     ],
 )

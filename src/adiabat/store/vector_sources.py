@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from adiabat.errors import MissingDependencyError, StoreError, several
+from adiabat.excerpts import cut
+from adiabat.files import reading
 
 ID_NAMES = ("doc_id", "_id", "id")
 VECTOR_NAMES = ("vector", "embedding", "embeddings", "vec")
@@ -58,72 +61,81 @@ def open_vectors(path: Path, *, block_rows: int) -> VectorSource:
 
 def _open_numpy(path: Path, block_rows: int) -> VectorSource:
     with path.open("rb") as file:
-        if not (head := file.read(6)).startswith((b"\x93NUMPY", b"PK")):
-            raise StoreError(f"{path}: must be a whole npy file, got one that begins with {head!r}; write it with numpy.save")
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise StoreError(f"{path}: must be a whole npy file, got: {error}") from error
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
-        shape = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
-        raise StoreError(f"{path}: vectors must be a float array of two dimensions, got {shape}")
+        head = file.read(6)
+    if head.startswith(b"PK"):
+        raise StoreError(f"{path}: must be an npy file, got an archive of several (npz); write the one array with numpy.save")
+    if not head.startswith(b"\x93NUMPY"):
+        got = f"one that begins with {head!r}" if head else "an empty file"
+        raise StoreError(f"{path}: must be a whole npy file, got {got}; write it with numpy.save")
+    array = _mapped(path)
+    if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
+        raise StoreError(f"{path}: vectors must be a float array of two dimensions, got {array.dtype} of shape {array.shape}; save one")
 
     def blocks() -> Iterator[tuple[None, Float[np.ndarray, "b e"]]]:
         for start in range(0, len(array), block_rows):
             # Mapped anew for each block: pages of the old map would stay counted as this process's memory.
-            part = np.load(path, mmap_mode="r", allow_pickle=False)[start : start + block_rows]
-            yield None, np.array(part)
+            yield None, np.array(_mapped(path)[start : start + block_rows])
 
     return VectorSource(array.shape[1], blocks())
 
 
+def _mapped(path: Path) -> np.ndarray:
+    with reading(path, remedy="write it again with numpy.save, as numbers and not as Python objects", error=StoreError):
+        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
+
+
 def _open_parquet(path: Path, block_rows: int) -> VectorSource:
-    try:
+    opened = partial(reading, path, remedy="write it again as Parquet", error=StoreError)
+    with opened():
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise StoreError(f"{path}: must be a whole Parquet file, got: {error}") from error
     names = file.schema_arrow.names
     id_name, vector_name = (next((name for name in wanted if name in names), None) for wanted in (ID_NAMES, VECTOR_NAMES))
     if vector_name is None:
-        raise StoreError(f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got {', '.join(names)}")
-    first = next(file.iter_batches(batch_size=1, columns=[vector_name]), None)
-    if first is None:
+        raise StoreError(f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got {', '.join(names)}; rename it")
+    with opened():
+        parts = (batch.column(0) for batch in file.iter_batches(batch_size=block_rows, columns=[vector_name]))
+        width = next((int(length) for part in parts for length in _lengths(path, part) if length > 0), 0)
+    if not width:
         raise StoreError(f"{path}: must hold at least one vector, got none")
-    width = _list_array(path, first.column(0), 0, None).shape[1]
 
     def blocks() -> Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]:
         start = 0
-        for batch in file.iter_batches(batch_size=block_rows, columns=[vector_name] + ([id_name] if id_name else [])):
-            ids = None if id_name is None else _plain_ids(path, batch.column(id_name).to_pylist())
-            yield ids, _list_array(path, batch.column(vector_name), start, width)
-            start += len(batch)
+        with opened():
+            for batch in file.iter_batches(batch_size=block_rows, columns=[vector_name] + ([id_name] if id_name else [])):
+                ids = None if id_name is None else _plain_ids(path, batch.column(id_name).to_pylist(), start)
+                yield ids, _list_array(path, batch.column(vector_name), start, width)
+                start += len(batch)
 
     return VectorSource(width, blocks())
 
 
-def _list_array(path: Path, column: Any, start: int, width: int | None) -> Float[np.ndarray, "b e"]:
-    """A column of lists as an array; every list must be there, whole and of one length."""
+def _lengths(path: Path, column: Any) -> Int[np.ndarray, " n"]:
+    """How many numbers each row has; -1 for a row that is null."""
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not pa.types.is_floating(kind.value_type):
-        raise StoreError(f"{path}: vectors must be lists of floats, got a column of {kind}")
-    lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
-    width = int(lengths[0]) if width is None else width
+        raise StoreError(f"{path}: vectors must be lists of floats, got a column of {kind}; convert it")
+    lengths: Int[np.ndarray, " n"] = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
+    return lengths
+
+
+def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.ndarray, "b e"]:
+    """A column of lists as an array; every list must be there, whole and of one length."""
+    lengths = _lengths(path, column)
     odd = np.flatnonzero(lengths != width)
-    if len(odd) or width < 1:
+    if len(odd):
         faults = [f"row {start + row} {'is null' if lengths[row] < 0 else f'has {lengths[row]} numbers'}" for row in odd]
-        raise StoreError(f"{path}: vectors must all have {width} numbers, got {several(faults or ['none'], of='rows')}")
-    flat = column.flatten()
+        raise StoreError(f"{path}: vectors must all have {width} numbers, got {several(faults, of='rows')}; mend or leave them out")
     # A null within a list becomes NaN, which the import reports with the document's id.
-    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(-1, width)
+    return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
 
 
 def _open_faiss(path: Path, block_rows: int) -> VectorSource:
     faiss = import_faiss("reading a faiss index")
-    try:
+    with reading(path, remedy="write it again with faiss.write_index", error=StoreError):
         index = faiss.read_index(str(path))
-    except RuntimeError as error:
-        raise StoreError(f"{path}: must be a faiss index, got: {str(error).splitlines()[0]}") from error
+    _refuse_fast_scan(faiss, index, path)
     labels, inner = _faiss_labels(faiss, index)
     if not isinstance(inner, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexIVFFlat | faiss.IndexNSGFlat):
         warnings.warn(f"{path}: {type(inner).__name__} keeps compressed vectors; the store gets approximations", stacklevel=4)
@@ -145,23 +157,28 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
 
 def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
     """The index's own ids, where it has some, and the index that reconstructs."""
+    ivf = faiss.try_extract_index_ivf(index)
+    if ivf is not None:
+        # Inverted lists hold ids given at will: a hash table finds each, whatever it is, also behind a transform or other ids.
+        ivf.set_direct_map_type(faiss.DirectMap.Hashtable)
     if isinstance(index, faiss.IndexIDMap):
-        inner = faiss.downcast_index(index.index)
-        if isinstance(inner, faiss.IndexIVF):
-            inner.set_direct_map_type(faiss.DirectMap.Hashtable)
-        return faiss.vector_to_array(index.id_map), inner
-    if isinstance(index, faiss.IndexIVF):
-        # Inverted lists hold ids given at will: a hash table finds each, whatever it is.
-        index.set_direct_map_type(faiss.DirectMap.Hashtable)
-        lists = index.invlists
-        parts = [
-            faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)).copy()
-            for number in range(lists.nlist)
-            if lists.list_size(number)
-        ]
-        labels = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
-        return labels, index
-    return None, index
+        return faiss.vector_to_array(index.id_map), faiss.downcast_index(index.index)
+    if ivf is None or isinstance(index, faiss.IndexRefine):
+        return None, index
+    lists = ivf.invlists
+    parts = [
+        faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)).copy()
+        for number in range(lists.nlist)
+        if lists.list_size(number)
+    ]
+    return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts])), index
+
+
+def _refuse_fast_scan(faiss: Any, index: Any, path: Path) -> None:
+    """Faiss ends the process where lists that are packed for its fast scan are asked for a vector."""
+    ivf = faiss.try_extract_index_ivf(index)
+    if ivf is not None and isinstance(faiss.downcast_index(ivf), faiss.IndexIVFFastScan):
+        raise StoreError(f"{path}: IndexIVFFastScan must be able to give its vectors back, it cannot; import the original vectors")
 
 
 def import_faiss(purpose: str) -> Any:
@@ -199,22 +216,30 @@ def read_ids(path: Path) -> Iterator[str]:
         raise StoreError(f"{path}: ids must be a file, there is none")
     if path.suffix in (".arrow", ".parquet"):
         return _column_ids(path)
-    try:
+    with reading(path, remedy="write it again", error=StoreError):
         if path.suffix == ".json":
             return iter(_json_ids(path))
         if path.suffix == ".npy":
-            return iter(_plain_ids(path, np.load(path, allow_pickle=False).ravel().tolist()))
-    except StoreError:
-        raise
-    except (ValueError, OSError, EOFError) as error:
-        raise StoreError(f"{path}: ids must be a whole {path.suffix} file, got: {error}") from error
+            return iter(_plain_ids(path, _array_ids(path)))
     return _text_ids(path)
+
+
+def _array_ids(path: Path) -> list[object]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except ValueError as error:
+        raise StoreError(f"{path}: ids must be an npy file of strings or numbers, got: {error}; save them with astype(str)") from error
+    if not isinstance(array, np.ndarray) or array.ndim != 1:
+        got = f"one of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive (npz)"
+        raise StoreError(f"{path}: ids must be an array of one dimension, got {got}; save one")
+    ids: list[object] = array.tolist()
+    return ids
 
 
 def _json_ids(path: Path) -> list[str]:
     ids = json.loads(path.read_text(encoding="utf-8-sig"))
     if not isinstance(ids, list):
-        raise StoreError(f"{path}: ids must be a JSON list, got {type(ids).__name__}")
+        raise StoreError(f"{path}: ids must be a JSON list, got {type(ids).__name__}; write one")
     return _plain_ids(path, ids)
 
 
@@ -229,16 +254,21 @@ def _text_ids(path: Path) -> Iterator[str]:
 
 
 def _column_ids(path: Path) -> Iterator[str]:
-    try:
+    with reading(path, remedy="write it again", error=StoreError):
         reader = pq.ParquetFile(path) if path.suffix == ".parquet" else pa.ipc.open_file(pa.OSFile(str(path)))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise StoreError(f"{path}: ids must be a whole {path.suffix} file, got: {error}") from error
-    names = (reader.schema_arrow if path.suffix == ".parquet" else reader.schema).names
+        names = (reader.schema_arrow if path.suffix == ".parquet" else reader.schema).names
     name = next((name for name in ID_NAMES if name in names), None)
     if name is None:
-        raise StoreError(f"{path}: must have a column named {' or '.join(ID_NAMES)}, got {', '.join(names)}")
-    batches = reader.iter_batches() if path.suffix == ".parquet" else map(reader.get_batch, range(reader.num_record_batches))
-    return (doc_id for batch in batches for doc_id in _plain_ids(path, batch.column(name).to_pylist()))
+        raise StoreError(f"{path}: must have a column named {' or '.join(ID_NAMES)}, got {', '.join(names)}; rename it")
+
+    def ids() -> Iterator[str]:
+        start = 0
+        with reading(path, remedy="write it again", error=StoreError):
+            for batch in reader.iter_batches() if path.suffix == ".parquet" else map(reader.get_batch, range(reader.num_record_batches)):
+                yield from _plain_ids(path, batch.column(name).to_pylist(), start)
+                start += len(batch)
+
+    return ids()
 
 
 def given_ids(ids: Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
@@ -256,12 +286,12 @@ def given_ids(ids: Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
     return iter(_plain_ids("ids given", ids))
 
 
-def _plain_ids(where: Path | str, ids: Iterable[object]) -> list[str]:
+def _plain_ids(where: Path | str, ids: Iterable[object], start: int = 0) -> list[str]:
     """Ids as text: strings and whole numbers are ids, anything else is a mistake."""
     kept = list(ids)
-    odd = [f"entry {place} is {value!r}" for place, value in enumerate(kept) if not _is_id(value)]
+    odd = [f"entry {place} is {cut(repr(value), limit=60)}" for place, value in enumerate(kept, start) if not _is_id(value)]
     if odd:
-        raise StoreError(f"{where}: ids must be strings or whole numbers, got {several(odd, of='entries')}")
+        raise StoreError(f"{where}: ids must be strings or whole numbers, got {several(odd, of='entries')}; mend them")
     return [str(value) for value in kept]
 
 
