@@ -29,6 +29,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "data.columns.doc_id": ("key", {}),
     "data.columns.text": ("body", {}),
     "data.columns.title": ("head", {}),
+    "data.columns.label": ("good", {}),
     "data.sources": ((SourceSection(path="a.jsonl"), SourceSection(path="b.jsonl", split="train")), {}),
     "data.missing": ("drop", {}),
     "data.blank": ("drop", {}),

@@ -91,7 +91,8 @@ def texts_of(seed: int) -> list[str]:
 
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting, "FIRST_CHARACTERS", 64)
+    monkeypatch.setattr(cutting, "FIRST_CHARACTERS", 400)
+    monkeypatch.setattr(cutting, "TAIL", 300)
     monkeypatch.setattr(cutting, "CHARACTERS_PER_TOKEN", 2)
 
 

@@ -14,8 +14,9 @@ from transformers import PreTrainedTokenizerBase
 FIRST_CHARACTERS, CHARACTERS_PER_TOKEN = 8_192, 32
 """Of the first beginning that is tried; a longer one has twice as many."""
 
-WORDS = 32
-"""Between the last token that counts and the end of a beginning: added tokens and marks that combine reach over a few."""
+TAIL, WORDS = 4_096, 32
+"""Characters between the last token that counts and the end of a beginning, and the words that must stand there: added tokens and marks
+that combine reach over a few."""
 
 SPACES = ("\u2581", "\u0120")
 """How vocabularies write a space: sentencepiece, and byte-level BPE."""
@@ -45,11 +46,12 @@ def cut_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: i
 
 def _cut(tokenizer: PreTrainedTokenizerBase, text: str, limit: int, size: int) -> str:
     while 2 * size < len(text):
-        beginning = text[:size]
-        encoded = tokenizer(beginning, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)
-        ends = [end for _, end in encoded["offset_mapping"]]
-        if len(ends) >= limit and _words(tokenizer, beginning[ends[limit - 1] :]) >= WORDS:
-            return beginning
+        # Of one endless word no beginning is tokenised in vain.
+        if _words(tokenizer, text[size - TAIL : size]) >= WORDS:
+            encoded = tokenizer(text[:size], add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)
+            ends = [end for _, end in encoded["offset_mapping"]]
+            if len(ends) >= limit and ends[limit - 1] <= size - TAIL:
+                return text[:size]
         size *= 2
     return text
 
