@@ -7,7 +7,7 @@ file's overrides it. Everything here looks at one row.
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from adiabat.data.column_names import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
 from adiabat.data.remarks import Remarks
@@ -103,11 +103,11 @@ class Columns:
             raise RowError(self.missing(name, row, layout))
         return column
 
-    def find_all(self, name: Literal["positive", "negative"], row: Row) -> list[str]:
+    def find_all(self, name: str, row: Row) -> list[str]:
         """The file's columns of positives or negatives: the one of `find`, then ``negative_1``, ``negative_2`` ... by number.
 
         Args:
-            name: Which.
+            name: ``positive`` or ``negative``.
             row: Where to look.
 
         Returns:
@@ -161,7 +161,7 @@ class Columns:
 
     def _columns_of(self, name: str, row: Row, layout: Layout) -> list[str]:
         """All of a row's columns that are read as one of ours."""
-        if name == "positive" or name == "negative":
+        if name in ("positive", "negative"):
             return self.find_all(name, row)
         column = self.find_label(row) if name == "label" and layout == "examples" else self.find(name, row)
         return [] if column is None else [column]

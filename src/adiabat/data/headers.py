@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from adiabat.data.numerals import number_of, shown
 from adiabat.errors import DataError
@@ -49,13 +48,13 @@ class Header:
         return _told(self.columns)
 
 
-def header_of(cells: Sequence[str], place: str, *, form: Literal["csv", "tsv"], expected: Sequence[str] | None = None) -> Header:
+def header_of(cells: Sequence[str], place: str, *, form: str, expected: Sequence[str] | None = None) -> Header:
     """Take a line for the header.
 
     Args:
         cells: Of the first line.
         place: ``path:line``.
-        form: Of the file.
+        form: Of the file: ``csv`` or ``tsv``.
         expected: What it must be; None takes any names.
 
     Returns:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
@@ -114,7 +114,7 @@ def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
         raise DataError(_stream_fault(path, codec, number, str(error))) from error
 
 
-def limited_lines(lines: io.BufferedIOBase, path: Path, number: int = 0) -> Iterator[bytes]:
+def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int = 0) -> Iterator[bytes]:
     """Lines of a file, of which none may fill the memory.
 
     Args:
