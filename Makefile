@@ -70,7 +70,16 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: check  ## The checks, then the default test suite (no network, no real data)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(TESTERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
-test-real: $(STAMP)  ## Tests on real data and real weights; those that miss theirs are skipped with a reason
+# The libraries that call saved models: only what .venv lacks, so that torch and transformers are not there twice (139 MB). The tests
+# look for them there; beside the other packages, one of them would be a plugin of every run of pytest.
+INTEGRATIONS := $(VENV)/integrations
+
+$(INTEGRATIONS)/.installed: requirements/integrations.txt $(STAMP)
+	@rm -rf $(INTEGRATIONS)
+	@$(INSTALL) --require-hashes --target $(INTEGRATIONS) -r $< && touch $@ || \
+	  echo "LangChain, LlamaIndex and Haystack cannot be installed: their tests are skipped" >&2
+
+test-real: $(STAMP) $(INTEGRATIONS)/.installed  ## Tests on real data and real weights; those that miss theirs are skipped with a reason
 	@if [ ! -d $(REAL_DATA) ]; then echo "skipped: there is no $(REAL_DATA)"; else \
 	  echo "$(BIN)/python -m pytest -m real $(PYTEST_ARGS)"; \
 	  $(BIN)/python -m pytest -m real -rs $(PYTEST_ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; }; fi
@@ -81,6 +90,8 @@ lock: $(STAMP)  ## Recompile requirements/*.txt (UPGRADE=1 for the newest versio
 	@! grep -nE '^(nvidia|cuda|triton)' requirements/lock.txt || { \
 	  echo "lock.txt must hold nothing for CUDA; add what is listed above to requirements/without-cuda.in" >&2; exit 1; }
 	$(COMPILE) requirements/torch.in --constraints requirements/lock.txt -o requirements/torch.txt
+	$(COMPILE) requirements/integrations.in --constraints requirements/lock.txt --excludes requirements/without-cuda.in --no-emit-package torch \
+	  $$(sed -nE 's/^([a-z0-9._-]+)==.*/--no-emit-package \1/p' requirements/lock.txt) -o requirements/integrations.txt
 	$(COMPILE) requirements/uv.in --constraints requirements/lock.txt -o requirements/uv.txt
 
 dist: $(STAMP)  ## Wheel and source distribution in dist/

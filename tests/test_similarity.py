@@ -123,7 +123,9 @@ def test_one_search_shows_any_number_of_models(
 
 def test_candidates_are_mined_by_the_stated_similarity(here: Path, tmp_path: Path) -> None:
     notes: list[str] = []
-    settings = checked(MineSettings, {"mine": {"source": "dense", "negatives_per_query": 3, "near_duplicate": 0.0, "listed": "keep"}})
+    settings = checked(
+        MineSettings, {"mine": {"source": "dense", "negatives_per_query": 3, "choice": "ranked", "near_duplicate": 0.0, "listed": "keep"}}
+    )
     best = products(here).argmax(axis=1).tolist()
     lines(tmp_path / "pairs.jsonl", [{"query": query, "pos": [f"d{row}"]} for query, row in zip(QUERIES, best, strict=True)])
     out = tmp_path / "mined.jsonl"

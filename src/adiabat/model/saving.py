@@ -8,6 +8,7 @@ from tokenizers.normalizers import Lowercase
 
 from adiabat.data.records import SIDES
 from adiabat.model.backbone import quietly
+from adiabat.model.card import model_card
 from adiabat.model.encoder import Encoder
 from adiabat.model.layout import write_json, write_pooling, write_root_configuration, write_transformer_settings
 from adiabat.model.projection import Projection
@@ -25,8 +26,9 @@ Written = dict[tuple[int, ...], str]
 def save(model: DualEncoder, folder: Path) -> None:
     """Write a directory that `sentence_transformers.SentenceTransformer` loads with equal embeddings.
 
-    Shared towers become a plain model; towers that differ become a Router, with a route for queries and one for documents. A backbone or a
-    projection that both towers have is written once and named in both routes, and so stays shared.
+    Shared towers become a plain model; towers that differ become a Router, with a route for queries and one for documents, and a card that
+    tells how other libraries reach each. Plain `encode` takes the document tower and its prompt: libraries add documents to an index so.
+    A backbone or a projection that both towers have is written once and named in both routes, and so stays shared.
 
     Args:
         model: What to save.
@@ -38,6 +40,7 @@ def save(model: DualEncoder, folder: Path) -> None:
     for side in SIDES:
         require_writable(model.tower(side))
     folder.mkdir(parents=True, exist_ok=True)
+    stated, document_prompt = model.root, model.document.settings.document_prompt
     if model.shared:
         modules = _save_tower(model.query, folder, {}, prefix="", root=True)
         listed = [{"idx": i, "name": str(i), "path": path, "type": _dotted(kind)} for i, (path, kind) in enumerate(modules)]
@@ -45,13 +48,15 @@ def save(model: DualEncoder, folder: Path) -> None:
         written: Written = {}
         routes = {side: _save_tower(model.tower(side), folder, written, prefix=f"{side}_", root=False) for side in ("query", "document")}
         write_json(folder / "router_config.json", _router_configuration(routes))
+        (folder / "README.md").write_text(model_card(model), encoding="utf-8")
+        stated = {**stated, "default_prompt_name": "document" if document_prompt else None}
         listed = [{"idx": 0, "name": "0", "path": "", "type": _dotted("Router")}]
     write_json(folder / "modules.json", listed)
     write_root_configuration(
         folder,
-        model.root,
+        stated,
         query_prompt=model.query.settings.query_prompt,
-        document_prompt=model.document.settings.document_prompt,
+        document_prompt=document_prompt,
         truncate_dim=_truncate_dim(model),
     )
 
@@ -70,7 +75,7 @@ def _router_configuration(routes: Mapping[str, Sequence[tuple[str, str]]]) -> di
     return {
         "types": {path: _dotted(kind) for modules in routes.values() for path, kind in modules},
         "structure": {side: [path for path, _ in modules] for side, modules in routes.items()},
-        "parameters": {"default_route": "query", "allow_empty_key": True, "route_mappings": {}},
+        "parameters": {"default_route": "document", "allow_empty_key": True, "route_mappings": {}},
     }
 
 
