@@ -1,6 +1,6 @@
 """What a job was trained on is not announced as proof: counted in evaluate, suites and compare-runs, whatever happens to the record."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from adiabat.config.suite import SuiteSettings
 from adiabat.data.trained import TrainedTexts
 from adiabat.jobs.trained import trained_by
 from adiabat.measure.results import TrainedOn
-from adiabat.report.files import read_result
+from adiabat.report.files import read_result, write_record
 from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, run_in_process, tune, write_world
 
 QUICK = EvaluateSettings.model_validate({"measure": {"resamples": 100}})
@@ -122,9 +122,9 @@ def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, a
     if damage == "remove":
         file.unlink()
     elif damage == "before":
-        record = json.loads((here / "job" / "result.json").read_text())
-        del record["training"]["texts"]
-        (here / "job" / "result.json").write_text(json.dumps(record))
+        result = read_result(here / "job" / "result.json")
+        assert result.training is not None
+        write_record(replace(result, training=replace(result.training, texts=None)).to_json(), here / "job" / "result.json")
     else:
         file.write_bytes({"cut": content[:-16], "flip": bytes([content[0] ^ 1]) + content[1:], "swap": content[16:] + content[:16]}[damage])
     said = adiabat(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))

@@ -58,7 +58,8 @@ def _by_task(seen: Overview) -> Table:
 def _head(task: SuiteTask) -> str:
     """What the figures are of."""
     lower = ", lower is better" * task.lower_is_better
-    return cut_name(f"{task.measure}{lower}", limit=NAME_LENGTH)
+    listed = ", listed candidates" * (task.kind == "triplets")
+    return cut_name(f"{task.measure}{lower}{listed}", limit=NAME_LENGTH)
 
 
 def _near_the_top(seen: Overview, score: Score) -> bool:
