@@ -218,6 +218,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "train.budget_seconds": (60.0, {}),
     "train.validate_every": (7, {}),
     "train.keep": ("best", {}),
+    "train.error_unit": ("pairs", {}),
     "train.idle_epochs": (3, {"train.keep": "both"}),
     "train.dropout": (False, {}),
     "memory.chunk_tokens": (4096, {}),

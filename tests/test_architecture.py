@@ -94,7 +94,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inspection": {"config", "data", "errors", "inspection", "model", "report.wording", "watch"},
     "compare": {*BELOW_TRAINING, "compare", "contrastive", "files", "jobs", "report", "tasks", "train"},
     "drift": {*BELOW_TRAINING, "drift", "tasks"},
-    "study": {*BELOW_TRAINING, "drift", "files", "jobs", "report", "study", "suite", "tasks", "train", "tune"},
+    "study": {*BELOW_TRAINING, "contrastive", "drift", "files", "jobs", "report", "study", "suite", "tasks", "train", "tune"},
     "sweep": {*BELOW_TRAINING, "contrastive", "jobs", "plan", "report", "suite", "sweep", "train"},
     "distil": {*BELOW_TRAINING, "contrastive", "distil", "files", "jobs", "makers"},
     "demo": BELOW_THE_DOOR,

@@ -90,9 +90,9 @@ def test_errors_and_measures_equal_loops_over_all_candidates(measure: str) -> No
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_where_both_signals_decide_errors_are_listed_pairs_in_the_wrong_order(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_may_be_listed_pairs_in_the_wrong_order(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks_module, "PAIRS_AT_A_TIME", 4)
-    objective = objective_with({**MEASURES[measure], "keep": "both"}, rows=LISTING)
+    objective = objective_with({**MEASURES[measure], "error_unit": "pairs"}, rows=LISTING)
     (query, document), validation, errors, pairs = embedded(objective), objective.validation, 0, 0
     for asked, row in zip(validation.texts.queries.take(validation.query), range(len(validation)), strict=True):
         own = near(query[asked], document[validation.texts.documents.take(validation.positive[[row]])[0]], measure)

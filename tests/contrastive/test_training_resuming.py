@@ -269,7 +269,15 @@ def test_resuming_what_is_not_there_says_first_that_it_begins(problem: Problem, 
 # --- Two signals ---
 
 
-REGIME: dict[str, Any] = {"loss": "triplet", "keep": "both", "validate_every": 2, "steps": 40, "dropout": False, "margin": 0.3}
+REGIME: dict[str, Any] = {
+    "loss": "triplet",
+    "keep": "both",
+    "error_unit": "pairs",
+    "validate_every": 2,
+    "steps": 40,
+    "dropout": False,
+    "margin": 0.3,
+}
 
 
 def test_towers_apart_stop_after_idle_validations_of_two_signals_and_keep_the_best(problem: Problem, tmp_path: Path) -> None:
@@ -307,10 +315,10 @@ def test_an_idle_limit_may_change_when_a_job_goes_on_but_not_to_one_that_it_has_
         run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 1}), resume=True)
 
 
-def test_two_signals_need_listed_negatives(tmp_path: Path) -> None:
+def test_errors_in_pairs_need_listed_negatives(tmp_path: Path) -> None:
     write_rows(tmp_path / "pairs.jsonl", [{"query": f"q {n}", "positive": f"text {n}"} for n in range(30)])
-    with pytest.raises(DataError, match='validation must list negatives where train.keep is "both"'):
-        run(job_settings(Problem(tmp_path), tmp_path / "job", train={"keep": "both"}))
+    with pytest.raises(DataError, match='validation must list negatives where train.error_unit is "pairs"'):
+        run(job_settings(Problem(tmp_path), tmp_path / "job", train={"error_unit": "pairs"}))
 
 
 def test_an_idle_limit_has_no_effect_on_the_last_weights(problem: Problem, tmp_path: Path) -> None:

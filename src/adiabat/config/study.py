@@ -77,6 +77,9 @@ class VariantSection(Section):
     name: Text
     grid: Mapping[str, Any] = {}
     """Its own, beside that of the study: for settings that this variant alone has, or whose range is another one here."""
+    towers: Literal["query", "both"] = "query"
+    """What is tuned: the query tower against stored vectors, or both towers, from the same start; corpora are then embedded for each run,
+    and drift, which is told by the untuned documents, is not measured."""
 
     @property
     def own(self) -> dict[str, Any]:

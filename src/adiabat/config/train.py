@@ -171,8 +171,9 @@ class TrainSection(Section):
     """Stop after so many validations in a row without improvement; None goes on to the end."""
     keep: Literal["last", "best", "both"] = "last"
     """Which weights are the result: the last; those with the lowest validation loss; or, as in `adiabat tune`, those whose loss **and**
-    errors are both the lowest. Errors are then (positive, listed negative) pairs in the wrong order, else queries whose first document is
-    wrong."""
+    errors are both the lowest."""
+    error_unit: Literal["queries", "pairs"] = "queries"
+    """What errors of a validation are: queries whose first document is wrong, or (positive, listed negative) pairs in the wrong order."""
     dropout: bool = True
 
     @property

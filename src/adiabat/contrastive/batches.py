@@ -115,7 +115,8 @@ def validation_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: Tra
     def lowest(query: int) -> Int[np.ndarray, " k"]:
         listed = pairs.negatives[query].astype(np.int64)
         (asked,) = pairs.texts.queries.take(np.array([query]))
-        return listed[text_order(f"{asked}\0{text}" for text in pairs.texts.documents.take(listed))[: section.negatives_per_query]]
+        order = text_order(f"{asked}\0{text}" for text in pairs.texts.documents.take(listed))
+        return listed.take(order[: section.negatives_per_query])
 
     return _batch(pairs, picked, section, lowest)
 

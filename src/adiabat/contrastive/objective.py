@@ -325,8 +325,8 @@ class PairContrast:
         """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents.
 
         Returns:
-            The loss; as errors, queries whose first document does not answer them, or, where both signals decide, listed pairs in the wrong
-            order, ties being errors; ``P@1`` and ``RR``.
+            The loss; as errors, queries whose first document does not answer them, or listed pairs in the wrong order, ties being errors;
+            ``P@1`` and ``RR``.
         """
         asked, candidates = self.validation.asked, self.validation.candidates
         query, document = (
@@ -336,7 +336,7 @@ class PairContrast:
         ranks = ranks_of_answers(self._comparable(query.vectors), self._comparable(document.vectors), answers, distance=self._distance())
         errors, looked_at = int((ranks > 1).sum()), len(asked)
         measures = {"P@1": 1.0 - errors / len(asked), "RR": float((1.0 / ranks).mean())}
-        if self.settings.train.keep == "both":
+        if self.settings.train.error_unit == "pairs":
             near = (lambda rows: self._comparable(query.of(rows))), (lambda rows: self._comparable(document.of(rows)))
             errors, looked_at = pair_errors(self.validation, *near, distance=self._distance()), listed_pairs(self.validation)
         loss = self._validation_loss(query, document)

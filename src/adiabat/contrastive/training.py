@@ -212,10 +212,9 @@ def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
             f'{validation.name}: validation must have two documents to tell apart where train.keep is "{section.keep}", got one; hold out '
             "more (data.validation_fraction), or keep the last"
         )
-    if section.keep == "both" and not listed_pairs(validation):
+    if section.error_unit == "pairs" and not listed_pairs(validation):
         raise DataError(
-            f'{validation.name}: validation must list negatives where train.keep is "both", whose errors are pairs of a positive and a '
-            'negative, got none; list some, or set train.keep = "best"'
+            f'{validation.name}: validation must list negatives where train.error_unit is "pairs", got none; list some, or leave it out'
         )
 
 

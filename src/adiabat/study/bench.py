@@ -106,6 +106,16 @@ class Bench:
             found.append(_outcome(after, self.start[task], **drawing))
         return found
 
+    def forget(self, model: DualEncoder) -> None:
+        """Remove the vectors of the tasks' corpora that a document tower made which no other run has.
+
+        Args:
+            model: A pair that was measured.
+        """
+        own = model.fingerprint("document")
+        if own != self.model.fingerprint("document"):
+            self.scoring.corpora.forget(own)
+
     def drift(self, model: DualEncoder, name: str) -> Drift | None:
         """How far its answers on the probes are from those of the untuned tower.
 

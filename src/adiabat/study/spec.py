@@ -39,12 +39,14 @@ class Planned:
         variant: Name of its overlay; "" where there is none.
         varied: Dotted setting to value, of those that any grid varies.
         settings: Everything that `adiabat tune` would be told.
+        both: Whether both towers are tuned.
     """
 
     name: str
     variant: str
     varied: dict[str, Value]
     settings: TuneSettings
+    both: bool = False
 
     @property
     def seed(self) -> int:
@@ -54,7 +56,7 @@ class Planned:
     @property
     def companions(self) -> str:
         """Equal for runs that can be stepped together."""
-        if steps_alone(self.settings):
+        if self.both or steps_alone(self.settings):
             return self.name
         return self.settings.model_copy(update={"tune": self.settings.tune.model_copy(update=dict.fromkeys(TOGETHER))}).model_dump_json()
 
@@ -118,7 +120,7 @@ def _planned(settings: StudySettings, variant: VariantSection | None, varied: Ma
         run = checked(TuneSettings, laid_over(table, {"run": {"seed": seed}}))
     except ConfigError as fault:
         raise ConfigError(f"{title}: {fault}") from fault
-    return Planned(title, name, {key: _taken(run, key) for key in settings.varied}, run)
+    return Planned(title, name, {key: _taken(run, key) for key in settings.varied}, run, variant is not None and variant.towers == "both")
 
 
 def _taken(run: TuneSettings, key: str) -> Value:

@@ -18,6 +18,7 @@ from adiabat.model.device import device_name, device_of
 from adiabat.provenance import now, versions
 from adiabat.report.study.files import write_study
 from adiabat.store.build import refuse_swapped
+from adiabat.study import both
 from adiabat.study.bench import NOISE, READINGS
 from adiabat.study.engines import carry_out
 from adiabat.study.rows import rows_at
@@ -60,6 +61,8 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     targets = _targets(settings, worker.tasks)
     digests = _digests(worker, runs)
     worker.ground.require_possible([run.settings for run in runs])
+    if any(run.both for run in runs):
+        both.require_texts(worker.ground.store)
     _require_apart(worker, runs)
     description = _description(worker, digests)
     with claimed_for_jobs(folder, lambda: _same(folder, description) if _has_made(folder) else description, begun=going_on):
@@ -92,6 +95,8 @@ def _checked(settings: StudySettings) -> list[Planned]:
     runs = plan_runs(settings)
     for run in runs:
         check_settings(run.settings)
+        if run.both:
+            both.require_possible(run)
     return runs
 
 
@@ -125,8 +130,8 @@ def _key_of(section: Section) -> str:
 
 def _require_alike(row: StudyRun, run: Planned) -> None:
     """Refuse a row of other settings, whatever its name."""
-    both = {key for key in row.varied.keys() & run.varied.keys() if None not in (row.varied[key], run.varied[key])}
-    if other := sorted(key for key in both if row.varied[key] != run.varied[key]):
+    known = {key for key in row.varied.keys() & run.varied.keys() if None not in (row.varied[key], run.varied[key])}
+    if other := sorted(key for key in known if row.varied[key] != run.varied[key]):
         key = other[0]
         raise JobError(
             f"the row {run.name} must be of {key} = {run.varied[key]}, got {row.varied[key]}; choose another --out, or a value that is "
@@ -144,7 +149,7 @@ def _description(worker: Worker, digests: Mapping[str, Any]) -> dict[str, Any]:
             "study": {"name": settings.study.name, "model": settings.job.model, "store": settings.job.store, "data": settings.job.data},
             "start": digests,
             "common": common,
-            "variants": {one.name: one.own for one in settings.variants},
+            "variants": {one.name: one.own | ({"towers": one.towers} if one.towers != "query" else {}) for one in settings.variants},
             "grids": {one.name: _listed(settings, one) for one in settings.variants if one.grid},
             "grid": _listed(settings, None),
             "tasks": {task.name: {"sha256": task.sha256} for task in worker.tasks},
@@ -185,7 +190,7 @@ def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]
         yield from (f"grids.{name}.{key}" for name, grid in one.get("grids", {}).items() for key in grid)
     # A variant is known by its name, and must stay what it was; so must examples and texts that both read.
     for name in before.get("variants", {}).keys() ^ wanted["variants"].keys():
-        yield from (f"variants.{name}.{key}" for key in keys_of(TuneSettings))
+        yield from (f"variants.{name}.{key}" for key in ("towers", *keys_of(TuneSettings)))
     for part in ("examples", "rehearsed", "guards"):
         yield from (f"start.{part}.{key}" for key in before.get("start", {}).get(part, {}).keys() ^ wanted["start"][part].keys())
 

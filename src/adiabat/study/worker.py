@@ -1,5 +1,6 @@
 """Who makes the runs of a study: tunes, measures, and gives a row for each; what was cut short goes on where it was."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from adiabat.config import EncoderSection, StudySettings, SuiteSettings
+from adiabat.contrastive.training import train
 from adiabat.drift.probes import ProbeSet
 from adiabat.errors import DivergedError
 from adiabat.jobs.descriptions import is_job
@@ -20,6 +22,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.provenance import versions
 from adiabat.store.embeddings import Store
 from adiabat.study.bench import Bench
+from adiabat.study.both import train_settings
 from adiabat.study.spec import Planned
 from adiabat.suite.corpora import Corpora
 from adiabat.suite.kept import folder_of
@@ -133,6 +136,8 @@ class Worker:
 
     def _tune(self, runs: Sequence[Planned]) -> dict[str, DivergedError]:
         """Tune, and give those that diverged."""
+        if runs[0].both:
+            return self._train_both(runs[0])
         begun = [self._begun(run) for run in runs]
         resume = any(self._has_steps(run) for run in runs)
         failed: dict[str, DivergedError] = {}
@@ -147,6 +152,16 @@ class Worker:
                 else:
                     one.end(outcome, command=self.command)
         return failed
+
+    def _train_both(self, run: Planned) -> dict[str, DivergedError]:
+        """Tune both towers; such a run is alone in its group."""
+        job = self._job(run)
+        settings, resume = train_settings(run, self.inputs, self.ground, job), is_job(job.folder)
+        try:
+            train(self.load, settings, resume=resume, command=self.command, watch=self.watch.under(run.name, note=self._note_once))
+        except DivergedError as fault:
+            return {run.name: fault}
+        return {}
 
     def _begun(self, run: Planned) -> TuningRun:
         folder = self._job(run).folder
@@ -166,6 +181,9 @@ class Worker:
         _, record = finished(job, "tuning")
         place = device_of(self.settings.run.device)
         model = self.load(str(job.folder), self.settings.encoder.of_saved(str(job.folder))).to(place)
+        tasks = self.bench.outcomes(model, run.name, trained_by(job.folder))
+        if run.both:
+            self.bench.forget(model)
         return replace(
             self._row(run, "done", record.stop_reason),
             seconds=record.seconds,
@@ -176,9 +194,10 @@ class Worker:
             validation_errors=record.validation_errors,
             validation_pairs=record.validation_pairs,
             trainable=record.trainable,
-            tasks=self.bench.outcomes(model, run.name, trained_by(job.folder)),
+            tasks=tasks,
             layers=record.layers,
-            drift=self.bench.drift(model, run.name),
+            # What is found in vectors of the untuned document tower says nothing of a pair with another one.
+            drift=None if run.both else self.bench.drift(model, run.name),
         )
 
     def _failed(self, run: Planned, fault: DivergedError) -> StudyRun:
@@ -204,4 +223,6 @@ class Worker:
         Args:
             run: Whose row is there.
         """
-        self._job(run).tidy(keep_model=self.settings.study.keep_models)
+        job = self._job(run)
+        shutil.rmtree(job.prepared, ignore_errors=True)
+        job.tidy(keep_model=self.settings.study.keep_models)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from adiabat.data.records import Document, text_id
 from adiabat.locks import sole_writer
+from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store, is_store
 from adiabat.store.embeddings import Store
@@ -75,8 +77,7 @@ class Corpora:
             if self._holds(store, corpus):
                 return store
             self.watch.note(f"{place} does not hold {corpus.name} as it stands, and is not used: its documents are others")
-        tower = hashlib.sha256(json.dumps(fingerprint.to_json(), sort_keys=True).encode()).hexdigest()
-        place = self._place(corpus) / tower[:DIGITS]
+        place = self._place(corpus) / _named(fingerprint)
         if is_store(place):
             # Its folder says what it is of, and a finished store never changes.
             return Store.open(place)
@@ -88,6 +89,15 @@ class Corpora:
 
         with left_out_was_said():
             return build_store(model, corpus.documents, place, on_progress=told, source=corpus.name, encoder_name=model.name).store
+
+    def forget(self, fingerprint: Fingerprint) -> None:
+        """Remove the vectors of every corpus that were made by a document tower of which no other model will be measured.
+
+        Args:
+            fingerprint: Of the tower.
+        """
+        for place in self.folder.glob(f"*/{_named(fingerprint)}"):
+            shutil.rmtree(place, ignore_errors=True)
 
     def words(self, corpus: CorpusAtHand, *, stemmer: str | None) -> LexicalSystem:
         """BM25 over a corpus: its index at hand, or built now and kept.
@@ -129,6 +139,11 @@ class Corpora:
             with left_out_was_said():
                 self.fitting[asked] = _holds(store, corpus.documents())
         return self.fitting[asked]
+
+
+def _named(fingerprint: Fingerprint) -> str:
+    """Folder of the vectors of a document tower."""
+    return hashlib.sha256(json.dumps(fingerprint.to_json(), sort_keys=True).encode()).hexdigest()[:DIGITS]
 
 
 def _holds(store: Store, documents: Iterator[Document]) -> bool:

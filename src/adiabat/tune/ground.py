@@ -175,6 +175,24 @@ class Ground:
             self._examples[section] = read_data(self._data_path, section, self.store)
         return self._examples[section]
 
+    def with_negatives(self, settings: TuneSettings) -> tuple[AddressedSet, AddressedSet]:
+        """What is trained on and what is validated on, each query with negatives.
+
+        Args:
+            settings: Data, and what "near" means.
+
+        Returns:
+            Training and validation examples; queries that list no negatives have the hardest of the store for the untuned tower.
+
+        Raises:
+            DataError: If data are faulty, or the store holds no document beside a query's positives.
+        """
+        train, validation = (
+            with_negatives(one, self.store, self.model.query, similarity=similarity_of(settings.tune))
+            for one in self.examples(settings.data)
+        )
+        return train, validation
+
     def require_possible(self, runs: Sequence[TuneSettings]) -> None:
         """Refuse what model, store and data cannot give, before anything is written.
 

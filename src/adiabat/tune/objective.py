@@ -208,7 +208,7 @@ class StoredDocuments(StoredLoss):
         """By the texts of queries, since neighbours in a file are often alike; of equal ones, by their first positive."""
         first = self.validation.positives.values[self.validation.positives.offsets[:-1]]
         by_positive = np.argsort(first, kind="stable")
-        return by_positive[text_order(self.validation.queries[row] for row in by_positive)]
+        return by_positive.take(text_order(self.validation.queries[row] for row in by_positive))
 
     def _validation_errors(self, queries: Float[Tensor, "n e"]) -> int:
         return sum(
