@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.config import TrainSettings, checked
+from adiabat.config import TrainSettings, TuneSection, checked
 from adiabat.data.ragged import Ragged
 from adiabat.errors import ConfigError, StoreError, several
 from adiabat.files import write_text
@@ -99,16 +99,15 @@ def train_settings(run: Planned, inputs: Mapping[str, str], ground: Ground, job:
             "encoder": settings.encoder.model_dump(exclude_unset=True),
             "data": {"validation": str(files["validation"]), "cache": str(job.prepared)},
             "towers": {"kind": "asymmetric"},
-            "train": _regime(run),
+            "train": _regime(run.settings.tune) | {"distance": ground.distance(section)},
             "run": settings.run.model_dump(),
         },
     )
 
 
-def _regime(run: Planned) -> dict[str, Any]:
+def _regime(section: TuneSection) -> dict[str, Any]:
     """``[train]`` of a run, in which settings of ``[tune]`` keep their meaning."""
-    section = run.settings.tune
-    same = ("loss", "distance", "margin", "negatives_per_query", "method", "freeze", "optimizer", "weight_decay", "schedule")
+    same = ("loss", "margin", "negatives_per_query", "method", "freeze", "optimizer", "weight_decay", "schedule")
     told = {name: getattr(section, name) for name in (*same, "warmup_steps", "batch_size", "keep", "dropout")}
     told |= {"learning_rate": learning_rate_of(section), "max_grad_norm": 0.0, "error_unit": "pairs"}
     told |= {"validate_every": section.batches_per_epoch, "steps": section.max_epochs * section.batches_per_epoch}

@@ -187,9 +187,9 @@ class Ground:
         Raises:
             DataError: If data are faulty, or the store holds no document beside a query's positives.
         """
+        similarity = STATED[self.distance(settings.tune)]
         train, validation = (
-            with_negatives(one, self.store, self.model.query, similarity=similarity_of(settings.tune))
-            for one in self.examples(settings.data)
+            with_negatives(one, self.store, self.model.query, similarity=similarity) for one in self.examples(settings.data)
         )
         return train, validation
 
