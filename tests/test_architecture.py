@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "excerpts": set(),
     "watch": set(),
-    "files": {"errors", "excerpts"},
+    "files": {"errors", "excerpts", "locks"},
     "journal": {"errors", "files"},
     "seals": {"errors", "files"},
     "locks": {"errors"},
@@ -100,7 +100,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": BELOW_THE_DOOR,
     "api": BELOW_THE_DOOR,
     "__init__": BELOW_THE_DOOR,
-    "console": {"errors", "watch"},
+    "console": {"errors", "excerpts", "watch"},
     "cli": THE_DOOR,
     "__main__": {"cli"},
 }

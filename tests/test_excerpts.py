@@ -15,3 +15,9 @@ def test_a_text_of_blanks_beyond_the_looked_at_part_is_still_marked_as_cut():
 
 def test_characters_that_no_page_can_hold_are_replaced():
     assert printable("a\x00b\ud800c\ufffed\n\te\x85") == "a�b�c�d\n\te�"
+
+
+def test_what_turns_words_around_or_hides_them_is_replaced_and_what_scripts_need_stays():
+    assert printable("a\u202eb\u2066c\u2069d\U000e0041e\ufff9f") == "a�b�c�d�e�f"
+    needed = "שלום\u200f می\u200cخواهم 👩\u200d👧 soft\u00adhyphen"
+    assert printable(needed) == needed

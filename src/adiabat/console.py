@@ -2,7 +2,6 @@
 
 import sys
 import time
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +11,13 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from adiabat.excerpts import ELLIPSIS, printable
 from adiabat.watch import Watch
 
 PEOPLE = Console(stderr=True, highlight=False)
+
+LONGEST, TAIL = 4_000, 1_000
+"""Characters of a line, and how many of them are of its end, where it says what to do."""
 
 SECONDS_PER_LINE = 60.0
 """Between two lines of progress where there is no terminal, such as in a log file."""
@@ -71,7 +74,7 @@ class OneBar:
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._stage, self._task = stage, self._bar.add_task("", total=total)
-        self._bar.update(self._task, description=label, completed=done, total=total)
+        self._bar.update(self._task, description=one_line(label), completed=done, total=total)
 
 
 @dataclass
@@ -122,15 +125,16 @@ def complain(sentence: str) -> None:
 
 
 def one_line(sentence: str) -> str:
-    """Text that cannot move the cursor: without line ends, and without control characters of a file that is quoted.
+    """Text that cannot move the cursor or turn words around: without line ends, and without control characters of a file that is quoted.
 
     Args:
         sentence: Anything.
 
     Returns:
-        Words with one space between them; each control character has become U+FFFD.
+        Words with one space between them; each control character has become U+FFFD, and the middle of very long text an ellipsis.
     """
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(letter) == "Cc" else letter for letter in " ".join(sentence.split()))
+    flat = " ".join(printable(sentence).split())
+    return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - TAIL]}{ELLIPSIS}{flat[-TAIL:]}"
 
 
 @contextmanager

@@ -3,14 +3,15 @@
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from adiabat.errors import AdiabatError, DataError
 from adiabat.excerpts import cut
+from adiabat.locks import take_lock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -201,15 +202,28 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 
 
 def _part(content: str | bytes, path: Path, cleaning: ExitStack) -> Path:
-    """The content in a file beside the one that it will be."""
-    with _told(path), tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        part = Path(file.name)
+    """The content in a file beside the one that it will be, locked until it is in its place."""
+    with _told(path):
+        part, file = _own_part(path)
         cleaning.callback(part.unlink, missing_ok=True)
+        cleaning.enter_context(file)
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
-        part.chmod(0o644)
     return part
+
+
+def _own_part(path: Path) -> tuple[Path, BinaryIO]:
+    """An empty file that no other process writes: one that a killed process left is taken again, so that none stay."""
+    for number in count():
+        part = path.with_name(f".{path.name}.part{number}")
+        file = os.fdopen(os.open(part, os.O_CREAT | os.O_WRONLY, 0o666), "wb")
+        # Its writer may have put it into its place since it was opened.
+        if take_lock(file.fileno()) and part.exists() and os.path.samestat(part.stat(), os.fstat(file.fileno())):
+            file.truncate(0)
+            return part, file
+        file.close()
+    raise AssertionError("numbers do not end")
 
 
 def make_folder(path: Path) -> None:

@@ -31,17 +31,27 @@ def sole_writer(folder: Path) -> Iterator[None]:
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
-        _lock(handle, folder)
+        if not take_lock(handle):
+            raise InUseError(f"{folder} must have one writer at a time, another process is writing; wait for it to end")
         yield
     finally:
         os.close(handle)
 
 
-def _lock(handle: int, folder: Path) -> None:
+def take_lock(handle: int) -> bool:
+    """Lock an open file or directory until it is closed.
+
+    Args:
+        handle: Of it.
+
+    Returns:
+        False where another process has it locked; True too where the file system cannot lock.
+    """
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise InUseError(f"{folder} must have one writer at a time, another process is writing; wait for it to end") from error
+    except BlockingIOError:
+        return False
     except OSError as error:
         if error.errno not in LOCKLESS:
             raise
+    return True

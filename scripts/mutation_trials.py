@@ -1,0 +1,291 @@
+"""Damage files that adiabat wrote, let a command read them, and see that nothing wrong is accepted in silence.
+
+    python scripts/mutation_trials.py [--trials 60] [--folder DIR] [--only CASE] [--write]
+
+In each case a file is drawn and a byte of it flipped, its end cut off, all of it taken, 64 bytes of it set to zero, or it is exchanged
+with another file of its kind. The command that reads it must refuse it by name in one line (exit 2), say that it falls back, or give what
+it gives without damage. Rows of trials stand in DIR, so that the script goes on where it was cut short. `--write` puts the totals into
+benchmarks/RELIABILITY.md.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reliability import (
+    VERBS,
+    Ended,
+    Trials,
+    Verb,
+    contents,
+    differences,
+    made_whole,
+    place,
+    plain,
+    prepare,
+    run,
+    write_section,
+    write_world,
+)
+
+KINDS = ("flip", "cut", "empty", "zero", "swap")
+GOOD = ("refused", "fallback", "equal")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command that reads what another one wrote.
+
+    Attributes:
+        name: Of the case.
+        words: Of the command.
+        of: Verb whose results are damaged.
+        damaged: Names of what it left that files are drawn from.
+        left: Names that are compared; none compares what is printed as JSON.
+        needs: Names of further results.
+        half: Whether the verb was killed before its end.
+    """
+
+    name: str
+    words: Sequence[str]
+    of: str
+    damaged: Sequence[str]
+    left: Sequence[str] = ()
+    needs: Sequence[str] = ()
+    half: bool = False
+
+
+def _again(name: str, *, half: bool = False, damaged: Sequence[str] = (), left: Sequence[str] = (), needs: Sequence[str] = ()) -> Case:
+    verb = VERBS[name]
+    kind = "half-made" if half else "finished"
+    return Case(f"{kind} {name}, once more", [*verb.words, *verb.again], name, damaged or verb.left[:1], left or verb.left[:1], needs, half)
+
+
+CASES = (
+    Case(
+        "store, searched",
+        ("search", "store", "which report is about river 8", "--model", "model", "--json", "-k", "20"),
+        "embed",
+        ("store",),
+    ),
+    Case("store, evaluated on", ("evaluate", "model", "store", "asked.jsonl", "--json", "--out", "measured"), "embed", ("store",)),
+    _again("embed", half=True, damaged=(".store.building", "store.building", "store"), left=("store",)),
+    Case("cached pairs, trained on", VERBS["train"].words, "train", ("cache",), ("trained",)),
+    Case("BM25 index, mined from", VERBS["mine"].words, "mine", ("index",), ("mined.jsonl",)),
+    _again("mine", half=True, damaged=(".mined.jsonl.mining", "index"), left=("mined.jsonl",)),
+    Case(
+        "job, evaluated", ("evaluate", "tuned", "store", "asked.jsonl", "--json", "--out", "measured"), "tune", ("tuned",), needs=("store",)
+    ),
+    _again("tune", needs=("store",)),
+    _again("tune", half=True, needs=("store",)),
+    _again("train", half=True),
+    _again("stream", half=True),
+    _again("suite"),
+    Case("scores, compared", ("compare-runs", "suite/scores/model", "suite/scores/other", "--json"), "suite", ("suite/scores",)),
+    _again("study", needs=("store",)),
+    _again("study", half=True, needs=("store",)),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trial.
+
+    Attributes:
+        name: Case and number.
+        case: Name of the case.
+        file: That was damaged, with digits for which runs differ left out.
+        kind: Of damage.
+        outcome: ``refused``, ``fallback`` and ``equal`` are good.
+        said: On stderr.
+    """
+
+    name: str
+    case: str
+    file: str
+    kind: str
+    outcome: str
+    said: str
+
+
+def damage(path: Path, kind: str, others: Sequence[Path], chance: random.Random) -> bool:
+    """Damage a file.
+
+    Args:
+        path: Of it.
+        kind: Of `KINDS`.
+        others: Files to exchange it with.
+        chance: Draws places.
+
+    Returns:
+        Whether it is another file now.
+    """
+    content = path.read_bytes()
+    if kind == "swap":
+        alike = [one for one in others if one != path and one.suffix == path.suffix and one.read_bytes() != content]
+        half = len(content) // 2
+        changed = chance.choice(alike).read_bytes() if alike else content[half:] + content[:half]
+    elif not content:
+        return False
+    else:
+        at = chance.randrange(len(content))
+        flipped = content[:at] + bytes([content[at] ^ (1 << chance.randrange(8))]) + content[at + 1 :]
+        zeroed = content[:at] + bytes(len(content[at : at + 64])) + content[at + 64 :]
+        changed = {"flip": flipped, "cut": content[:at], "empty": b"", "zero": zeroed}[kind]
+    path.write_bytes(changed)
+    return changed != content
+
+
+def half_made(verb: Verb, world: Path, folder: Path, seconds: float, needs: Mapping[str, Path]) -> Path:
+    """What a verb leaves that was killed when about two thirds were done.
+
+    Args:
+        verb: That is run.
+        world: It reads.
+        folder: To work in.
+        seconds: That it takes.
+        needs: Results that it reads.
+
+    Returns:
+        The folder.
+    """
+    for share in (0.75, 0.85, 0.65, 0.55, 0.9, 0.45, 0.95, 0.35):
+        here = place(world, folder, needs)
+        ended = run(verb.words, here, kill_after=share * seconds)
+        new = [path for path in here.rglob("*") if path.is_file() and not path.is_symlink() and path.name != "config.toml"]
+        new = [path for path in new if path.relative_to(here).parts[0] not in needs]
+        if ended.code == -9 and len(new) > 2 and not (here / verb.left[0]).is_file():
+            return here
+    raise SystemExit(f"{verb.name} was not to be killed half way")
+
+
+def outcome_of(ended: Ended, file: Path, differing: Sequence[str]) -> str:
+    """Judge a trial.
+
+    Args:
+        ended: How the command ended.
+        file: That was damaged, in the folder of the trial.
+        differing: Of what it left.
+
+    Returns:
+        One word.
+    """
+    said = " ".join(ended.err.replace("\n", " ").split())
+    # A window, a checkpoint or the like may be named as a whole.
+    named = file.name in said or (len(file.parts) > 2 and file.parent.name in said)
+    if ended.code == 2:
+        return "refused" if named else "unnamed"
+    if ended.code:
+        return "defect"
+    if differing:
+        return "fallback" if file.name in said else "silent"
+    return "fallback" if named else "equal"
+
+
+def _left(case: Case, here: Path, ended: Ended) -> dict[str, Any]:
+    if case.left:
+        return contents(here, case.left)
+    return {"stdout": plain(json.loads(ended.out)) if not ended.code else ended.out}
+
+
+def files_of(case: Case, here: Path) -> list[Path]:
+    """Files that may be damaged.
+
+    Args:
+        case: At hand.
+        here: Where they lie.
+
+    Returns:
+        Paths, sorted.
+    """
+    every = [path for name in case.damaged for path in ([here / name] if (here / name).is_file() else (here / name).rglob("*"))]
+    return sorted(path for path in every if path.is_file() and path.stat().st_size and path.suffix not in (".html", ".svg", ".png"))
+
+
+def main() -> None:
+    """Make the trials that are not there yet."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "adiabat-mutations")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    prepare()
+    world, trial = given.folder / "world", given.folder / "work"
+    write_world(world)
+    cases = [case for case in CASES if given.only in case.name]
+    trials = Trials(given.folder / "rows.jsonl", len(cases) * given.trials)
+    made: Mapping[str, Path] = {}
+    seconds = {}
+    for verb, ended, every in made_whole(world, given.folder / "whole", list(VERBS.values())):
+        made, seconds[verb.name] = every, ended.seconds
+    for case in cases:
+        verb = VERBS[case.of]
+        needed = {name: made[name] for name in case.needs}
+        whole = {name: made[name] for name in verb.left if name in {one.split("/")[0] for one in (*case.damaged, *case.left)}}
+        if case.half:
+            half = half_made(verb, world, given.folder / "work", seconds[verb.name], needed)
+            kept = given.folder / "half"
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(half, kept, symlinks=True)
+            whole = {path.name: path for path in kept.iterdir() if not path.is_symlink() and path.name not in needed}
+        elif case.left and not set(case.left) & set(case.damaged):
+            whole = {name: path for name, path in whole.items() if name not in case.left}
+        here = place(world, trial, {**needed, **whole})
+        wanted = _left(case, here, run(case.words, here))
+        for number in range(given.trials):
+            name = f"{case.name} {number}"
+            if name in trials.names:
+                continue
+            here, chance = place(world, trial, {**needed, **whole}), random.Random(name)
+            files = files_of(case, here)
+            kind, file = KINDS[number % len(KINDS)], chance.choice(files)
+            if not damage(file, kind, files, chance):
+                continue
+            after = file.read_bytes()
+            ended = run(case.words, here)
+            differing = [] if ended.code else differences(_left(case, here, ended), wanted)
+            if file.exists() and file.read_bytes() == after:
+                # Not read, and not written again.
+                differing = [path for path in differing if path != str(file.relative_to(here))]
+            judged = outcome_of(ended, file.relative_to(here), differing)
+            said = "" if judged in GOOD else f"{differing} {ended.err[-600:]}"
+            trials.add(Row(name, case.name, str(file.relative_to(here)), kind, judged, said))
+        shutil.rmtree(given.folder / "half", ignore_errors=True)
+    counts = Counter((row["case"], row["outcome"]) for row in trials.rows)
+    kinds = Counter((row["kind"], row["outcome"]) for row in trials.rows)
+    wrong = [row for row in trials.rows if row["outcome"] not in GOOD]
+    print(f"{len(trials.rows)} trials, {len(wrong)} of them wrong")
+    for row in wrong:
+        print(row)
+    if given.write:
+        lines = [
+            f"`python scripts/mutation_trials.py --trials {given.trials} --write`: a file that a command wrote is damaged, and another",
+            "command, or the same once more, reads it. *Refused*: one line that names the file, or the checkpoint or window that it",
+            "belongs to; exit code 2. *Fallback*: said by name, and done again or without it. *Equal*: the results are those without damage,",
+            "without a word: nothing reads the file, it is written again, or what was damaged does not count. *Wrong*: anything else.",
+            "",
+        ]
+        lines += [*_table("read", counts), "", *_table("damage", kinds)]
+        write_section("Damaged files", lines)
+
+
+def _table(head: str, counts: Mapping[tuple[str, str], int]) -> list[str]:
+    rows = list(dict.fromkeys(name for name, _ in counts))
+    lines = [f"| {head} | trials | refused | fallback | equal | wrong |", "|---|---|---|---|---|---|"]
+    for label, names in [*((row, [row]) for row in rows), ("all", rows)]:
+        numbers = [sum(counts.get((name, outcome), 0) for name in names) for outcome in GOOD]
+        total = sum(count for (name, _), count in counts.items() if name in names)
+        lines.append(f"| {label} | {total} | {' | '.join(map(str, numbers))} | {total - sum(numbers)} |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()
