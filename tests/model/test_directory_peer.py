@@ -31,6 +31,24 @@ def assert_equal_vectors(model: DualEncoder, folder: Path) -> None:
         np.testing.assert_allclose(model.encode(TEXTS, side=side, precision="fp32"), theirs, atol=1e-5)
 
 
+CHANGED = {
+    "transformer: config_args": "backbone",
+    "transformer: truncation_side": "tokenizer",
+    "transformer: model_max_length": "max_tokens",
+    "transformer: document_length": "max_tokens",
+    "root: truncate_dim": "width",
+}
+"""Directories that differ from the usual one in one file, and the part of the fingerprint that must say so."""
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_changes_vectors_changes_the_fingerprint(name: str, tmp_path: Path) -> None:
+    DIRECTORIES["pooling mean"](tmp_path / "usual")
+    DIRECTORIES[name](tmp_path / "model")
+    (told,) = load(tmp_path / "usual").fingerprint().differences(load(tmp_path / "model").fingerprint())
+    assert told.startswith(f"{CHANGED[name]} ")
+
+
 @pytest.mark.parametrize("name", DIRECTORIES)
 def test_a_directory_gives_the_vectors_of_sentence_transformers_as_it_is_and_saved_again(name: str, tmp_path: Path) -> None:
     DIRECTORIES[name](tmp_path / "model")

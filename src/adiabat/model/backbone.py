@@ -114,6 +114,8 @@ def load_backbone(
     merged = merge_adapters(backbone)
     if any(type(part).__module__.startswith("peft.") for part in merged.modules()):
         raise ModelError(f"{adapter or folder} must hold an adapter that can be merged into the weights; merge it with peft, and save that")
+    # Part of the fingerprint, and written again when the model is saved.
+    merged.__dict__["config_options"] = dict(options or {})
     return merged
 
 

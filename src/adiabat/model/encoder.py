@@ -299,8 +299,9 @@ class Encoder(nn.Module):
             The fingerprint; equal for encoders that give equal vectors.
         """
         settings = self.settings
+        options = "".join(f", {key} = {value}" for key, value in sorted(getattr(self.backbone, "config_options", {}).items()))
         return Fingerprint(
-            backbone=self.backbone.config.model_type,
+            backbone=self.backbone.config.model_type + options,
             weights=self.weights_digest(),
             tokenizer=self.tokenizer_digest(),
             pooling=settings.pooling if settings.pool_prompt else f"{settings.pooling} without prompt",

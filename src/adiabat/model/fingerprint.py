@@ -10,7 +10,7 @@ class Fingerprint:
     """The parts of one tower that decide its vectors.
 
     Attributes:
-        backbone: Model family, as in the configuration's ``model_type``.
+        backbone: Model family, as in the configuration's ``model_type``, and what a directory changes of its configuration.
         weights: SHA-256 over the names and bytes of backbone and projection.
         tokenizer: SHA-256 of the tokenizer's definition.
         pooling: Name of the pooling.

@@ -261,17 +261,18 @@ def position_rows(backbone: PreTrainedModel) -> int | None:
     return next((len(table) for table in angles), None)
 
 
-def write_transformer_settings(folder: Path, settings: EncoderSettings, *, lower_case: bool) -> None:
+def write_transformer_settings(folder: Path, settings: EncoderSettings, *, lower_case: bool, options: Mapping[str, Any]) -> None:
     """Write the limit of texts beside a backbone.
 
     Args:
         folder: Of the Transformer module.
         settings: What to write.
         lower_case: Whether texts are lower-cased before they are split.
+        options: What the directory changes of the backbone's configuration.
     """
     sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
     # Versions before 6 refuse keys that they do not know, so those are written only where they say something.
-    given = {key: limit for key, limit in sides.items() if limit is not None}
+    given = {key: limit for key, limit in sides.items() if limit is not None} | ({"config_args": dict(options)} if options else {})
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **given})
 
 

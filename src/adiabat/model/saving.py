@@ -119,7 +119,7 @@ def _save_module(encoder: Encoder, i: int, kind: str, folder: Path) -> None:
             _save_tokenizer(encoder, folder)
         # Some tokenizer classes rebuild their normaliser from their own settings and would lose one that was added.
         lower_case = any(isinstance(part, Lowercase) for part in normalizers_of(encoder.tokenizer))
-        write_transformer_settings(folder, encoder.settings, lower_case=lower_case)
+        write_transformer_settings(folder, encoder.settings, lower_case=lower_case, options=getattr(encoder.backbone, "config_options", {}))
     elif kind == "StaticEmbedding":
         save_static_embedding(encoder, folder)
     elif kind == "Pooling":
