@@ -10,7 +10,7 @@ from torch import nn
 from adiabat.errors import ConfigError, ModelError
 from adiabat.model.freezing import check_patterns, freeze, frozen_parameters
 
-PARTS = ("attention", "intermediate", "output.dense")
+PARTS = ("attention", "intermediate", "output")
 SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "vocab_size": 50, "intermediate_size": 64, "num_attention_heads": 2}
 GROUPED = {**SIZES, "num_key_value_heads": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 T5 = {"d_model": 32, "d_ff": 64, "d_kv": 16, "num_layers": 3, "num_heads": 2, "vocab_size": 50}
@@ -171,12 +171,12 @@ def test_counts_worked_by_hand_for_bert(bert: nn.Module) -> None:
     output = 64 * 32 + 32 + 2 * 32
     pooler = 32 * 32 + 32
     total = tables + 2 * 32 + 3 * (attention + intermediate + output) + pooler
-    patterns = ["embeddings", "blocks[0].attention", "blocks[1:].output.dense", "intermediate"]
+    patterns = ["embeddings", "blocks[0].attention", "blocks[1:].output", "intermediate"]
     report = freeze(bert, patterns)
     assert report.matched == {
         "embeddings": tables + 2 * 32,
         "blocks[0].attention": attention,
-        "blocks[1:].output.dense": 2 * output,
+        "blocks[1:].output": 2 * output,
         "intermediate": 3 * intermediate,
     }
     assert report.frozen == tables + 2 * 32 + attention + 2 * output + 3 * intermediate
@@ -192,7 +192,10 @@ def test_freezing_stops_the_gradient_of_just_the_named_parameters(bert: nn.Modul
 
 
 def test_the_feed_forwards_output_dense_is_not_attentions(bert: nn.Module) -> None:
-    assert not any("attention" in name for name in frozen_parameters(bert, ["output.dense"]))
+    own = [f"encoder.layer.{index}.output.dense.{kind}" for index in range(3) for kind in ("weight", "bias")]
+    assert frozen_parameters(bert, ["output.dense"]) == own
+    assert frozen_parameters(bert, ["output.dense.weight"]) == own[::2]
+    assert frozen_parameters(bert, ["blocks[1:].output.dense.bias"]) == own[3::2]
     assert frozen_parameters(bert, [r"attention\.output\.dense\.bias"]) == [
         f"encoder.layer.{index}.attention.output.dense.bias" for index in range(3)
     ]
@@ -291,7 +294,10 @@ def test_a_pattern_far_from_everything_still_says_what_there_is(bert: nn.Module)
     with pytest.raises(ModelError) as caught:
         frozen_parameters(bert, ["zzzzzz"])
     assert "near" not in str(caught.value)
-    assert "this model knows embeddings.base, embeddings, blocks, attention, intermediate, output.dense" in str(caught.value)
+    assert (
+        "this model knows embeddings.base, embeddings, blocks, attention, intermediate, output, output.dense, output.dense.weight"
+        in str(caught.value)
+    )
 
 
 @pytest.mark.parametrize("pattern", ["blocks[3]", "blocks[-4]", "blocks[0:4]", "blocks[-9:]", "blocks[7].attention"])
@@ -322,7 +328,7 @@ def test_every_fault_is_reported_at_once(bert: nn.Module) -> None:
         ("blocks[1:2:3]", r"must use blocks\[i\]"),
         ("blocks[0,1]", r"must use blocks\[i\]"),
         ("blocks[0", r"must use blocks\[i\]"),
-        ("blocks[0].atention", r"must use blocks\[i\].*\.attention, \.intermediate, \.output\.dense"),
+        ("blocks[0].atention", r"must use blocks\[i\].*\.attention, \.intermediate, \.output, \.output\.dense"),
         ("blocks[1 2]", r"must use blocks\[i\]"),
     ],
 )
@@ -336,7 +342,7 @@ def test_a_bare_text_is_not_taken_for_a_list_of_letters(bert: nn.Module) -> None
         freeze(bert, "embeddings")
 
 
-@pytest.mark.parametrize("patterns", [["."], ["embeddings", "blocks"], ["embeddings", "attention", "intermediate", "output.dense"]])
+@pytest.mark.parametrize("patterns", [["."], ["embeddings", "blocks"], ["embeddings", "attention", "intermediate", "output"]])
 def test_leaving_nothing_but_an_unused_pooler_is_an_error_and_freezes_nothing(bert: nn.Module, patterns: list[str]) -> None:
     with pytest.raises(ModelError, match="must leave something to train"):
         freeze(bert, patterns)

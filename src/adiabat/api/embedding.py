@@ -20,6 +20,7 @@ from adiabat.store.append import append_documents, finish_append
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
+from adiabat.store.wordless import known_documents
 from adiabat.watch import SILENT, Watch
 
 
@@ -98,6 +99,9 @@ def embed(
     encoder = _Documents(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
     if slow := emulation_note(encoder.model.document.device, settings.store.precision, setting="store.precision"):
         watch.note(slow)
+    if vectors is None:
+        blank = settings.data.blank
+        documents = known_documents(encoder.model.document, documents, blank=blank, source=str(corpus), note=watch.note)
     name, maker, progress = str(corpus), encoder.model.name, _on("encoding documents", watch)
     dtype, texts, seed = settings.store.dtype, settings.store.keep_texts, settings.run.seed
     if vectors is not None:

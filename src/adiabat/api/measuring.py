@@ -116,7 +116,8 @@ def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings
         settings: None takes the defaults.
 
     Returns:
-        Best first, by the similarity that the model states, which each hit names.
+        Best first, by the similarity that the model states, which each hit names. Nothing for a query of which a static model knows no
+        token.
 
     Raises:
         AdiabatError: If anything the user gave is wrong.

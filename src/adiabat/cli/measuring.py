@@ -228,6 +228,8 @@ def _show_hits(found: "dict[str, list[Hit]]") -> None:
     for name, hits in found.items():
         ranking = [IN_WORDS[hit.similarity] for hit in hits[:1] if hit.similarity]
         print(", by ".join([one_line(name), *ranking]))
+        if not hits:
+            print("nothing: the model knows no token of the query")
         for place, hit in enumerate(hits, start=1):
             print(f"{place:3d}  {hit.score:.4f}  {one_line(hit.doc_id)}  {cut(one_line(hit.text), limit=120)}")
 

@@ -11,6 +11,7 @@ from adiabat.measure.samples import TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
+from adiabat.store.wordless import known_documents
 from adiabat.tasks.data import Corpus, Task, left_out_was_said
 from adiabat.tasks.retrieval import score_retrieval
 from adiabat.tasks.systems import System
@@ -75,7 +76,12 @@ def _sample(documents: Iterator[Document], count: int) -> list[str]:
 
 def _embedded(model: DualEncoder, corpus: Corpus, folder: Path, watch: Watch) -> Store:
     progress = _on(f"embedding {corpus.source}", watch)
-    return build_store(model, corpus.documents, folder, on_progress=progress, source=corpus.source, encoder_name=model.name).store
+
+    def documents() -> Iterator[Document]:
+        blank, setting = corpus.blank, "tasks.blank"
+        return known_documents(model.document, corpus.documents(), blank=blank, source=corpus.source, note=watch.note, setting=setting)
+
+    return build_store(model, documents, folder, on_progress=progress, source=corpus.source, encoder_name=model.name).store
 
 
 def _on(label: str, watch: Watch) -> Callable[[int, int], None]:

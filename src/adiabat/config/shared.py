@@ -132,7 +132,8 @@ class EmbedDataSection(Section):
     """Of a hub data set, or of one saved by the ``datasets`` library, that has several."""
     columns: ColumnsSection = ColumnsSection()
     blank: Literal["error", "drop"] = "error"
-    """What to do with documents that have neither title nor text: stop and name them, or leave them out and say how many."""
+    """What to do with documents that have neither title nor text, or of which a static model knows no token: stop and name them, or leave
+    them out and say how many."""
 
 
 class DeviceSection(Section):

@@ -5,23 +5,27 @@ A pattern is one of
 - ``embeddings.base``: the tables of tokens, absolute positions and token types;
 - ``embeddings``: the whole embedding block, that is, the tables with their norm and their projection to the hidden width;
 - ``blocks``, ``blocks[0]``, ``blocks[-1]``, ``blocks[0:6]``, ``blocks[:]``: transformer blocks, counted as Python counts; alone or
-  followed by ``.attention``, ``.intermediate`` or ``.output.dense``, a part of those blocks;
-- ``attention``, ``intermediate``, ``output.dense``: that part of every block;
+  followed by ``.attention``, ``.intermediate``, ``.output``, ``.output.dense``, ``.output.dense.weight`` or ``.output.dense.bias``, a part
+  of those blocks;
+- ``attention``, ``intermediate``, ``output``, ``output.dense``, ``output.dense.weight``, ``output.dense.bias``: that part of every block;
 - anything else: a regular expression, looked for anywhere in the full parameter name (`re.search`; anchor it with ``^`` and ``$``).
 
 A low-rank adapter goes with the dense layer that it stands beside: every pattern that names the layer's weight names its adapter too.
 
 Presets read names, not classes, so a prefix such as ``encoder.`` or a wrapping module does not matter. Known layouts: BERT and its
 relatives (RoBERTa, XLM-R, MPNet, ELECTRA), DistilBERT, ALBERT, ModernBERT, the T5 encoder, GPT-2, GPT-NeoX, and Llama and its
-relatives (Mistral, Qwen, Gemma, Phi-3). There the three parts of a block make up the whole block:
+relatives (Mistral, Qwen, Gemma, Phi-3), Falcon, GPT-J, OPT. There three parts, ``attention``, ``intermediate`` and ``output``, make up the
+whole block, and the others are parts of ``output``:
 
 - ``attention``: the projections of attention, with relative position tables stored inside a block (T5 keeps in block 0 one that all
   blocks read) and the norms of queries and keys;
 - ``intermediate``: the feed-forward's way up, gates included;
-- ``output.dense``: the feed-forward's way down, never attention's own ``output.dense`` (write ``attention\.output\.dense`` for it).
+- ``output.dense``: the feed-forward's way down, weight and bias, never attention's own ``output.dense`` (write
+  ``attention\.output\.dense`` for it); ``output.dense.weight`` and ``output.dense.bias``: one of the two;
+- ``output``: the way down with the norm that follows it, where there is one.
 
 A norm belongs to the part whose output it takes where it comes after (BERT: ``attention.output.LayerNorm`` to ``attention``,
-``output.LayerNorm`` to ``output.dense``), and to the part that it feeds where it comes before (Llama: ``input_layernorm`` to
+``output.LayerNorm`` to ``output``), and to the part that it feeds where it comes before (Llama: ``input_layernorm`` to
 ``attention``, ``post_attention_layernorm`` to ``intermediate``). Outside blocks and embeddings are the final norm, poolers, and tables
 of relative positions shared by all blocks (MPNet, DeBERTa): only a regular expression reaches those.
 
@@ -39,8 +43,8 @@ from torch import nn
 
 from adiabat.errors import ConfigError, ModelError, several
 
-Part = Literal["attention", "intermediate", "output.dense"]
-"""The three parts of a transformer block."""
+Part = Literal["attention", "intermediate", "output", "output.dense", "output.dense.weight", "output.dense.bias"]
+"""Parts of a transformer block: three that make it up, and of the third the dense layer and its two parameters."""
 
 _PARTS: tuple[Part, ...] = get_args(Part)
 
@@ -58,16 +62,18 @@ _PART_RULES: tuple[tuple[Part, re.Pattern[str]], ...] = (
     ("output.dense", re.compile(r"layer\.1\.DenseReluDense\.wo\.")),
     ("attention", re.compile(r"layer\.0\.")),  # T5 numbers its sublayers: 0 attends, 1 feeds forward
     ("intermediate", re.compile(r"layer\.1\.")),
-    ("attention", re.compile(r"(?:albert_layers\.\d+\.)?(?:attention|self_attn|attn)\.")),
-    ("attention", re.compile(r"(?:attn_norm|sa_layer_norm|input_layernorm|ln_1)\.")),
-    ("output.dense", re.compile(r"(?:albert_layers\.\d+\.)?(?:output|ffn_output|full_layer_layer_norm)\.")),
-    ("output.dense", re.compile(r"(?:ffn\.lin2|output_layer_norm|post_feedforward_layernorm)\.")),
-    ("output.dense", re.compile(r"mlp\.(?:dense_4h_to_h|down_proj|Wo|c_proj)\.")),
-    ("intermediate", re.compile(r"(?:albert_layers\.\d+\.ffn|intermediate|ffn\.lin1|mlp_norm|ln_2|pre_feedforward_layernorm)\.")),
-    ("intermediate", re.compile(r"mlp\.(?:dense_h_to_4h|gate_proj|up_proj|gate_up_proj|Wi|c_fc)\.")),
+    ("attention", re.compile(r"(?:albert_layers\.\d+\.)?(?:attention|self_attn|self_attention|attn)\.")),
+    ("attention", re.compile(r"(?:attn_norm|sa_layer_norm|self_attn_layer_norm|input_layernorm|ln_1|norm_1)\.")),
+    ("output.dense", re.compile(r"(?:output\.dense|(?:albert_layers\.\d+\.)?ffn_output|ffn\.lin2|ffn\.down_proj|fc2)\.")),
+    ("output.dense", re.compile(r"mlp\.(?:dense_4h_to_h|down_proj|Wo|c_proj|fc_out|fc2)\.")),
+    ("output", re.compile(r"(?:output|(?:albert_layers\.\d+\.)?full_layer_layer_norm|output_layer_norm)\.")),
+    ("output", re.compile(r"post_(?:feedforward|mlp)_layernorm\.")),
+    ("intermediate", re.compile(r"(?:albert_layers\.\d+\.ffn|intermediate|ffn\.(?:lin1|up_proj)|fc1)\.")),
+    ("intermediate", re.compile(r"(?:mlp_norm|ln_2|norm_2|pre_feedforward_layernorm|final_layer_norm)\.")),
+    ("intermediate", re.compile(r"mlp\.(?:dense_h_to_4h|gate_proj|up_proj|gate_up_proj|Wi|c_fc|fc_in|fc1)\.")),
 )
 
-_PRESET = re.compile(r"(blocks)(?:\[([^\[\]]*)\])?(?:\.(attention|intermediate|output\.dense))?")
+_PRESET = re.compile(r"(blocks)(?:\[([^\[\]]*)\])?(?:\.(attention|intermediate|output(?:\.dense(?:\.(?:weight|bias))?)?))?")
 _SPAN = re.compile(r"\s*(-?\d+)?\s*(:)?\s*(-?\d+)?\s*")
 
 
@@ -275,7 +281,13 @@ def _in_blocks(pattern: str, wanted: _Blocks, layout: _Layout) -> list[str]:
     if any(bound is not None and not -count <= bound <= last for bound in (wanted.start, wanted.stop)):
         raise ModelError(f'freeze pattern "{pattern}" must stay within the blocks of this model, which has {_numbered(count)}; correct it')
     chosen = [layout.blocks[wanted.start or 0]] if wanted.single else layout.blocks[wanted.start : wanted.stop]
-    return [name for block in chosen for name in block if wanted.part is None or layout.parts.get(name) == wanted.part]
+    return [name for block in chosen for name in block if wanted.part is None or _covers(wanted.part, name, layout)]
+
+
+def _covers(part: Part, name: str, layout: _Layout) -> bool:
+    """Whether a parameter belongs to a part of its block: the way down to three of them, and its weight, or its bias, to a fourth."""
+    path = f"{layout.parts.get(name)}.{_plain(name).rpartition('.')[2]}."
+    return path.startswith(f"{part}.")
 
 
 def _layout(names: Iterable[str]) -> _Layout:
@@ -299,8 +311,8 @@ def _layout(names: Iterable[str]) -> _Layout:
 
 def _parts(block: Mapping[str, str]) -> dict[str, Part]:
     """The part of each parameter of one block, given full name and name inside the block; unknown ones are left out."""
-    # Llama's `post_attention_layernorm` stands before the feed-forward; in blocks with norms around it (Gemma 2), after attention.
-    sandwiched = any("_feedforward_layernorm." in inner for inner in block.values())
+    # Llama's `post_attention_layernorm` stands before the feed-forward; in blocks with a norm after that (Gemma 2), after attention.
+    sandwiched = any("_feedforward_layernorm." in inner or "post_mlp_layernorm." in inner for inner in block.values())
     after_attention: Part = "attention" if sandwiched else "intermediate"
     rules = ((after_attention, re.compile(r"post_attention_layernorm\.")), *_PART_RULES)
     found = {name: next((part for part, rule in rules if rule.match(inner)), None) for name, inner in block.items()}
@@ -323,8 +335,7 @@ def _nothing_matched(pattern: str, layout: _Layout, names: Iterable[str]) -> str
 
 def _presets(layout: _Layout) -> list[str]:
     """The presets that cover something in this model, single blocks included."""
-    present = set(layout.parts.values())
-    parts = [part for part in _PARTS if part in present]
+    parts = [part for part in _PARTS if any(_covers(part, name, layout) for name in layout.parts)]
     heads = [f"blocks[{index}]" for index in range(len(layout.blocks))]
     return [
         *(["embeddings.base"] if layout.tables else []),

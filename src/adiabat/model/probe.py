@@ -8,7 +8,7 @@ import torch
 from adiabat.errors import ModelError
 from adiabat.model.backbone import reason
 from adiabat.model.encoder import Encoder
-from adiabat.model.vocabulary import state_width, table_rows
+from adiabat.model.vocabulary import table_rows
 
 FIRST = 5
 """The first token of the texts, behind those that families may treat apart."""
@@ -38,13 +38,13 @@ def require_embeddings(encoder: Encoder, folder: Path) -> None:
     usable = (number for number in itertools.count(FIRST) if number != encoder.pad_token_id)
     long = [number if rows is None else number % rows for number in itertools.islice(usable, LONG)]
     try:
-        width, alone = state_width(encoder.backbone), encoder(encoder.collate([long[:1]], side="document"))
+        width, alone = encoder.width, encoder(encoder.collate([long[:1]], side="document"))
         padded = encoder(encoder.collate([long[:1], long], side="document"))
     except Exception as fault:
         # Models of images, sounds and pairs of texts fail in any way.
         raise ModelError(f"{wanted} ({reason(fault)}); choose another model") from fault
-    if not encoder.projections and alone.shape[1] != width:
-        raise ModelError(f"{wanted}, whose states have {alone.shape[1]} numbers where its config.json says {width}; choose another model")
+    if alone.shape[1] != width:
+        raise ModelError(f"{wanted}, whose vectors have {alone.shape[1]} numbers where its config.json says {width}; choose another model")
     one, other = torch.nn.functional.normalize(torch.cat([alone, padded[:1]]), dim=-1)
     if not bool((one - other).abs().max() <= TOLERANCE):
         raise ModelError(

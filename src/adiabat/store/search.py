@@ -34,7 +34,7 @@ class Hits:
     """The nearest documents of each query, best first.
 
     Attributes:
-        rows: Of the store; -1 where exclusions left fewer than asked for. Of equal scores the lower row comes first.
+        rows: Of the store; -1 where exclusions, or a query of zeros, left fewer than asked for. Of equal scores the lower row comes first.
         scores: More is closer; minus infinity beside a row of -1.
     """
 
@@ -58,7 +58,7 @@ def search(
 
     Args:
         store: The documents.
-        queries: One row per query; for ``cosine`` of any length but, to be meaningful, not zero.
+        queries: One row per query, of any length; one of zeros, which says nothing of what it is near to, finds nothing.
         k: How many, > 0; a store of fewer documents gives fewer columns.
         similarity: ``cosine``, ``distance`` (minus the Euclidean distance) or ``dot``.
         block_rows: Documents read at once, > 0.
@@ -82,7 +82,10 @@ def search(
         for block in _blocks(store, block_rows, on_progress):
             run(partial(tile.see, block) for tile in tiles)
     hits = [tile.hits() for tile in tiles]
-    return Hits(np.concatenate([one.rows for one in hits]), np.concatenate([one.scores for one in hits]))
+    found = Hits(np.concatenate([one.rows for one in hits]), np.concatenate([one.scores for one in hits]))
+    silent = ~queries.any(axis=1)
+    found.rows[silent], found.scores[silent] = -1, -np.inf
+    return found
 
 
 def count_at_least(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from adiabat.data.corpora import Blank
 from adiabat.data.records import Document, text_id
 from adiabat.locks import sole_writer
 from adiabat.model.fingerprint import Fingerprint
@@ -15,6 +16,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store, is_store
 from adiabat.store.embeddings import Store
 from adiabat.store.lexical import LexicalIndex, build_lexical
+from adiabat.store.wordless import known_documents
 from adiabat.suite.kept import folder_names
 from adiabat.tasks.data import left_out_was_said
 from adiabat.tasks.systems import LexicalSystem
@@ -35,12 +37,14 @@ class CorpusAtHand:
         sha256: Of ids and texts.
         documents: Gives it from its beginning.
         stores: Directories of the user that may hold its vectors.
+        blank: Whether documents without a token that a static model knows are faults, or are left out.
     """
 
     name: str
     sha256: str
     documents: Callable[[], Iterator[Document]]
     stores: tuple[Path, ...] = ()
+    blank: Blank = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class Corpora:
             store = Store.open(place)
             if store.differences(fingerprint):
                 continue
-            if self._holds(store, corpus):
+            if self._holds(model, store, corpus):
                 return store
             self.watch.note(f"{place} does not hold {corpus.name} as it stands, and is not used: its documents are others")
         place = self._place(corpus) / _named(fingerprint)
@@ -87,8 +91,11 @@ class Corpora:
         def told(done: int, total: int) -> None:
             self.watch.progress(label, done, total)
 
+        def documents() -> Iterator[Document]:
+            return _known(model, corpus, note=self.watch.note)
+
         with left_out_was_said():
-            return build_store(model, corpus.documents, place, on_progress=told, source=corpus.name, encoder_name=model.name).store
+            return build_store(model, documents, place, on_progress=told, source=corpus.name, encoder_name=model.name).store
 
     def forget(self, fingerprint: Fingerprint) -> None:
         """Remove the vectors of every corpus that were made by a document tower of which no other model will be measured.
@@ -132,18 +139,24 @@ class Corpora:
     def _place(self, corpus: CorpusAtHand) -> Path:
         return self.folder / f"{folder_names([corpus.name])[0]}-{corpus.sha256[:DIGITS]}"
 
-    def _holds(self, store: Store, corpus: CorpusAtHand) -> bool:
+    def _holds(self, model: DualEncoder, store: Store, corpus: CorpusAtHand) -> bool:
         """Whether a store holds the documents of a corpus and no others."""
         asked = (corpus.sha256, Path(store.path))
         if asked not in self.fitting:
             with left_out_was_said():
-                self.fitting[asked] = _holds(store, corpus.documents())
+                self.fitting[asked] = _holds(store, _known(model, corpus, note=lambda said: None))
         return self.fitting[asked]
 
 
 def _named(fingerprint: Fingerprint) -> str:
     """Folder of the vectors of a document tower."""
     return hashlib.sha256(json.dumps(fingerprint.to_json(), sort_keys=True).encode()).hexdigest()[:DIGITS]
+
+
+def _known(model: DualEncoder, corpus: CorpusAtHand, *, note: Callable[[str], None]) -> Iterator[Document]:
+    """The documents that get a vector."""
+    blank = corpus.blank
+    return known_documents(model.document, corpus.documents(), blank=blank, source=corpus.name, note=note, setting="tasks.blank")
 
 
 def _holds(store: Store, documents: Iterator[Document]) -> bool:

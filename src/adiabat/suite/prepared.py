@@ -158,7 +158,8 @@ def _retrieval(task: RetrievalData, section: RetrievalTask, common: RankingMeasu
     measure = MeasureSection().model_copy(update={**common.model_dump(), **given, **listed})
     # Other vectors of the same model, such as rounded ones, give other scores.
     stores = [Store.open(place).manifest.sha256 for place in section.stores]
-    corpus = CorpusAtHand(table_name(task.corpus.source), task.corpus_sha256, task.corpus.documents, tuple(map(Path, section.stores)))
+    own, stores = task.corpus, tuple(map(Path, section.stores))
+    corpus = CorpusAtHand(table_name(own.source), task.corpus_sha256, own.documents, stores, own.blank)
 
     def score(subject: Subject, corpora: Corpora, watch: Watch) -> TaskScores:
         system: System | LexicalSystem

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 from adiabat.config import MeasureSection
 from adiabat.data.ragged import Ragged
@@ -21,7 +22,7 @@ from adiabat.tasks.own_documents import own_documents
 from adiabat.tasks.rankers import DenseRanker, LexicalRanker, Ranker
 from adiabat.tasks.ranking import Standings, errors_by_negative, stand_in_lists, stand_in_store
 from adiabat.tasks.systems import LexicalSystem, Role, System, ranking_notes, similarities_of
-from adiabat.tasks.texts import embed_texts
+from adiabat.tasks.texts import embed_texts, zero_rows
 from adiabat.tasks.trained import trained_queries
 from adiabat.watch import SILENT, Watch
 
@@ -143,7 +144,17 @@ def _rankers(
         return [LexicalRanker(system.index, examples.queries)], []
     vectors = embed_texts(system.model, examples.queries, side="query", name=examples.name, watch=watch)
     chosen = similarities_of(system.model) if similarities is None else similarities
-    return [DenseRanker(system.store, vectors, similarity) for similarity in chosen], ranking_notes(system.model, chosen)
+    notes = [*ranking_notes(system.model, chosen), *_wordless(vectors, examples, watch)]
+    return [DenseRanker(system.store, vectors, similarity) for similarity in chosen], notes
+
+
+def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: Watch) -> list[str]:
+    """What is to be said of queries that a static model knows no token of; every document ties with their answers, so they lose to all."""
+    if not (count := int(zero_rows(vectors).sum())):
+        return []
+    said = f"{count:,} of {len(examples):,} queries hold no token that the model knows: their vectors are zero, and they find nothing"
+    watch.note(f"{examples.name}: {said}")
+    return [said]
 
 
 def _samples(plan: _Plan, standings: Standings, similarity: str, settings: MeasureSection) -> list[Sample]:

@@ -3,9 +3,12 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from adiabat.config import GuardSection, TuneDataSection, TuneSection, TuneSettings
 from adiabat.data.ragged import Ragged
@@ -17,6 +20,7 @@ from adiabat.model.freezing import frozen_parameters
 from adiabat.model.similarity import NAMES, STATED
 from adiabat.model.tokens import TokenTable
 from adiabat.model.towers import DualEncoder
+from adiabat.model.wordless import wordless
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import Similarity
@@ -172,7 +176,8 @@ class Ground:
             DataError: If a file is faulty, a document is missing, or there are too few queries.
         """
         if section not in self._examples:
-            self._examples[section] = read_data(self._data_path, section, self.store)
+            train, validation = read_data(self._data_path, section, self.store)
+            self._examples[section] = self._with_words(train), self._with_words(validation)
         return self._examples[section]
 
     def with_negatives(self, settings: TuneSettings) -> tuple[AddressedSet, AddressedSet]:
@@ -192,6 +197,17 @@ class Ground:
             with_negatives(one, self.store, self.model.query, similarity=similarity) for one in self.examples(settings.data)
         )
         return train, validation
+
+    def _with_words(self, examples: AddressedSet) -> AddressedSet:
+        """Queries of which the model knows a token: those of which a static one knows none have a vector of zeros, whatever is tuned."""
+        left_out = wordless(self.model.query, examples.queries, side="query")
+        if not left_out.any():
+            return examples
+        if left_out.all():
+            raise DataError(f"{examples.name}: a query must hold a token that the static model knows, got none in all {len(examples):,}")
+        told = f"{int(left_out.sum()):,} of {len(examples):,} queries hold no token that the model knows, and are left out"
+        kept = examples.take(np.flatnonzero(~left_out))
+        return replace(kept, notes=(*kept.notes, told))
 
     def require_possible(self, runs: Sequence[TuneSettings]) -> None:
         """Refuse what model, store and data cannot give, before anything is written.

@@ -1,0 +1,46 @@
+"""Texts of which a static model knows no token: their vector is zero, and says nothing of what they are near to."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool
+
+from adiabat.data.records import Side
+from adiabat.model.encoder import Encoder
+from adiabat.model.static import StaticBackbone
+
+HEAD = 64
+"""Letters that are looked at first: tokens are most of what a static model takes time for, and nearly every text begins with known ones."""
+
+
+def wordless(encoder: Encoder, texts: Sequence[str], *, side: Side) -> Bool[np.ndarray, " n"]:
+    """Which texts have no token that a static model gives weight to.
+
+    Args:
+        encoder: Any; a transformer knows every text.
+        texts: Any number.
+        side: Whose prompt is put before: one with a known word gives every text a vector.
+
+    Returns:
+        True where there is none.
+    """
+    backbone = encoder.backbone
+    if not isinstance(backbone, StaticBackbone):
+        return np.zeros(len(texts), dtype=np.bool_)
+    # The row of padding, of which a text without tokens consists, is zero too.
+    known = backbone.token_embeddings.weight.detach().any(dim=1)
+    if backbone.weightless_id is not None:
+        known[backbone.weightless_id] = False
+    weighs = known.cpu().numpy()
+    unknown = np.ones(len(texts), dtype=np.bool_)
+    whole = encoder.tokenizer.truncation_side == "left"
+    for part in ([] if whole else [[_head(text) for text in texts]]) + [texts]:
+        rows = np.flatnonzero(unknown)
+        found = encoder.tokenize([part[row] for row in rows], side=side)
+        unknown[rows] = [not weighs[ids].any() for ids in found]
+    return unknown
+
+
+def _head(text: str) -> str:
+    """The first whole words, whose tokens are the text's own first ones."""
+    return text if len(text) <= HEAD else text[:HEAD].rpartition(" ")[0]

@@ -1,0 +1,61 @@
+"""Documents of which a static model knows no token: named before anything is encoded, or left out."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Literal
+
+from adiabat.data.records import Document
+from adiabat.errors import DataError, Faults
+from adiabat.excerpts import cut
+from adiabat.model.encoder import Encoder
+from adiabat.model.wordless import wordless
+
+AT_ONCE = 2048
+
+SHOWN_CHARACTERS = 40
+"""Of a document that a message names."""
+
+
+def known_documents(
+    encoder: Encoder,
+    documents: Iterator[Document],
+    *,
+    blank: Literal["error", "drop"],
+    source: str,
+    note: Callable[[str], None],
+    setting: str = "data.blank",
+) -> Iterator[Document]:
+    """Documents that get a vector with a direction.
+
+    Args:
+        encoder: The document tower.
+        documents: Of the corpus.
+        blank: Whether others are faults, or are left out, and counted in a note.
+        source: Name of the corpus.
+        note: Told how many were left out.
+        setting: Where `blank` comes from, for the message.
+
+    Yields:
+        They, in order.
+
+    Raises:
+        DataError: At the end, if there are others and `blank` is ``error``; all are counted, the first named.
+    """
+    unknown, count = Faults(shown=3), 0
+    while block := list(islice(documents, AT_ONCE)):
+        count += len(block)
+        without = wordless(encoder, [document.text for document in block], side="document")
+        for document, left_out in zip(block, without, strict=True):
+            if left_out:
+                unknown.add(f'"{document.doc_id}" ({cut(document.text, limit=SHOWN_CHARACTERS)!r})')
+            else:
+                yield document
+    if not unknown.count:
+        return
+    told = unknown.told(f"of {count:,} documents")
+    if blank == "error":
+        raise DataError(
+            f"{source}: a document must hold a token that the static model knows, got none in {told}; "
+            f"set {setting} = drop, which leaves such documents out of a corpus, or use another model"
+        )
+    note(f"{source}: documents without a token that the static model knows are left out: {told}")
