@@ -126,11 +126,13 @@ def test_no_queries_give_no_hits(tmp_path: Path) -> None:
     assert count_at_least(store, np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32)).shape == (0, 3)
 
 
-def test_a_zero_query_is_equally_far_from_all_by_cosine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "distance"])
+def test_a_query_of_zeros_finds_nothing_and_leaves_the_others_alone(tmp_path: Path, similarity: Similarity) -> None:
     store = store_of(np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32), tmp_path)
-    hits = search(store, np.zeros((1, 3), dtype=np.float32), 3)
-    assert hits.rows.tolist() == [[0, 1, 2]]
-    assert hits.scores.tolist() == [[0.0] * 3]
+    queries = np.array([[0, 0, 0], [1, 0, 0]], dtype=np.float32)
+    hits, alone = search(store, queries, 3, similarity=similarity), search(store, queries[1:], 3, similarity=similarity)
+    assert hits.rows.tolist() == [[-1] * 3, *alone.rows.tolist()]
+    assert hits.scores.tolist() == [[-np.inf] * 3, *alone.scores.tolist()]
 
 
 def test_full_store_discordance_is_a_count_less_the_positives(tmp_path: Path) -> None:
