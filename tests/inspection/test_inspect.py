@@ -31,6 +31,24 @@ def test_examples_of_texts_by_hand(tmp_path):
     assert found.findings == ()
 
 
+def test_labels_and_lists_in_csv_are_taken_as_other_verbs_take_them_and_said(tmp_path):
+    labelled = write(
+        tmp_path / "labelled.jsonl",
+        {"qid": 1, "query": "who is it?", "passage": "she is", "label": 1},
+        {"qid": 1, "query": "who is it?", "passage": "he is", "label": 0},
+    )
+    found = looked_at(labelled)
+    assert found.pairs is not None
+    assert (found.pairs.pairs, found.pairs.negatives) == (1, 1)
+    assert [column.used_as for column in found.columns] == ["query_id", "query", "positive", "label"]
+    assert [one.sentence for one in found.findings] == ['"label" is a label: documents with 0 are negatives, in 1 row']
+    lists = write(tmp_path / "lists.csv", b"query,positive\n", b"who is it?,\"['she is', 'he is']\"\n")
+    found = looked_at(lists)
+    assert found.pairs is not None
+    assert found.pairs.pairs == 2
+    assert [one.sentence for one in found.findings] == [f'"positive" looks like a list in 1 row (first {lists}:2) and is read as one']
+
+
 def test_a_corpus_has_documents_and_no_pairs(tmp_path):
     rows = [{"_id": f"d{number}", "title": "T", "text": f"text {number % 3}"} for number in range(9)]
     found = looked_at(write(tmp_path / "corpus.jsonl.gz", *rows))

@@ -62,8 +62,8 @@ class Remarks:
         """
         self._wrong[column] += 1
 
-    def sentences(self) -> list[str]:
-        """All remarks.
+    def taken(self) -> list[str]:
+        """On values that were taken in a way of our own.
 
         Returns:
             A sentence each, without the source's name.
@@ -73,10 +73,18 @@ class Remarks:
             + ("read as one" if read else "taken for one text; write a JSON list if it is one")
             for (column, read), (first, count) in self._lists.items()
         ]
-        told += [
+        return told + [
             f'"{cut(column, limit=60)}" is a label: documents with 0 are negatives, in {count:,} row{"" if count == 1 else "s"}'
             for column, count in self._wrong.items()
         ]
+
+    def sentences(self) -> list[str]:
+        """All remarks.
+
+        Returns:
+            Those of `taken`, and one on columns that are not read.
+        """
+        told = self.taken()
         if self._unread:
             names = [
                 f'"{cut(name, limit=40)}"' + (f' (nearest known name: "{near}")' if near else "") for name, near in self._unread.items()

@@ -247,6 +247,8 @@ def _listed(tally: TextTally, per_row: "array[int]") -> Listed:
 
 def _reading_findings(part: _Rows) -> Iterator[Finding]:
     """What the reader said, and ids."""
+    if isinstance(part.stream, Stream):
+        yield from (Finding("values of a form of their own", "note", 1, sentence) for sentence in part.stream.columns.remarks.taken())
     if part.complaint:
         yield Finding("unreadable rows", "fault", 1, part.complaint)
     noun = "document" if isinstance(part.stream, Stream) and part.stream.layout == "corpus" else "query"
