@@ -339,7 +339,7 @@ def pins(name: str) -> dict[str, str]:
     return {re.split(r"[=<>!~ ;]", line, maxsplit=1)[0]: line for line in lines}
 
 
-@pytest.mark.parametrize("name", ["lock.txt", "torch.txt", "torch-cpu.txt", "uv.txt"])
+@pytest.mark.parametrize("name", ["lock.txt", "torch.txt", "torch-cpu.txt", "uv.txt", "integrations.txt"])
 def test_a_lock_pins_by_hash_and_names_no_host(name: str) -> None:
     lock = pins(name)
     assert lock
@@ -355,6 +355,8 @@ def test_the_locks_agree_with_one_another() -> None:
     assert "torch" not in lock
     assert version(cpu["torch"]) == version(torch["torch"])
     assert [name for name in [*torch, *uv] if name in lock and version(lock[name]) != version({**torch, **uv}[name])] == []
+    # They lie beside the packages of the lock, of which none must be there twice.
+    assert pins("integrations.txt").keys() & {*lock, *torch, *uv} == set()
 
 
 def test_dependencies_are_declared_and_used() -> None:
