@@ -55,6 +55,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "tasks": ((StsTask(kind="sts", data="pairs.jsonl"),), {}),
     "models": ((ModelSection(name="mine", model="demo"),), {}),
     "measure.units": ("common", {}),
+    "measure.ties": ("trec_eval", {}),
     "store.dtype": ("float32", {}),
     "store.keep_texts": (False, {}),
     "store.precision": ("bf16", {}),

@@ -6,6 +6,7 @@ from pathlib import Path
 import ir_measures
 import numpy as np
 import pytest
+import pytrec_eval
 
 from adiabat.config import checked
 from adiabat.config.suite import CompareRunsSettings
@@ -207,3 +208,39 @@ def test_judgements_are_asked_for_where_they_are_needed_and_refused_elsewhere(tm
     a = kept(tmp_path / "a", ranked(VALUES[0]))
     with pytest.raises(ConfigError, match="--qrels must be left out"):
         compared(a, kept(tmp_path / "b", ranked(VALUES[1])), qrels=qrels)
+
+
+TIED = {"q1": {"d1": 1.0, "d2": 1.0, "d10": 1.0, "e": 0.5}, "q2": {"d1": 2.0, "d2": 1.0}, "q3": {"d1": 1.0, "d2": 1.0}}
+GRADES = {"q1": {"d2": 1}, "q2": {"d1": 1}, "q3": {"d1": 1}}
+
+
+def test_ties_are_counted_and_the_order_of_relevant_documents_is_told() -> None:
+    """Of q1's three equals d2 is the last by our rule, and the first of trec_eval (d2, d10, d1); of q3's two d1 is last by both."""
+    ours = scores_of_run(TIED, GRADES, ("RR",), task="t")
+    assert ours.samples[0].values.tolist() == pytest.approx([1 / 3, 1, 1 / 2])
+    told = "5 documents share their score with another one of their query, in 2 queries: "
+    assert ours.notes == (f"{told}relevant ones are put last among equals; trec_eval sorts them by document id (measure.ties = trec_eval)",)
+    theirs = scores_of_run(TIED, GRADES, ("RR",), task="t", ties="trec_eval")
+    assert theirs.samples[0].values.tolist() == pytest.approx([1, 1, 1 / 2])
+    assert theirs.notes == (f"{told}they are in trec_eval's order, by document id from the last to the first",)
+    assert scores_of_run({"q2": TIED["q2"]}, {"q2": GRADES["q2"]}, ("RR",), task="t").notes == ()
+
+
+def test_the_order_of_trec_eval_gives_the_values_of_pytrec_eval() -> None:
+    """Scores with few values, some equal in 32 bits alone, and ids of several scripts and lengths."""
+    rng = np.random.default_rng(0)
+    ids = [f"{start}{number}" for start in ("d", "D", "é", "文", "😀", "") for number in range(9)]
+    run = {f"q{query}": {one: rng.integers(0, 4) + rng.choice([0.0, 1e-12]) for one in rng.permutation(ids)} for query in range(20)}
+    qrels = {query: {one: int(rng.integers(0, 3)) for one in rng.choice(ids, 12, replace=False)} for query in run}
+    found = scores_of_run(run, qrels, ("nDCG@10", "AP", "RR", "P@5"), task="t", ties="trec_eval")
+    peer = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "map", "recip_rank", "P.5"}).evaluate(run)
+    for sample, name in zip(found.samples, ("ndcg_cut_10", "map", "recip_rank", "P_5"), strict=True):
+        np.testing.assert_allclose(sample.values, [peer[query][name] for query in found.units], atol=1e-12)
+    ours = scores_of_run(run, qrels, ("nDCG@10",), task="t")
+    assert (ours.samples[0].values < found.samples[0].values).any()
+
+
+def test_the_order_of_ties_is_refused_for_scores_that_were_kept(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
+    with pytest.raises(ConfigError, match="measure.ties has no effect on scores that adiabat kept"):
+        compared(a, b, ties="trec_eval")

@@ -5,10 +5,11 @@ Scores are always "higher is closer": cosine, or minus the Euclidean distance. T
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,6 +18,9 @@ from adiabat.errors import ConfigError, several
 
 if TYPE_CHECKING:
     from ir_measures import Measure, Metric, Provider
+
+Ties = Literal["relevant_last", "trec_eval"]
+"""Order of documents with equal scores."""
 
 _OF_ALL_JUDGED = frozenset(("Bpref", "infAP", "Judged"))
 """Measures of ir-measures, by their own names, that count judged documents which are not relevant."""
@@ -154,15 +158,59 @@ def pessimistic_run(run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, 
     return ranked
 
 
+def trec_eval_run(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Replace scores by strictly decreasing ones in the order of trec_eval: by score in 32 bits, of equal ones the later id first.
+
+    Args:
+        run: Score of each retrieved document, per query id; higher is closer, none NaN.
+
+    Returns:
+        As `pessimistic_run`.
+
+    Reference:
+        ``comp_sim_docno`` in ``form_res_rels.c`` of trec_eval 9.
+    """
+    ranked: dict[str, dict[str, float]] = {}
+    for query_id, scores in run.items():
+        order = sorted(zip(_in_32_bits(scores), scores, strict=True), reverse=True)
+        ranked[query_id] = {doc_id: float(len(order) - rank) for rank, (_, doc_id) in enumerate(order)}
+    return ranked
+
+
+def tied_documents(scores: Mapping[str, float], *, single: bool = False) -> int:
+    """How many documents of a query share their score with another.
+
+    Args:
+        scores: Score of each retrieved document.
+        single: Whether scores are compared in 32 bits.
+
+    Returns:
+        The count.
+    """
+    values = _in_32_bits(scores) if single else scores.values()
+    return sum(count for count in Counter(values).values() if count > 1)
+
+
+def _in_32_bits(scores: Mapping[str, float]) -> list[float]:
+    with np.errstate(over="ignore"):
+        values: list[float] = np.array(list(scores.values()), dtype=np.float64).astype(np.float32).tolist()
+    return values
+
+
 def ranking_measures(
-    run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]
+    run: Mapping[str, Mapping[str, float]],
+    qrels: Mapping[str, Mapping[str, int]],
+    measures: Sequence[str],
+    *,
+    ties: Ties = "relevant_last",
 ) -> dict[str, Float[np.ndarray, " q"]]:
-    """Ranking measures of every query, ties broken against the relevant document.
+    """Ranking measures of every query.
 
     Args:
         run: Score of each retrieved document, per query id; higher is closer. Queries that `qrels` lacks are ignored.
         qrels: Grade of each judged document, per query id; above 0 is relevant.
         measures: Names of the ir-measures grammar, such as ``nDCG@10``, ``RR``, ``AP``, ``P@1``, ``R@100``.
+        ties: Which of documents with equal scores comes first: the least relevant, or as trec_eval has it (`trec_eval_run`).
 
     Returns:
         For each name, one value per query in the order of `qrels`; 0 for a query that retrieved nothing.
@@ -175,7 +223,8 @@ def ranking_measures(
         MacAvaney et al. 2022 (ir-measures); mission A6, C5.
     """
     judged = {query_id: {doc_id: int(grade) for doc_id, grade in grades.items()} for query_id, grades in qrels.items()}
-    return untied_measures(pessimistic_run({query_id: run[query_id] for query_id in judged if query_id in run}, judged), judged, measures)
+    found = {query_id: run[query_id] for query_id in judged if query_id in run}
+    return untied_measures(trec_eval_run(found) if ties == "trec_eval" else pessimistic_run(found, judged), judged, measures)
 
 
 def untied_measures(

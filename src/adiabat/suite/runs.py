@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.config.suite import CompareRunsSettings
+from adiabat.config.suite import CompareRunsSettings, RunsMeasureSection
 from adiabat.data.trec import Qrels, Run, read_qrels, read_run
 from adiabat.errors import ConfigError, DataError
-from adiabat.measure.metrics import ranking_measures
+from adiabat.measure.metrics import Ties, ranking_measures, tied_documents
 from adiabat.measure.samples import Sample, TaskScores, ranking_bounds
 from adiabat.measure.suite_results import SuiteModel, SuiteResult
 from adiabat.provenance import now, versions
@@ -41,6 +41,8 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
     kept = [_is_kept(path) for path in (first, second)]
     if all(kept) and qrels is not None:
         raise ConfigError(f"--qrels must be left out for scores that adiabat kept, got {qrels}; leave it out")
+    if all(kept) and settings.measure.ties != RunsMeasureSection().ties:
+        raise ConfigError("measure.ties has no effect on scores that adiabat kept, whose rankings are exact; leave it out")
     judged = None if qrels is None else read_qrels(qrels)
     sides = [_kept_by(path) if own else _judged(path, judged, qrels, settings) for path, own in zip((first, second), kept, strict=True)]
     notes = _alone(sides, (first, second))
@@ -119,12 +121,14 @@ def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: Comp
     task = settings.measure.task or Path(str(qrels)).stem
     return Measured(
         SuiteModel(path.name, str(path)),
-        [{task: scores_of_run(read_run(path), judged, settings.measure.measures, task=task, name=str(path))}],
+        [{task: scores_of_run(read_run(path), judged, settings.measure.measures, task=task, name=str(path), ties=settings.measure.ties)}],
     )
 
 
-def scores_of_run(run: Run, qrels: Qrels, measures: Sequence[str], *, task: str, name: str = "the run") -> TaskScores:
-    """Measure a run against judgements; ties count against the relevant document.
+def scores_of_run(
+    run: Run, qrels: Qrels, measures: Sequence[str], *, task: str, name: str = "the run", ties: Ties = "relevant_last"
+) -> TaskScores:
+    """Measure a run against judgements; documents with equal scores are counted, and their order is told.
 
     Args:
         run: Scores of documents by query.
@@ -132,6 +136,7 @@ def scores_of_run(run: Run, qrels: Qrels, measures: Sequence[str], *, task: str,
         measures: Names of the ir-measures grammar, the first carries the verdict.
         task: Its name.
         name: Of the run, for the message.
+        ties: As for `ranking_measures`.
 
     Returns:
         Values of every query that has a relevant document; 0 where the run has nothing for it.
@@ -145,7 +150,7 @@ def scores_of_run(run: Run, qrels: Qrels, measures: Sequence[str], *, task: str,
         raise DataError(
             f"{name} must hold queries that are judged, got none of the {len(asked):,} of {task}; check that they belong together"
         )
-    values = ranking_measures(run, asked, measures)
+    values = ranking_measures(run, asked, measures, ties=ties)
     counts = {
         "judged queries without a relevant document were left out": len(qrels) - len(asked),
         "queries of the run are not judged and were left out": len(set(run) - set(qrels)),
@@ -157,8 +162,20 @@ def scores_of_run(run: Run, qrels: Qrels, measures: Sequence[str], *, task: str,
         unit="query",
         units=list(asked),
         samples=[Sample(measure, values[measure], "run", bounds=ranking_bounds(measure)) for measure in measures],
-        notes=tuple(f"{count:,} {what}" for what, count in counts.items() if count),
+        notes=(*(f"{count:,} {what}" for what, count in counts.items() if count), *_tie_notes(run, asked, ties)),
     )
+
+
+def _tie_notes(run: Run, asked: Qrels, ties: Ties) -> list[str]:
+    """How many documents have the score of another of their query, and which comes first."""
+    counts = [count for query in asked if query in run and (count := tied_documents(run[query], single=ties == "trec_eval"))]
+    if not counts:
+        return []
+    queries = "1 query" if len(counts) == 1 else f"{len(counts):,} queries"
+    told = f"{sum(counts):,} documents share their score with another one of their query, in {queries}"
+    if ties == "trec_eval":
+        return [f"{told}: they are in trec_eval's order, by document id from the last to the first"]
+    return [f"{told}: relevant ones are put last among equals; trec_eval sorts them by document id (measure.ties = trec_eval)"]
 
 
 def _alone(sides: Sequence[Measured], paths: Sequence[Path]) -> list[str]:
