@@ -95,8 +95,8 @@ def main() -> None:
         lines = [
             f"`python scripts/kill_trials.py --runs {given.runs} --kills {given.kills} --write`: commands on tiny random models are ended",
             "by SIGKILL at random moments, go on, and leave files that are compared with those of a run that nobody killed: every byte,",
-            "but for times of day, seconds, and the checksums of those. `tokenizer.json` is among them, and a hidden file that nobody tidied",
-            "counts as a difference.",
+            "but for times of day, seconds, and the checksums of those. `tokenizer.json` is among them, and a hidden file that nobody",
+            "tidied counts as a difference.",
             "",
             "| verb | runs | kills | runs that differ |",
             "|---|---|---|---|",

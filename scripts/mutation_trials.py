@@ -144,7 +144,7 @@ def damage(path: Path, kind: str, others: Sequence[Path], chance: random.Random)
 
 
 def half_made(verb: Verb, world: Path, folder: Path, seconds: float, needs: Mapping[str, Path]) -> Path:
-    """What a verb leaves that was killed when about two thirds were done.
+    """What a verb leaves that was killed on its way.
 
     Args:
         verb: That is run.
@@ -156,7 +156,9 @@ def half_made(verb: Verb, world: Path, folder: Path, seconds: float, needs: Mapp
     Returns:
         The folder.
     """
-    for share in (0.75, 0.85, 0.65, 0.55, 0.9, 0.45, 0.95, 0.35):
+    moments = random.Random(verb.name)
+    for _ in range(40):
+        share = moments.uniform(0.3, 1.0)
         here = place(world, folder, needs)
         ended = run(verb.words, here, kill_after=share * seconds)
         new = [path for path in here.rglob("*") if path.is_file() and not path.is_symlink() and path.name != "config.toml"]
@@ -269,8 +271,9 @@ def main() -> None:
         lines = [
             f"`python scripts/mutation_trials.py --trials {given.trials} --write`: a file that a command wrote is damaged, and another",
             "command, or the same once more, reads it. *Refused*: one line that names the file, or the checkpoint or window that it",
-            "belongs to; exit code 2. *Fallback*: said by name, and done again or without it. *Equal*: the results are those without damage,",
-            "without a word: nothing reads the file, it is written again, or what was damaged does not count. *Wrong*: anything else.",
+            "belongs to; exit code 2. *Fallback*: said by name, and done again or without it. *Equal*: the results are those without",
+            "damage, without a word: nothing reads the file, it is written again, or what was damaged does not count.",
+            "*Wrong*: anything else.",
             "",
         ]
         lines += [*_table("read", counts), "", *_table("damage", kinds)]

@@ -1,12 +1,13 @@
 """Settings as files have them: marks of editors, tables in place of lists, and faults told by the table of a list they are in."""
 
+import difflib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from adiabat.config import ColumnsSection, EmbedSettings, EvaluateSettings, Section, TrainSettings, checked, read_settings
+from adiabat.config import ColumnsSection, EmbedSettings, EvaluateSettings, Section, TrainSettings, TuneSettings, checked, read_settings
 from adiabat.errors import ConfigError
 
 RUN = '[job]\nmodel = "Zürich"\n'
@@ -139,3 +140,14 @@ def test_of_many_keys_only_the_nearest_are_told() -> None:
     assert told.startswith("unknown key train.zzz; of the ")
     assert told.count("train.") == 4
     assert len(told) < 150
+
+
+def test_a_hundred_thousand_unknown_keys_are_counted_and_the_first_advised_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sought: list[str] = []
+    real = difflib.get_close_matches
+    monkeypatch.setattr(difflib, "get_close_matches", lambda word, *rest, **more: sought.append(str(word)) or real(word, *rest, **more))
+    path = tmp_path / "settings.toml"
+    path.write_text("[tune]\n" + "".join(f"learning_rte{n} = 1\n" for n in range(100_000)) + "[tunes]\na = 1\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"settings\.toml: 100001 faults: unknown key .*; did you mean .*; and 99991 more$"):
+        read_settings(TuneSettings, path)
+    assert 0 < len(set(sought)) <= 10

@@ -4,9 +4,9 @@ import re
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
-# Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text. What overrides the direction of
-# the text behind it, marks of annotations and tags, which nobody sees, make a page or a terminal show other words than are there; joiners and
-# the marks of direction that right-to-left texts need do not.
+# Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text. What overrides the direction
+# of the text behind it, marks of annotations and tags, which nobody sees, make a page or a terminal show other words than are there;
+# joiners and the marks of direction that right-to-left texts need do not.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
     "\u202a-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f]"

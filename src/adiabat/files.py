@@ -1,5 +1,6 @@
 """Files that appear whole or not at all, and one door for reading them again."""
 
+import errno
 import hashlib
 import json
 import os
@@ -197,13 +198,13 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
     with ExitStack() as cleaning:
         parts = {path: _part(content, path, cleaning) for path, content in contents.items()}
         for path, part in parts.items():
-            with _told(path):
+            with writing_to(path):
                 part.replace(path)
 
 
 def _part(content: str | bytes, path: Path, cleaning: ExitStack) -> Path:
     """The content in a file beside the one that it will be, locked until it is in its place."""
-    with _told(path):
+    with writing_to(path):
         part, file = _own_part(path)
         cleaning.callback(part.unlink, missing_ok=True)
         cleaning.enter_context(file)
@@ -235,13 +236,39 @@ def make_folder(path: Path) -> None:
     Raises:
         DataError: If the disk is full or not writable.
     """
-    with _told(path):
+    with writing_to(path):
         path.mkdir(exist_ok=True)
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def writing_to(path: Path) -> Iterator[None]:
+    """Say in one line what the disk did not do.
+
+    Args:
+        path: What the block writes.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        DataError: If the disk is full, or a directory is gone or not writable.
+    """
     try:
         yield
     except OSError as error:
-        raise DataError(f"{path} must be writable, got {error.strerror}; free space there or name another folder") from error
+        remedy = advice_on(error, "free space there or name another folder")
+        raise DataError(f"{path} must be writable, got {error.strerror or error}; {remedy}") from error
+
+
+def advice_on(fault: Exception, full: str) -> str:
+    """What to do about a file that could not be written.
+
+    Args:
+        fault: Of the system, or of a library.
+        full: What to do where the disk is full or may not be written to.
+
+    Returns:
+        That, or what to do where a directory was removed while a command was writing into it.
+    """
+    gone = isinstance(fault, OSError) and fault.errno in (errno.ENOENT, errno.ENOTDIR)
+    return "its directory is gone: something removed or renamed it; put it back, or run the command anew" if gone else full

@@ -30,6 +30,9 @@ LONGEST_VALUE = 80
 MOST_KEYS, NEAREST_KEYS = 10, 3
 """Keys of a table that are all told, and how many are where there are more."""
 
+ADVISED = 10
+"""Unknown keys of which the nearest known one is looked for: as many as a message spells out."""
+
 SHORTEST_BEGINNING = 3
 """Letters that are taken for the beginning of a key."""
 
@@ -120,19 +123,31 @@ def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
     return f"{key} must be {wanted}, got {shown(fault['input'])}{advice}"
 
 
-def unknown_phrases(key: str, value: object, known: Sequence[str]) -> list[str]:
+def unknown_phrases(key: str, value: object, known: Sequence[str], *, advised: int = ADVISED) -> list[str]:
     """The faults of an unknown key; an unknown table counts as each of its keys.
 
     Args:
         key: Dotted.
         value: What was given for it.
         known: Every known key, dotted.
+        advised: For how many of the keys the nearest known one is looked for, which takes milliseconds each.
 
     Returns:
         One phrase per key.
     """
+    keys = _leaves(key, value)
+    return [_unknown_phrase(one, known) if place < advised else f"unknown key {one}" for place, one in enumerate(keys)]
+
+
+def _leaves(key: str, value: object) -> Iterator[str]:
     if isinstance(value, Mapping) and value:
-        return [phrase for name, inner in value.items() for phrase in unknown_phrases(f"{key}.{name}", inner, known)]
+        for name, inner in value.items():
+            yield from _leaves(f"{key}.{name}", inner)
+    else:
+        yield key
+
+
+def _unknown_phrase(key: str, known: Sequence[str]) -> str:
     section, _, name = key.rpartition(".")
     sections = {one.rpartition(".")[0] or one for one in known}
     everywhere = {one.rpartition(".")[2]: one for one in known}
@@ -142,7 +157,7 @@ def unknown_phrases(key: str, value: object, known: Sequence[str]) -> list[str]:
     near += [own[one] for one in sorted(own, key=len) if _is_short_for(name, one)]
     near += [names[one] for names in (own, everywhere) for one in difflib.get_close_matches(name, names, n=1)]
     listing = _listing(name, own) if own else f"the tables are {', '.join(sorted(sections))}"
-    return [f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"]
+    return f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"
 
 
 def unknown_kind_phrase(key: str, value: object, kinds: Sequence[str]) -> str:

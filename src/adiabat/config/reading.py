@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from adiabat.config.faults import idle_phrases, misfit_phrase, single_table_phrase, unknown_kind_phrase, unknown_phrases
+from adiabat.config.faults import ADVISED, idle_phrases, misfit_phrase, single_table_phrase, unknown_kind_phrase, unknown_phrases
 from adiabat.config.section import IdleError, MisfitError, PlacedError, Section, defaults_of
 from adiabat.errors import ConfigError, several
 
@@ -30,7 +30,14 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
     Raises:
         ConfigError: Naming every fault at once: unknown keys with the nearest known one, values out of range or without effect.
     """
-    return checked(kind, assigned(assignments, _read_toml(path, kind) if path else {}))
+    if path is None:
+        return checked(kind, assigned(assignments))
+    table = _read_toml(path, kind)
+    try:
+        return checked(kind, assigned(assignments, table))
+    except ConfigError as fault:
+        # Of a key that --set gives too, nobody can say which of the two is at fault; the key itself tells.
+        raise ConfigError(f"{path}{' and --set' if assignments else ''}: {fault}") from None
 
 
 def assigned(assignments: Sequence[str], table: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -73,7 +80,9 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
         return kind.model_validate(table)
     except ValidationError as fault:
         # Sections that are faulty otherwise were not asked about settings without effect, so all are asked here.
-        wrong = [phrase for one in fault.errors() for phrase in _phrases(one, kind, table)]
+        wrong: list[str] = []
+        for one in fault.errors():
+            wrong += _phrases(one, kind, table, advised=max(0, ADVISED - len(wrong)))
         raise ConfigError(several([*wrong, *_idle(kind, table)])) from None
 
 
@@ -141,13 +150,14 @@ def _without_kinds(place: Sequence[str | int], kind: type[Section]) -> list[str 
     return [part for before, part in zip((None, *place), place, strict=False) if not (isinstance(before, int) and part in kinds)]
 
 
-def _phrases(fault: Any, kind: type[Section], table: Any = None) -> list[str]:
+def _phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int = ADVISED) -> list[str]:
     """One fault of pydantic's in our own form; `table` is what was checked, to say which table of a list is meant."""
     place = _without_kinds(fault["loc"], kind)
     path = [str(part) for part in place if not isinstance(part, int)]
     key, entry = ".".join(path), _entry(fault["loc"], table)
     if fault["type"] == "extra_forbidden":
-        return unknown_phrases(key, fault["input"], [*keys_of(kind), *_keys_in_lists(kind, fault["loc"])])
+        known = [*keys_of(kind), *_keys_in_lists(kind, fault["loc"])] if advised else []
+        return unknown_phrases(key, fault["input"], known, advised=advised)
     if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
         kinds = list(_kinds(kind, key))
         return [

@@ -17,6 +17,7 @@ from adiabat.data.records import Example
 from adiabat.data.streaming import Standing, Tape
 from adiabat.data.trained import TrainedTexts
 from adiabat.errors import DataError, JobError
+from adiabat.files import advice_on
 from adiabat.jobs.trained import unpacked
 from adiabat.journal import last_checksum, line_of, read_lines
 from adiabat.measure.results import TrainedFile
@@ -195,6 +196,7 @@ class Sources:
         return tuple(least * part.asked / part.given if part.given else 0.0 for part in parts)
 
 
+GO_ON = "free some space, and go on with --resume"
 REMEDY = "start anew in another directory"
 
 
@@ -301,4 +303,4 @@ def plain_faults(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise JobError(f"{path} could not be written: {fault.strerror or fault}; free some space, and go on with --resume") from fault
+        raise JobError(f"{path} could not be written: {fault.strerror or fault}; {advice_on(fault, GO_ON)}") from fault

@@ -81,7 +81,9 @@ def read_description(job: Job) -> dict[str, Any]:
         head, _, rest = text.partition("\n")
         if head.startswith(HEAD) and head != _head(rest):
             raise ValueError("its settings do not match the checksum in its first line")
-        return tomllib.loads(text)
+        if not (tables := tomllib.loads(text)):
+            raise ValueError("it is empty")
+        return tables
 
 
 def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 
 from adiabat.data.trained import TrainedTexts
 from adiabat.errors import DataError, JobError, ModelError
-from adiabat.files import write_json
+from adiabat.files import advice_on, write_json
 from adiabat.jobs.job import Job
 from adiabat.jobs.trained import packed
 from adiabat.measure.results import Result
@@ -17,6 +17,7 @@ from adiabat.model.towers import DualEncoder
 from adiabat.report.page import write_evaluation
 from adiabat.seals import CHECKSUMS, digest_of, require_seal
 from adiabat.train.checkpoint import drop_older
+from adiabat.train.log import GO_ON
 
 
 def finish_job(job: Job, model: DualEncoder, result: Result, trained: TrainedTexts, *, keep_checkpoints: int | None) -> Result:
@@ -51,7 +52,7 @@ def finish_job(job: Job, model: DualEncoder, result: Result, trained: TrainedTex
         if keep_checkpoints is None:
             drop_older(job.checkpoints)
     except (OSError, SafetensorError, DataError) as fault:
-        raise JobError(f"{job.model} could not be written: {fault}; free some space and run the same command with --resume") from fault
+        raise JobError(f"{job.model} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
     finally:
         _clear(partial, former)
     return result

@@ -1,5 +1,6 @@
 """The mined file: rows gathered block by block in a hidden file, which a killed run goes on with, and moved into place in the end."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from adiabat.errors import DataError
-from adiabat.files import read_json, write_json
+from adiabat.files import read_json, reading, write_json, writing_to
 from adiabat.mining.corpus import Documents
 from adiabat.mining.miner import Mined
 from adiabat.mining.tally import Tally
@@ -62,6 +63,7 @@ class Partial:
         plan: What they were mined with; equal plans give equal rows.
         done: Queries that are through.
         sizes: Bytes of their rows in each of `GROWING`; what lies beyond in a file belongs to a block that was cut short.
+        hashes: SHA-256 of those bytes.
         tally: Of them.
     """
 
@@ -69,6 +71,7 @@ class Partial:
     plan: Mapping[str, Any]
     done: int
     sizes: list[int]
+    hashes: list["hashlib._Hash"]
     tally: Tally
 
     @classmethod
@@ -81,20 +84,23 @@ class Partial:
 
         Returns:
             The rows so far.
+
+        Raises:
+            DataError: If what lies there is damaged, or the disk is full or not writable.
         """
         if (folder / STATE_FILE).exists():
-            state = read_json(folder / STATE_FILE, remedy=f"remove the folder {folder}, and run the same command again")
+            remedy = f"remove the folder {folder}, and run the same command again"
+            state = read_json(folder / STATE_FILE, remedy=remedy)
             # One of before there were two files begins anew.
-            before = [(folder / name, size) for name, size in zip(GROWING, state.get("sizes", ()), strict=False)]
-            whole = len(before) == len(GROWING) and all(path.exists() and path.stat().st_size >= size for path, size in before)
-            if state["plan"] == plan and whole:
-                for path, size in before:
-                    os.truncate(path, size)
-                return cls(folder, plan, state["done"], state["sizes"], Tally.from_json(state["tally"]))
-        (folder / STATE_FILE).unlink(missing_ok=True)
-        for name in GROWING:
-            (folder / name).write_bytes(b"")
-        return cls(folder, plan, 0, [0] * len(GROWING), Tally())
+            if state["plan"] == plan and "sha256" in state:
+                sums = zip(GROWING, state["sizes"], state["sha256"], strict=True)
+                hashes = [_cut_to(folder / name, size, digest, remedy) for name, size, digest in sums]
+                return cls(folder, plan, state["done"], state["sizes"], hashes, Tally.from_json(state["tally"]))
+        with writing_to(folder):
+            (folder / STATE_FILE).unlink(missing_ok=True)
+            for name in GROWING:
+                (folder / name).write_bytes(b"")
+        return cls(folder, plan, 0, [0] * len(GROWING), [hashlib.sha256() for _ in GROWING], Tally())
 
     def extend(self, rows: Sequence[Mapping[str, Any]], queries: int) -> None:
         """Put the rows of a block on disk, and then say so.
@@ -104,20 +110,24 @@ class Partial:
             queries: How many the block had; some may give no row.
         """
         parts = [row for row in rows if row["neg"]], [row for row in rows if not row["neg"]]
-        self.sizes = [size + self._append(name, part) for name, size, part in zip(GROWING, self.sizes, parts, strict=True)]
+        for place, part in enumerate(parts):
+            self._append(place, part)
         self.done += queries
-        state = {"plan": self.plan, "done": self.done, "sizes": self.sizes, "tally": self.tally.to_json()}
+        sums = {"sizes": self.sizes, "sha256": [one.hexdigest() for one in self.hashes]}
+        state = {"plan": self.plan, "done": self.done, **sums, "tally": self.tally.to_json()}
         write_json(state, self.folder / STATE_FILE)
 
-    def _append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Write rows at the end of a file, through to the disk; their bytes."""
+    def _append(self, place: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows at the end of a file of `GROWING`, through to the disk."""
         content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "surrogatepass")
         if content:
-            with (self.folder / name).open("ab") as file:
+            path = self.folder / GROWING[place]
+            with writing_to(path), path.open("ab") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        return len(content)
+            self.sizes[place] += len(content)
+            self.hashes[place].update(content)
 
     def publish(self, out: Path, apart: Path | None) -> None:
         """Write the file in its own packing, and move it into place, after the file of what has no negatives, if anything has none.
@@ -129,15 +139,13 @@ class Partial:
         Raises:
             DataError: If something stands there by now, or it cannot be written.
         """
-        try:
+        with writing_to(out):
             packed = self._packed(ROWS_FILE, out)
             refuse_taken(out)
             if apart is not None:
                 self._packed(APART_FILE, apart).replace(apart)
             packed.replace(out)
             sync_folder(out.parent)
-        except OSError as error:
-            raise DataError(f"{out} must be writable, got {error.strerror}; free space there or name another folder") from error
 
     def _packed(self, name: str, out: Path) -> Path:
         packed = self.folder / f"packed-{name}"
@@ -147,6 +155,17 @@ class Partial:
         with packed.open("rb") as file:
             os.fsync(file.fileno())
         return packed
+
+
+def _cut_to(path: Path, size: int, digest: str, remedy: str) -> "hashlib._Hash":
+    """Cut off what a killed run wrote beyond what it noted; the SHA-256 of the rest, to be gone on with."""
+    with reading(path, remedy=remedy):
+        os.truncate(path, min(size, path.stat().st_size))
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256")
+        if found.hexdigest() != digest:
+            raise ValueError("its content does not match its checksum")
+        return found
 
 
 def refuse_taken(out: Path) -> None:

@@ -7,7 +7,6 @@ of a job what it was trained on (`TRAINED`). What is true of all units stands in
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections import Counter
@@ -23,7 +22,7 @@ from jaxtyping import Float
 from pydantic import BaseModel
 
 from adiabat.errors import DataError, JobError
-from adiabat.files import open_parquet, reading, write_parquet
+from adiabat.files import open_parquet, reading, write_parquet, writing_to
 from adiabat.measure.samples import Cells, Kind, Sample, Statistic, TaskScores, Trained
 
 FORMAT = 1
@@ -118,10 +117,8 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
         columns |= {name: pa.array(values) for name, values in _trained_columns(scores.trained).items() if values is not None}
     record = {"format": FORMAT, "key": key, "about": dict(about), **_described(scores)}
     table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")})
-    try:
+    with writing_to(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise DataError(f"{path} must be writable, got {fault.strerror or fault}; free space there or name another folder") from fault
     write_parquet(table, path)
 
 
@@ -217,8 +214,12 @@ def scores_kept(kept: Sequence[tuple[str, TaskScores]], folder: Path, *, models:
     Raises:
         DataError: If a file cannot be written.
     """
-    scores, part, former = (folder / name for name in (SCORES, f".{SCORES}.{os.getpid()}", f".former-{SCORES}.{os.getpid()}"))
+    scores, part, former = (folder / name for name in (SCORES, f".{SCORES}", f".former-{SCORES}"))
     try:
+        shutil.rmtree(part, ignore_errors=True)
+        if former.exists() and not scores.exists():
+            # A process was killed between the two moves.
+            former.rename(scores)
         for side, model in models.items():
             own = [scored for of, scored in kept if of == side]
             for one, name in zip(own, folder_names([one.task for one in own]), strict=True):

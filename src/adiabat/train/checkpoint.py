@@ -12,8 +12,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn, optim
 
 from adiabat.errors import DataError, JobError
-from adiabat.files import read_json, reading, write_json
+from adiabat.files import advice_on, read_json, reading, write_json
 from adiabat.seals import digest_of
+from adiabat.train.log import GO_ON
 
 TENSORS, RECORD = "state.safetensors", "state.json"
 KEPT = 2
@@ -57,7 +58,9 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
     partial = folder / f".partial-{step:09d}"
     try:
         shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        # The job's own directory is never made anew: a checkpoint alone in it would be of no use.
+        folder.mkdir(exist_ok=True)
+        partial.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}, partial / TENSORS)
         write_json({**snapshot.record, "sha256": digest_of(partial / TENSORS).sha256}, partial / RECORD)
         for path in (partial / TENSORS, partial / RECORD, partial):
@@ -67,7 +70,7 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
         _flush(folder)
     except (OSError, SafetensorError, DataError) as fault:
         shutil.rmtree(partial, ignore_errors=True)
-        raise JobError(f"{target} could not be written: {fault}; free some space and run the same command with --resume") from fault
+        raise JobError(f"{target} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
     _tidy(folder, target, keep)
     return target
 

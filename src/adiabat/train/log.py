@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from adiabat.errors import JobError, MissingDependencyError
+from adiabat.files import advice_on
 from adiabat.journal import Line, line_of, read_lines
 
+GO_ON = "free some space and run the same command with --resume"
 REMEDY = "start anew in another directory, or take the checksum out of a line that is to count as it stands"
 
 
@@ -83,7 +85,7 @@ class JobLog:
         try:
             yield
         except OSError as fault:
-            raise JobError(f"{self.path} could not be written: {fault}; free some space and run the same command with --resume") from fault
+            raise JobError(f"{self.path} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
 
     def flush(self) -> None:
         """Put every row on the disk, so that a checkpoint never outlives the rows before it.
