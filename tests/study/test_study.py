@@ -27,7 +27,7 @@ from adiabat.train.interrupt import InterruptionError
 from adiabat.train.loop import Loop
 from adiabat.tune.together import run_together
 from tests.jobs.before import forget
-from tests.study.world import DOCUMENTS, LANGUAGES, PAIRS, lines, run, settings_of, write_world
+from tests.study.world import DOCUMENTS, LANGUAGES, lines, run, settings_of, write_world
 from tests.tiny import tiny_dual
 from tests.tune.problem import WIDTH
 

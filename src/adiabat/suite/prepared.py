@@ -158,8 +158,9 @@ def _retrieval(task: RetrievalData, section: RetrievalTask, common: RankingMeasu
     measure = MeasureSection().model_copy(update={**common.model_dump(), **given, **listed})
     # Other vectors of the same model, such as rounded ones, give other scores.
     stores = [Store.open(place).manifest.sha256 for place in section.stores]
-    own, stores = task.corpus, tuple(map(Path, section.stores))
-    corpus = CorpusAtHand(table_name(own.source), task.corpus_sha256, own.documents, stores, own.blank)
+    documents = task.corpus
+    at_hand = tuple(map(Path, section.stores))
+    corpus = CorpusAtHand(table_name(documents.source), task.corpus_sha256, documents.documents, at_hand, documents.blank)
 
     def score(subject: Subject, corpora: Corpora, watch: Watch) -> TaskScores:
         system: System | LexicalSystem

@@ -171,8 +171,10 @@ def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
     if not plan.listed or plan.examples.ladder is None:
         return []
     columns = errors_by_negative(ranker, plan.examples).T.astype(np.float64)
-    about = {"lower_is_better": True, "proportion": True, "bounds": SHARE}
-    return [Sample(f"PND, negative {number}", column, ranker.similarity, **about) for number, column in enumerate(columns, start=1)]
+    return [
+        Sample(f"PND, negative {number}", column, ranker.similarity, lower_is_better=True, proportion=True, bounds=SHARE)
+        for number, column in enumerate(columns, start=1)
+    ]
 
 
 def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role, seed: int, resamples: int) -> DatasetResult:
