@@ -35,7 +35,7 @@ def wordless(encoder: Encoder, texts: Sequence[str], *, side: Side) -> Bool[np.n
     unknown = np.ones(len(texts), dtype=np.bool_)
     whole = encoder.tokenizer.truncation_side == "left"
     for part in ([] if whole else [[_head(text) for text in texts]]) + [texts]:
-        rows = np.flatnonzero(unknown)
+        rows = np.flatnonzero(unknown).tolist()
         found = encoder.tokenize([part[row] for row in rows], side=side)
         unknown[rows] = [not weighs[ids].any() for ids in found]
     return unknown
