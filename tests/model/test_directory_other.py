@@ -162,6 +162,12 @@ def test_an_adapter_that_does_not_fit_is_one_clear_line(changes: dict[str, objec
     assert "\n" not in str(caught.value)
 
 
+def test_an_adapter_of_blocks_that_are_left_out_on_request_is_read_in_part(tmp_path: Path) -> None:
+    model = load(spoiled_adapter(tmp_path / "model"), blocks=1)
+    whole = load(tmp_path / "model").query.used_parameters()
+    assert all(torch.equal(weights, whole[name]) for name, weights in model.query.used_parameters().items())
+
+
 def test_a_pickled_adapter_is_not_read(tmp_path: Path) -> None:
     folder = spoiled_adapter(tmp_path / "model")
     torch.save(load_file(folder / "adapter_model.safetensors"), folder / "adapter_model.bin")

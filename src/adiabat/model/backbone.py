@@ -107,9 +107,10 @@ def load_backbone(
             ignore_mismatched_sizes=True,
         )
     _check_weights(folder, type(backbone).__name__, report)
-    _refuse_left_over(folder, report["unexpected_keys"], shortened=blocks is not None or "num_hidden_layers" in (options or {}))
+    shortened = blocks is not None or "num_hidden_layers" in (options or {})
+    _refuse_left_over(folder, report["unexpected_keys"], shortened=shortened)
     if adapter is not None:
-        _load_adapter(backbone, adapter, trust)
+        _load_adapter(backbone, adapter, trust, shortened=shortened)
     # Adapters that lie beside the weights are loaded with them; what is saved must be whole without them.
     merged = merge_adapters(backbone)
     if any(type(part).__module__.startswith("peft.") for part in merged.modules()):
@@ -140,12 +141,13 @@ def base_of_adapter(folder: Path) -> str | None:
     return base
 
 
-def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust) -> None:
-    """Put an adapter's weights beside those of the layers that it adapts."""
+def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust, *, shortened: bool) -> None:
+    """Put an adapter's weights beside those of the layers that it adapts; those of blocks left out have no place."""
     with _faults_told(folder, trust):
         report = backbone.load_adapter(str(folder), ignore_mismatched_sizes=True)
     shapes = [name for name, *_ in report.mismatched_keys]
-    if faults := sorted([*report.missing_keys, *report.unexpected_keys, *shapes]):
+    left_over = [name for name in report.unexpected_keys if not (shortened and BLOCK.search(name))]
+    if faults := sorted([*report.missing_keys, *left_over, *shapes]):
         raise ModelError(
             f"{folder} must hold an adapter of {type(backbone).__name__}; {len(faults)} of its weights are missing, left over or "
             f"of another shape, such as {', '.join(faults[:3])}"
