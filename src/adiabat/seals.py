@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from io import BufferedWriter, BytesIO, FileIO
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from adiabat.errors import AdiabatError, DataError
 from adiabat.files import read_json, reading, write_bytes, write_json, write_text
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SHA256_BYTES = 32
 CHECKSUMS = "checksums.json"
@@ -96,7 +97,7 @@ class DigestedFile(BufferedWriter):
         os.fsync(self.fileno())
 
 
-def write_array(array: np.ndarray, path: Path) -> None:
+def write_array(array: "np.ndarray", path: Path) -> None:
     """Write an array and its SHA-256 as one npy file, in one move.
 
     Args:
@@ -106,13 +107,15 @@ def write_array(array: np.ndarray, path: Path) -> None:
     Raises:
         DataError: If the file cannot be written; what stood there before stays.
     """
+    import numpy as np
+
     content = BytesIO()
     np.save(content, array, allow_pickle=False)
     # Readers of npy files pass over what follows the numbers.
     write_bytes(content.getvalue() + hashlib.sha256(content.getvalue()).digest(), path)
 
 
-def read_array(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> np.ndarray:
+def read_array(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> "np.ndarray":
     """Read an array that `write_array` wrote.
 
     Args:
@@ -126,6 +129,8 @@ def read_array(path: Path, *, remedy: str, error: type[AdiabatError] = DataError
     Raises:
         AdiabatError: If the file is missing or damaged in any way; of the kind `error`.
     """
+    import numpy as np
+
     with reading(path, remedy=remedy, error=error):
         content = path.read_bytes()
         if hashlib.sha256(content[:-SHA256_BYTES]).digest() != content[-SHA256_BYTES:]:
