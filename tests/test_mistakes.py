@@ -191,7 +191,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tuning below a file": (tune(out="a_file/x"), ("a_file/x", "choose another")),
     "evaluating below a file": (evaluate(out="a_file/x"), ("a_file/x", "choose another")),
     "embedding below a file": (embed(out="a_file/x"), ("a_file/x", "choose another")),
-    "a store that was cut short": (search(store="damaged"), ("damaged/vectors.npy must have", "rebuild the store")),
+    "a store that was cut short": (search(store="damaged"), ("damaged/vectors.npy must be undamaged", "rebuild the store")),
     "a model without weights": (tune(model="no_weights"), ("no_weights must hold a transformers model", "safetensors")),
     "an unfinished job as model": (search(model="job"), ("job is a job that is not finished", "--resume")),
     "a model that is nowhere": (

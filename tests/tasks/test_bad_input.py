@@ -129,11 +129,12 @@ def test_a_query_whose_vector_is_not_a_number_is_named(store: Store, monkeypatch
 @pytest.mark.parametrize("row", [2, 7], ids=["a positive", "another document"])
 def test_stored_vectors_that_are_no_numbers_are_named(store: Store, tmp_path: Path, row: int) -> None:
     shutil.copytree(store.path, tmp_path / "damaged")
+    damaged = Store.open(tmp_path / "damaged")
     with (tmp_path / "damaged" / VECTOR_FILE).open("r+b") as file:
         file.seek(HEADER_BYTES + row * store.manifest.row_bytes)
         file.write(np.full(store.width, np.nan, dtype=store.dtype).tobytes())
     with pytest.raises(StoreError, match=f'damaged must hold finite vectors, got NaN or infinity for "d{row}"; it is damaged: rebuild'):
-        scored(Store.open(tmp_path / "damaged"), asked([[2]]))
+        scored(damaged, asked([[2]]))
 
 
 def test_a_store_of_one_document_has_nothing_to_compare_with(make_store: Callable[..., Store]) -> None:
