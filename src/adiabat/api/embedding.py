@@ -52,7 +52,8 @@ class _Documents:
         if self.full:
             limit = self.model.document.settings.limit("document")
             watch.note(
-                f"{self.full:,} of {self.encoded:,} distinct documents fill the limit of {limit} tokens: what goes beyond it is not in their vectors"
+                f"{self.full:,} of {self.encoded:,} distinct documents fill the limit of {limit} tokens: "
+                "what goes beyond it is not in their vectors"
             )
 
 
