@@ -46,6 +46,7 @@ class Columns:
         self.labelled = False
         """Whether a label was read in one of them."""
         self._seen: set[str] = set()
+        self._listed: dict[tuple[str, ...], tuple[list[str], list[str], str | None]] = {}
         for name in self.given:
             if name not in COLUMN_ALIASES:
                 raise ConfigError(f"unknown key data.columns.{name}; {_near_name(name)}")
@@ -125,24 +126,33 @@ class Columns:
             first = self.find(name, row) or ""
         return list(dict.fromkeys([*([first] if first else []), *more_columns(name, row.values)]))
 
-    def find_label(self, row: Row) -> str | None:
-        """The column that says whether the documents of an example answer.
+    def _label(self, row: Row) -> str | None:
+        """The column that says whether the documents of an example answer: beside negatives, only one that `given` names."""
+        if "label" in self.given:
+            return self.require("label", row, "examples") if self.given["label"] else None
+        # Beside negatives, a score is that of a teacher.
+        return None if self.find_all("negative", row) else self.find("label", row)
 
-        Beside negatives, a score is that of a teacher; it counts only where `given` names it.
+    def listed(self, row: Row) -> tuple[list[str], list[str], str | None]:
+        """The columns of a row that list documents, found once for all rows with the same names.
 
         Args:
             row: Where to look.
 
         Returns:
-            A key of the row's values, or None.
+            Those of positives, those of negatives, and that of labels.
 
         Raises:
-            RowError: If `given` maps it to a column that the row lacks.
+            RowError: As in `find_all`, or if `given` maps the label to a column that the row lacks.
             DataError: As in `find`.
         """
-        if "label" in self.given:
-            return self.require("label", row, "examples") if self.given["label"] else None
-        return None if self.find_all("negative", row) else self.find("label", row)
+        names = tuple(row.values)
+        columns = self._listed.get(names)
+        if columns is None:
+            columns = self.find_all("positive", row), self.find_all("negative", row), self._label(row)
+            if len(self._listed) < _MOST_SEEN:
+                self._listed[names] = columns
+        return columns
 
     def see(self, row: Row, layout: Layout) -> None:
         """Note the columns of a row that are not read, for `remarks`.
@@ -163,7 +173,7 @@ class Columns:
         """All of a row's columns that are read as one of ours."""
         if name in ("positive", "negative"):
             return self.find_all(name, row)
-        column = self.find_label(row) if name == "label" and layout == "examples" else self.find(name, row)
+        column = self._label(row) if name == "label" and layout == "examples" else self.find(name, row)
         return [] if column is None else [column]
 
     def layout(self, row: Row, *, wanted: Sequence[Layout]) -> Layout:

@@ -34,12 +34,11 @@ def listed_documents(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple
     Raises:
         RowError: If a value is no text and no list of texts, no document is listed as an answer, or a label is neither 0 nor 1.
     """
-    positives = _entries(columns.find_all("positive", row), row, columns)
-    negatives = _entries(columns.find_all("negative", row), row, columns)
+    positive_columns, negative_columns, column = columns.listed(row)
+    positives, negatives = _entries(positive_columns, row, columns), _entries(negative_columns, row, columns)
     if not positives:
-        names = " and ".join(f'"{name}"' for name in columns.find_all("positive", row))
+        names = " and ".join(f'"{name}"' for name in positive_columns)
         raise RowError(f"{row.place}: {names} must name at least one document, got none")
-    column = columns.find_label(row)
     if column is None:
         return positives, negatives
     columns.labelled = True

@@ -183,10 +183,9 @@ def _stream(source: str, split: str | None, given: Mapping[str, str], *, wanted_
     layout: Layout = columns.layout(first, wanted=("corpus",) if wanted_corpus else ("grid", "examples", "corpus"))
     used = {column: name for name in _USED[layout] if (column := columns.find(name, first))}
     if layout == "examples":
-        for name in ("positive", "negative"):
-            used.update(dict.fromkeys(columns.find_all(name, first), name))
-        if label := columns.find_label(first):
-            used[label] = "label"
+        positives, negatives, label = columns.listed(first)
+        used |= dict.fromkeys(positives, "positive") | dict.fromkeys(negatives, "negative")
+        used |= {} if label is None else {label: "label"}
         # The first row may be one without.
         used.update({column: name for name in NAMES for column in _names_of(columns, name)})
     return Stream(rows, split, layout, columns, used)
