@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.data.lines import START, Cursor, Mark
-from adiabat.data.records import Example
+from adiabat.data.records import Example, invented_id
 from adiabat.data.streaming import Standing, Tape
 from adiabat.data.tables import Row, read_rows
 from adiabat.errors import DataError
@@ -227,7 +227,7 @@ def test_readings_that_follow_each_other_give_every_example_once(tmp_path: Path,
     assert [len(one) for one in found] == [5, 5, 5, 5, 3]
     whole = list(Tape(source).read(Standing(), COUNT))
     assert [one for part in found for one in part] == whole
-    assert [one.query_id for one in whole] == [f"q{n}" for n in range(COUNT)]
+    assert [one.query_id for one in whole] == [invented_id(number, one.query) for number, one in enumerate(whole)]
     assert (standing.mark.rows, standing.ends) == (COUNT, 1)
     assert queries(tape.read(standing, 5)) == []
     assert queries(tape.read(standing.anew(), 2)) == [row["query"] for row in ROWS[:2]]
