@@ -19,6 +19,7 @@ from adiabat.model.directory import load
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
 from adiabat.report.files import read_result
+from adiabat.report.headline import caveats
 from adiabat.store.embeddings import Store
 from adiabat.train.losses import triplet_errors, triplet_margin
 from adiabat.tune.guard import Guard
@@ -67,11 +68,13 @@ def cosines(folder: Path) -> np.ndarray:
 def test_evaluation_ranks_by_the_stated_similarity_first_and_says_so(here: Path) -> None:
     assert (products(here).argmax(axis=1) != cosines(here).argmax(axis=1)).any()
     settings = checked(EvaluateSettings, {"measure": {"negatives": "store"}})
-    (found,) = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=settings).datasets
+    evaluation = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=settings)
+    (found,) = evaluation.datasets
     main = found.main_change()
     assert (main.similarity, main.after) == ("dot", 1.0)
     assert list(dict.fromkeys(change.similarity for change in found.changes)) == ["dot", "cosine", "distance"]
     assert "the main measure compares by dot product, the similarity that the model states" in found.notes
+    assert caveats(evaluation)[-1:] == [f"{found.name}: documents were ranked by dot product."]
     by_cosine = next(change for change in found.changes if (change.measure, change.similarity) == (main.measure, "cosine"))
     assert by_cosine.after < 1.0
 

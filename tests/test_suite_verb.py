@@ -145,3 +145,15 @@ def test_two_processes_do_not_write_into_one_folder(said, place: Path) -> None:
         done = said("evaluate", "one", "--suite", "suite.toml", "--out", "taken")
     assert done.code == 2
     assert "taken must have one writer at a time" in done.err
+
+
+def test_ties_of_runs_are_told_with_the_order_they_were_taken_in(said, tmp_path: Path) -> None:
+    for name, scores in (("one", (2, 1, 1)), ("two", (1, 1, 1))):
+        lines = [f"{query} Q0 d{row} {row} {score} {name}\n" for query in ("q1", "q2") for row, score in enumerate(scores)]
+        (tmp_path / f"{name}.run").write_text("".join(lines), encoding="utf-8")
+    (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d1 1\n", encoding="utf-8")
+    arguments = ("compare-runs", str(tmp_path / "one.run"), str(tmp_path / "two.run"), "--qrels", str(tmp_path / "qrels.txt"))
+    by_rule, by_id = said(*arguments), said(*arguments, "--set", "measure.ties=trec_eval")
+    assert (by_rule.code, by_id.code) == (0, 0)
+    assert "one.run: 4 documents share their score with another one of their query, in 2 queries: relevant ones are put last" in by_rule.err
+    assert "two.run: 6 documents share their score with another one of their query, in 2 queries: they are in trec_eval's" in by_id.err

@@ -11,7 +11,7 @@ from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answe
 from adiabat.config import EvaluateSettings, SearchSettings
 from adiabat.config.named import suite_file
 from adiabat.config.suite import CompareRunsSettings, SuiteSettings
-from adiabat.console import one_line, watching
+from adiabat.console import one_line, say, watching
 from adiabat.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -136,6 +136,9 @@ def compare_runs(
     from adiabat import api
 
     found = api.compare_runs(first, second, qrels=qrels, out=out, settings=settings, command=command_line())
+    # Of what was kept, they were told when it was measured; what is said of runs is new.
+    for sentence in (note for task in found.tasks for note in task.notes if qrels is not None):
+        say(f"note: {sentence}")
     show_suite(found, out, as_json=as_json)
 
 

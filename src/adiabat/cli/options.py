@@ -120,9 +120,13 @@ def show_suite(found: "SuiteResult", out: Path | None, *, as_json: bool) -> None
         out: Its directory; None where nothing was written.
         as_json: Whether the result itself is the answer.
     """
+    from adiabat.report.headline import RANKINGS
     from adiabat.report.suite.table import suite_table
 
     PEOPLE.print(suite_table(found))
+    mains = (found.main_score(task.name, model.name) for task in found.tasks for model in found.models)
+    for model, by in dict.fromkeys((main.model, main.similarity) for main in mains if main is not None and main.similarity in RANKINGS):
+        say(f"note: {model} was compared by {RANKINGS[by]}")
     for sentence in found.notes:
         say(f"note: {sentence}")
     if as_json or out is not None:

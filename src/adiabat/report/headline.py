@@ -17,6 +17,9 @@ _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
 
 Tone = Literal["good", "bad", "plain"]
 
+RANKINGS = {"dot": "dot product", "distance": "Euclidean distance"}
+"""What is told of a ranking that is not by cosine."""
+
 
 def headline(result: Result) -> str:
     """The verdict in one sentence.
@@ -170,7 +173,12 @@ def caveats(result: Result) -> list[str]:
         if dataset.kind == "pairs"
     ]
     trained = [f"{_name(dataset)}: {found.said}." for dataset in result.datasets for found in dataset.trained]
-    return [*listed, *trained, *filter(None, map(_on_unseen, result.datasets))]
+    ranked = [
+        f"{_name(dataset)}: documents were ranked by {RANKINGS[by]}."
+        for dataset in result.datasets
+        if (by := dataset.main_change().similarity) in RANKINGS
+    ]
+    return [*listed, *ranked, *trained, *filter(None, map(_on_unseen, result.datasets))]
 
 
 def _on_unseen(dataset: DatasetResult) -> str:
