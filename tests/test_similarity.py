@@ -14,7 +14,7 @@ from adiabat import api
 from adiabat.config import EvaluateSettings, MineSettings, RankingEncoderSection, SearchSettings, TuneSettings, checked
 from adiabat.data.ragged import Ragged
 from adiabat.drift.probes import read_probes
-from adiabat.errors import ConfigError, ModelError
+from adiabat.errors import ConfigError, ModelError, StoreError
 from adiabat.model.directory import load
 from adiabat.model.encoder import EncoderSettings
 from adiabat.model.towers import DualEncoder
@@ -246,3 +246,11 @@ def test_imported_vectors_of_a_dot_product_model_keep_their_lengths(here: Path, 
     for query in QUERIES[:3]:
         found = [api.search(place, query, model=here / "model", k=30) for place in (here / "store", tmp_path / "store")]
         assert [hit.doc_id for hit in found[0]] == [hit.doc_id for hit in found[1]]
+
+
+def test_an_import_of_vectors_without_their_titles_is_told_how_titles_are_joined(here: Path, tmp_path: Path) -> None:
+    lines(tmp_path / "titled.jsonl", [{"_id": f"d{row}", "title": "Of the sea", "text": text} for row, text in enumerate(TEXTS)])
+    np.save(tmp_path / "vectors.npy", Store.open(here / "store").gather(np.arange(30)))
+    (tmp_path / "ids.txt").write_text("".join(f"d{row}\n" for row in range(30)), encoding="utf-8")
+    with pytest.raises(StoreError, match=re.escape('a document with a title is embedded as title + " " + text')):
+        api.embed(here / "model", tmp_path / "titled.jsonl", tmp_path / "store", vectors=tmp_path / "vectors.npy", ids=tmp_path / "ids.txt")

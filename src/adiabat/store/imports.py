@@ -262,8 +262,8 @@ def _require_same_direction(stored: Float[np.ndarray, "n e"], own: Float[np.ndar
         raise StoreError(
             f"imported vectors must agree with the encoder's at cosine >= {NEEDED_COSINE}, got {cosines[worst]:.4f} for "
             f'"{names[worst]}" (the worst of {len(names)}); choose the encoder and document_prompt that made them, '
-            "and see that ids stand in the order of the vectors; a document with a title is embedded as title + \" \" + text, so that vectors "
-            "of texts alone must come with a corpus that has no title column"
+            'and see that ids stand in the order of the vectors; a document with a title is embedded as title + " " + text: '
+            "for vectors of texts alone, leave the title column out of the corpus"
         )
 
 
