@@ -75,6 +75,7 @@ def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path)
         "model",
         "report.html",
         "result.json",
+        "trained.bin",
     ]
 
 
@@ -256,7 +257,7 @@ def test_a_loss_that_is_no_number_names_step_and_queries_and_leaves_the_weights_
     with pytest.raises(JobError) as fault:
         run(settings)
     said = str(fault.value)
-    assert said.startswith("the training loss must be a finite number, got nan at step 5 (6 queries: q")
+    assert said.startswith("the training loss must be a finite number, got nan at step 5 (6 queries: row-")
     objective, _ = prepared(from_memory, settings, ALONE)
     assert all(name in said for name in objective.batch_ids(5)[:5])
     assert sorted(path.name for path in (tmp_path / "job" / "checkpoints").iterdir())[-1] == "step-000000005"

@@ -29,14 +29,15 @@ def test_rows_are_those_of_whole_blocks_after_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_another_plan_or_a_shorter_file_begins_anew(tmp_path: Path, name: str) -> None:
+def test_another_plan_begins_anew_and_rows_that_are_no_longer_whole_are_refused(tmp_path: Path, name: str) -> None:
     rows = [{"a": 1, "neg": [7]}, {"a": 2, "neg": []}]
     Partial.of(tmp_path, PLAN).extend(rows, 2)
     assert Partial.of(tmp_path, {"settings": {"x": 2}}).done == 0
+    assert not (tmp_path / STATE_FILE).exists()
     Partial.of(tmp_path, PLAN).extend(rows, 2)
     (tmp_path / name).write_bytes(b"")
-    assert Partial.of(tmp_path, PLAN).done == 0
-    assert not (tmp_path / STATE_FILE).exists()
+    with pytest.raises(DataError, match=f"{name}.*remove the folder"):
+        Partial.of(tmp_path, PLAN)
 
 
 @pytest.mark.parametrize("name", ["m.jsonl", "m.jsonl.gz", "m.JSONL.zst"])
