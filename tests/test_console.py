@@ -91,3 +91,16 @@ def test_warnings_are_shown_without_the_place_in_the_code(capsys: pytest.Capture
     assert capsys.readouterr().err == "warning: 3 queries are left out\n"
     with pytest.warns(UserWarning, match="as before"):
         warnings.warn("as before", stacklevel=1)
+
+
+def test_a_message_of_any_length_is_cut_in_its_middle_and_keeps_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    complain(f"{'x' * 200_000} must be shorter; cut it")
+    said = capsys.readouterr().err
+    assert len(said) < 5_000
+    assert said.startswith("adiabat: xxx")
+    assert said.endswith("xxx must be shorter; cut it\n")
+
+
+def test_a_message_cannot_turn_words_around(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("exe.\u202egpj \x1b[2J")
+    assert capsys.readouterr().err == "adiabat: exe.\ufffdgpj \ufffd[2J\n"

@@ -1,12 +1,15 @@
 """Files that are written whole, and the one door for reading them again."""
 
+import errno
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from adiabat.errors import DataError, JobError
-from adiabat.files import read_json, reading, write_json
+from adiabat.files import read_json, reading, write_json, write_text, writing_to
 
 RECORD = {"name": "Grüße", "values": [1, 2.5, None, True], "nested": {"b": 1, "a": {}}}
 
@@ -71,3 +74,39 @@ def test_an_error_of_our_own_and_an_interruption_pass_the_door(tmp_path: Path) -
 def test_the_checksum_stands_in_the_file_and_not_in_the_record(tmp_path: Path) -> None:
     write_json(RECORD, tmp_path / "record.json")
     assert set(json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))) - set(RECORD) == {"checksum"}
+
+
+def test_new_files_follow_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_text("a", tmp_path / "private")
+        os.umask(0o022)
+        write_text("a", tmp_path / "shared")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("private", "shared")] == [0o600, 0o644]
+
+
+def test_what_a_killed_process_left_half_written_is_taken_by_the_next_writer(tmp_path: Path) -> None:
+    (tmp_path / ".page.part0").write_bytes(b"half of a page that is longer than the next one")
+    write_text("whole", tmp_path / "page")
+    assert (tmp_path / "page").read_text(encoding="utf-8") == "whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
+    with (tmp_path / ".page.part0").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        write_text("mine", tmp_path / "page")
+        assert (tmp_path / ".page.part0").read_bytes() == b""
+    assert (tmp_path / "page").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_directory_that_was_removed_is_told_from_a_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="page must be writable, got No such file or directory; its directory is gone: something removed"):
+        write_text("a", tmp_path / "gone" / "page")
+    with (
+        pytest.raises(DataError, match="page must be writable, got No space left on device; free space there"),
+        writing_to(tmp_path / "page"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")

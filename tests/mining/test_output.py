@@ -1,7 +1,10 @@
 """The mined file while it grows, and when it is done."""
 
+import errno
 import gzip
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,16 +31,29 @@ def test_rows_are_those_of_whole_blocks_after_a_kill(tmp_path: Path) -> None:
     assert (tmp_path / APART_FILE).read_text() == '{"a": 2, "neg": []}\n'
 
 
-@pytest.mark.parametrize("name", GROWING)
-def test_another_plan_begins_anew_and_rows_that_are_no_longer_whole_are_refused(tmp_path: Path, name: str) -> None:
-    rows = [{"a": 1, "neg": [7]}, {"a": 2, "neg": []}]
-    Partial.of(tmp_path, PLAN).extend(rows, 2)
+def test_another_plan_begins_anew(tmp_path: Path) -> None:
+    Partial.of(tmp_path, PLAN).extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}], 2)
     assert Partial.of(tmp_path, {"settings": {"x": 2}}).done == 0
     assert not (tmp_path / STATE_FILE).exists()
-    Partial.of(tmp_path, PLAN).extend(rows, 2)
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(DataError, match=f"{name}.*remove the folder"):
+
+
+@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("damage", [lambda content: b"", lambda content: content.replace(b"neg", b"beg")])
+def test_rows_that_are_not_those_of_before_are_refused_by_name(tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    Partial.of(tmp_path, PLAN).extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}], 2)
+    (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
+    with pytest.raises(DataError, match=rf"{name} must be undamaged, .* does not match its checksum; remove the folder .*, and run"):
         Partial.of(tmp_path, PLAN)
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    partial = Partial.of(tmp_path, PLAN)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match=rf"{ROWS_FILE} must be writable, got No space left on device; free space there"):
+        partial.extend([{"a": 1, "neg": [7]}], 1)
 
 
 @pytest.mark.parametrize("name", ["m.jsonl", "m.jsonl.gz", "m.JSONL.zst"])

@@ -58,6 +58,7 @@ def test_what_is_written_is_read_bit_for_bit(tmp_path: Path) -> None:
         "count": torch.tensor(7, dtype=torch.int64),
         "empty": torch.empty(0),
     }
+    (tmp_path / "deep").mkdir()
     path = write_checkpoint(tmp_path / "deep" / "checkpoints", 12, Snapshot(tensors, {"loss": 0.1 + 0.2, "none": None}), keep=2)
     found, damaged = read_latest(tmp_path / "deep" / "checkpoints")
     assert path.name == "step-000000012"
@@ -153,6 +154,12 @@ def test_what_a_killed_run_had_half_written_is_no_checkpoint_and_is_removed(tmp_
     assert latest(tmp_path) == 10
     write(tmp_path, 20)
     assert names(tmp_path) == ["step-000000010", "step-000000020"]
+
+
+def test_a_job_whose_directory_is_gone_is_not_made_anew_and_the_advice_fits(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="step-000000010 could not be written: .*; its directory is gone: something removed or renamed it"):
+        write(tmp_path / "job" / "checkpoints", 10)
+    assert list(tmp_path.iterdir()) == []
 
 
 def full(*arguments: object) -> None:
