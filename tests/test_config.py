@@ -170,7 +170,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_settings(TuneSettings, file, ["run.seed=x", "data.validation_split=dev"])
     told = str(caught.value)
-    assert told.startswith("7 faults: ")
+    assert told.startswith(f"{tmp_path / 'settings.toml'} and --set: 7 faults: ")
     for phrase in (
         "tune.margin must be >= 0, got -1",
         "tune.temperature must be >= 1e-06, got 0",
