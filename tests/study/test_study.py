@@ -250,6 +250,17 @@ def test_a_row_of_other_settings_is_not_taken_for_a_run_of_its_name(world: Path)
         run(settings_of(world), resume=True)
 
 
+def test_what_a_process_left_half_removed_that_was_killed_is_removed_by_the_next_one(done: Done, tmp_path: Path) -> None:
+    shutil.copytree(done[0] / "out", tmp_path / "out")
+    job = Job(tmp_path / "out" / "runs" / FOLDERS[0])
+    for folder in (job.checkpoints, job.model):
+        folder.mkdir()
+        (folder / "half").write_text("left")
+    run(settings_of(done[0], study={"out": str(tmp_path / "out")}), resume=True)
+    assert not job.checkpoints.exists()
+    assert not job.model.exists()
+
+
 @pytest.mark.parametrize("text", ["", "{", "[1]", "{}", '{"overlap loss": "much"}'])
 def test_noise_that_is_not_whole_is_measured_again(done: Done, tmp_path: Path, text: str) -> None:
     shutil.copytree(done[0] / "out", tmp_path / "out")

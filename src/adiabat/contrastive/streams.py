@@ -344,7 +344,10 @@ class Stream:
         Returns:
             Hashes of each window's texts; of one whose file is missing or damaged, why they are not known.
         """
-        return [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
+        found = [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
+        for why in filter(None, (one.unknown for one in found)):
+            self._watch.note(f"{why}: measurements will not know all that was trained on")
+        return found
 
     def told(self, steps: int, last: Stretch) -> list[str]:
         """What the run read, and how much of each source it took.

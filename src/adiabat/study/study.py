@@ -72,6 +72,7 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
         rows = rows_at(folder / "runs.parquet")
         carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
         for run in runs:
+            worker.tidy_left(run)
             # A row says what was varied when it was made.
             if rows[run.name].varied != run.varied:
                 _require_alike(rows[run.name], run)

@@ -226,3 +226,12 @@ class Worker:
         job = self._job(run)
         shutil.rmtree(job.prepared, ignore_errors=True)
         job.tidy(keep_model=self.settings.study.keep_models)
+
+    def tidy_left(self, run: Planned) -> None:
+        """Remove what a process left that was killed once the row was on the disk; models that were kept before stay.
+
+        Args:
+            run: Whose row is there.
+        """
+        if self._job(run).checkpoints.is_dir():
+            self.tidy(run)
