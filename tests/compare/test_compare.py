@@ -57,7 +57,7 @@ def test_every_run_is_a_job_of_its_own_with_its_seed(data: Done) -> None:
 def test_models_are_removed_where_they_are_not_to_be_kept(backbones: Done) -> None:
     folder, _ = backbones
     left = {path.name for path in (folder / "out" / "runs" / "small" / "seed-0").iterdir()}
-    assert left == {"config.toml", "log.jsonl", "result.json", "report.html"}
+    assert left == {"checksums.json", "config.toml", "log.jsonl", "result.json", "report.html", "trained.bin"}
 
 
 def test_scores_are_means_over_queries_tasks_and_seeds_of_what_the_rows_hold(data: Done) -> None:
@@ -297,6 +297,15 @@ def test_runs_on_other_queries_are_not_ranked_together(here: Path) -> None:
     rows.add(replace(rows["far", 0], tasks={**rows["far", 0].tasks, "asked": shorter}))
     with pytest.raises(DataError, match="task asked: every run must be measured on the same queries, got 9 and 1; start anew"):
         run(settings, resume=True)
+
+
+def test_a_candidate_that_was_trained_on_queries_of_a_task_is_named(tmp_path: Path) -> None:
+    write_world(tmp_path)
+    asked = [json.loads(line) for line in (tmp_path / "asked.jsonl").read_text().splitlines()]
+    with (tmp_path / "near.jsonl").open("a") as file:
+        file.writelines(json.dumps({"query": row["query"].upper(), "positive": f"some {row['pos'][0]}"}) + "\n" for row in asked[:4])
+    found = run(settings_of("data", tmp_path, compare={"seeds": [0]}))
+    assert found.notes == ("near was trained or validated on 4 of 9 queries of asked, where its score proves little",)
 
 
 def test_it_says_which_run_it_is_at_and_each_note_once(here: Path) -> None:

@@ -7,6 +7,7 @@ from random import Random
 
 from adiabat.config import MeasureSection
 from adiabat.data.records import Document
+from adiabat.data.trained import TrainedTexts
 from adiabat.measure.samples import TaskScores
 from adiabat.model.towers import DualEncoder
 from adiabat.store.build import build_store
@@ -18,7 +19,15 @@ from adiabat.tasks.systems import System
 from adiabat.watch import Watch
 
 
-def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measure: MeasureSection, watch: Watch) -> dict[str, TaskScores]:
+def measure_on(
+    tasks: Sequence[Task],
+    model: DualEncoder,
+    folder: Path,
+    *,
+    measure: MeasureSection,
+    trained: TrainedTexts | None = None,
+    watch: Watch,
+) -> dict[str, TaskScores]:
     """Embed each corpus by a model, measure it on the tasks, and remove the stores.
 
     Args:
@@ -26,6 +35,7 @@ def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measu
         model: Under test.
         folder: For the stores; a call that was cut short left some there, from which this one goes on.
         measure: What is measured.
+        trained: What the model was trained on; None where it was not trained.
         watch: Told how far it is.
 
     Returns:
@@ -38,7 +48,8 @@ def measure_on(tasks: Sequence[Task], model: DualEncoder, folder: Path, *, measu
             system = System(model, _embedded(model, corpus, folder / f"corpus-{number}", watch))
             for task in (one for one in tasks if one.corpus == corpus):
                 examples = task.addressed(system.store)
-                found[task.name] = score_retrieval(system, examples, settings=measure, similarities=(model.ranks_by,), watch=watch)
+                by = (model.ranks_by,)
+                found[task.name] = score_retrieval(system, examples, settings=measure, trained=trained, similarities=by, watch=watch)
     shutil.rmtree(folder)
     return {task.name: found[task.name] for task in tasks}
 

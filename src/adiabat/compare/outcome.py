@@ -213,4 +213,10 @@ def _starts(grid: Grid, evidence: _Evidence) -> list[Start]:
 def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
     """What numbers alone do not say."""
     devices = sorted({row.device for row in rows})
-    return (f"runs were made on different devices, so that their times do not compare: {', '.join(devices)}",) if devices[1:] else ()
+    told = [f"runs were made on different devices, so that their times do not compare: {', '.join(devices)}"] if devices[1:] else []
+    trained = {(task, row.candidate): one for row in rows for task, one in row.tasks.items() if one.trained}
+    told += [
+        f"{candidate} was trained or validated on {one.trained:,} of {len(one.values):,} queries of {task}, where its score proves little"
+        for (task, candidate), one in trained.items()
+    ]
+    return tuple(told)

@@ -25,6 +25,7 @@ class TaskRow:
         values: Of the main measure, one for each query.
         measures: Means of all measures.
         notes: What was left out.
+        trained: Queries that the run trained or validated on.
     """
 
     kind: Literal["ranking", "pairs"]
@@ -32,6 +33,7 @@ class TaskRow:
     values: list[float]
     measures: dict[str, float]
     notes: tuple[str, ...] = ()
+    trained: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from adiabat.jobs.descriptions import is_job
 from adiabat.jobs.job import Job
 from adiabat.jobs.record import finished
 from adiabat.jobs.rows import Rows
+from adiabat.jobs.trained import trained_by
 from adiabat.measure.results import TrainingRecord
 from adiabat.measure.samples import TaskScores
 from adiabat.measure.statistics import value_of
@@ -166,7 +167,8 @@ class Grid:
         begun = time.monotonic()
         place = device_of(candidate.settings.run.device)
         model = self.load(str(job.folder), candidate.settings.encoder.of_saved(str(job.folder))).to(place)
-        scores = measure_on(self.tasks, model, self._store(key), measure=self.settings.measure, watch=watch)
+        trained = trained_by(job.folder)
+        scores = measure_on(self.tasks, model, self._store(key), measure=self.settings.measure, trained=trained, watch=watch)
         return Row(
             candidate=candidate.name,
             seed=key[1],
@@ -224,5 +226,6 @@ def _task_rows(scores: Mapping[str, TaskScores], measures: Sequence[str]) -> dic
         of = {sample.measure: sample for sample in found.samples}
         means = {measure: float(value_of(of[measure])[0]) for measure in measures}
         kind: Literal["ranking", "pairs"] = "pairs" if found.kind == "triplets" else "ranking"
-        rows[name] = TaskRow(kind, found.documents, of[measures[0]].values.tolist(), means, found.notes)
+        trained = 0 if found.trained is None else int(found.trained.queries.sum())
+        rows[name] = TaskRow(kind, found.documents, of[measures[0]].values.tolist(), means, found.notes, trained)
     return rows
