@@ -10,14 +10,11 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 import torch
-from safetensors import SafetensorError
 
 from adiabat.api import loading
-from adiabat.config import TuneSettings
 from adiabat.data.batching import step_seed
 from adiabat.data.records import Document
-from adiabat.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
-from adiabat.jobs import finish
+from adiabat.errors import ModelError
 from adiabat.model.directory import load
 from adiabat.model.encoder import Encoder
 from adiabat.model.towers import DualEncoder
@@ -26,7 +23,6 @@ from adiabat.report.files import read_result
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.tune import adiabatic
-from adiabat.tune.adiabatic import tune
 from adiabat.tune.building import schedule_of, tunable_tower
 from adiabat.tune.ground import Ground
 from adiabat.tune.objective import StoredDocuments
@@ -338,90 +334,3 @@ def test_the_objective_alone_is_that_of_a_job(problem: Problem, tmp_path: Path) 
     validation = objective.validate()
     assert (first[0]["validation_loss"], first[0]["validation_errors"]) == (validation.loss, validation.errors)
     assert first[1]["loss"] == float(objective.loss(0).detach())
-
-
-# --- Bad input: said before anything is written ---
-
-
-def never_load() -> NoReturn:
-    raise AssertionError("the model was loaded")
-
-
-def refused(problem: Problem, out: Path, settings: TuneSettings, *, model: DualEncoder | None = None) -> None:
-    """Run what fails; nothing is there afterwards."""
-    try:
-        run(problem, out, settings, model=model)
-    finally:
-        assert not out.exists()
-
-
-def test_settings_and_directories_at_fault_are_refused_before_data_or_model_are_read(problem: Problem, tmp_path: Path) -> None:
-    def begin(out: Path, settings: TuneSettings, *, resume: bool = False) -> None:
-        tune(never_load, tmp_path / "no store", "no data", out, settings=settings, model_name="tiny", resume=resume)
-
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "notes.txt").write_text("mine")
-    with pytest.raises(JobError, match="holds other files"):
-        begin(tmp_path / "taken", settings_of())
-    with pytest.raises(ConfigError, match="run.device must be auto, cpu, cuda or cuda:N, got 'gpu'"):
-        begin(tmp_path / "job", settings_of(run={"device": "gpu"}))
-    with pytest.raises(ConfigError, match=r"blocks\["):
-        begin(tmp_path / "job", settings_of(tune={"freeze": ["blocks[a]"]}))
-    assert not (tmp_path / "job").exists()
-
-
-def test_a_directory_that_holds_a_job_is_refused_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
-    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
-    with pytest.raises(JobError, match="holds a job already; go on with it by --resume"):
-        tune(never_load, problem.store, str(problem.data), tmp_path / "job", settings=settings_of(), model_name="tiny")
-
-
-def test_a_fault_in_the_data_is_said_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
-    (tmp_path / "data.jsonl").write_text('{"query": "a", "pos": ["gone"]}\n')
-    with pytest.raises(DataError, match="'gone'"):
-        tune(never_load, problem.store, str(tmp_path / "data.jsonl"), tmp_path / "job", settings=settings_of(), model_name="tiny")
-    assert not (tmp_path / "job").exists()
-
-
-def test_a_freezing_pattern_that_matches_nothing_fails_before_anything_is_written(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match='freeze pattern "embeding" must match a parameter'):
-        refused(problem, tmp_path / "job", settings_of(tune={"freeze": ["embeding"]}))
-    with pytest.raises(ModelError, match="must leave something to train"):
-        refused(problem, tmp_path / "job", settings_of(tune={"freeze": ["."]}))
-
-
-def test_a_store_of_another_encoder_fails_before_anything_is_written(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="was built by another encoder"):
-        refused(problem, tmp_path / "job", settings_of(), model=tiny_dual(width=16, layers=2, seed=7))
-
-
-@pytest.mark.parametrize("source", ["random", "hardest"])
-def test_a_store_that_is_too_small_fails_before_anything_is_written(problem: Problem, tmp_path: Path, source: str) -> None:
-    with pytest.raises(DataError, match="must hold at least 51 documents"):
-        refused(problem, tmp_path / "job", settings_of(tune={"negatives": source, "negatives_per_query": 50}))
-
-
-def test_a_missing_package_fails_before_anything_is_written(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match="run.tensorboard = true"):
-        refused(problem, tmp_path / "job", settings_of(run={"tensorboard": True}))
-
-
-@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left on device")])
-def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_the_job(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
-) -> None:
-    def full(model: DualEncoder, folder: Path) -> None:
-        folder.mkdir()
-        (folder / "half").write_bytes(b"half")
-        raise fault
-
-    with monkeypatch.context() as patch:
-        patch.setattr(finish, "save", full)
-        with pytest.raises(JobError, match=r"model could not be written: .*No space left on device.*; free some space and run the same"):
-            run(problem, tmp_path / "job")
-    assert not (tmp_path / "job" / "model").exists()
-    assert not (tmp_path / "job" / ".model").exists()
-    run(problem, tmp_path / "job", resume=True)
-    run(problem, tmp_path / "whole")
-    assert everything(tmp_path / "job") == everything(tmp_path / "whole")
