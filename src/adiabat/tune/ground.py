@@ -50,6 +50,7 @@ class Ground:
         self._store_path = store_path
         self._data_path = data_path
         self._examples: dict[TuneDataSection, tuple[AddressedSet, AddressedSet]] = {}
+        self._worded: dict[TuneDataSection, tuple[AddressedSet, AddressedSet]] = {}
         self._tokens: dict[TuneDataSection, TokenTable] = {}
         self._validated: dict[tuple[TuneDataSection, Similarity, bool], Validated] = {}
         self._guards: dict[GuardSection, Guard] = {}
@@ -176,8 +177,7 @@ class Ground:
             DataError: If a file is faulty, a document is missing, or there are too few queries.
         """
         if section not in self._examples:
-            train, validation = read_data(self._data_path, section, self.store)
-            self._examples[section] = self._with_words(train), self._with_words(validation)
+            self._examples[section] = read_data(self._data_path, section, self.store)
         return self._examples[section]
 
     def with_negatives(self, settings: TuneSettings) -> tuple[AddressedSet, AddressedSet]:
@@ -194,9 +194,16 @@ class Ground:
         """
         similarity = STATED[self.distance(settings.tune)]
         train, validation = (
-            with_negatives(one, self.store, self.model.query, similarity=similarity) for one in self.examples(settings.data)
+            with_negatives(one, self.store, self.model.query, similarity=similarity) for one in self._usable(settings.data)
         )
         return train, validation
+
+    def _usable(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
+        """Training and validation examples whose query the model can embed."""
+        if section not in self._worded:
+            train, validation = self.examples(section)
+            self._worded[section] = self._with_words(train), self._with_words(validation)
+        return self._worded[section]
 
     def _with_words(self, examples: AddressedSet) -> AddressedSet:
         """Queries of which the model knows a token: those of which a static one knows none have a vector of zeros, whatever is tuned."""
@@ -228,7 +235,7 @@ class Ground:
                 if settings.tune.method != "full" and way not in adapted:
                     adapted.add(way)
                     prepared_tower(self.model.query, settings)
-                negative_chooser(self.compared(settings.tune), self.examples(settings.data)[0], self.store, seed=settings.run.seed)
+                negative_chooser(self.compared(settings.tune), self._usable(settings.data)[0], self.store, seed=settings.run.seed)
                 self._require_probes(settings)
             except (ConfigError, DataError, ModelError, StoreError) as fault:
                 faults.append(str(fault))
@@ -258,7 +265,7 @@ class Ground:
         return StoredDocuments(
             validation=validation,
             validation_tokens=validation_tokens,
-            loss_negatives=_own_negatives(self.examples(settings.data)[1], settings),
+            loss_negatives=_own_negatives(self._usable(settings.data)[1], settings),
             guard=self.guard(settings) if settings.watched.use else None,
             **self._learned(tower, settings),
         )
@@ -297,7 +304,7 @@ class Ground:
         return self._guards[section]
 
     def _learned(self, tower: Encoder, settings: TuneSettings) -> dict[str, Any]:
-        train, section = self.examples(settings.data)[0], self.compared(settings.tune)
+        train, section = self._usable(settings.data)[0], self.compared(settings.tune)
         return {
             "encoder": tower,
             "store": self.store,
@@ -321,7 +328,7 @@ class Ground:
 
     def _trained_tokens(self, tower: Encoder, section: TuneDataSection) -> TokenTable:
         if section not in self._tokens:
-            self._tokens[section] = TokenTable.of(tower, self.examples(section)[0].queries, side="query")
+            self._tokens[section] = TokenTable.of(tower, self._usable(section)[0].queries, side="query")
         return self._tokens[section]
 
     def _validation(self, tower: Encoder, settings: TuneSettings) -> Validated:
@@ -330,7 +337,7 @@ class Ground:
         similarity = STATED[self.distance(settings.tune)]
         key = (settings.data, similarity, mine_all)
         if key not in self._validated:
-            validation = with_negatives(self.examples(settings.data)[1], self.store, tower, similarity=similarity, mine_all=mine_all)
+            validation = with_negatives(self._usable(settings.data)[1], self.store, tower, similarity=similarity, mine_all=mine_all)
             self._validated[key] = validation, TokenTable.of(tower, validation.queries, side="query")
         return self._validated[key]
 
