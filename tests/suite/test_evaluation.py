@@ -181,9 +181,11 @@ def test_long_texts_are_cut_and_texts_that_are_not_kept_are_empty(model: DualEnc
     bare = store_in(tmp_path / "bare", model, keep_texts=False)
     vectors = model.encode(["a"], side="query", precision="fp32")
     none = np.empty(0, dtype=np.int64)
-    assert [len(hit.text) for hit in hits_of(long, search(long, vectors, 5), 0, none, characters=SHOWN_CHARACTERS)] == [SHOWN_CHARACTERS]
-    assert [len(hit.text) for hit in hits_of(long, search(long, vectors, 5), 0, none)] == [2000]
-    assert {hit.text for hit in hits_of(bare, search(bare, vectors, 5), 0, none)} == {""}
+    found, own = search(long, vectors, 5), search(bare, vectors, 5)
+    cut = hits_of(long, found, 0, none, similarity="cosine", characters=SHOWN_CHARACTERS)
+    assert [len(hit.text) for hit in cut] == [SHOWN_CHARACTERS]
+    assert [len(hit.text) for hit in hits_of(long, found, 0, none, similarity="cosine")] == [2000]
+    assert {hit.text for hit in hits_of(bare, own, 0, none, similarity="cosine")} == {""}
 
 
 def write_lines(path: Path, rows: Sequence[object]) -> str:

@@ -37,7 +37,7 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
         JobError: If it is a job that is not finished.
     """
     place = device_of(device)
-    section = settings or EncoderSection()
+    section = settings or RankingEncoderSection()
     if isinstance(model, DualEncoder):
         if section.blocks is not None:
             raise ConfigError(f"encoder.blocks must be left out for a model already loaded, got {section.blocks}; load it with them")
@@ -50,8 +50,10 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
 
 
 def _compared(model: DualEncoder, section: EncoderSection) -> DualEncoder:
-    """A model that states a similarity which adiabat computes: the one that was asked for, or its own."""
-    if isinstance(section, RankingEncoderSection) and section.similarity is not None:
+    """A model that states a similarity which adiabat computes, where it is to rank: the one that was asked for, or its own."""
+    if not isinstance(section, RankingEncoderSection):
+        return model
+    if section.similarity is not None:
         model = replace(model, root={**model.root, "similarity_fn_name": section.similarity})
     model.similarity  # noqa: B018 - refuses what the model states
     return model

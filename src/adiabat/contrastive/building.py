@@ -20,7 +20,6 @@ from adiabat.model.building import build_towers, freeze_tower, merged_tower
 from adiabat.model.encoder import Encoder
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.freezing import freeze
-from adiabat.model.similarity import IN_WORDS
 from adiabat.model.tokenizer import require_pad_token
 from adiabat.model.towers import DualEncoder
 from adiabat.train.optimizers import decay_groups, make_optimizer
@@ -182,9 +181,9 @@ def _root_of(settings: TrainSettings, towers: DualEncoder) -> dict[str, object]:
 
 
 def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:
-    if start.ranks_by == trained.ranks_by:
+    stated, now = (model.root.get("similarity_fn_name") or "cosine" for model in (start, trained))
+    if stated == now or trained.unit:
         return ""
-    stated, now = IN_WORDS[start.similarity], IN_WORDS[trained.similarity]
     return f"{start.name} states the similarity {stated}; it is trained by {now}, and the saved model states that (train.similarity)"
 
 
