@@ -64,6 +64,13 @@ def test_scores_of_one_run_beside_those_of_several_are_ambiguous(tmp_path: Path)
         compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
 
 
+def test_a_file_that_another_one_was_copied_over_is_named(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    (a / "other.parquet").write_bytes((a / "asked.parquet").read_bytes())
+    with pytest.raises(DataError, match=r"other\.parquet must hold scores of a task that no file beside it holds, got asked twice; remove"):
+        compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
+
+
 def test_models_that_are_called_like_runs_are_models(tmp_path: Path) -> None:
     a = kept(tmp_path / "a", ranked(VALUES[0]))
     for name in ("run-1", "run-2"):

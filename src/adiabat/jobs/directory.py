@@ -63,6 +63,8 @@ def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str 
         if not resume:
             raise JobError(f"--out {folder} holds a {what} already; go on with it by --resume, or choose another directory")
         return None
+    if is_job(folder):
+        raise JobError(f"--out must be the directory of a {what}, {Job(folder).config} is of a job; choose another")
     require_free(folder, resume=False)
     return f"{folder} holds no {what} yet, so there is nothing to go on with: beginning" if resume else None
 

@@ -94,6 +94,8 @@ def _kept_by(path: Path) -> Measured:
     runs: defaultdict[Path, dict[str, TaskScores]] = defaultdict(dict)
     for file in files:
         scores = read_scores(file, whole[file])
+        if scores.task in runs[file.parent]:
+            raise DataError(f"{file} must hold scores of a task that no file beside it holds, got {scores.task} twice; remove one of them")
         runs[file.parent][scores.task] = scores
     about = records[files[0]]
     places = [str(place) for place in runs] if len(runs) > 1 else []
