@@ -279,7 +279,10 @@ def test_nothing_and_a_plain_model_are_no_jobs(tmp_path: Path) -> None:
 
 def log_of(job: Job, *validations: tuple[float, int]) -> None:
     """Write the log of a run that was validated so, at its start and after each epoch."""
-    rows = [{"step": n, "epoch": n, "validation_loss": loss, "validation_errors": count} for n, (loss, count) in enumerate(validations)]
+    rows = [
+        {"step": n, "epoch": n, "validation_loss": loss, "validation_errors": count, "validation_pairs": 9}
+        for n, (loss, count) in enumerate(validations)
+    ]
     job.log.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"step": 9, "epoch": 9, "loss": 0.5}]))
 
 
