@@ -67,8 +67,8 @@ def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError
         yield line
         # What follows a line without a checksum cannot be compared with it.
         before = line.checksum or None
-    if rest and (line := _last(rest, before if chained else "")):
-        yield line
+    if rest and (last := _last(rest, before if chained else "")):
+        yield last
 
 
 def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> str:

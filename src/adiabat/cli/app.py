@@ -29,7 +29,7 @@ from adiabat.seals import VERIFY
 class _Verbs(TyperGroup):
     """The verbs; typer takes an EOFError for the end of a person's input, and none of them asks for any."""
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except EOFError as fault:
