@@ -40,23 +40,23 @@ DOCUMENTS, QUERIES = 240, 60
 KINDS = ("river", "stone", "cloud", "bread", "light", "glass", "horse", "music")
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "which", "is", "the", "of", "and", "about", "report", *KINDS, *map(str, range(DOCUMENTS)))
 
-TUNE = {
+TUNE: dict[str, Any] = {
     "tune": {"batch_size": 5, "batches_per_epoch": 8, "max_epochs": 4, "learning_rate": 1e-3, "margin": 0.3, "keep": "last"},
     "data": {"validation_fraction": 0.3},
     "run": {"checkpoint_seconds": 1e-6, "log_every": 2},
 }
-TRAIN = {
+TRAIN: dict[str, Any] = {
     "job": {"model": "model", "data": "pairs.jsonl"},
     "data": {"cache": "cache", "validation_fraction": 0.2},
     "train": {"batch_size": 4, "steps": 24, "validate_every": 8, "learning_rate": 1e-3},
     "run": {"checkpoint_seconds": 1e-6, "log_every": 2},
 }
-STREAM = {
+STREAM: dict[str, Any] = {
     **TRAIN,
     "data": {"cache": "cache", "validation": "held.jsonl", "stream": True, "window": 20},
     "train": {**TRAIN["train"], "dropout": True},
 }
-SUITE = {
+SUITE: dict[str, Any] = {
     "measure": {"resamples": 100},
     "tasks": [
         {"kind": "retrieval", "name": "asked", "data": "asked.jsonl", "corpus": "corpus.jsonl"},
@@ -64,7 +64,7 @@ SUITE = {
         {"kind": "sts", "name": "alike", "data": "alike.jsonl"},
     ],
 }
-STUDY = {
+STUDY: dict[str, Any] = {
     "study": {"seeds": [0, 1]},
     "job": {"model": "model", "store": "store", "data": "pairs.jsonl"},
     **TUNE,
@@ -164,7 +164,7 @@ def prepare() -> None:
     vars(page)["render_page"] = lambda result: "page"
     torch.set_num_threads(1)
     torch.optim.AdamW([torch.zeros(1)]).step()
-    assert api.train
+    assert api.__name__
 
 
 @dataclass(frozen=True)
@@ -352,6 +352,7 @@ class Trials:
     Attributes:
         path: Of the rows.
         planned: How many there are to be.
+        rows: Of those that are done.
     """
 
     path: Path
