@@ -19,31 +19,33 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.measure.cells import compare_cells
-from adiabat.measure.grid import NEGATIVES, SIMILARITIES, grid_scores, measure_grid
+from adiabat.measure.grid import NEGATIVES, grid_scores, measure_grid
 from adiabat.measure.retrieval_grid import measure_retrieval
 from adiabat.measure.samples import Cells
+from adiabat.store.scoring import Similarity
 
 Vectors = dict[str, Float[np.ndarray, "n e"]]
 Errors = Int[np.ndarray, "s c a b"]
+COMPARED: tuple[Similarity, ...] = ("cosine", "distance")
 
 
 def by_ranking(premises: Vectors, hypotheses: Vectors, each: int) -> list[Cells]:
     """Adiabat's grid: sentence pairs in threes that share a premise."""
     labels = [label for label in ("entailment", *NEGATIVES) for _ in range(each)]
     clusters = np.tile(np.arange(each), 3)
-    scores = grid_scores(premises, hypotheses)
+    scores = grid_scores(premises, hypotheses, similarities=COMPARED)
     return measure_grid(scores, labels, rows=list(premises), columns=list(hypotheses), clusters=clusters)[1]
 
 
 def errors_of(cells: list[Cells]) -> Errors:
     """What was counted, similarity by similarity and comparison by comparison."""
     counted = np.array([one.errors for one in cells])
-    return counted.reshape(len(SIMILARITIES), len(NEGATIVES), *counted.shape[1:])
+    return counted.reshape(len(COMPARED), len(NEGATIVES), *counted.shape[1:])
 
 
 def by_comparing(premises: Vectors, hypotheses: Vectors, each: int) -> Errors:
     """Plain numpy: score language pair by language pair, then broadcast every entailment pair against every other pair."""
-    errors = np.zeros((len(SIMILARITIES), len(NEGATIVES), len(premises), len(hypotheses)), dtype=np.int64)
+    errors = np.zeros((len(COMPARED), len(NEGATIVES), len(premises), len(hypotheses)), dtype=np.int64)
     # Lengths and widening are hoisted out of the loop, as anyone would.
     queries = [vectors.astype(np.float64) for vectors in premises.values()]
     documents = [vectors.astype(np.float64) for vectors in hypotheses.values()]
@@ -82,7 +84,7 @@ def time_retrieval(premises: Vectors, hypotheses: Vectors, each: int) -> str:
     between = time.perf_counter()
     counted = retrieval_by_products(premises, hypotheses, each)
     ended = time.perf_counter()
-    if not np.array_equal([one.errors for one in cells], counted):
+    if not np.array_equal(np.array([one.errors for one in cells]), counted):
         raise SystemExit("grid: the two sides count differently in retrieval")
     return f"retrieval in {len(premises) ** 2} cells: {between - start:.2f} s; plain products {ended - between:.2f} s, with equal counts"
 
@@ -135,8 +137,8 @@ def main() -> None:
         if not np.array_equal(errors_of(cells), counted):
             raise SystemExit("grid: the two sides count differently")
     print(time_comparison(premises, hypotheses, options.each))
-    few = [dict(list(side.items())[: options.retrieval_languages]) for side in (premises, hypotheses)]
-    print(time_retrieval(*few, options.each))
+    few, few_others = (dict(list(side.items())[: options.retrieval_languages]) for side in (premises, hypotheses))
+    print(time_retrieval(few, few_others, options.each))
     for name, times in (("ranking", ranking), ("comparing", comparing)):
         print(f"{name}: median {statistics.median(times):.2f} s, range {min(times):.2f} to {max(times):.2f} s over {len(times)} runs")
     ratios = [peer / ours for peer, ours in zip(comparing, ranking, strict=True)]
