@@ -261,15 +261,26 @@ def main() -> None:
             said = "" if judged in GOOD else f"{differing} {ended.err[-600:]}"
             trials.add(Row(name, case.name, str(file.relative_to(here)), kind, judged, said))
         shutil.rmtree(given.folder / "half", ignore_errors=True)
+    report(trials, write=given.write, command=f"python scripts/mutation_trials.py --trials {given.trials} --write")
+
+
+def report(trials: Trials, *, write: bool, command: str) -> None:
+    """Print what is wrong, and put the totals into the report.
+
+    Args:
+        trials: That were made.
+        write: Whether to write.
+        command: That made them.
+    """
     counts = Counter((row["case"], row["outcome"]) for row in trials.rows)
     kinds = Counter((row["kind"], row["outcome"]) for row in trials.rows)
     wrong = [row for row in trials.rows if row["outcome"] not in GOOD]
     print(f"{len(trials.rows)} trials, {len(wrong)} of them wrong")
     for row in wrong:
         print(row)
-    if given.write:
+    if write:
         lines = [
-            f"`python scripts/mutation_trials.py --trials {given.trials} --write`: a file that a command wrote is damaged, and another",
+            f"`{command}`: a file that a command wrote is damaged, and another",
             "command, or the same once more, reads it. *Refused*: one line that names the file, or the checkpoint or window that it",
             "belongs to; exit code 2. *Fallback*: said by name, and done again or without it. *Equal*: the results are those without",
             "damage, without a word: nothing reads the file, it is written again, or what was damaged does not count.",

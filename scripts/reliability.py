@@ -125,8 +125,8 @@ class Verb:
     Attributes:
         name: Of the trial.
         words: Of the command line.
-        again: Words that are added where it goes on.
         left: Files and folders that it leaves.
+        again: Words that are added where it goes on.
         needs: Verbs whose results it reads.
     """
 
