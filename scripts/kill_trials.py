@@ -14,7 +14,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from reliability import VERBS, Ended, Trials, Verb, contents, differences, made_whole, place, prepare, run, write_section, write_world
+from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, prepare, run, write_world
+from trials import Trials, write_section
 
 
 @dataclass(frozen=True)

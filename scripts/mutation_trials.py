@@ -31,7 +31,6 @@ from reliability import (
     plain,
     prepare,
     run,
-    write_section,
     write_world,
 )
 
@@ -163,7 +162,8 @@ def half_made(verb: Verb, world: Path, folder: Path, seconds: float, needs: Mapp
         ended = run(verb.words, here, kill_after=share * seconds)
         new = [path for path in here.rglob("*") if path.is_file() and not path.is_symlink() and path.name != "config.toml"]
         new = [path for path in new if path.relative_to(here).parts[0] not in needs]
-        if ended.code == -9 and len(new) > 2 and not (here / verb.left[0]).is_file():
+        taken_up = not verb.again or any(part.startswith("step-") for path in new for part in path.parts)
+        if ended.code == -9 and len(new) > 2 and taken_up and not (here / verb.left[0]).is_file():
             return here
     raise SystemExit(f"{verb.name} was not to be killed half way")
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,6 @@ from adiabat.mining import mine as mining
 from adiabat.report import page
 from adiabat.store import build
 
-ROOT = Path(__file__).resolve().parents[1]
-REPORT = ROOT / "benchmarks" / "RELIABILITY.md"
 DOCUMENTS, QUERIES = 240, 60
 KINDS = ("river", "stone", "cloud", "bread", "light", "glass", "horse", "music")
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "which", "is", "the", "of", "and", "about", "report", *KINDS, *map(str, range(DOCUMENTS)))
@@ -343,61 +341,6 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str
         Their paths.
     """
     return sorted(path for path in {*found, *wanted} if found.get(path) != wanted.get(path) or (path in found) != (path in wanted))
-
-
-@dataclass
-class Trials:
-    """Rows of trials in a file, so that a run that was cut short goes on.
-
-    Attributes:
-        path: Of the rows.
-        planned: How many there are to be.
-        rows: Of those that are done.
-    """
-
-    path: Path
-    planned: int
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Read what is done."""
-        if self.path.exists():
-            self.rows = [
-                json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")
-            ]
-        self._done, self._begun = len(self.rows), time.monotonic()
-
-    @property
-    def names(self) -> set[str]:
-        """Trials that are done."""
-        return {row["name"] for row in self.rows}
-
-    def add(self, row: Any) -> None:
-        """Keep a row, and say how long the rest will take.
-
-        Args:
-            row: A dataclass with a name.
-        """
-        self.rows.append(asdict(row))
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(row)) + "\n")
-        pace = (time.monotonic() - self._begun) / (len(self.rows) - self._done)
-        left = pace * (self.planned - len(self.rows))
-        print(f"{len(self.rows)} of {self.planned}, {left / 60:.0f} min left: {row}", flush=True)
-
-
-def write_section(title: str, lines: Sequence[str]) -> None:
-    """Put a section into the report in place of the one of its title.
-
-    Args:
-        title: Of the section.
-        lines: Under it.
-    """
-    text = REPORT.read_text(encoding="utf-8") if REPORT.exists() else "# Reliability\n"
-    head, *sections = re.split(r"^(?=## )", text, flags=re.M)
-    kept = [section for section in sections if not section.startswith(f"## {title}\n")]
-    own = "\n".join([f"## {title}", "", *lines, ""])
-    REPORT.write_text(head.rstrip() + "\n\n" + "\n".join(part.rstrip() + "\n" for part in sorted([*kept, own])), encoding="utf-8")
 
 
 def made_whole(world: Path, folder: Path, verbs: Sequence[Verb]) -> Iterator[tuple[Verb, Ended, Mapping[str, Path]]]:
