@@ -19,6 +19,16 @@ def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_json(tmp_path / "record.json", remedy="rebuild it") == RECORD
 
 
+def test_keys_that_are_numbers_are_read_as_texts(tmp_path: Path) -> None:
+    write_json({"by size": {2: "a", 10: "b"}}, tmp_path / "record.json")
+    assert read_json(tmp_path / "record.json", remedy="rebuild it") == {"by size": {"2": "a", "10": "b"}}
+
+
+def test_a_file_that_the_system_does_not_give_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must be readable, got: Is a directory; see to its permissions and its disk$"):
+        read_json(tmp_path, remedy="rebuild it")
+
+
 def test_every_flip_of_a_bit_of_a_json_file_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     write_json(RECORD, path)
@@ -100,6 +110,27 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
         write_text("mine", tmp_path / "page")
         assert (tmp_path / ".page.part0").read_bytes() == b""
     assert (tmp_path / "page").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_writer_whose_file_is_in_place_leaves_that_of_the_next_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = Path.replace
+
+    def replace_and_begin_another(part: Path, target: Path) -> Path:
+        moved = replace(part, target)
+        part.write_text("of another process", encoding="utf-8")
+        return moved
+
+    monkeypatch.setattr(Path, "replace", replace_and_begin_another)
+    write_text("mine", tmp_path / "page")
+    assert (tmp_path / "page").read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / ".page.part0").read_text(encoding="utf-8") == "of another process"
+
+
+def test_a_file_that_could_not_take_its_place_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    with pytest.raises(DataError, match="page must be writable, got Is a directory"):
+        write_text("a", tmp_path / "page")
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
 
 
 def test_a_directory_that_was_removed_is_told_from_a_full_disk(tmp_path: Path) -> None:

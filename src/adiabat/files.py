@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -127,6 +127,8 @@ def sealed_json(record: Mapping[str, Any]) -> str:
     Returns:
         Indented JSON.
     """
+    # Keys that are numbers become texts, which sort otherwise.
+    record = json.loads(json.dumps(record))
     return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -181,6 +183,9 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
     except FileNotFoundError as fault:
         raise error(f"{fault.filename or path} must exist; {remedy}") from fault
     except Exception as fault:
+        if isinstance(fault, OSError) and fault.errno is not None:
+            what = f"{path} must be readable, got: {fault.strerror}; see to its permissions and its disk"
+            raise error(what) from fault
         kind = type(fault).__name__
         detail = cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)
         raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault
@@ -206,8 +211,8 @@ def _part(content: str | bytes, path: Path, cleaning: ExitStack) -> Path:
     """The content in a file beside the one that it will be, locked until it is in its place."""
     with writing_to(path):
         part, file = _own_part(path)
-        cleaning.callback(part.unlink, missing_ok=True)
         cleaning.enter_context(file)
+        cleaning.callback(_remove, part, file)
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
@@ -220,11 +225,24 @@ def _own_part(path: Path) -> tuple[Path, BinaryIO]:
         part = path.with_name(f".{path.name}.part{number}")
         file = os.fdopen(os.open(part, os.O_CREAT | os.O_WRONLY, 0o666), "wb")
         # Its writer may have put it into its place since it was opened.
-        if take_lock(file.fileno()) and part.exists() and os.path.samestat(part.stat(), os.fstat(file.fileno())):
+        if take_lock(file.fileno()) and _is_at(part, file):
             file.truncate(0)
             return part, file
         file.close()
     raise AssertionError("numbers do not end")
+
+
+def _remove(part: Path, file: BinaryIO) -> None:
+    """Remove a part that did not take its place; once it did, another process may have begun one of the same name."""
+    if _is_at(part, file):
+        part.unlink()
+
+
+def _is_at(path: Path, file: BinaryIO) -> bool:
+    """Whether an open file is the one of that name."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    return False
 
 
 def make_folder(path: Path) -> None:
