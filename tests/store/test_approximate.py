@@ -72,6 +72,14 @@ def test_a_store_smaller_than_k(tmp_path: Path) -> None:
         assert search_faiss(store, tmp_path / "x.faiss", np.eye(3, dtype=np.float32)[:1], 10).rows.tolist() == [[0, 1, 2]]
 
 
+def test_a_damaged_index_is_refused_by_name(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "x.faiss"
+    build_faiss(store, path, kind="flat")
+    path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+    with pytest.raises(StoreError, match=r"x\.faiss must be undamaged, got .* does not match its checksum; build the index again"):
+        search_faiss(store, path, QUERIES, 1)
+
+
 def test_an_index_of_other_vectors_is_refused(store: Store, tmp_path: Path) -> None:
     build_faiss(store, tmp_path / "x.faiss", kind="flat")
     (tmp_path / "other").mkdir()

@@ -9,7 +9,7 @@ from jaxtyping import Float, Float32, Int64
 
 from adiabat.errors import StoreError
 from adiabat.files import read_json, write_json
-from adiabat.seals import Digest, digest_of
+from adiabat.seals import Digest, digest_of, require
 from adiabat.store.embeddings import Store
 from adiabat.store.scoring import SIMILARITIES, Similarity, checked_queries
 from adiabat.store.search import Hits, score_rows, search
@@ -18,6 +18,7 @@ from adiabat.store.vector_sources import import_faiss
 IndexKind = Literal["flat", "ivf", "hnsw"]
 KINDS: tuple[IndexKind, ...] = ("flat", "ivf", "hnsw")
 BLOCK_ROWS = 16384
+REMEDY = "build the index again"
 TRAINING_PER_LIST = 64
 """Vectors per inverted list that the clustering sees; faiss warns below 39."""
 HNSW_NEIGHBOURS = 32
@@ -186,9 +187,8 @@ def _note(path: str | os.PathLike[str]) -> Path:
 def _checked_note(store: Store, path: str | os.PathLike[str]) -> dict[str, Any]:
     if not Path(path).exists() or not _note(path).exists():
         raise StoreError(f"{os.fspath(path)} must be a faiss index with its .json beside it, it is missing; build it with build_faiss")
-    note = read_json(_note(path), remedy="build the index again", error=StoreError)
+    note = read_json(_note(path), remedy=REMEDY, error=StoreError)
     if note["sha256"] != store.manifest.sha256:
         raise StoreError(f"{os.fspath(path)} was built of other vectors than {store.path} holds now; build it again")
-    if digest_of(Path(path)) != Digest(**note["index"]):
-        raise StoreError(f"{os.fspath(path)} must be undamaged, got another size or SHA-256 than it was built with; build the index again")
+    require({Path(path).name: Digest(**note["index"])}, Path(path).parent, remedy=REMEDY, error=StoreError)
     return note
