@@ -9,12 +9,14 @@ from torch import Tensor
 
 from adiabat import api
 from adiabat.config import EmbedSettings, MineSettings, TuneSettings, checked
+from adiabat.data.records import Document
 from adiabat.errors import DataError
 from adiabat.model.directory import load
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.static import StaticBackbone, StaticTokenizer
-from adiabat.model.wordless import HEAD, wordless
+from adiabat.model.wordless import HEAD, tokens_with_weight, wordless
 from adiabat.report import page
+from adiabat.store.wordless import known_documents
 from adiabat.watch import Watch
 from tests.commands import run_in_process
 from tests.model.static_models import UNKNOWN, WORDS, static_encoder, word_table, word_tokenizer, write_static
@@ -86,6 +88,23 @@ def test_a_prompt_of_known_words_and_a_transformer_know_every_text() -> None:
     assert not wordless(prompted, ["xyzzy"], side="query").any()
     assert wordless(prompted, ["xyzzy"], side="document").all()
     assert not wordless(tiny_encoder(), ["xyzzy", ""], side="query").any()
+
+
+def test_the_table_is_read_once_however_many_documents_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, reads = static_encoder(weightless()), []
+
+    def counted(asked: Encoder) -> object:
+        reads.append(asked)
+        return tokens_with_weight(asked)
+
+    for module in ("adiabat.store.wordless", "adiabat.model.wordless"):
+        monkeypatch.setattr(f"{module}.tokens_with_weight", counted)
+    monkeypatch.setattr("adiabat.store.wordless.AT_ONCE", 2)
+    texts = ["cat", "xyzzy", "", "xyzzy cat", "the"]
+    documents = iter([Document(str(number), text) for number, text in enumerate(texts)])
+    known = known_documents(encoder, documents, blank="drop", source="corpus", note=lambda said: None)
+    assert [document.doc_id for document in known] == ["0", "3", "4"]
+    assert len(reads) == 1
 
 
 # --- What the verbs do with them ---

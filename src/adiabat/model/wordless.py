@@ -13,25 +13,38 @@ HEAD = 64
 """Letters that are looked at first: tokens are most of what a static model takes time for, and nearly every text begins with known ones."""
 
 
-def wordless(encoder: Encoder, texts: Sequence[str], *, side: Side) -> Bool[np.ndarray, " n"]:
+def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
+    """Which tokens a static model gives weight to.
+
+    Args:
+        encoder: Any.
+
+    Returns:
+        True for each token whose row is not zero; None for a transformer, which knows every text.
+    """
+    if not isinstance(encoder.backbone, StaticBackbone):
+        return None
+    # The row of padding, of which a text without tokens consists, is zero too.
+    return np.asarray(encoder.backbone.token_embeddings.weight.detach().any(dim=1).cpu())
+
+
+def wordless(
+    encoder: Encoder, texts: Sequence[str], *, side: Side, with_weight: Bool[np.ndarray, " v"] | None = None
+) -> Bool[np.ndarray, " n"]:
     """Which texts have no token that a static model gives weight to.
 
     Args:
         encoder: Any; a transformer knows every text.
         texts: Any number.
         side: Whose prompt is put before: one with a known word gives every text a vector.
+        with_weight: From `tokens_with_weight`, for a caller with many blocks of texts: it reads the whole table. None reads it here.
 
     Returns:
         True where there is none.
     """
-    backbone = encoder.backbone
-    if not isinstance(backbone, StaticBackbone):
+    weighs = tokens_with_weight(encoder) if with_weight is None else with_weight
+    if weighs is None:
         return np.zeros(len(texts), dtype=np.bool_)
-    # The row of padding, of which a text without tokens consists, is zero too.
-    known = backbone.token_embeddings.weight.detach().any(dim=1)
-    if backbone.weightless_id is not None:
-        known[backbone.weightless_id] = False
-    weighs = known.cpu().numpy()
     unknown = np.ones(len(texts), dtype=np.bool_)
     whole = encoder.tokenizer.truncation_side == "left"
     for part in ([] if whole else [[_head(text) for text in texts]]) + [texts]:

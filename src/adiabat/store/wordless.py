@@ -8,7 +8,7 @@ from adiabat.data.records import Document
 from adiabat.errors import DataError, Faults
 from adiabat.excerpts import cut
 from adiabat.model.encoder import Encoder
-from adiabat.model.wordless import wordless
+from adiabat.model.wordless import tokens_with_weight, wordless
 
 AT_ONCE = 2048
 
@@ -41,10 +41,14 @@ def known_documents(
     Raises:
         DataError: At the end, if there are others and `blank` is ``error``; all are counted, the first named.
     """
+    with_weight = tokens_with_weight(encoder)
+    if with_weight is None:
+        yield from documents
+        return
     unknown, count = Faults(shown=3), 0
     while block := list(islice(documents, AT_ONCE)):
         count += len(block)
-        without = wordless(encoder, [document.text for document in block], side="document")
+        without = wordless(encoder, [document.text for document in block], side="document", with_weight=with_weight)
         for document, left_out in zip(block, without, strict=True):
             if left_out:
                 unknown.add(f'"{document.doc_id}" ({cut(document.text, limit=SHOWN_CHARACTERS)!r})')
