@@ -223,7 +223,9 @@ def test_a_padding_token_beyond_the_table_pads_with_another(tmp_path: Path) -> N
     np.testing.assert_allclose(together[:1], encoder.encode(["a"], side="query", precision="fp32"), atol=1e-6)
 
 
-def test_a_pooler_that_the_files_lack_is_the_same_in_every_run(tmp_path: Path) -> None:
+def test_a_pooler_that_the_files_lack_is_the_same_in_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds_of_gpus: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds_of_gpus.append)
     BertModel(BertConfig(**SIZES), add_pooling_layer=False).save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     poolers = []
@@ -233,6 +235,7 @@ def test_a_pooler_that_the_files_lack_is_the_same_in_every_run(tmp_path: Path) -
         poolers.append(load(tmp_path).query.backbone.pooler.dense.weight)
         assert torch.get_rng_state().equal(state)
     assert poolers[0].equal(poolers[1])
+    assert seeds_of_gpus == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "mpnet", "gpt2", "opt", "gptj"])

@@ -105,6 +105,16 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
         r"max_seq_length must be a whole number, got '512'",
     ),
     "limit past the positions": (edited("sentence_bert_config.json", max_seq_length=601), r"encoder.max_tokens must be <= 600, .*got 601"),
+    "options of a call that are a list": (
+        edited("sentence_bert_config.json", processing_kwargs=[1]),
+        r"^\S+ must be undamaged, got TypeError: .*; get the model again$",
+    ),
+    "options of texts that are a number": (edited("sentence_bert_config.json", processing_kwargs={"text": 3}), r"undamaged, got TypeError"),
+    "dense of words": (edited("2_Dense/config.json", in_features="a"), r"must be undamaged, got TypeError"),
+    "dense of less than nothing": (edited("2_Dense/config.json", out_features=-3), r"must be undamaged, got RuntimeError"),
+    "activation that is a list": (edited("2_Dense/config.json", activation_function=[]), r"must be undamaged, got TypeError"),
+    "weights in a list": (edited("config.json", transformers_weights=["x"]), r"must be undamaged, got TypeError"),
+    "index of a list": (replaced("model.safetensors.index.json", {"weight_map": [1]}), r"must be undamaged, got AttributeError"),
     "prompts that are no names": (
         edited("config_sentence_transformers.json", prompts=["q: "]),
         r"prompts must map names to texts, got \['q: '\]",

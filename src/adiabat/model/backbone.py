@@ -96,7 +96,7 @@ def load_backbone(
     loader = _loader(config, folder)
     # A pooler that the files lack, which no embedding reads, is drawn: the same in every run.
     with _faults_told(folder, trust), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         backbone, report = loader.from_pretrained(
             folder,
             config=config,

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adiabat.data.records import SIDES
 from adiabat.errors import ConfigError, ModelError, several
+from adiabat.files import reading
 from adiabat.model.backbone import Trust, base_of_adapter, first_line, load_backbone
 from adiabat.model.encoder import Encoder, EncoderSettings
 from adiabat.model.layout import ROOT_FILE, pooling_of, position_rows, prompts_of, read_json, require_plain_normalize, truncate_dim_of
@@ -120,18 +121,25 @@ def load(
     if str(name) in UNPOOLED_PROMPTS:
         settings = {"pool_prompt": False, **(settings or {})}
     folder = local_folder(name, trust=trust)
-    root = read_json(folder / ROOT_FILE)
-    require_embedding_type(folder, root)
-    modules = read_modules(folder)
-    reader = _Reader(trust, blocks, pad_token)
-    if modules and modules[0].kind in ("Router", "Asym"):
-        routes = read_routes(modules[0].folder)
-        document = _tower(folder, [*routes["document"], *modules[1:]], settings, reader)
-        same = routes["query"] == routes["document"]
-        query = document if same else _tower(folder, [*routes["query"], *modules[1:]], settings, reader)
+    # A value of another kind than its key has makes whatever reads it fail in any way.
+    with reading(folder, remedy="get the model again", error=ModelError):
+        root = read_json(folder / ROOT_FILE)
+        require_embedding_type(folder, root)
+        query, document = _towers(folder, settings, _Reader(trust, blocks, pad_token))
         return DualEncoder(query, document, str(name), root)
-    encoder = _tower(folder, modules or [_only_module(folder)], settings, reader, plain=not modules)
-    return DualEncoder(encoder, encoder, str(name), root)
+
+
+def _towers(folder: Path, overrides: Mapping[str, str | bool | int] | None, reader: _Reader) -> tuple[Encoder, Encoder]:
+    """The query tower and the document tower, which are one object where a model has one."""
+    modules = read_modules(folder)
+    if not modules or modules[0].kind not in ("Router", "Asym"):
+        encoder = _tower(folder, modules or [_only_module(folder)], overrides, reader, plain=not modules)
+        return encoder, encoder
+    routes = read_routes(modules[0].folder)
+    document = _tower(folder, [*routes["document"], *modules[1:]], overrides, reader)
+    same = routes["query"] == routes["document"]
+    query = document if same else _tower(folder, [*routes["query"], *modules[1:]], overrides, reader)
+    return query, document
 
 
 def _only_module(folder: Path) -> Module:
