@@ -25,14 +25,14 @@ VERIFY = "ADIABAT_VERIFY"
 """Environment variable; where it is set, `require` compares every checksum, each once in a process."""
 
 TICK_NS = 20_000_000
-"""Longer than a file's dates stand still: a file that changed less than this ago may change again and keep its dates."""
+"""Above the resolution of a file's dates: a file that changed less than this ago may change again and keep its dates."""
 
 _compared: set[tuple[Path | int | str, ...]] = set()
 """Files whose checksum this process has compared, with their state then."""
 
 
 class Digest(NamedTuple):
-    """What a file must be.
+    """The size and checksum that a file must have.
 
     Attributes:
         size: Of the whole file, in bytes.
@@ -112,7 +112,8 @@ def write_array(array: "np.ndarray", path: Path) -> None:
     content = BytesIO()
     np.save(content, array, allow_pickle=False)
     # Readers of npy files pass over what follows the numbers.
-    write_bytes(content.getvalue() + hashlib.sha256(content.getvalue()).digest(), path)
+    content.write(hashlib.sha256(content.getbuffer()).digest())
+    write_bytes(content.getvalue(), path)
 
 
 def read_array(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> "np.ndarray":
@@ -179,7 +180,7 @@ def require_seal(
 
 
 def is_whole(folder: Path, source: str) -> bool:
-    """Whether sealed files that can be made again are there and undamaged; of damage there is a warning.
+    """Whether sealed files that can be made again are there and undamaged; damage gives a warning.
 
     Args:
         folder: That was sealed.

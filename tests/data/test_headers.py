@@ -39,6 +39,11 @@ def test_columns_that_pandas_numbered_are_names(tmp_path: Path) -> None:
     assert [one.text for one in read_corpus(path, columns={"doc_id": "0", "text": "1"})] == ["b"]
 
 
+def test_a_number_beside_known_names_is_the_name_of_a_column(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.csv", "_id,text,2019\na,wet,3\n")
+    assert [row.values for row in read_rows(path)] == [{"_id": "a", "text": "wet", "2019": "3"}]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
@@ -47,9 +52,9 @@ def test_columns_that_pandas_numbered_are_names(tmp_path: Path) -> None:
         ("c.tsv", "_id,text\n1,a\n", "tabs, got commas in '_id,text'; write the file with tabs"),
     ],
 )
-def test_columns_that_are_parted_otherwise_are_told(tmp_path: Path, name: str, content: str, told: str) -> None:
+def test_another_separator_than_that_of_the_format_is_named(tmp_path: Path, name: str, content: str, told: str) -> None:
     path = written(tmp_path / name, content)
-    assert fault(path) == f"{path}:1 must part its columns by {told}"
+    assert fault(path) == f"{path}:1 must separate its columns by {told}"
 
 
 def test_the_nameless_index_of_pandas_is_not_read_and_said(tmp_path: Path) -> None:

@@ -148,10 +148,10 @@ def longest_line() -> int:
     Raises:
         ConfigError: If the environment says no whole number above 0.
     """
-    told = os.environ.get(LONGEST_LINE, str(64 << 20))
-    if not (told.isascii() and told.isdigit() and 0 < len(told) < 16 and int(told)):
-        raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {told!r}; correct the environment")
-    return int(told)
+    stated = os.environ.get(LONGEST_LINE, str(64 << 20))
+    if not (stated.isascii() and stated.isdigit() and 0 < len(stated) < 16 and int(stated)):
+        raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {stated!r}; correct the environment")
+    return int(stated)
 
 
 def require_plain(path: Path) -> None:

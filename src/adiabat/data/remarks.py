@@ -68,12 +68,12 @@ class Remarks:
         Returns:
             A sentence each, without the source's name.
         """
-        told = [
+        sentences = [
             f'"{cut(column, limit=60)}" looks like a list in {count:,} row{"" if count == 1 else "s"} (first {first}) and is '
             + ("read as one" if read else "taken for one text; write a JSON list if it is one")
             for (column, read), (first, count) in self._lists.items()
         ]
-        return told + [
+        return sentences + [
             f'"{cut(column, limit=60)}" is a label: documents with 0 are negatives, in {count:,} row{"" if count == 1 else "s"}'
             for column, count in self._wrong.items()
         ]
@@ -84,14 +84,14 @@ class Remarks:
         Returns:
             Those of `taken`, and one on columns that are not read.
         """
-        told = self.taken()
+        sentences = self.taken()
         if self._unread:
             names = [
                 f'"{cut(name, limit=40)}"' + (f' (nearest known name: "{near}")' if near else "") for name, near in self._unread.items()
             ]
             more = f" and {len(names) - _SHOWN:,} or more" if len(names) == _MOST else f" and {len(names) - _SHOWN:,} more"
-            told.append(f"columns that are not read: {', '.join(names[:_SHOWN])}" + (more if len(names) > _SHOWN else ""))
-        return told
+            sentences.append(f"columns that are not read: {', '.join(names[:_SHOWN])}" + (more if len(names) > _SHOWN else ""))
+        return sentences
 
     def warn(self, source: str | Path) -> None:
         """Warn of all that was noted.

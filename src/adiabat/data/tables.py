@@ -316,8 +316,8 @@ def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: For
             yield Row(f"{path}:{first}", header.values(cells), header.place)
     if header is not None and not cursor.rows and not faults.count:
         raise DataError(
-            f"{path} must hold at least one row, got none below line 1, {header.told()}; check that it was written to its end, and if this "
-            "line is a row, put a header of column names before it"
+            f"{path} must hold at least one row, got none below line 1, {header.described()}; check that it was written to its end, and if "
+            "this line is a row, put a header of column names before it"
         )
 
 

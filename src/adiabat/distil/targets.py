@@ -1,9 +1,9 @@
 """Where a student is to come: its teachers' vectors, each computed once into a store, side by side, and cut to the student's width."""
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from itertools import islice
 from pathlib import Path
 
@@ -14,10 +14,9 @@ from adiabat.data.corpora import read_corpus
 from adiabat.data.numerals import shown
 from adiabat.data.records import Document, Side, text_id
 from adiabat.errors import DataError, several
-from adiabat.files import write_bytes
 from adiabat.model.fingerprint import Fingerprint
 from adiabat.model.towers import DualEncoder
-from adiabat.seals import is_whole, seal
+from adiabat.seals import read_array, write_array
 from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.watch import SILENT, Watch
@@ -215,19 +214,19 @@ def kept_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
         make: Gives the matrix.
 
     Returns:
-        What the file holds.
+        What the file holds; a damaged one is made again, with a warning.
 
     Raises:
-        DataError: If it is damaged, or the disk is full or not writable.
+        DataError: If the disk is full or not writable.
     """
-    checksums = f"{path.stem}.json"
-    if not is_whole(path.parent, checksums):
-        content = BytesIO()
-        np.save(content, make())
-        write_bytes(content.getvalue(), path)
-        seal(path.parent, [path.name], into=checksums)
-    found: Directions = np.load(path)
-    return found
+    if path.exists():
+        try:
+            return read_array(path, remedy="it is made again")
+        except DataError as damage:
+            warnings.warn(str(damage), stacklevel=2)
+    matrix = make()
+    write_array(matrix, path)
+    return matrix
 
 
 def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions:

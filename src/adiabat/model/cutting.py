@@ -2,7 +2,7 @@
 
 The first tokens of a text are those of its beginning, where tokens cannot reach over from one word into the next. So a beginning is
 taken only where the last token that counts ends many words before its end, and where the tokenizer splits texts into words at all: by
-its pre-tokenizer, or because no token of its vocabulary has letters on both sides of a space. Whatever else is tokenised whole.
+its pre-tokenizer, or because no token of its vocabulary has letters on both sides of a space. Other texts are tokenised whole.
 """
 
 import json
@@ -46,7 +46,7 @@ def cut_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: i
 
 def _cut(tokenizer: PreTrainedTokenizerBase, text: str, limit: int, size: int) -> str:
     while 2 * size < len(text):
-        # Of one endless word no beginning is tokenised in vain.
+        # A beginning that ends within one endless word would be tokenised in vain.
         if _words(tokenizer, text[size - TAIL : size]) >= WORDS:
             encoded = tokenizer(text[:size], add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)
             ends = [end for _, end in encoded["offset_mapping"]]

@@ -160,8 +160,8 @@ def require_model(folder: Path) -> None:
     """
     there = sorted(path.name for path in folder.iterdir())
     if not {"modules.json", "config.json", "adapter_config.json"} & set(there):
-        told = ", ".join(there[:4]) + (", ..." if len(there) > 4 else "") if there else "nothing"
-        raise ModelError(f"{folder} must be the directory of a model, with a config.json or modules.json, got {told} in it; name another")
+        listed = ", ".join(there[:4]) + (", ..." if len(there) > 4 else "") if there else "nothing"
+        raise ModelError(f"{folder} must be the directory of a model, with a config.json or modules.json, got {listed} in it; name another")
 
 
 def override(model: DualEncoder, settings: Mapping[str, str | bool | int], *, pad_token: str | None = None) -> DualEncoder:

@@ -32,11 +32,11 @@ def known_documents(
         documents: Of the corpus.
         blank: Whether others are faults, or are left out, and counted in a note.
         source: Name of the corpus.
-        note: Told how many were left out.
+        note: Gets a sentence on how many were left out.
         setting: Where `blank` comes from, for the message.
 
     Yields:
-        They, in order.
+        Those documents, in order.
 
     Raises:
         DataError: At the end, if there are others and `blank` is ``error``; all are counted, the first named.
@@ -56,10 +56,10 @@ def known_documents(
                 yield document
     if not unknown.count:
         return
-    told = unknown.told(f"of {count:,} documents")
+    named = unknown.told(f"of {count:,} documents")
     if blank == "error":
         raise DataError(
-            f"{source}: a document must hold a token that the static model knows, got none in {told}; "
+            f"{source}: a document must hold a token that the static model knows, got none in {named}; "
             f"set {setting} = drop, which leaves such documents out of a corpus, or use another model"
         )
-    note(f"{source}: documents without a token that the static model knows are left out: {told}")
+    note(f"{source}: documents without a token that the static model knows are left out: {named}")
