@@ -161,7 +161,7 @@ class Columns:
             row: Any.
             layout: What it is taken for.
         """
-        if row.values.keys() <= self._seen:
+        if self._seen.issuperset(row.values):
             return
         columns = {name: self._columns_of(name, row, layout) for name in OF_LAYOUT[layout]}
         unknown = [alias for name, there in columns.items() if not there for alias in COLUMN_ALIASES[name]]
