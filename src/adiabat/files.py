@@ -207,16 +207,45 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
                 part.replace(path)
 
 
+@contextmanager
+def writing_whole(path: Path) -> Iterator[BinaryIO]:
+    """Write a file piece by piece that takes its place once it is on disk.
+
+    Args:
+        path: Where to; its folder must exist.
+
+    Yields:
+        The file to write to.
+
+    Raises:
+        DataError: If the file cannot be written; what stood there before stays.
+    """
+    with ExitStack() as cleaning, writing_to(path):
+        part, file = _open_part(path, cleaning)
+        yield file
+        _sync(file)
+        part.replace(path)
+
+
 def _part(content: str | bytes, path: Path, cleaning: ExitStack) -> Path:
     """The content in a file beside the one that it will be, locked until it is in its place."""
     with writing_to(path):
-        part, file = _own_part(path)
-        cleaning.enter_context(file)
-        cleaning.callback(_remove, part, file)
+        part, file = _open_part(path, cleaning)
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
+        _sync(file)
     return part
+
+
+def _open_part(path: Path, cleaning: ExitStack) -> tuple[Path, BinaryIO]:
+    part, file = _own_part(path)
+    cleaning.enter_context(file)
+    cleaning.callback(_remove, part, file)
+    return part, file
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _own_part(path: Path) -> tuple[Path, BinaryIO]:

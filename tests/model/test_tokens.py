@@ -74,9 +74,22 @@ def test_a_full_disk_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(DataError, match="must have room for tokens, got: No space left on device; free some space"):
+    with pytest.raises(DataError, match=r"tokens-query-\w+\.npy must be writable, got No space left on device; free space there"):
         TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_left_of_a_table_is_taken_by_the_next(tmp_path: Path) -> None:
+    encoder = tiny_encoder(width=16, layers=1)
+    TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    for path in list(tmp_path.iterdir()):
+        path.unlink()
+    for name in names:
+        (tmp_path / f".{name}.part0").write_bytes(b"half of it" * 100)
+    table = TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+    assert table.lists(np.arange(len(TEXTS))) == encoder.tokenize(TEXTS, side="query")
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_tokenising_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import weakref
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.data.records import Side
-from adiabat.errors import DataError
+from adiabat.files import writing_whole
 from adiabat.model.batches import token_budget_batches
 from adiabat.model.bulk import TOKENIZE_BLOCK
 from adiabat.model.encoder import Encoder
@@ -93,10 +93,7 @@ class TokenTable:
         name = f"tokens-{side}-{hashlib.sha256(decides.encode()).hexdigest()[:16]}"
         ids, offsets, checksums = folder / f"{name}.i32", folder / f"{name}.npy", f"{name}.json"
         if not is_whole(folder, checksums):
-            try:
-                _tokenise_into(encoder, texts, side, ids, offsets)
-            except OSError as fault:
-                raise DataError(f"{folder} must have room for tokens, got: {fault.strerror or fault}; free some space") from fault
+            _tokenise_into(encoder, texts, side, ids, offsets)
             seal(folder, [ids.name, offsets.name], into=checksums)
         return cls(TokenFile(ids), np.load(offsets), side)
 
@@ -124,16 +121,12 @@ class TokenTable:
 
 def _tokenise_into(encoder: Encoder, texts: Iterable[str], side: Side, ids: Path, offsets: Path) -> None:
     """Write both files; other processes may do the same at the same time."""
-    lengths = [0]
-    with TemporaryDirectory(prefix=".making-", dir=ids.parent) as making:
-        partial = Path(making) / "tokens"
-        with partial.open("wb") as file:
-            for rows in _token_blocks(encoder, texts, side):
-                lengths += map(len, rows)
-                file.write(np.fromiter(chain.from_iterable(rows), dtype="<i4").data)
-        np.save(partial.with_suffix(".npy"), np.cumsum(lengths))
-        partial.replace(ids)
-        partial.with_suffix(".npy").replace(offsets)
+    lengths = array("q", [0])
+    with writing_whole(ids) as file, writing_whole(offsets) as ends:
+        for rows in _token_blocks(encoder, texts, side):
+            lengths.extend(map(len, rows))
+            file.write(np.fromiter(chain.from_iterable(rows), dtype="<i4").data)
+        np.save(ends, np.cumsum(lengths))
 
 
 def _token_blocks(encoder: Encoder, texts: Iterable[str], side: Side) -> Iterator[list[list[int]]]:

@@ -30,7 +30,6 @@ STATE_FILE = "state.json"
 COMMIT_FILE = "commit.json"
 APPENDING = "appending"
 BUILDING_SUFFIX = ".building"
-PARTIAL_SUFFIX = ".partial"
 REBUILD = "rebuild the store, or copy it again from where it is whole"
 
 HEADER_BYTES = 128
