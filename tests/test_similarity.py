@@ -166,6 +166,11 @@ def test_tuning_compares_by_the_stated_similarity_and_the_tuned_model_states_it(
     assert load(tmp_path / "job" / "model").similarity == "dot"
 
 
+def test_a_model_that_was_tuned_by_another_similarity_states_that_one(here: Path, tmp_path: Path) -> None:
+    tuned(here, tmp_path / "job", distance="euclidean")
+    assert load(tmp_path / "job" / "model").similarity == "distance"
+
+
 @pytest.mark.parametrize("loss", ["in_batch_softmax", "store_softmax"])
 def test_a_softmax_takes_dot_products_and_refuses_distances(here: Path, tmp_path: Path, loss: str) -> None:
     tuned(here, tmp_path / "job", loss=loss, temperature=1.0)

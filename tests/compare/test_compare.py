@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adiabat.compare.compare import compare
-from adiabat.compare.rows import rows_at
+from adiabat.compare.rows import Row, rows_at
 from adiabat.config import read_settings
 from adiabat.config.compare import COMPARISONS, CompareSettings
 from adiabat.errors import ConfigError, DataError, JobError, ModelError
@@ -299,13 +299,35 @@ def test_runs_on_other_queries_are_not_ranked_together(here: Path) -> None:
         run(settings, resume=True)
 
 
-def test_a_candidate_that_was_trained_on_queries_of_a_task_is_named(tmp_path: Path) -> None:
+def test_a_candidate_that_was_trained_on_queries_of_a_task_is_named_and_called_neither_better_nor_worse(tmp_path: Path) -> None:
     write_world(tmp_path)
     asked = [json.loads(line) for line in (tmp_path / "asked.jsonl").read_text().splitlines()]
     with (tmp_path / "near.jsonl").open("a") as file:
         file.writelines(json.dumps({"query": row["query"].upper(), "positive": f"some {row['pos'][0]}"}) + "\n" for row in asked[:4])
     found = run(settings_of("data", tmp_path, compare={"seeds": [0]}))
-    assert found.notes == ("near was trained or validated on 4 of 9 queries of asked, where its score proves little",)
+    (note,) = found.notes
+    assert note.startswith("near was trained or validated on 4 of 9 queries of asked; these are more than a tenth")
+
+
+@pytest.mark.parametrize(("trained", "verdict"), [(1, "better"), (2, "no evidence")])
+def test_a_candidate_that_was_trained_on_more_than_a_tenth_of_a_task_has_no_verdict(tmp_path: Path, trained: int, verdict: str) -> None:
+    write_world(tmp_path)
+    settings = settings_of("data", tmp_path, compare={"seeds": [0]})
+    run(settings)
+    rows = rows_at(tmp_path / "out" / "runs.jsonl")
+
+    def scored(row: Row, value: float, trained: int) -> Row:
+        values = [value + 1e-3 * place for place in range(10)]
+        tasks = {name: replace(task, values=values, trained=trained) for name, task in row.tasks.items()}
+        return replace(row, tasks=tasks)
+
+    for name, seed in [("near", 0), ("far", 0), ("", None)]:
+        rows.add(scored(rows[name, seed], 0.9 if name == "near" else 0.1, trained if name == "near" else 0))
+    found = run(settings, resume=True)
+    near, far = found.standings
+    assert (near.name, near.gain.verdict) == ("near", verdict)
+    assert far.to_best is not None
+    assert far.to_best.verdict == ("worse" if verdict == "better" else verdict)
 
 
 def test_it_says_which_run_it_is_at_and_each_note_once(here: Path) -> None:

@@ -100,3 +100,9 @@ def test_what_needs_documents_that_stay_is_refused_before_anything_is_written(wo
         run(settings_of(world, **tables))
     assert told in str(caught.value)
     assert not (world / "out").exists()
+
+
+def test_runs_are_compared_by_the_similarity_of_the_untuned_model_whatever_they_were_tuned_by(world: Path) -> None:
+    result = run(settings_of(world, variants=TOWERS, grid=GRID, tune={**ALL, "distance": "euclidean"}))
+    assert [task.main.similarity for one in result.runs for task in one.tasks] == ["cosine"] * 4
+    assert all(task.main.before is not None for one in result.runs for task in one.tasks)

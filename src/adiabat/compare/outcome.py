@@ -19,11 +19,12 @@ from adiabat.compare.ranking import (
     pairs_of,
     run_deviation,
 )
-from adiabat.compare.rows import Row
+from adiabat.compare.rows import Row, TaskRow
 from adiabat.compare.runs import Grid
 from adiabat.errors import DataError
 from adiabat.measure.comparison import ComparedTask, Comparison, Contrast, Level, Standing, Start
 from adiabat.measure.results import Verdict
+from adiabat.measure.samples import MOST_TRAINED
 from adiabat.provenance import now, versions
 
 
@@ -134,10 +135,10 @@ def _column(scores: Float[np.ndarray, " c"], draws: Float[np.ndarray, "r c"]) ->
 
 def _standings(grid: Grid, evidence: _Evidence) -> list[Standing]:
     scores, draws, count = evidence.scores, evidence.draws, len(evidence.runs)
-    means = overall(scores)
+    means, proof = overall(scores), [_is_proof(rows) for rows in evidence.runs]
     order = sorted(range(count), key=lambda one: (-float(means[one].mean()), one))
     shares = best_shares(draws.overall()[0][:, :count])
-    to_best = _to_best(scores, draws, count, order[0])
+    to_best = _to_best(scores, draws, proof, order[0])
     gains = differences(scores, draws, np.arange(count), np.array(evidence.own_start))
     standings = []
     for one in order:
@@ -151,7 +152,7 @@ def _standings(grid: Grid, evidence: _Evidence) -> list[Standing]:
                 overall=evidence.levels[one][0],
                 best_share=float(shares[one]),
                 to_best=to_best.get(one),
-                gain=_contrast(gains, one),
+                gain=_contrast(gains, one, judged=proof[one]),
                 runs=means[one].tolist(),
                 tasks=evidence.levels[one][1],
                 measures=_measures(rows),
@@ -167,25 +168,36 @@ def _standings(grid: Grid, evidence: _Evidence) -> list[Standing]:
     return standings
 
 
-def _to_best(scores: Scores, draws: Draws, count: int, best: int) -> dict[int, Contrast]:
+def _to_best(scores: Scores, draws: Draws, proof: Sequence[bool], best: int) -> dict[int, Contrast]:
     """What each other candidate lacks of the best, by intervals over all pairs: which is best was found from the same scores."""
-    first, second = pairs_of(count)
+    first, second = pairs_of(len(proof))
     found = differences(scores, draws, first, second)
     contrasts = {}
     for place, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        judged = proof[one] and proof[other]
         if best == other:
-            contrasts[one] = _contrast(found, place)
+            contrasts[one] = _contrast(found, place, judged=judged)
         elif best == one:
-            contrasts[other] = _contrast(Differences(-found.values, -found.high, -found.low, found.distinct), place)
+            reversed_ = Differences(-found.values, -found.high, -found.low, found.distinct)
+            contrasts[other] = _contrast(reversed_, place, judged=judged)
     return contrasts
 
 
-def _contrast(found: Differences, place: int) -> Contrast:
+def _contrast(found: Differences, place: int, *, judged: bool) -> Contrast:
     low, high = float(found.low[place]), float(found.high[place])
     verdict: Verdict = "no evidence"
-    if found.distinct[place]:
+    if judged and found.distinct[place]:
         verdict = "better" if low > 0 else "worse"
     return Contrast(float(found.values[place]), (low, high), verdict)
+
+
+def _is_proof(rows: Sequence[Row]) -> bool:
+    """Whether the runs of a candidate trained on few enough queries of every task for it to be called better or worse."""
+    return all(_few(task) for row in rows for task in row.tasks.values())
+
+
+def _few(task: TaskRow) -> bool:
+    return task.trained <= MOST_TRAINED * len(task.values)
 
 
 def _measures(rows: Sequence[Row]) -> dict[str, float]:
@@ -215,8 +227,7 @@ def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
     devices = sorted({row.device for row in rows})
     told = [f"runs were made on different devices, so that their times do not compare: {', '.join(devices)}"] if devices[1:] else []
     trained = {(task, row.candidate): one for row in rows for task, one in row.tasks.items() if one.trained}
-    told += [
-        f"{candidate} was trained or validated on {one.trained:,} of {len(one.values):,} queries of {task}, where its score proves little"
-        for (task, candidate), one in trained.items()
-    ]
+    for (task, candidate), one in trained.items():
+        much = "" if _few(one) else "; these are more than a tenth, so it is called neither better nor worse"
+        told.append(f"{candidate} was trained or validated on {one.trained:,} of {len(one.values):,} queries of {task}{much}")
     return tuple(told)

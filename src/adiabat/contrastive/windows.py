@@ -21,6 +21,7 @@ from adiabat.files import advice_on
 from adiabat.jobs.trained import unpacked
 from adiabat.journal import last_checksum, line_of, read_lines
 from adiabat.measure.results import TrainedFile
+from adiabat.train.log import GO_ON
 
 ROWS = "windows.jsonl"
 """File of the rows, in the folder of the windows."""
@@ -196,7 +197,6 @@ class Sources:
         return tuple(least * part.asked / part.given if part.given else 0.0 for part in parts)
 
 
-GO_ON = "free some space, and go on with --resume"
 REMEDY = "start anew in another directory"
 
 

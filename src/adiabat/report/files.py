@@ -105,6 +105,8 @@ def _of_type(path: Path, record: type[Record], version: int, command: str) -> Re
     plain = read_json(path, remedy=f"make it anew with adiabat {command}", required=False)
     if plain.get("format") != version:
         raise DataError(f"{path}: format must be {version}, got {plain.get('format')}; read it with the version of adiabat that wrote it")
+    if faults := _not_finite(plain):
+        raise DataError(f"{path}: {several(faults)}; make it anew with adiabat {command}")
     try:
         return TypeAdapter(record).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:

@@ -188,7 +188,7 @@ def _on_unseen(dataset: DatasetResult) -> str:
     change = dataset.unseen.change
     said = number(change.after, digits=3) if change.before is None else f"{_from_to(change)}, {improvement(change)}"
     found = f" ({change.verdict})" if change.verdict else ""
-    rest = f"the {counted(dataset.unseen.queries, 'query')} of which neither text nor relevant documents were trained on"
+    rest = f"on the {counted(dataset.unseen.queries, 'query')} that share no text and no relevant document with the training data"
     return f"{_name(dataset)}, {rest}: {change.measure} {said}{found}."
 
 

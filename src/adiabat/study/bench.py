@@ -1,6 +1,6 @@
 """The bench that every tuned tower of a study is put on: the same tasks, the same probes, the same untuned tower to be compared with."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from adiabat.store.embeddings import Store
 from adiabat.suite.kept import SCORES, folder_of
 from adiabat.suite.running import Scoring
 from adiabat.suite.subjects import Subject
-from adiabat.tasks.trained import trained_on
+from adiabat.tasks.trained import trained_on, without_marks, without_verdicts
 from adiabat.watch import Watch
 
 START = "untuned"
@@ -157,12 +157,14 @@ def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int
     pairs = zip(after.cells, before.cells, strict=True)
     grids = [compare_cells(now, was, seed=seed, resamples=resamples) for now, was in pairs]
     changes = paired_changes(after.samples, before.samples, seed=seed, resamples=resamples)
+    if not after.is_proof:
+        changes, grids = without_verdicts(changes), without_marks(grids)
     return TaskOutcome(
         task=after.task,
         kind=after.kind,
         unit=after.unit,
         units=len(after.units),
-        changes=changes if after.is_proof else [replace(change, verdict=None) for change in changes],
+        changes=changes,
         languages=list(after.cells[0].rows) if after.cells else [],
         grids=grids,
         notes=[*after.notes, *(found.said for found in trained_on("the run", after) if found.trained_queries)],

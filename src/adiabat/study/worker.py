@@ -18,6 +18,7 @@ from adiabat.jobs.trained import trained_by
 from adiabat.locks import sole_writer
 from adiabat.measure.study_results import StudyRun
 from adiabat.model.device import device_name, device_of
+from adiabat.model.similarity import NAMES
 from adiabat.model.towers import DualEncoder
 from adiabat.provenance import versions
 from adiabat.store.embeddings import Store
@@ -181,6 +182,8 @@ class Worker:
         _, record = finished(job, "tuning")
         place = device_of(self.settings.run.device)
         model = self.load(str(job.folder), self.settings.encoder.of_saved(str(job.folder))).to(place)
+        # Whatever a run was trained by, all are compared by the similarity of the untuned model.
+        model = replace(model, root={**model.root, "similarity_fn_name": NAMES[self.bench.model.similarity]})
         tasks = self.bench.outcomes(model, run.name, trained_by(job.folder))
         if run.both:
             self.bench.forget(model)

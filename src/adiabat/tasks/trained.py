@@ -10,7 +10,7 @@ from adiabat.data.records import LanguageGridSet
 from adiabat.data.trained import TrainedTexts
 from adiabat.measure.grid import POSITIVE
 from adiabat.measure.paired import paired_changes
-from adiabat.measure.results import DatasetResult, TrainedOn, Unseen
+from adiabat.measure.results import Change, DatasetResult, GridComparison, TrainedOn, Unseen
 from adiabat.measure.samples import TaskScores, Trained
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.embeddings import Store
@@ -97,9 +97,12 @@ def unseen_of(scores: Sequence[TaskScores], *, seed: int, resamples: int) -> Uns
         resamples: Of the bootstrap.
 
     Returns:
-        None where that is all queries, or fewer than two.
+        None where that is all queries or fewer than two, or where a model may have been trained on more than is known.
     """
-    unseen = [one.trained.unseen for one in scores if one.trained is not None]
+    known = [one.trained for one in scores if one.trained is not None]
+    if any(one.unknown or one.documents is None for one in known):
+        return None
+    unseen = [one.unseen for one in known]
     kept = np.flatnonzero(np.all(unseen, axis=0)) if unseen else ()
     if not 2 <= len(kept) < len(scores[0].units):
         return None
@@ -120,6 +123,29 @@ def with_trained(result: DatasetResult, found: Sequence[TrainedOn]) -> DatasetRe
     """
     if all(one.is_proof for one in found):
         return replace(result, trained=list(found))
-    grid = [replace(one, verdicts=None, improved=None, worsened=None, improved_z=None, worsened_z=None) for one in result.grid]
-    changes, ladder = ([replace(change, verdict=None) for change in every] for every in (result.changes, result.ladder))
-    return replace(result, trained=list(found), changes=changes, ladder=ladder, grid=grid)
+    changes, ladder = without_verdicts(result.changes), without_verdicts(result.ladder)
+    return replace(result, trained=list(found), changes=changes, ladder=ladder, grid=without_marks(result.grid))
+
+
+def without_verdicts(changes: Sequence[Change]) -> list[Change]:
+    """Changes of a model that was trained on too many of the units.
+
+    Args:
+        changes: With verdicts.
+
+    Returns:
+        The same figures.
+    """
+    return [replace(change, verdict=None) for change in changes]
+
+
+def without_marks(grids: Sequence[GridComparison]) -> list[GridComparison]:
+    """The same for language grids.
+
+    Args:
+        grids: With a verdict for each cell.
+
+    Returns:
+        The same figures.
+    """
+    return [replace(grid, verdicts=None, improved=None, worsened=None, improved_z=None, worsened_z=None) for grid in grids]

@@ -20,7 +20,7 @@ TENSORS, RECORD = "state.safetensors", "state.json"
 KEPT = 2
 """Checkpoints of a run where nobody says another number: one to go on from, and one to fall back to."""
 
-REMEDY = "an earlier checkpoint can be gone on from"
+REMEDY = "resume from an earlier checkpoint"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from adiabat.train.pairs import OTHER, Pairs, Tower, unit_rows
 from adiabat.train.partition import Temperature, log_denominator, scores_of
 
 Distance = Literal["cosine", "euclidean", "dot"]
-"""How far two embeddings are apart: ``1 - cos``, or the length of their difference."""
+"""How far two embeddings are apart: ``1 - cos``, the length of their difference, or minus their dot product."""
 
 
 def triplet_distances(

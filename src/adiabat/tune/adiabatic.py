@@ -177,7 +177,10 @@ class TuningRun:
         # Where runs are listed, as in a study, why each ended is listed with it.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
         result = _result(self, outcome, tower, command=command)
-        model = replace(self.ground.model, query=tower, name=str(self.job.folder))
+        start, tuned_by = self.ground.model, self.ground.distance(self.settings.tune)
+        # Unit vectors rank alike by every similarity; others must be ranked by the one that the tower was tuned by.
+        root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
+        model = replace(start, query=tower, name=str(self.job.folder), root=root)
         return finish_job(self.job, model, result, self._trained(), keep_checkpoints=self.settings.run.keep_checkpoints)
 
     def _trained(self) -> TrainedTexts:
