@@ -155,5 +155,11 @@ def test_ties_of_runs_are_told_with_the_order_they_were_taken_in(said, tmp_path:
     arguments = ("compare-runs", str(tmp_path / "one.run"), str(tmp_path / "two.run"), "--qrels", str(tmp_path / "qrels.txt"))
     by_rule, by_id = said(*arguments), said(*arguments, "--set", "measure.ties=trec_eval")
     assert (by_rule.code, by_id.code) == (0, 0)
-    assert "one.run: 4 documents share their score with another one of their query, in 2 queries: relevant ones are put last" in by_rule.err
-    assert "two.run: 6 documents share their score with another one of their query, in 2 queries: they are in trec_eval's" in by_id.err
+    assert (
+        "one.run: 4 documents in 2 queries have the same score as another document of the query: relevant documents are ranked last"
+        in by_rule.err
+    )
+    assert (
+        "two.run: 6 documents in 2 queries have the same score as another document of the query: they are ranked in trec_eval's"
+        in by_id.err
+    )

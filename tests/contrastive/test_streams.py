@@ -17,6 +17,7 @@ from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.order import order_of
 from adiabat.contrastive.streams import Stream
 from adiabat.contrastive.training import train
+from adiabat.contrastive.windows import ROWS, read_rows
 from adiabat.data.batching import window_seed
 from adiabat.data.examples import stream_examples
 from adiabat.data.pairs import PairSet, joined, pair_sets
@@ -320,3 +321,10 @@ def test_reading_a_window_is_shown(tmp_path: Path) -> None:
     PairContrast(built.towers, stream, pair_sets(held)[0], settings)
     assert shown == [("reading window 0", 0, 20)]
     assert sum(SIZES) > 20
+
+
+def test_a_row_of_a_window_with_a_key_that_no_row_has_is_refused_by_name(tmp_path: Path) -> None:
+    """As where a flipped bit makes another word of the key that holds the checksum."""
+    (tmp_path / ROWS).write_text('{"window": 0, "chec+sum": "0123456789abcdef"}\n', encoding="utf-8")
+    with pytest.raises(JobError, match=ROWS):
+        read_rows(tmp_path / ROWS)

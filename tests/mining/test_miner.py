@@ -51,6 +51,12 @@ def test_copies_of_the_answer_and_of_the_query_never_come_out(tmp_path: Path) ->
     assert one.negatives == 4
 
 
+def test_a_document_that_shares_its_id_with_a_query_by_chance_is_a_candidate(tmp_path: Path) -> None:
+    miner = miner_of(tmp_path, [Example("dog", QUERY, ("answer",))])
+    found = reasons(miner, mined(miner)[0])
+    assert (found["dog"], found["ask"], found["q1"]) == ("kept", "query_itself", "kept")
+
+
 def test_near_duplicates_are_looked_for_unless_told_otherwise(tmp_path: Path) -> None:
     miner = miner_of(tmp_path, [ASKED], near_duplicate=0.0)
     found = reasons(miner, mined(miner)[0])

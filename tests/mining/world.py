@@ -24,7 +24,7 @@ CORPUS = {
     "cat2": "A cat is  an animal",
     "cat3": "the cat that sat there was another cat",
     "mat": "mats are made of straw",
-    "q1": "this document has the id of a query about a cat",
+    "q1": "Under a title: where did the cat sit?",
     "ask": "Where did the cat  sit?",
     "dog": "the dog sat in the rain",
     "second": "cats sit wherever they want to sit",

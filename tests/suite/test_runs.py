@@ -225,11 +225,11 @@ def test_ties_are_counted_and_the_order_of_relevant_documents_is_told() -> None:
     """Of q1's three equals d2 is the last by our rule, and the first of trec_eval (d2, d10, d1); of q3's two d1 is last by both."""
     ours = scores_of_run(TIED, GRADES, ("RR",), task="t")
     assert ours.samples[0].values.tolist() == pytest.approx([1 / 3, 1, 1 / 2])
-    told = "5 documents share their score with another one of their query, in 2 queries: "
-    assert ours.notes == (f"{told}relevant ones are put last among equals; trec_eval sorts them by document id (measure.ties = trec_eval)",)
+    told = "5 documents in 2 queries have the same score as another document of the query: "
+    assert ours.notes[0].startswith(f"{told}relevant documents are ranked last among equals; measure.ties = trec_eval")
     theirs = scores_of_run(TIED, GRADES, ("RR",), task="t", ties="trec_eval")
     assert theirs.samples[0].values.tolist() == pytest.approx([1, 1, 1 / 2])
-    assert theirs.notes == (f"{told}they are in trec_eval's order, by document id from the last to the first",)
+    assert theirs.notes == (f"{told}they are ranked in trec_eval's order, by descending document id",)
     assert scores_of_run({"q2": TIED["q2"]}, {"q2": GRADES["q2"]}, ("RR",), task="t").notes == ()
 
 

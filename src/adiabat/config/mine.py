@@ -34,7 +34,7 @@ class MineSection(Section):
     listed: Literal["drop", "keep"] = "drop"
     """What becomes of negatives that the data lists: they make room, or stand before the mined ones and count among them."""
     too_few: Literal["keep", "drop"] = "keep"
-    """What becomes of a row that gets fewer negatives than wanted; what is kept without any goes into a file of its own."""
+    """What becomes of a row that gets fewer negatives than wanted; rows without any negative go into a file of their own."""
     write: Literal["as_given", "texts"] = "as_given"
     """Documents of the written file: ids or texts as in the data, or texts in any case."""
 
@@ -46,14 +46,14 @@ class MineSection(Section):
 
 
 class Bm25Section(Section):
-    """``[bm25]``: the two numbers of its formula, with the defaults of Anserini, by which BEIR is usually quoted; and what it is asked."""
+    """``[bm25]``: the two numbers of its formula, by default those of Anserini, with which BEIR is usually quoted, and what searches."""
 
     k1: PositiveFloat = 0.9
     """How soon more of the same word counts no more."""
     b: Fraction = 0.4
     """How much long documents are marked down."""
     search_by: Literal["query", "positive", "both"] = "query"
-    """Whose text candidates are searched by: the query's, its positives', or both by reciprocal rank. Scores are those of the query."""
+    """The text that candidates are searched by: the query, its positives, or both, joined by reciprocal rank. Scores are the query's."""
 
 
 class JudgeSection(Section):

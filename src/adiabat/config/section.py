@@ -18,7 +18,7 @@ Amount = Annotated[int, Field(ge=0)]
 SeedNumber = Annotated[int, Field(ge=0, le=2**32 - 1)]
 """What every generator takes."""
 DropSameId = Literal["auto", True, False]
-"""Whether a document of the query's own id is left out of its ranking; ``auto``: where it has the query's text, too."""
+"""Whether the document with the query's id is left out of its ranking; ``auto``: if it has the query's text too."""
 OptimizerName = Literal["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
 MixtureRule = Literal["proportional", "equal", "temperature", "weights"]
 Exhausted = Literal["stop", "cycle", "drop"]

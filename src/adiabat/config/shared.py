@@ -160,7 +160,7 @@ class StepsRunSection(RunSection):
     checkpoint_seconds: PositiveFloat = 60.0
     """Time between checkpoints; one is also made at each epoch's end."""
     keep_checkpoints: Annotated[int, Field(ge=2)] | None = None
-    """How many are kept; left out, two while the run goes on, and the newest, from which it can be made longer, once it is over."""
+    """How many checkpoints are kept, after the run too; None keeps two during the run, and the newest after it, to extend the run from."""
     tensorboard: bool = False
     """Also write curves for TensorBoard (extra ``tensorboard``)."""
 
@@ -183,7 +183,7 @@ class RankingMeasureSection(Section):
     depth: PositiveInt = 100
     """Documents retrieved per query where the whole store is ranked, more for a measure of a larger cutoff; measures see no further."""
     drop_same_id: DropSameId = "auto"
-    """Leave out the document that has the query's own id: where their texts are equal too (auto), whatever its text, or never."""
+    """Leave out the document that has the query's id: if their texts are equal too (auto), whatever its text (true), or never (false)."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
     """Of the paired bootstrap, at the least: a language grid takes as many as its cells need."""
 

@@ -28,7 +28,7 @@ class SpaceSection(Section):
     resamples: Annotated[int, Field(ge=100, le=100_000)] = 2_000
     """Of the bootstrap."""
     drop_same_id: DropSameId = "auto"
-    """Pass over the document that has the query's own id: where their texts are equal too (auto), whatever its text, or never."""
+    """Pass over the document that has the query's id: if their texts are equal too (auto), whatever its text (true), or never (false)."""
     map: bool = False
     """Whether both towers are drawn as a map (extra ``maps``)."""
     map_queries: PositiveInt = 500

@@ -78,8 +78,8 @@ class VariantSection(Section):
     grid: Mapping[str, Any] = {}
     """Its own, beside that of the study: for settings that this variant alone has, or whose range is another one here."""
     towers: Literal["query", "both"] = "query"
-    """What is tuned: the query tower against stored vectors, or both towers, from the same start; corpora are then embedded for each run,
-    and drift, which is told by the untuned documents, is not measured."""
+    """What is tuned: the query tower against stored vectors, or both towers from the same start. With both, each run embeds the corpora of
+    the tasks, and drift is not measured, since it compares answers among untuned document vectors."""
 
     @property
     def own(self) -> dict[str, Any]:

@@ -205,8 +205,8 @@ class RunsMeasureSection(Section):
     measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
     """Of runs in the format of TREC, which hold no measures; names of the ir-measures grammar, the first carries the verdict."""
     ties: Literal["relevant_last", "trec_eval"] = "relevant_last"
-    """Order of documents with equal scores in such a run: relevant ones last, or as trec_eval sorts, by document id from the last to the
-    first, scores in 32 bits."""
+    """Order of documents with equal scores in such a run: relevant ones last, or as trec_eval sorts them, by descending document id, with
+    scores compared in 32 bits."""
     task: Text | None = None
     """What such a run was measured on, to be found beside kept scores; None takes the name of the judgements' file."""
     units: Literal["same", "common"] = "same"

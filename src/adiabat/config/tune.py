@@ -62,10 +62,8 @@ class TuneSection(Section):
     temperature: Annotated[float, Field(ge=1e-6, le=HIGHEST)] = 0.05
     """Of either softmax; similarities are divided by it."""
     negatives: Literal["examples", "random", "hardest"] = "examples"
-    """Listed with the example; drawn from the store; or the store's hardest, which are the nearest to the query tower as it is then.
-
-    Under the triplet loss, queries that list none take the store's hardest. (Mission A14.)
-    """
+    """Listed with the example; drawn from the store; or the store's hardest, which are the nearest by the query tower of that step
+    (mission A14). Under the triplet loss, queries that list none take the store's hardest."""
     negatives_per_query: PositiveInt = 1
     difficulty: PositiveInt = 1
     """Number of the listed negative that is taken first: of *arxiv-negatives* 1 is the nearest paper, 21 a random one (mission A10)."""

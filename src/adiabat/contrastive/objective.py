@@ -334,15 +334,15 @@ class PairContrast:
         )
         answers = [_places(candidates, self.validation.answers[row]) for row in asked.tolist()]
         ranks = ranks_of_answers(self._comparable(query.vectors), self._comparable(document.vectors), answers, distance=self._distance())
-        errors, looked_at = int((ranks > 1).sum()), len(asked)
+        errors, compared = int((ranks > 1).sum()), len(asked)
         measures = {"P@1": 1.0 - errors / len(asked), "RR": float((1.0 / ranks).mean())}
         if self.settings.train.error_unit == "pairs":
-            near = (lambda rows: self._comparable(query.of(rows))), (lambda rows: self._comparable(document.of(rows)))
-            errors, looked_at = pair_errors(self.validation, *near, distance=self._distance()), listed_pairs(self.validation)
+            vectors = (lambda rows: self._comparable(query.of(rows))), (lambda rows: self._comparable(document.of(rows)))
+            errors, compared = pair_errors(self.validation, *vectors, distance=self._distance()), listed_pairs(self.validation)
         loss = self._validation_loss(query, document)
         # What was embedded here is no part of what the next step takes.
         self._bank.spent_once()
-        return Validation(loss, errors, looked_at, measures)
+        return Validation(loss, errors, compared, measures)
 
     def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
         section = self.settings.train

@@ -17,7 +17,7 @@ from adiabat.data.records import Example
 from adiabat.data.streaming import Standing, Tape
 from adiabat.data.trained import TrainedTexts
 from adiabat.errors import DataError, JobError
-from adiabat.files import advice_on
+from adiabat.files import advice_on, reading
 from adiabat.jobs.trained import unpacked
 from adiabat.journal import last_checksum, line_of, read_lines
 from adiabat.measure.results import TrainedFile
@@ -212,7 +212,10 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         JobError: If one is damaged.
     """
-    return [Row.from_json(line.row) for line in read_lines(path, remedy=REMEDY, error=JobError)] if path.exists() else []
+    if not path.exists():
+        return []
+    with reading(path, remedy=REMEDY, error=JobError):
+        return [Row.from_json(line.row) for line in read_lines(path, remedy=REMEDY, error=JobError)]
 
 
 def whole_rows(path: Path) -> list[Row]:

@@ -142,7 +142,8 @@ class Trained:
     @property
     def unseen(self) -> Bool[np.ndarray, " n"]:
         """Units of which nothing is known to have been trained on."""
-        return ~self.queries if self.documents is None else ~self.queries & (self.documents == 0)
+        assert self.documents is not None, "where documents are not known, neither is what is left"
+        return ~self.queries & (self.documents == 0)
 
     def take(self, kept: Int[np.ndarray, " k"]) -> "Trained":
         """Some of the units.

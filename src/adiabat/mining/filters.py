@@ -26,7 +26,7 @@ REASONS: tuple[Reason, ...] = (
 )
 MEANING: Mapping[Reason, str] = {
     "known_positive": "the data has it as an answer to this query",
-    "query_itself": "it has the query's id or text",
+    "query_itself": "it is the query itself, with a title or without",
     "listed": "the data lists it as a negative already",
     "duplicate": "its text equals an answer's but for case and white space",
     "near_duplicate": "its text is nearly an answer's, or part of one, or holds one",

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, UInt64
 
 from adiabat.config.mine import JudgeSection, MineSection
-from adiabat.data.records import Example
+from adiabat.data.records import Example, is_own_document
 from adiabat.mining.candidates import Found, Pairs, Source, Vectors
 from adiabat.mining.choice import in_order_of_choice, query_generator
 from adiabat.mining.corpus import Documents
@@ -137,7 +137,7 @@ class Miner:
         answers = list(dict.fromkeys(texts.plain(texts.of_entry(entry)) for entry in known if texts.has(entry)))
         masks: dict[Reason, Bool[np.ndarray, " c"]] = {
             "known_positive": texts.are(known, one),
-            "query_itself": (one.rows == own_row) | _among(plain, {normalised(one.example.query)}),
+            "query_itself": _among(plain, {normalised(one.example.query)}) | _own(one, own_row),
             "listed": texts.are(one.example.negatives, one),
             "duplicate": _among(plain, set(answers)),
             "repeated": _repeated(plain),
@@ -242,6 +242,12 @@ class _Texts:
         rows = np.array([self.row_of[entry] for entry in entries if self.row_of[entry] >= 0], dtype=np.int64)
         same = np.isin(one.rows, rows)
         return same if self.holds_ids else same | _among(one.texts, set(entries))
+
+
+def _own(one: Mined, own_row: int) -> Bool[np.ndarray, " c"]:
+    """The candidate that has the query's id and is the query, perhaps under a title."""
+    same_id = one.rows == own_row
+    return np.array([same and is_own_document(one.example.query, text) for same, text in zip(same_id, one.texts, strict=True)], dtype=bool)
 
 
 def _among(texts: Sequence[str], wanted: set[str]) -> Bool[np.ndarray, " c"]:

@@ -174,10 +174,10 @@ def _tie_notes(run: Run, asked: Qrels, ties: Ties) -> list[str]:
     if not counts:
         return []
     queries = "1 query" if len(counts) == 1 else f"{len(counts):,} queries"
-    told = f"{sum(counts):,} documents share their score with another one of their query, in {queries}"
+    tied = f"{sum(counts):,} documents in {queries} have the same score as another document of the query"
     if ties == "trec_eval":
-        return [f"{told}: they are in trec_eval's order, by document id from the last to the first"]
-    return [f"{told}: relevant ones are put last among equals; trec_eval sorts them by document id (measure.ties = trec_eval)"]
+        return [f"{tied}: they are ranked in trec_eval's order, by descending document id"]
+    return [f"{tied}: relevant documents are ranked last among equals; measure.ties = trec_eval ranks them by document id"]
 
 
 def _alone(sides: Sequence[Measured], paths: Sequence[Path]) -> list[str]:

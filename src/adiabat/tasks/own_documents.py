@@ -8,6 +8,7 @@ from jaxtyping import Int64
 
 from adiabat.config.section import DropSameId
 from adiabat.data.ragged import Ragged
+from adiabat.data.records import is_own_document
 from adiabat.tasks.systems import LexicalSystem, System
 
 
@@ -32,10 +33,7 @@ def own_documents(
     *,
     drop: DropSameId,
 ) -> OwnDocuments:
-    """Find the documents that are queries themselves.
-
-    Two sets numbered from 1 share their ids by chance, so an id is not enough unless the user says so: the texts must be equal, but for
-    white space and the document's title, which stands before its text.
+    """Find the documents that are queries themselves: by id and text (`is_own_document`), unless the user says that ids are enough.
 
     Args:
         system: Whose documents are ranked.
@@ -69,8 +67,7 @@ def _of_equal_text(system: System | LexicalSystem, queries: Sequence[str], rows:
     if not system.has_texts or not len(asked):
         return found
     for query, text in zip(asked.tolist(), system.texts(rows[asked]), strict=True):
-        own, whole = (" ".join(one.split()) for one in (queries[query], text))
-        if whole == own or whole.endswith(f" {own}"):
+        if is_own_document(queries[query], text):
             found[query] = rows[query]
     return found
 
