@@ -1,19 +1,12 @@
 """Texts of pairs that are trained or validated on, for the record of the run."""
 
-from collections.abc import Iterator
-from itertools import chain
-
 import numpy as np
-from jaxtyping import Int
 
-from adiabat.data.pairs import PairSet, TextColumn
-from adiabat.data.trained import TrainedTexts
+from adiabat.data.pairs import PairSet
+from adiabat.data.trained import TrainedTexts, in_blocks
 from adiabat.jobs.trained import stored_documents
 from adiabat.store.addressing import rows_of_entries
 from adiabat.store.embeddings import Store
-
-_BLOCK = 4_096
-"""Texts that are read together."""
 
 
 def trained_pairs(pairs: PairSet, store: Store | None = None) -> TrainedTexts:
@@ -26,12 +19,8 @@ def trained_pairs(pairs: PairSet, store: Store | None = None) -> TrainedTexts:
     Returns:
         Their hashes.
     """
-    queries, answers = _texts(pairs.texts.queries, pairs.asked), np.unique(pairs.positive)
+    queries, answers = in_blocks(pairs.texts.queries.take, pairs.asked), np.unique(pairs.positive)
     if store is None:
-        return TrainedTexts.of(queries, documents=_texts(pairs.texts.documents, answers))
+        return TrainedTexts.of(queries, documents=in_blocks(pairs.texts.documents.take, answers))
     rows = rows_of_entries(pairs.texts.documents.take(answers), store)
     return TrainedTexts.of(queries, **stored_documents(store, rows))
-
-
-def _texts(column: TextColumn, rows: Int[np.ndarray, " n"]) -> Iterator[str]:
-    return chain.from_iterable(column.take(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK))

@@ -1,16 +1,16 @@
 """Which texts a job trained or validated on, as hashes: measurements count how many of their own texts are among them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from adiabat.data.numbering import HASH_BYTES, Hashes, hash_texts
 
 _BLOCK = 4_096
-"""Texts that are hashed together."""
+"""Texts that are read and hashed together."""
 
 _NONE: Hashes = np.empty(0, dtype=f"S{HASH_BYTES}")
 
@@ -89,6 +89,19 @@ class TrainedTexts:
         """
         known, others = (self.documents, self.doc_ids) if are_texts else (self.doc_ids, self.documents)
         return None if len(others) else _among(known, entries)
+
+
+def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Int[np.ndarray, " n"]) -> Iterator[str]:
+    """Texts of a column, of which few are in memory at a time.
+
+    Args:
+        take: Gives those of some rows.
+        rows: Wanted.
+
+    Returns:
+        One for each row, in order.
+    """
+    return chain.from_iterable(take(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK))
 
 
 def _among(known: Hashes, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:

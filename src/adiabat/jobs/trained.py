@@ -2,23 +2,19 @@
 
 import hashlib
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 
 from adiabat.data.numbering import HASH_BYTES
-from adiabat.data.trained import TrainedTexts
+from adiabat.data.trained import TrainedTexts, in_blocks
 from adiabat.errors import AdiabatError, DataError
 from adiabat.jobs.descriptions import is_job
 from adiabat.jobs.job import Job
 from adiabat.measure.results import TrainedFile
 from adiabat.report.files import read_result
 from adiabat.store.embeddings import Store
-
-_BLOCK = 4_096
-"""Documents that are read together."""
 
 _SIDES = ("queries", "documents", "doc_ids")
 
@@ -109,4 +105,4 @@ def stored_documents(store: Store, rows: Int[np.ndarray, " n"]) -> dict[str, Ite
         Their texts, or their ids where the store keeps no texts.
     """
     name, take = ("documents", store.texts) if store.has_texts else ("doc_ids", store.doc_ids)
-    return {name: chain.from_iterable(take(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK))}
+    return {name: in_blocks(take, rows)}

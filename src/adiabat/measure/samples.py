@@ -143,7 +143,7 @@ class Trained:
     def unseen(self) -> Bool[np.ndarray, " n"]:
         """Units of which nothing is known to have been trained on."""
         assert self.documents is not None, "where documents are not known, neither is what is left"
-        return ~self.queries & (self.documents == 0)
+        return np.asarray(~self.queries & (self.documents == 0))
 
     def take(self, kept: Int[np.ndarray, " k"]) -> "Trained":
         """Some of the units.
