@@ -13,6 +13,7 @@ import torch
 
 from adiabat import api, cli
 from adiabat.model.encoder import EncoderSettings
+from adiabat.seals import CHECKED
 from tests.tiny import save_tiny
 
 FAST = ("--set", "tune.max_epochs=2", "--set", "tune.batches_per_epoch=2", "--set", "data.validation_fraction=0.4")
@@ -53,8 +54,8 @@ def run_in_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 
 
 def listing(folder: Path) -> list[tuple[str, int, int]]:
-    """Every path below, with size and time of change of the files."""
-    found = [(path, path.stat()) for path in sorted(folder.rglob("*"))]
+    """Every path below, with size and time of change of the files; what opening remembers of checksums is left out."""
+    found = [(path, path.stat()) for path in sorted(folder.rglob("*")) if path.name != CHECKED]
     return [(str(path), *((state.st_size, state.st_mtime_ns) if path.is_file() else (0, 0))) for path, state in found]
 
 

@@ -23,7 +23,7 @@ TAUGHT: dict[str, tuple[Any, dict[str, Any]]] = {
     "distil.width": ("projection", {}),
     "lessons.validation_fraction": (0.25, {}),
     "lessons.max_validation": (99, {}),
-    **{f"teacher.{name}": value for name, value in ENCODER.items()},
+    **{f"teacher.{name}": value for name, value in ENCODER.items() if name != "similarity"},
 }
 OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
     SweepSettings: {

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from adiabat.files import read_json
 from tests.commands import Said, run_in_process
 from tests.tiny import save_tiny
 
@@ -37,7 +38,7 @@ def test_settings_reach_the_record(verb: Verb) -> None:
     said = verb("distil", "static", "teacher", "--out", "student", "--dims", "4", *words)
     assert said.code == 0, said.err
     record = json.loads(said.out)
-    assert record == json.loads(Path("student/result.json").read_text(encoding="utf-8"))
+    assert record == read_json(Path("student/result.json"), remedy="distil it again")
     assert record["settings"]["static"] == {
         **{"dims": 4, "reduction": "pca", "pooling": "last", "weighting": "zipf", "sif": 1e-4},
         **{"without": r"\[unused\d+\]", "normalize": True, "dtype": "int8"},

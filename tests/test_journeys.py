@@ -126,7 +126,9 @@ def test_from_a_file_of_triplets_to_a_proof_of_what_changed(run: Run, here: Path
     target, retained = result["datasets"]
     changes = {change["measure"]: change for change in target["changes"]}
     assert (target["role"], retained["role"], target["kind"]) == ("target", "retain", "pairs")
-    assert changes["PND"]["verdict"] == "better"
+    # All of the target was trained on, so that its change is told without a verdict.
+    assert changes["PND"]["verdict"] is None
+    assert target["trained"][0]["trained_queries"] == target["queries"]
     assert changes["PND"]["difference_interval"][1] < 0
     assert result["training"]["best_epoch"] > 0
     assert result["training"]["validation_errors"][0][1] > min(errors for _, errors in result["training"]["validation_errors"])
@@ -270,7 +272,8 @@ def test_a_language_grid_is_kept_beside_what_was_tuned(run: Run, here: Path) -> 
     assert out == "proof/report.html\n"
     kept = read_result(here / "proof" / "result.json").datasets[1]
     assert (kept.kind, kept.role, kept.languages, kept.queries) == ("grid", "retain", ["de", "en"], 24)
-    assert {table.comparison for table in kept.grid} == {"entailment-neutral", "entailment-contradiction"}
+    comparisons = ("entailment-neutral", "entailment-contradiction")
+    assert {table.comparison for table in kept.grid} == {*comparisons, *(f"retrieval {name}" for name in comparisons)}
     code, _, err = run("tune model grid.store grid.jsonl --out other")
     assert code == 2
     assert "got a language grid; use it with adiabat evaluate" in err

@@ -276,7 +276,7 @@ def test_a_mistake_gets_one_line_and_leaves_nothing_behind(name: str, run: Run, 
 
 def test_a_truncated_checkpoint_is_passed_over_with_a_word_and_the_run_goes_on(run: Run, world: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "job")
-    assert run(*tune(out=out)).code == 0
+    assert run(*tune("pairs.jsonl", "--set", "run.keep_checkpoints=2", out=out)).code == 0
     newest = max((tmp_path / "job" / "checkpoints").iterdir())
     weights = newest / "state.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])

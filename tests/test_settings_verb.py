@@ -64,7 +64,7 @@ def test_a_key_is_told_with_what_it_takes() -> None:
         '# Of the triplet loss. Only with loss = "triplet". Must be >= 0 and <= 1e+06.',
         "#margin = 0.1",
     ]
-    assert lines[told["distance"] - 1].endswith('One of "cosine", "euclidean".')
+    assert lines[told["distance"] - 1].endswith('of "cosine", "dot", "euclidean".')
     assert 'A number, or "safe".' in lines[told["learning_rate"] - 1]
     assert lines[told["alpha"]] == "#alpha ="
     assert lines[told["freeze"]] == '#freeze = ["embeddings"]'

@@ -98,7 +98,10 @@ def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told:
 
 def test_an_engine_that_is_none_is_told(verb: Verb) -> None:
     said = verb("sweep", spec(), "--out", "out", "--engine", "steam")
-    assert (said.code, said.err) == (2, "adiabat: sweep.engine must be 'process' or 'ray', got 'steam'; the default is 'process'\n")
+    assert (said.code, said.err) == (
+        2,
+        "adiabat: spec.toml and --set: sweep.engine must be 'process' or 'ray', got 'steam'; the default is 'process'\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 # Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text. What overrides the direction
 # of the text behind it, marks of annotations and tags, which nobody sees, make a page or a terminal show other words than are there;
-# joiners and the marks of direction that right-to-left texts need do not.
-_UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
-    "\u202a-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f]"
+# joiners and the marks of direction that right-to-left texts need do not, nor does an isolate that is closed and holds none of these.
+_MISLEADING = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\u202a-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f"
 )
+_UNPRINTABLE = re.compile(f"(\u2068[^{_MISLEADING}]*\u2069)|[{_MISLEADING}]")
 
 
 def printable(text: str) -> str:
@@ -22,7 +22,7 @@ def printable(text: str) -> str:
     Returns:
         Text of the same length.
     """
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _UNPRINTABLE.sub(lambda match: match[1] or "\N{REPLACEMENT CHARACTER}", text)
 
 
 def cut(text: str, *, limit: int) -> str:

@@ -91,7 +91,7 @@ def test_training_passes_equal_padded_ones_and_cost_what_is_counted(name: str) -
         (embeddings @ torch.randn(embeddings.shape[1])).sum().backward()
     torch.testing.assert_close(embeddings, padded, rtol=1e-4, atol=1e-5)
     # DeBERTa projects its table of distances once for a whole batch, which is counted for each text.
-    assert told == pytest.approx(counter.get_total_flops(), rel=0.2 if name.startswith("deberta") else 0.02)
+    assert 0.98 <= told / counter.get_total_flops() <= (1.35 if name.startswith("deberta") else 1.02)
     for name, weights in encoder.used_parameters().items():
         assert weights.grad is not None, name
         assert weights.grad.isfinite().all(), name
@@ -122,7 +122,14 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pairs, each of which names a document of a corpus."""
     folder = tmp_path_factory.mktemp("texts")
     words = ["water", "heat", "metal", "star", "galaxy", "protein", "cell", "gene"]
-    rows = [{"query": f"what is {words[n % 8]} {n}", "positive": f"{words[n % 8]} of {n}", "negative": [f"rust of {n}"]} for n in range(16)]
+    rows = [
+        {
+            "query": f"what is {words[n % 8]} {n}",
+            "positive": f"{words[n % 8]} of {n}",
+            "negative": [f"{words[(n + k) % 8]} of {n + k}" for k in (1, 2, 3)],
+        }
+        for n in range(16)
+    ]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return folder
 

@@ -11,7 +11,7 @@ import torch
 from adiabat import api
 from adiabat.config import EncoderSection, TrainSettings, TuneSettings, checked
 from adiabat.data.records import SIDES
-from adiabat.errors import ConfigError, ModelError, StoreError
+from adiabat.errors import ConfigError, DataError, ModelError
 from adiabat.inspection.tokens import ModelTokens
 from adiabat.model.adapters import add_lora, train_biases_only
 from adiabat.model.building import build_towers
@@ -200,7 +200,7 @@ def test_a_store_is_built_searched_and_refused_where_a_document_has_no_known_tok
     store = api.embed(model, tmp_path / "corpus.tsv", tmp_path / "store")
     assert [hit.doc_id for hit in api.search(store.path, "salt sea zebra", model=model, k=2)] == ["d2", "d1"]
     (tmp_path / "zero.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tzebra\n", encoding="utf-8")
-    with pytest.raises(StoreError, match=r'of a length other than zero, got from the encoder: "d2" is zero'):
+    with pytest.raises(DataError, match=r'zero.tsv: .*"d2".*zebra.*data.blank = drop'):
         api.embed(model, tmp_path / "zero.tsv", tmp_path / "other")
 
 

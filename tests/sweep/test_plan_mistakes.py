@@ -101,7 +101,7 @@ def test_fewer_tokens_than_runs_need_are_told(runs: Path, section: dict[str, Any
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[sweep", "config.toml must be TOML"),
+        ("[sweep", "config.toml must be undamaged, got TOMLDecodeError"),
         ("sweep = 5", "config.toml must be the description of a sweep, got another shape"),
         ("[sweep]\n[common]\ntrain = 3", "config.toml must be the description of a sweep, got another shape"),
         ("[sweep]\n[common.train]\ntemperature = 'low'", "config.toml: train.temperature must be"),

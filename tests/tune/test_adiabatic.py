@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from adiabat.api import loading
-from adiabat.data.batching import step_seed
+from adiabat.data.batching import step_seed, text_order, validation_batches
 from adiabat.data.records import Document
 from adiabat.errors import ModelError
 from adiabat.model.directory import load
@@ -296,7 +296,7 @@ def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(
     tower = tunable_tower(problem.fresh().query, dropout=False)
     objective = ground_of(problem, data).objective(tower, settings)
     train = objective.train
-    batches = [np.arange(start, start + 5) for start in range(0, len(train), 5)]
+    batches = [rows for rows, _ in validation_batches(text_order(train.queries), 5, full=True)]
     with torch.no_grad():
         query = torch.from_numpy(tower.encode(train.queries, side="query", precision="fp32"))
         losses = [float(objective._loss(query[rows], train, rows, objective.choose(rows, 0, query[rows]))) for rows in batches]

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -117,9 +118,9 @@ def test_a_job_of_before_settings_existed_goes_on_as_one_that_never_stopped(prob
 def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_completed(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
-    def cut(result: Result, folder: Path) -> NoReturn:
+    def cut(result: Result, folder: Path, *, beside: Mapping[str, bytes]) -> NoReturn:
         if written:
-            write_evaluation(result, folder)
+            write_evaluation(result, folder, beside=beside)
         raise KeyboardInterrupt
 
     job = tmp_path / "job"
