@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,18 @@ def test_a_writer_whose_file_is_in_place_leaves_that_of_the_next_alone(tmp_path:
     write_text("mine", tmp_path / "page")
     assert (tmp_path / "page").read_text(encoding="utf-8") == "mine"
     assert (tmp_path / ".page.part0").read_text(encoding="utf-8") == "of another process"
+
+
+def test_many_writers_of_one_file_at_once_all_succeed(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for _ in range(50):
+            write_text(str(number) * 100, tmp_path / "page")
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(write, range(6)))
+    text = (tmp_path / "page").read_text(encoding="utf-8")
+    assert text == text[0] * 100
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
 
 
 def test_a_file_that_could_not_take_its_place_is_removed(tmp_path: Path) -> None:
