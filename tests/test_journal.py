@@ -45,8 +45,12 @@ def test_every_flipped_byte_is_refused_by_name_and_line_or_cuts_off_the_last_row
         except JobError as fault:
             refused.append(str(fault))
         else:
-            # The end of the last line, which then counts as cut off; or the name of the last checksum, which then counts as a column.
-            assert found == ROWS[:4] if place == len(whole) - 1 else [row | ROWS[number] for number, row in enumerate(found)] == found
+            # The end of the last line, which then counts as cut off; or the name of the first checksum, which then counts as a column.
+            if place == len(whole) - 1:
+                assert found == ROWS[:4]
+            else:
+                assert b"\n" not in whole[:place]
+                assert [row | ROWS[number] for number, row in enumerate(found)] == found
     assert all(f"{path}:" in sentence and sentence.endswith("; start anew") for sentence in refused)
 
 

@@ -64,6 +64,8 @@ def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError
     for number, text in enumerate(whole, start=1):
         with reading(Path(f"{path}:{number}"), remedy=remedy, error=error):
             line = _read(text, before if chained else "")
+            if before and not line.checksum:
+                raise ValueError("it has no checksum, while the line before it has one")
         yield line
         # What follows a line without a checksum cannot be compared with it.
         before = line.checksum or None
