@@ -27,7 +27,7 @@ LEXICAL = "bm25"
 
 
 def no_record(model: str) -> None:
-    """Of whom nothing is asked, or known."""
+    """No record: what models were trained on is not looked up."""
 
 
 def is_lexical(model: str) -> bool:

@@ -18,7 +18,7 @@ from adiabat.train.log import GO_ON
 
 TENSORS, RECORD = "state.safetensors", "state.json"
 KEPT = 2
-"""Checkpoints of a run where nobody says another number: one to go on from, and one to fall back to."""
+"""Checkpoints that are kept by default: one to resume from, and one to fall back to."""
 
 REMEDY = "resume from an earlier checkpoint"
 

@@ -12,7 +12,8 @@ from adiabat.files import advice_on
 from adiabat.journal import Line, line_of, read_lines
 
 GO_ON = "free some space and run the same command with --resume"
-REMEDY = "start anew in another directory, or take the checksum out of a line that is to count as it stands"
+ANEW = "start anew in another directory"
+REMEDY = f"{ANEW}, or remove the checksum from a line that you changed on purpose"
 
 
 def require_tensorboard() -> None:
@@ -112,7 +113,7 @@ class JobLog:
 
         Args:
             step: Last step to keep; -1 keeps nothing.
-            checksum: What it must be of the rows that are kept; None where nobody knows.
+            checksum: What the rows up to that step must have; None accepts any.
 
         Raises:
             JobError: If a row to keep is damaged or missing, or the disk is full or not writable.
@@ -123,8 +124,9 @@ class JobLog:
         self._kept_step = step
         kept = list(self._lines(step)) if step >= 0 else []
         self.checksum = kept[-1].checksum if kept else ""
-        if checksum is not None and self.checksum != checksum:
-            raise JobError(f"{self.path} must hold every row up to step {step}, got others or too few; {REMEDY}")
+        # Whoever removed the checksum of the last row wants it to count as it stands.
+        if checksum is not None and self.checksum != checksum and (self.checksum or not kept):
+            raise JobError(f"{self.path} must hold every row up to step {step}, got others or too few; {ANEW}")
         partial = self.path.with_name(f".{self.path.name}.partial")
         with self._faults_in_plain_words():
             partial.write_text("".join(map(str, kept)), encoding="utf-8")
