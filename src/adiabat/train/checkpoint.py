@@ -108,9 +108,9 @@ def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
     damaged: list[str] = []
     for path in _checkpoints(folder):
         try:
-            return _read(path), damaged
+            return _read(path), [f"{fault}; falling back to the one before" for fault in damaged]
         except JobError as fault:
-            damaged.append(f"checkpoint {path.name} is damaged ({fault}); falling back to the one before")
+            damaged.append(f"checkpoint {path.name} is damaged ({fault})")
     if damaged:
         raise JobError(f"{folder} holds no whole checkpoint: {'; '.join(damaged)}; start anew in another directory")
     return None, []
