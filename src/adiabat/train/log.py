@@ -12,8 +12,7 @@ from adiabat.files import advice_on
 from adiabat.journal import Line, line_of, read_lines
 
 GO_ON = "free some space and run the same command with --resume"
-ANEW = "start anew in another directory"
-REMEDY = f"{ANEW}, or remove the checksum from a line that you changed on purpose"
+REMEDY = "start anew in another directory"
 
 
 def require_tensorboard() -> None:
@@ -124,9 +123,8 @@ class JobLog:
         self._kept_step = step
         kept = list(self._lines(step)) if step >= 0 else []
         self.checksum = kept[-1].checksum if kept else ""
-        # Whoever removed the checksum of the last row wants it to count as it stands.
-        if checksum is not None and self.checksum != checksum and (self.checksum or not kept):
-            raise JobError(f"{self.path} must hold every row up to step {step}, got others or too few; {ANEW}")
+        if checksum is not None and self.checksum != checksum:
+            raise JobError(f"{self.path} must hold every row up to step {step}, got others or too few; {REMEDY}")
         partial = self.path.with_name(f".{self.path.name}.partial")
         with self._faults_in_plain_words():
             partial.write_text("".join(map(str, kept)), encoding="utf-8")
