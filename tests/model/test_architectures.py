@@ -150,10 +150,10 @@ def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_pa
     api.train(settings)
 
     rows = [json.loads(line) for line in Path(pairs).read_text(encoding="utf-8").splitlines()]
-    documents = [Document(text, text) for row in rows for text in (row["positive"], *row["negative"])]
+    documents = [Document(text, text) for text in dict.fromkeys(text for row in rows for text in (row["positive"], *row["negative"]))]
     tower = load(model).document
     build_store(tower, lambda: iter(documents), tmp_path / "store", dtype="float32", source="corpus", encoder_name="tiny")
-    tuning = {"batch_size": 8, "batches_per_epoch": 1, "max_epochs": 1, "learning_rate": 1e-3}
+    tuning = {"batch_size": 8, "batches_per_epoch": 1, "max_epochs": 1, "learning_rate": 1e-3, "keep": "last"}
     api.tune(str(model), tmp_path / "store", pairs, tmp_path / "tune", settings=checked(TuneSettings, {**tables, "tune": tuning}))
 
     for out in ("train", "tune"):
