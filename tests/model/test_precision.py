@@ -165,3 +165,19 @@ def test_a_model_of_nan_settles_on_float32_and_shows_its_nan(monkeypatch: pytest
         next(encoder.backbone.parameters()).fill_(float("nan"))
     assert encoder.settle("auto") == "fp32"
     assert np.isnan(encoder.encode(["a"], side="query")).all()
+
+
+def test_an_encoder_that_fails_in_bfloat16_settles_on_float32_and_one_out_of_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, True)
+
+    def failing(words: str) -> Callable[[Sequence[str], Precision], np.ndarray]:
+        def encode(texts: Sequence[str], precision: Precision) -> np.ndarray:
+            if precision == "bf16":
+                raise RuntimeError(words)
+            return np.ones((len(texts), 2), dtype=np.float32)
+
+        return encode
+
+    assert settled_precision(failing("value cannot be converted to type c10::BFloat16 without overflow"), CPU) == "fp32"
+    with pytest.raises(RuntimeError, match="DefaultCPUAllocator"):
+        settled_precision(failing("DefaultCPUAllocator: can't allocate memory"), CPU)

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from adiabat.errors import is_out_of_memory
+
 Precision = Literal["auto", "fp32", "bf16"]
 
 MINIMUM_COSINE = 0.9999
@@ -86,7 +88,15 @@ def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndar
     """
     if not native_bf16(device):
         return "fp32"
-    return "bf16" if minimum_cosine(encode(PROBE, "fp32"), encode(PROBE, "bf16")) >= MINIMUM_COSINE else "fp32"
+    exact = encode(PROBE, "fp32")
+    try:
+        rounded = encode(PROBE, "bf16")
+    except RuntimeError as fault:
+        if is_out_of_memory(fault):
+            raise
+        # DeBERTa hides padding by the least float32, which bfloat16 cannot hold.
+        return "fp32"
+    return "bf16" if minimum_cosine(exact, rounded) >= MINIMUM_COSINE else "fp32"
 
 
 def minimum_cosine(one: Float[np.ndarray, "n e"], other: Float[np.ndarray, "n e"]) -> float:
