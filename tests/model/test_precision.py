@@ -1,6 +1,6 @@
 """bfloat16 only where the device has it and the vectors stay what they were."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
