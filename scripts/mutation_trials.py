@@ -219,7 +219,9 @@ def main() -> None:
     for case in cases:
         verb = VERBS[case.of]
         needed = {name: made[name] for name in case.needs}
-        whole = {name: made[name] for name in verb.left if name in {one.split("/")[0] for one in (*case.damaged, *case.left)}}
+        asked = {one.split("/")[0] for one in (*case.damaged, *case.left)}
+        # Of this verb: several leave a folder of one name.
+        whole = {name: given.folder / "whole" / verb.name / name for name in verb.left if name in asked}
         if case.half:
             half = half_made(verb, world, given.folder / "work", seconds[verb.name], needed)
             kept = given.folder / "half"
