@@ -23,6 +23,7 @@ from adiabat.store.build import build_store
 from adiabat.store.embeddings import Store
 from adiabat.store.lexical import LEXICAL_FILE, LexicalIndex, build_lexical
 from adiabat.watch import Watch
+from tests.commands import listing
 from tests.mining.world import lines
 from tests.tiny import tiny_dual
 
@@ -271,10 +272,10 @@ def test_a_corpus_that_gives_no_query_a_negative_is_one_line(here: Here) -> None
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_left(here: Here, store: Store, arguments: dict[str, Any], message: str) -> None:
-    before = sorted(Path().rglob("*"))
+    before = listing(Path())
     with pytest.raises(AdiabatError, match=message):
         here(**arguments)
-    assert sorted(Path().rglob("*")) == before
+    assert listing(Path()) == before
 
 
 def test_faults_of_the_corpus_leave_nothing(here: Here) -> None:
