@@ -96,7 +96,7 @@ def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...
         try:
             return _opened(folder)
         except (DataError, StoreError) as damage:
-            warnings.warn(f"{damage}; the pairs are read again", stacklevel=2)
+            warnings.warn(str(damage), stacklevel=2)
             shutil.rmtree(folder, ignore_errors=True)
     place = folder.parent
     with _plain_faults(place, advice):
@@ -228,7 +228,7 @@ def _texts(folder: Path, sha256: str = "") -> Texts:
 
 
 def _opened(folder: Path) -> tuple[PairSet, ...]:
-    remedy = "remove that folder, and run again"
+    remedy = "the pairs are read again"
     require_seal(folder, remedy=remedy)
     about = read_json(folder / "about.json", remedy=remedy)
     with reading(folder / "numbers.npz", remedy=remedy), np.load(folder / "numbers.npz") as numbers:

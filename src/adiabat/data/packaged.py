@@ -1,10 +1,10 @@
 """Files that come with a package, checked before they are read, so that a damaged installation is one clear error."""
 
-import hashlib
 from importlib import resources
 from pathlib import Path
 
 from adiabat.errors import AdiabatError, DataError
+from adiabat.seals import digest_of
 
 
 def packaged_folder(room: str) -> Path:
@@ -37,8 +37,7 @@ def require_published(path: Path, sha256: str, *, remedy: str = "install adiabat
     """
     if not path.is_file():
         raise error(f"{path} must exist, got no such file; {remedy}")
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = digest_of(path).sha256
     if found != sha256:
         raise error(f"{path} must have the sha256 {sha256}, got {found}; {remedy}")
     return path

@@ -25,7 +25,6 @@ from adiabat.measure.metrics import discordant_counts
 from adiabat.measure.samples import SHARE, Cells, Sample
 from adiabat.store.scoring import Similarity, row_scores
 
-SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance")
 POSITIVE = "entailment"
 NEGATIVES = ("neutral", "contradiction")
 
@@ -60,7 +59,7 @@ class Placements:
 
 
 def grid_scores(
-    premises: Vectors, hypotheses: Vectors, *, similarities: Sequence[Similarity] = SIMILARITIES
+    premises: Vectors, hypotheses: Vectors, *, similarities: Sequence[Similarity] = ("cosine", "distance")
 ) -> dict[str, Float[np.ndarray, "a b n"]]:
     """Score every sentence pair in every pair of languages.
 

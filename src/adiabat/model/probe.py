@@ -46,7 +46,7 @@ def require_embeddings(encoder: Encoder, folder: Path) -> None:
     if alone.shape[1] != width:
         raise ModelError(f"{wanted}, whose vectors have {alone.shape[1]} numbers where its config.json says {width}; choose another model")
     one, other = torch.nn.functional.normalize(torch.cat([alone, padded[:1]]), dim=-1)
-    # What is no number is told by whoever needs numbers, with the weight that is none.
+    # NaN passes: later checks of the weights name the tensor that holds it.
     if bool((one - other).abs().max() > TOLERANCE):
         raise ModelError(
             f"{folder} must give a text the same vector in every batch, got a model of type {family}, whose vectors change with padding; "
