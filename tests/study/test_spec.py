@@ -1,4 +1,4 @@
-"""Which runs a study consists of, what they are called, and which are stepped together."""
+"""Which runs a study consists of, and what they are called."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from adiabat.config import StudySettings, checked
 from adiabat.errors import ConfigError
-from adiabat.study.spec import groups_of, plan_runs
+from adiabat.study.spec import plan_runs
 from adiabat.suite.kept import folder_of
 
 
@@ -106,17 +106,6 @@ def test_a_combination_that_makes_no_run_is_named() -> None:
         plan_runs(study_of(grid=grid))
 
 
-def test_runs_that_differ_in_rate_decay_or_margin_alone_are_stepped_together() -> None:
-    grid = {"tune": {"learning_rate": [1e-8, 5e-8], "margin": [0.1, 0.2], "batch_size": [7, 14]}}
-    runs = plan_runs(study_of(grid=grid, study={"seeds": [0, 1]}))
-    groups = groups_of(runs, lanes=32)
-    assert [len(group) for group in groups] == [4] * 4
-    assert [{(run.settings.tune.batch_size, run.seed) for run in group} for group in groups] == [{(7, 0)}, {(14, 0)}, {(7, 1)}, {(14, 1)}]
-    assert [len(group) for group in groups_of(runs, lanes=3)] == [3, 1] * 4
-    assert [run for group in groups_of(runs, lanes=1) for run in group] != []
-    assert all(len(group) == 1 for group in groups_of(runs, lanes=1))
-
-
 def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what_any_varies() -> None:
     variants = [
         {"name": "full", "grid": {"tune": {"learning_rate": [1e-7, 1e-6]}}},
@@ -139,9 +128,3 @@ def test_what_has_no_effect_on_a_run_is_no_value_of_it() -> None:
     taught = {"rehearsal": {"use": True, "texts": "a.txt"}, "grid": {"rehearsal": {"weight": [1.0]}}}
     runs = plan_runs(study_of(variants=[{"name": "plain"}, {"name": "taught", **taught}]))
     assert [run.varied["rehearsal.weight"] for run in runs] == [None, 1.0]
-
-
-@pytest.mark.parametrize("tables", [{"tune": {"dropout": True}}, {"rehearsal": {"use": True, "texts": "others.txt"}}])
-def test_runs_with_dropout_or_a_rehearsal_are_stepped_alone(tables: dict[str, Any]) -> None:
-    runs = plan_runs(study_of(**tables, grid={"tune": {"learning_rate": [1e-8, 5e-8]}}))
-    assert [len(group) for group in groups_of(runs, lanes=8)] == [1, 1]

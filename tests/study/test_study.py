@@ -2,7 +2,6 @@
 
 import shutil
 import tomllib
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,7 @@ from adiabat.study import study as study_module
 from adiabat.study import worker as worker_module
 from adiabat.study.rows import rows_at
 from adiabat.train.interrupt import InterruptionError
-from adiabat.train.loop import Loop
-from adiabat.tune.together import run_together
+from adiabat.tune.adiabatic import TuningRun
 from tests.jobs.before import forget
 from tests.study.world import DOCUMENTS, LANGUAGES, lines, run, settings_of, write_world
 from tests.tiny import tiny_dual
@@ -118,15 +116,15 @@ def test_a_study_of_one_run_is_that_job_and_its_evaluation(world: Path) -> None:
 
 
 def test_a_study_that_was_cut_short_goes_on_where_it_was(world: Path, done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = run_together, []
+    real, calls = TuningRun.carry_out, []
 
-    def interrupted(loops: Sequence[Loop], *rest: Any, **named: Any) -> Any:
-        calls.append(loops[0].learning_rate)
+    def interrupted(begun: TuningRun, **named: Any) -> Any:
+        calls.append(begun.loop.learning_rate)
         if len(calls) == 2:
             raise InterruptionError("stopped")
-        return real(loops, *rest, **named)
+        return real(begun, **named)
 
-    monkeypatch.setattr(worker_module, "run_together", interrupted)
+    monkeypatch.setattr(TuningRun, "carry_out", interrupted)
     with pytest.raises(InterruptionError):
         run(settings_of(world))
     assert [one.name for one in rows_at(world / "out" / "runs.parquet").every] == NAMES[:1]
@@ -143,7 +141,7 @@ def test_a_run_that_was_tuned_and_not_measured_is_not_tuned_again(world: Path, m
         patch.setattr(worker_module.Worker, "_measured", _stop)
         with pytest.raises(InterruptionError):
             run(settings)
-    monkeypatch.setattr(worker_module, "run_together", _stop)
+    monkeypatch.setattr(TuningRun, "carry_out", _stop)
     assert run(settings, resume=True).runs[0].status == "done"
 
 

@@ -120,13 +120,13 @@ def test_a_run_that_went_back_resumes_exactly(problem: Problem, watched: Path, t
     turns = turns_of(watched)
     settings = guarded(problem, most=(turns[1] + turns[2]) / 2, then="back")
     run(problem, tmp_path / "whole", settings)
-    real = Loop.rest
+    real = Loop._rest
 
     def rest(self: Loop, *, stopping: bool) -> None:
         real(self, stopping=stopping or self.position.step == 9)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "rest", rest)
+        patch.setattr(Loop, "_rest", rest)
         with pytest.raises(InterruptionError):
             run(problem, tmp_path / "cut", settings)
     run(problem, tmp_path / "cut", settings, resume=True)

@@ -225,19 +225,6 @@ def test_a_ladder_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Pro
     assert not (tmp_path / "out").exists()
 
 
-def test_rates_that_step_together_find_the_same(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = laddered(problem, most=0.05)
-    alone = search(problem, tmp_path / "alone", settings)
-    monkeypatch.setattr(ladder, "lanes_on", lambda device: 32)
-    together = search(problem, tmp_path / "together", settings)
-    assert together.rate == alone.rate
-    assert len(together.rungs) == 4
-    by_rate = {one.rate: one for one in together.rungs}
-    for one in alone.rungs:
-        assert by_rate[one.rate].left_at == one.left_at
-        assert by_rate[one.rate].drift[TURN] == pytest.approx(one.drift[TURN], rel=1e-3)
-
-
 def test_a_job_with_a_safe_rate_is_one_with_that_rate_and_limit(problem: Problem, tmp_path: Path) -> None:
     found = search(problem, tmp_path / "search", laddered(problem))
     results = [

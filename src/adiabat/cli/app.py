@@ -73,7 +73,7 @@ LOWER_MEMORY = {
     "safe-rate": "tune.batch_size, tune.negatives_per_query, guard.depth or encoder.max_tokens",
     "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
     "compare": "memory.chunk_tokens (with memory.cached) or train.batch_size",
-    "study": "tune.batch_size, study.lanes, measure.depth or encoder.max_tokens",
+    "study": "tune.batch_size, measure.depth or encoder.max_tokens",
     "sweep": "memory.chunk_tokens (with memory.cached) or train.batch_size",
     "mine": "mine.depth",
     "evaluate --suite": "measure.depth or encoder.max_tokens",

@@ -39,9 +39,6 @@ class StudySection(Section):
     """Directory where vectors of the tasks' corpora are kept, for other studies too; None keeps them in the directory of the study."""
     keep_models: bool = False
     """Whether tuned models stay after they were measured. Checkpoints do not in any case."""
-    lanes: PositiveInt | None = None
-    """Runs that differ only in rate, decay or margin are stepped together, at most so many at a time; None takes 32 on a GPU, and 1 on a
-    CPU, where one run fills the cores."""
     engine: Literal["process", "ray"] = "process"
     """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the study."""
 

@@ -1,6 +1,6 @@
-"""Where the runs of a study or sweep are made: one group after another in this process, or spread over a Ray cluster."""
+"""Where the runs of a study or sweep are made: one after another in this process, or spread over a Ray cluster."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
@@ -40,8 +40,8 @@ class Maker(Protocol[Planned, Row]):
     def watch(self) -> Watch:
         """Whom to tell."""
 
-    def make(self, group: Sequence[Planned], /) -> Iterable[Row]:
-        """Make a group of runs, and give the row of each as soon as it is there."""
+    def make(self, run: Planned, /) -> Row:
+        """Make a run, and give its row."""
 
     def tidy(self, run: Planned, /) -> None:
         """Remove what a run needs no more once it has its row."""
@@ -49,7 +49,7 @@ class Maker(Protocol[Planned, Row]):
 
 def make_runs(
     worker: Maker[Planned, Row],
-    groups: Sequence[Sequence[Planned]],
+    runs: Sequence[Planned],
     add: Callable[[Row], None],
     *,
     engine: tuple[Engine, str],
@@ -60,8 +60,8 @@ def make_runs(
 
     Args:
         worker: Makes them in this process, or is copied to others.
-        groups: Each made by one process; of no run, nothing is done.
-        add: Takes each row as soon as it is there; over Ray, those of a group as soon as all are.
+        runs: To be made.
+        add: Takes each row as soon as it is there.
         engine: Which, and the setting that asks for it, for a message.
         place: Where models are trained: over Ray, each process takes a GPU, or a core.
         said: What a row says, after its number.
@@ -70,36 +70,30 @@ def make_runs(
         AdiabatError: As it was raised while a run was made; rows that were added stay.
         MissingDependencyError: If Ray is asked for and not installed.
     """
-    planned = {run.name: run for group in groups for run in group}
-    if not planned:
+    if not runs:
         return
+    planned = {run.name: run for run in runs}
     using, setting = engine
-    made = _over_ray(worker, groups, setting, on_gpu=place.type == "cuda") if using == "ray" else _here(worker, groups)
+    made = _over_ray(worker, runs, setting, on_gpu=place.type == "cuda") if using == "ray" else map(worker.make, runs)
     for number, row in enumerate(made, 1):
         add(row)
         worker.tidy(planned[row.name])
         worker.watch.note(f"{row.name}: run {number:,} of {len(planned):,}, {said(row)}")
 
 
-def _here(worker: Maker[Planned, Row], groups: Sequence[Sequence[Planned]]) -> Iterator[Row]:
-    for group in groups:
-        yield from worker.make(group)
-
-
-def _over_ray(worker: Maker[Planned, Row], groups: Sequence[Sequence[Planned]], setting: str, *, on_gpu: bool) -> Iterator[Row]:
+def _over_ray(worker: Maker[Planned, Row], runs: Sequence[Planned], setting: str, *, on_gpu: bool) -> Iterator[Row]:
     """By processes of a cluster, whose machines share the disk."""
     ray = _ray(setting)
     begun_here = not ray.is_initialized()
     if begun_here:
         ray.init(log_to_driver=False)
     try:
-        count = min(len(groups), int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 1)))
+        count = min(len(runs), int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 1)))
         remote = ray.remote(_Apart).options(num_cpus=1, num_gpus=int(on_gpu))
         # Without what this process has read: each reads its own, and tells nobody.
         apart: Any = replace(worker, folder=worker.folder.resolve(), watch=SILENT)
         pool = ray.util.ActorPool([remote.remote(apart) for _ in range(count)])
-        for rows in pool.map_unordered(lambda one, group: one.make.remote(group), [list(group) for group in groups]):
-            yield from rows
+        yield from pool.map_unordered(lambda one, run: one.make.remote(run), runs)
     except ray.exceptions.RayTaskError as fault:
         # What went wrong, as it was said where it did; the rest is Ray's own text.
         raise (fault.cause if isinstance(fault.cause, AdiabatError) else fault) from None
@@ -114,8 +108,8 @@ class _Apart:
     def __init__(self, worker: Maker[Any, Any]) -> None:
         self._worker = worker
 
-    def make(self, group: list[Any]) -> list[Any]:
-        return list(self._worker.make(group))
+    def make(self, run: Any) -> Any:
+        return self._worker.make(run)
 
 
 def _ray(setting: str) -> Any:

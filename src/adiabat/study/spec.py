@@ -17,11 +17,6 @@ from adiabat.config.faults import unmet_need
 from adiabat.config.study import VariantSection, nested
 from adiabat.errors import ConfigError, several
 from adiabat.measure.study_results import Value
-from adiabat.tune.together import steps_alone
-
-TOGETHER = ("learning_rate", "weight_decay", "margin")
-"""Settings of ``[tune]`` in which runs of one step may differ: neither what they read nor what they embed depends on them."""
-
 
 MOST_RUNS = 100_000
 """Of a study; each is planned before the first is made."""
@@ -52,13 +47,6 @@ class Planned:
     def seed(self) -> int:
         """Of the run."""
         return self.settings.run.seed
-
-    @property
-    def companions(self) -> str:
-        """Equal for runs that can be stepped together."""
-        if self.both or steps_alone(self.settings):
-            return self.name
-        return self.settings.model_copy(update={"tune": self.settings.tune.model_copy(update=dict.fromkeys(TOGETHER))}).model_dump_json()
 
 
 def plan_runs(settings: StudySettings) -> list[Planned]:
@@ -139,19 +127,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return short if float(short := f"{value:g}") == value else repr(value)
     return str(value)
-
-
-def groups_of(runs: list[Planned], *, lanes: int) -> list[list[Planned]]:
-    """Which runs are stepped together.
-
-    Args:
-        runs: Those to be made.
-        lanes: Most runs of a group, >= 1.
-
-    Returns:
-        Groups in the order of their first run.
-    """
-    alike: dict[str, list[Planned]] = {}
-    for run in runs:
-        alike.setdefault(run.companions, []).append(run)
-    return [some[start : start + lanes] for some in alike.values() for start in range(0, len(some), lanes)]

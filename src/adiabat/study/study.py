@@ -1,7 +1,7 @@
 """A study from its settings to its report: checked, tuned, measured; what was cut short goes on where it was (missions A11, A12)."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from adiabat.config.study import COMMON, VariantSection
 from adiabat.errors import ConfigError, JobError, several
 from adiabat.jobs.descriptions import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
 from adiabat.jobs.directory import claimed_for_jobs, require_begun
+from adiabat.jobs.engines import make_runs
 from adiabat.jobs.job import Job
 from adiabat.measure.metrics import require_relevant_alone
 from adiabat.measure.study_results import StudyResult, StudyRun
@@ -20,7 +21,6 @@ from adiabat.report.study.files import write_study
 from adiabat.store.build import refuse_swapped
 from adiabat.study import both
 from adiabat.study.bench import NOISE, READINGS
-from adiabat.study.engines import carry_out
 from adiabat.study.rows import rows_at
 from adiabat.study.spec import Planned, plan_runs
 from adiabat.study.worker import RUNS, Loader, Worker
@@ -70,7 +70,7 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
             # Of a study that made nothing, what was read of probes might be of others.
             (folder / READINGS / NOISE).unlink(missing_ok=True)
         rows = rows_at(folder / "runs.parquet")
-        carry_out(worker, [run for run in runs if run.name not in rows], add=rows.add)
+        _carry_out(worker, [run for run in runs if run.name not in rows], rows.add)
         for run in runs:
             worker.tidy_left(run)
             # A row says what was varied when it was made.
@@ -99,6 +99,15 @@ def _checked(settings: StudySettings) -> list[Planned]:
         if run.both:
             both.require_possible(run)
     return runs
+
+
+def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[StudyRun], None]) -> None:
+    if not runs:
+        return
+    # Before any run: what is wrong with a task and the model must not come to light after the first of them.
+    worker.measure_start()
+    engine, device = (worker.settings.study.engine, "study.engine"), device_of(worker.settings.run.device)
+    make_runs(worker, runs, add, engine=engine, place=device, said=lambda row: f"{row.status} after {row.steps:,} steps")
 
 
 def _targets(settings: StudySettings, tasks: Sequence[Prepared]) -> list[str]:

@@ -1,8 +1,7 @@
 """Who makes the runs of a study: tunes, measures, and gives a row for each; what was cut short goes on where it was."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,6 @@ from adiabat.jobs.descriptions import is_job
 from adiabat.jobs.job import Job
 from adiabat.jobs.record import finished
 from adiabat.jobs.trained import trained_by
-from adiabat.locks import sole_writer
 from adiabat.measure.study_results import StudyRun
 from adiabat.model.device import device_name, device_of
 from adiabat.model.similarity import NAMES
@@ -33,7 +31,6 @@ from adiabat.tune.adiabatic import TuningRun
 from adiabat.tune.beforehand import inputs_of
 from adiabat.tune.building import learning_rate_of
 from adiabat.tune.ground import Ground
-from adiabat.tune.together import run_together
 from adiabat.watch import Watch, once
 
 Loader = Callable[[str, EncoderSection], DualEncoder]
@@ -45,7 +42,7 @@ RUNS = "runs"
 
 @dataclass(frozen=True)
 class Worker:
-    """Makes runs, one group after the other; what they share is read and computed once.
+    """Makes runs, one after the other; what they share is read and computed once.
 
     Attributes:
         settings: Of the study.
@@ -114,68 +111,50 @@ class Worker:
         """
         _ = self.bench.start, self.bench.start_reading
 
-    def make(self, group: Sequence[Planned]) -> Iterator[StudyRun]:
-        """Tune a group of runs, together where they are several, and measure each.
+    def make(self, run: Planned) -> StudyRun:
+        """Tune and measure a run.
 
         Args:
-            group: Runs that can be stepped together.
+            run: Which.
 
-        Yields:
-            The row of each, as soon as it is measured; one that diverged is ``failed``.
+        Returns:
+            Its row; a run that diverged is ``failed``.
 
         Raises:
             AdiabatError: If what the user gave is wrong, or the disk is full.
-            InterruptionError: After Ctrl-C, with checkpoints written.
+            InterruptionError: After Ctrl-C, with a checkpoint written.
         """
-        waiting = [run for run in group if not self._job(run).is_done]
-        failed = self._tune(waiting) if waiting else {}
-        for run in group:
-            yield self._failed(run, failed[run.name]) if run.name in failed else self._measured(run)
+        if not self._job(run).is_done:
+            try:
+                if run.both:
+                    self._train_both(run)
+                else:
+                    self._tune(run)
+            except DivergedError as fault:
+                self.watch.note(f"{run.name} failed: {fault}")
+                return self._row(run, "failed", fault.what)
+        return self._measured(run)
 
     def _job(self, run: Planned) -> Job:
         return Job(self.folder / RUNS / folder_of(run.name))
 
-    def _tune(self, runs: Sequence[Planned]) -> dict[str, DivergedError]:
-        """Tune, and give those that diverged."""
-        if runs[0].both:
-            return self._train_both(runs[0])
-        begun = [self._begun(run) for run in runs]
-        resume = any(self._has_steps(run) for run in runs)
-        failed: dict[str, DivergedError] = {}
-        with ExitStack() as stack:
-            for one in begun:
-                stack.enter_context(sole_writer(one.job.folder))
-            loops, objectives = [one.loop for one in begun], [one.objective for one in begun]
-            outcomes = run_together(loops, objectives, precision=self.settings.run.precision, resume=resume, note=self._note_once)
-            for run, one, outcome in zip(runs, begun, outcomes, strict=True):
-                if isinstance(outcome, DivergedError):
-                    failed[run.name] = outcome
-                else:
-                    one.end(outcome, command=self.command)
-        return failed
-
-    def _train_both(self, run: Planned) -> dict[str, DivergedError]:
-        """Tune both towers; such a run is alone in its group."""
-        job = self._job(run)
-        settings, resume = train_settings(run, self.inputs, self.ground, job), is_job(job.folder)
-        try:
-            train(self.load, settings, resume=resume, command=self.command, watch=self.watch.under(run.name, note=self._note_once))
-        except DivergedError as fault:
-            return {run.name: fault}
-        return {}
-
-    def _begun(self, run: Planned) -> TuningRun:
+    def _tune(self, run: Planned) -> None:
+        """Tune the query tower; a run that was begun goes on."""
         folder = self._job(run).folder
         folder.parent.mkdir(parents=True, exist_ok=True)
-        watch = self.watch.under(run.name, note=self._note_once)
-        return TuningRun.begin(self.ground, self.inputs, folder, settings=run.settings, resume=is_job(folder), watch=watch)
+        watch, resume = self.watch.under(run.name, note=self._note_once), is_job(folder)
+        begun = TuningRun.begin(self.ground, self.inputs, folder, settings=run.settings, resume=resume, watch=watch)
+        begun.carry_out(resume=resume, command=self.command)
+
+    def _train_both(self, run: Planned) -> None:
+        """Tune both towers; a run that was begun goes on."""
+        job = self._job(run)
+        settings, resume = train_settings(run, self.inputs, self.ground, job), is_job(job.folder)
+        train(self.load, settings, resume=resume, command=self.command, watch=self.watch.under(run.name, note=self._note_once))
 
     @cached_property
     def _note_once(self) -> Callable[[str], None]:
         return once(self.watch.note)
-
-    def _has_steps(self, run: Planned) -> bool:
-        return self._job(run).checkpoints.is_dir()
 
     def _measured(self, run: Planned) -> StudyRun:
         job = self._job(run)
@@ -202,10 +181,6 @@ class Worker:
             # What is found in vectors of the untuned document tower says nothing of a pair with another one.
             drift=None if run.both else self.bench.drift(model, run.name),
         )
-
-    def _failed(self, run: Planned, fault: DivergedError) -> StudyRun:
-        self.watch.note(f"{run.name} failed: {fault}")
-        return self._row(run, "failed", fault.what)
 
     def _row(self, run: Planned, status: str, reason: str) -> StudyRun:
         return StudyRun(

@@ -216,7 +216,7 @@ def _set_up_once(worker: Worker, runs: Sequence[Planned]) -> None:
 
 def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[SweepRun], None]) -> None:
     engine, place = (worker.settings.sweep.engine, "sweep.engine"), device_of(worker.settings.run.device)
-    make_runs(worker, [[run] for run in runs], add, engine=engine, place=place, said=_told)
+    make_runs(worker, runs, add, engine=engine, place=place, said=_told)
 
 
 def _told(row: SweepRun) -> str:

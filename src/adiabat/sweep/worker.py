@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -89,26 +89,19 @@ class Worker:
             self._counted[way] = passed_parameters(towers.query if is_trained(towers.query) else towers.document)
         return self._counted[way]
 
-    def make(self, group: Sequence[Planned]) -> Iterator[SweepRun]:
-        """Train and measure runs.
+    def make(self, run: Planned) -> SweepRun:
+        """Train and measure a run.
 
         Args:
-            group: One after the other.
+            run: Which.
 
-        Yields:
-            The row of each; one that diverged, that memory did not suffice for, or whose budget does not pay for a step, is ``failed``.
+        Returns:
+            Its row; a run that diverged, that memory did not suffice for, or whose budget does not pay for a step, is ``failed``.
 
         Raises:
             AdiabatError: If what the user gave is wrong, or the disk is full.
             InterruptionError: After Ctrl-C, with a checkpoint written.
         """
-        for run in group:
-            yield self._made(run)
-
-    def _job(self, run: Planned) -> Job:
-        return Job(self.folder / RUNS / folder_of(run.name))
-
-    def _made(self, run: Planned) -> SweepRun:
         row, job, device = self._begun(run), self._job(run), device_of(run.settings.run.device)
         measured = not job.is_done
         begin_peak(device)
@@ -135,6 +128,9 @@ class Worker:
             memory=peak_bytes(device) if measured else 0,
             scores=self._scores(run, job),
         )
+
+    def _job(self, run: Planned) -> Job:
+        return Job(self.folder / RUNS / folder_of(run.name))
 
     def _begun(self, run: Planned) -> SweepRun:
         """The row of a run that has not given anything yet."""

@@ -1,14 +1,12 @@
 """The one training loop: every job of adiabat that updates weights goes through it.
 
 Read `Loop.run` first. An objective says what a step's loss is and how a validation goes; the loop knows steps, epochs, stopping, logging,
-checkpoints and resuming, and nothing of queries or documents. The parts of `Loop.run` are there for whoever steps several loops together
-(`adiabat.train.lanes`).
+checkpoints and resuming, and nothing of queries or documents.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -94,22 +92,15 @@ class Loop:
             JobError: If a checkpoint cannot be written, or none of those there is whole.
         """
         try:
-            self.start(resume=resume)
+            self._start(resume=resume)
             reason = self._steps()
         finally:
             self.log.close()
-        return self.end(reason)
+        restore_weights(self.objective.module, self._best, prefix=BEST)
+        return Outcome(self.position, reason)
 
-    def start(self, *, resume: bool) -> None:
-        """All that comes before the first step: take up a checkpoint, or validate what the first epoch has to beat.
-
-        Args:
-            resume: Go on from the newest whole checkpoint where there is one.
-
-        Raises:
-            DivergedError: If the validation loss is no finite number.
-            JobError: If there are checkpoints and none is whole, or processes begin at different steps.
-        """
+    def _start(self, *, resume: bool) -> None:
+        """Take up a checkpoint, or validate what the first epoch has to beat."""
         self._clock = self._saved_at = time.monotonic()
         if not (resume and self._restore()):
             self._begin()
@@ -117,24 +108,16 @@ class Loop:
         self._look_at_the_clock()
 
     def _steps(self) -> str:
-        """Take steps until there is a reason to stop, and give it."""
-        with stepping(self.device) as interruption:
-            while (reason := self.reason_to_stop()) is None:
+        """Take steps until there is a reason to stop, and give it; torch's random state is afterwards as it was before."""
+        devices = [self.device] if self.device.type == "cuda" else []
+        with Interruption() as interruption, torch.random.fork_rng(devices):
+            while (reason := self._reason_to_stop()) is None:
                 self.step()
-                self.rest(stopping=self.processes.any(interruption.requested))
+                self._rest(stopping=self.processes.any(interruption.requested))
         return reason
 
-    def rest(self, *, stopping: bool) -> None:
-        """What comes between two steps: an epoch's end where one is reached, and a checkpoint there or where one is due.
-
-        Args:
-            stopping: Whether the run was asked to stop, so that a checkpoint is due.
-
-        Raises:
-            InterruptionError: If it was, once that is written.
-            DivergedError: If the validation loss is no finite number.
-            JobError: If a checkpoint cannot be written.
-        """
+    def _rest(self, *, stopping: bool) -> None:
+        """What comes between two steps: an epoch's end where one is reached, and a checkpoint there or where one is due."""
         if self._at_an_end():
             self._end_epoch()
             self._save()
@@ -142,18 +125,6 @@ class Loop:
             self._save()
         if stopping:
             raise InterruptionError(f"stopped at step {self.position.step}; run the same command with --resume to go on")
-
-    def end(self, reason: str) -> Outcome:
-        """Leave the best epoch's weights in the module.
-
-        Args:
-            reason: Why the run stopped, from `reason_to_stop`.
-
-        Returns:
-            Where the run stands and why it stopped.
-        """
-        restore_weights(self.objective.module, self._best, prefix=BEST)
-        return Outcome(self.position, reason)
 
     @property
     def device(self) -> torch.device:
@@ -189,33 +160,14 @@ class Loop:
         Raises:
             DivergedError: If the loss, or the gradient's norm where it is limited, is no finite number; no weight has moved for it then.
         """
-        self.finish(self.forward())
-
-    def forward(self) -> Tensor:
-        """The first half of a step: the loss, carried back to whatever it was computed from.
-
-        Returns:
-            The loss.
-        """
-        step = self.position.step
+        position = self.position
         # Texts of different processes draw different dropout.
-        torch.manual_seed((step_seed(self.seed, step) + self.processes.rank) % 2**64)
+        torch.manual_seed((step_seed(self.seed, position.step) + self.processes.rank) % 2**64)
+        rate = self.learning_rate * position.rate_factor * self.schedule.factor(position.step)
         for group in self.optimizer.param_groups:
-            group["lr"] = self._rate()
-        loss = self.objective.loss(step)
+            group["lr"] = rate
+        loss = self.objective.loss(position.step)
         loss.backward()  # type: ignore[no-untyped-call]
-        return loss
-
-    def finish(self, loss: Tensor) -> None:
-        """The second half of a step, once every weight has its gradient: judge it, and move the weights.
-
-        Args:
-            loss: As `forward` gave it; it may have been brought to the CPU.
-
-        Raises:
-            DivergedError: If the loss, or the gradient's norm where it is limited, is no finite number; no weight has moved for it then.
-        """
-        position, rate = self.position, self._rate()
         self.processes.average_gradients(self._trained.values())
         loss = self.processes.mean(loss)
         self._require_sound(loss)
@@ -235,9 +187,6 @@ class Loop:
         """Notice where the time is up, in all processes at the same step."""
         if (limit := self.limits.max_seconds) is not None:
             self._late = self.processes.any(self._elapsed() >= limit)
-
-    def _rate(self) -> float:
-        return self.learning_rate * self.position.rate_factor * self.schedule.factor(self.position.step)
 
     def _log_step(self, rate: float) -> None:
         position = self.position
@@ -314,12 +263,8 @@ class Loop:
         values |= {f"validation_{name}": value for name, value in validation.measures.items()}
         self.log.row(step=self.position.step, epoch=self.position.epoch, values=values, seconds=self._elapsed())
 
-    def reason_to_stop(self) -> str | None:
-        """Whether the run is over.
-
-        Returns:
-            Why it ends here; None where it goes on.
-        """
+    def _reason_to_stop(self) -> str | None:
+        """Why the run ends here; None where it goes on."""
         position, limits = self.position, self.limits
         if position.outside is not None:
             return f"{position.outside}; the weights of epoch {position.best_epoch} are kept"
@@ -376,17 +321,3 @@ class Loop:
         self._loss_sum.fill_(self.position.loss_sum)
         self.log.truncate(step=self.position.step, checksum=snapshot.record.get("log"))
         return True
-
-
-@contextmanager
-def stepping(device: torch.device) -> Iterator[Interruption]:
-    """What holds while steps are taken: signals are noted, and torch's random state is afterwards as it was before.
-
-    Args:
-        device: Where the run is.
-
-    Yields:
-        Whether a signal came.
-    """
-    with Interruption() as interruption, torch.random.fork_rng([device] if device.type == "cuda" else []):
-        yield interruption

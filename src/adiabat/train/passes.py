@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,22 +56,6 @@ class Group:
     table: TokenTable
     picked: Int[np.ndarray, " b"]
     tower: int = 0
-
-
-@runtime_checkable
-class Embedder(Protocol):
-    """Embeds batches of queries, differentiably: the `Passes` of a tower, or the lane of one that steps together with others."""
-
-    def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-        """Embed some texts of a table.
-
-        Args:
-            table: Tokenised by the tower.
-            picked: Which texts.
-
-        Returns:
-            Their embeddings.
-        """
 
 
 class Passes:

@@ -5,7 +5,7 @@ steps; the first that stays inside to its end is the answer. Rates a factor f ap
 runs: 1.9 with the ten rates of the default.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,7 @@ from adiabat.tune.building import check_settings
 from adiabat.tune.ground import Ground
 from adiabat.tune.negatives import mined_negatives_note
 from adiabat.tune.resuming import LATER, WORDS
-from adiabat.tune.rung import Attempt, clear_rung, make_rungs
-from adiabat.tune.together import lanes_on, steps_alone
+from adiabat.tune.rung import Attempt, clear_rung, make_rung
 from adiabat.watch import SILENT, Watch
 
 LADDER = "ladder"
@@ -177,13 +176,7 @@ class _Ladder:
         for done in self.rows.every:
             clear_rung(Attempt(done.rate, done.seed), self.folder)
         downwards = sorted({*self.settings.ladder.rates, *(rung.rate for rung in self.rows.every)}, reverse=True)
-        lanes = 1 if steps_alone(self.settings) else lanes_on(device_of(self.settings.run.device))
-        for start in range(0, len(downwards), lanes):
-            some = downwards[start : start + lanes]
-            self._make([Attempt(rate, self.settings.run.seed) for rate in some])
-            if (rate := next(filter(self._is_safe, some), None)) is not None:
-                return rate
-        return None
+        return next(filter(self._is_safe, downwards), None)
 
     def _is_safe(self, rate: float) -> bool:
         # A seed that is asked for no more has left all the same.
@@ -193,19 +186,16 @@ class _Ladder:
         return all(self._stays(Attempt(rate, seed)) for seed in range(first, first + self.settings.ladder.seeds))
 
     def _stays(self, attempt: Attempt) -> bool:
-        self._make([attempt])
+        if attempt not in self.rows:
+            self._make(attempt)
         return self.rows[attempt].left_at is None
 
-    def _make(self, attempts: Sequence[Attempt]) -> None:
-        waiting = [one for one in attempts if one not in self.rows]
-        for rung in self._made(waiting):
-            self.rows.add(rung)
-            ended = f"stays inside for {rung.steps[-1]:,}" if rung.left_at is None else f"leaves the band by {rung.left_at:,}"
-            self.watch.note(f"{Attempt(rung.rate, rung.seed)}: {ended} of {self.settings.ladder.steps:,} steps")
-
-    def _made(self, waiting: Sequence[Attempt]) -> Iterator[Rung]:
-        if waiting:
-            yield from make_rungs(waiting, self.ground, self.settings, self.folder, self.watch)
+    def _make(self, attempt: Attempt) -> None:
+        rung = make_rung(attempt, self.ground, self.settings, self.folder, self.watch)
+        self.rows.add(rung)
+        ended = f"stays inside for {rung.steps[-1]:,}" if rung.left_at is None else f"leaves the band by {rung.left_at:,}"
+        self.watch.note(f"{attempt}: {ended} of {self.settings.ladder.steps:,} steps")
+        clear_rung(attempt, self.folder)
 
 
 def _result(

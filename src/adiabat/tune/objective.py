@@ -23,7 +23,7 @@ from adiabat.train.counts import passed_parameters
 from adiabat.train.limits import Validation
 from adiabat.train.losses import Distance, in_batch_softmax, triplet_errors, triplet_margin
 from adiabat.train.pairs import Pairs
-from adiabat.train.passes import Embedder, Group, Passes
+from adiabat.train.passes import Group, Passes
 from adiabat.tune.guard import Guard, Look
 from adiabat.tune.negatives import Chooser, gather_ragged, listed_negatives
 from adiabat.tune.remedies import Rehearsal
@@ -63,8 +63,7 @@ class StoredLoss:
     rehearsal: Rehearsal | None = None
 
     def __post_init__(self) -> None:
-        self._alone = Passes(self.encoder, precision=self.precision)
-        self.passes: Embedder = self._alone
+        self.passes = Passes(self.encoder, precision=self.precision)
         self._stream = ShuffledStream(len(self.train), seed=self.seed)
 
     @property
@@ -88,7 +87,7 @@ class StoredLoss:
         return loss if self.rehearsal is None else loss + self.rehearsal.loss(self.passes, step)
 
     def cost(self, step: int) -> Cost:
-        """What one step takes, of a run alone (mission B4).
+        """What one step takes (mission B4).
 
         Args:
             step: From 0.
@@ -96,12 +95,10 @@ class StoredLoss:
         Returns:
             Of its queries, and of what it rehearses; documents are stored.
         """
-        # Of lanes that step together, each takes what it would take alone.
-        passes = self.passes if isinstance(self.passes, Passes) else self._alone
         groups = [Group(self.tokens, self._stream.rows(step, self.settings.batch_size))]
         groups += [] if self.rehearsal is None else [self.rehearsal.group(step)]
         tokens = sum(int(group.table.lengths[group.picked].sum()) for group in groups)
-        return Cost(training_flops(self._passed, float(tokens)), passes.operations(groups))
+        return Cost(training_flops(self._passed, float(tokens)), self.passes.operations(groups))
 
     @cached_property
     def _passed(self) -> PassedParameters:

@@ -17,7 +17,7 @@ from adiabat.errors import ConfigError
 from adiabat.model.building import interpolated, merged_tower
 from adiabat.model.encoder import Encoder
 from adiabat.model.tokens import TokenTable, embed_all
-from adiabat.train.passes import Embedder, Group
+from adiabat.train.passes import Group, Passes
 from adiabat.tune.guard import PROBE_TOKENS, Guard
 
 HALVINGS = 10
@@ -115,7 +115,7 @@ class Rehearsal:
         """
         return Group(self._taught.tokens, self.stream.rows(step, self._texts_per_step))
 
-    def loss(self, passes: Embedder, step: int) -> Tensor:
+    def loss(self, passes: Passes, step: int) -> Tensor:
         """``weight mean(1 - cos(q, q_0))`` over the texts of a step.
 
         Args:

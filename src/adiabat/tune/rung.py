@@ -1,7 +1,6 @@
-"""One run of a ladder, or several in one step: how far a tower drifts at a rate, until it leaves the band (mission A12)."""
+"""One run of a ladder: how far a tower drifts at a rate, until it leaves the band (mission A12)."""
 
 import shutil
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +10,13 @@ from adiabat.jobs.job import Job
 from adiabat.measure.drift import MEASURES
 from adiabat.measure.safe_rate_results import Rung
 from adiabat.model.device import device_name
-from adiabat.train.limits import Limits, Outcome, Position
+from adiabat.train.limits import Limits, Position
 from adiabat.train.log import read_log
 from adiabat.train.loop import Loop
+from adiabat.train.passes import side_passes
 from adiabat.tune.building import make_loop, prepared_tower, writing
 from adiabat.tune.ground import Ground
 from adiabat.tune.objective import DriftingDocuments
-from adiabat.tune.together import run_together
 from adiabat.watch import Watch
 
 
@@ -60,30 +59,32 @@ class Attempt:
         return ladder / "rungs" / f"{self.rate:g}-seed-{self.seed}"
 
 
-def make_rungs(attempts: Sequence[Attempt], ground: Ground, settings: TuneSettings, ladder: Path, watch: Watch) -> Iterator[Rung]:
-    """Make runs, in one step where they are several; each ends when its drift leaves the band, or its steps are done.
+def make_rung(attempt: Attempt, ground: Ground, settings: TuneSettings, ladder: Path, watch: Watch) -> Rung:
+    """Make a run, which ends when its drift leaves the band, or its steps are done.
 
     Args:
-        attempts: At least one; several of one seed.
+        attempt: Which run.
         ground: Model, store, data, and the guard.
         settings: Of the ladder.
         ladder: Its directory.
         watch: Told how far the drift is.
 
-    Yields:
-        What became of each; its checkpoints are gone once its successor is asked for.
+    Returns:
+        What became of it; a run that diverged has left the band.
 
     Raises:
         AdiabatError: If what the user gave is wrong, or the disk is full.
-        InterruptionError: After Ctrl-C, with checkpoints written.
+        InterruptionError: After Ctrl-C, with a checkpoint written.
     """
-    objectives = [_objective(one, ground, settings) for one in attempts]
-    loops = [_loop(one, objective, settings, ladder, watch) for one, objective in zip(attempts, objectives, strict=True)]
-    resume = any(loop.folder.is_dir() for loop in loops)
-    outcomes = run_together(loops, objectives, precision=settings.run.precision, resume=resume, note=watch.note)
-    for one, loop, outcome in zip(attempts, loops, outcomes, strict=True):
-        yield _rung(one, loop, outcome)
-        clear_rung(one, ladder)
+    own = attempt.settings(settings)
+    objective = ground.drifting(prepared_tower(ground.model.query, own)[0], own)
+    loop = _loop(attempt, objective, settings, ladder, watch)
+    try:
+        with side_passes(objective.encoder, precision=settings.run.precision) as objective.passes:
+            reason = loop.run(resume=True).position.outside
+    except DivergedError as fault:
+        reason = fault.what
+    return _rung(attempt, loop, reason)
 
 
 def clear_rung(attempt: Attempt, ladder: Path) -> None:
@@ -94,11 +95,6 @@ def clear_rung(attempt: Attempt, ladder: Path) -> None:
         ladder: Directory of the ladder.
     """
     shutil.rmtree(Job(attempt.folder(ladder)).checkpoints, ignore_errors=True)
-
-
-def _objective(attempt: Attempt, ground: Ground, settings: TuneSettings) -> DriftingDocuments:
-    own = attempt.settings(settings)
-    return ground.drifting(prepared_tower(ground.model.query, own)[0], own)
 
 
 def _loop(attempt: Attempt, objective: DriftingDocuments, settings: TuneSettings, ladder: Path, watch: Watch) -> Loop:
@@ -115,10 +111,9 @@ def _loop(attempt: Attempt, objective: DriftingDocuments, settings: TuneSettings
     return make_loop(objective, attempt.settings(settings), folder, limits=limits, watch=show, note=watch.note)
 
 
-def _rung(attempt: Attempt, loop: Loop, outcome: Outcome | DivergedError) -> Rung:
+def _rung(attempt: Attempt, loop: Loop, reason: str | None) -> Rung:
     rows = [row for row in read_log(loop.log.path) if row["step"]]
     looks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
-    reason = outcome.what if isinstance(outcome, DivergedError) else outcome.position.outside
     return Rung(
         rate=attempt.rate,
         seed=attempt.seed,
