@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.data.corpora import read_corpus, scan_corpus
+from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.packaged import packaged_folder
 from adiabat.data.records import ExampleSet
@@ -36,8 +36,9 @@ def copied(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", SETS)
 def test_every_document_that_is_named_is_in_the_corpus_and_is_not_the_query(name):
     corpus, file = SETS[name]
-    texts = {document.doc_id: document.text for document in read_corpus(corpus)}
-    assert len(texts) == scan_corpus(corpus)
+    documents = list(read_corpus(corpus))
+    texts = {document.doc_id: document.text for document in documents}
+    assert len(texts) == len(documents)
     read = examples(file)
     assert len(read) >= 300
     for example in read.examples:

@@ -76,25 +76,6 @@ def texts_to_learn(source: str | Path) -> Iterator[Document]:
         return read_corpus(source)
 
 
-def scan_corpus(source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None, blank: Blank = "error") -> int:
-    """Read a corpus once for its faults alone, before a costly job starts.
-
-    Args:
-        source: As for `read_corpus`.
-        columns: As for `read_corpus`.
-        split: As for `read_corpus`.
-        blank: As for `read_corpus`.
-
-    Returns:
-        The number of documents, without those left out.
-
-    Raises:
-        ConfigError: As `read_corpus`.
-        DataError: As `read_corpus`, and for every fault that its iterator would end with.
-    """
-    return sum(1 for _ in _Corpus(source, columns, split, blank).documents())
-
-
 class _Corpus:
     """A source whose layout is known."""
 

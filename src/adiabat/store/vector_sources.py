@@ -132,7 +132,10 @@ def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.nda
 
 
 def _open_faiss(path: Path, block_rows: int) -> VectorSource:
-    faiss = import_faiss("reading a faiss index")
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependencyError("faiss-cpu", extra="faiss", purpose="reading a faiss index") from error
     with reading(path, remedy="write it again with faiss.write_index", error=StoreError):
         index = faiss.read_index(str(path))
     _refuse_fast_scan(faiss, index, path)
@@ -179,25 +182,6 @@ def _refuse_fast_scan(faiss: Any, index: Any, path: Path) -> None:
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is not None and isinstance(faiss.downcast_index(ivf), faiss.IndexIVFFastScan):
         raise StoreError(f"{path}: IndexIVFFastScan must be able to give its vectors back, it cannot; import the original vectors")
-
-
-def import_faiss(purpose: str) -> Any:
-    """Import faiss.
-
-    Args:
-        purpose: What needs it, for the message.
-
-    Returns:
-        The module.
-
-    Raises:
-        MissingDependencyError: If it is not installed.
-    """
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingDependencyError("faiss-cpu", extra="faiss", purpose=purpose) from error
-    return faiss
 
 
 def read_ids(path: Path) -> Iterator[str]:
