@@ -116,23 +116,22 @@ def write_array(array: "np.ndarray", path: Path) -> None:
     write_bytes(content.getvalue(), path)
 
 
-def read_array(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> "np.ndarray":
+def read_array(path: Path, *, remedy: str) -> "np.ndarray":
     """Read an array that `write_array` wrote.
 
     Args:
         path: The file.
         remedy: What to do about a damaged file.
-        error: Kind of error to raise.
 
     Returns:
         The array.
 
     Raises:
-        AdiabatError: If the file is missing or damaged in any way; of the kind `error`.
+        DataError: If the file is missing or damaged in any way.
     """
     import numpy as np
 
-    with reading(path, remedy=remedy, error=error):
+    with reading(path, remedy=remedy, error=DataError):
         content = path.read_bytes()
         if hashlib.sha256(content[:-SHA256_BYTES]).digest() != content[-SHA256_BYTES:]:
             raise ValueError("its content does not match its checksum")

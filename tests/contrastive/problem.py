@@ -13,7 +13,7 @@ from adiabat.config import EncoderSection, TrainSection, TrainSettings, checked
 from adiabat.contrastive.building import build
 from adiabat.contrastive.objective import PairContrast
 from adiabat.contrastive.training import train
-from adiabat.data.pairs import PairSet, pair_sets
+from adiabat.data.pairs import PairBuilder, PairSet, TextList, Texts
 from adiabat.data.records import Example, ExampleSet
 from adiabat.measure.results import Result
 from adiabat.model.directory import load
@@ -46,6 +46,15 @@ HELD_OUT: tuple[Row, ...] = (
     ("what is round", ["the moon"], ["a stone", "rain"]),
     ("what sinks", ["a stone"], ["snow"]),
 )
+
+
+def pair_sets(*sets: ExampleSet) -> tuple[PairSet, ...]:
+    """One set of pairs for each data set, over common texts in memory."""
+    columns = TextList(), TextList(), TextList()
+    builder = PairBuilder(*columns)
+    for number, given in enumerate(sets):
+        builder.add(given.examples, of=number)
+    return builder.built([given.name for given in sets], Texts(*columns))
 
 
 def examples(rows: Sequence[Row], *, name: str = "set") -> ExampleSet:

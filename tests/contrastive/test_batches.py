@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from adiabat.contrastive.batches import Batch, Sides, check_negatives, draw_batch, pairs_of, share_of
-from adiabat.data.pairs import PairSet, pair_sets
+from adiabat.data.pairs import PairSet
 from adiabat.errors import ConfigError, DataError
 from adiabat.train.distributed import ALONE, Processes
 from adiabat.train.losses import in_batch_softmax
 from adiabat.train.pairs import Pairs
-from tests.contrastive.problem import Row, both_sets, examples, section
+from tests.contrastive.problem import Row, both_sets, examples, pair_sets, section
 
 SIX = np.array([0, 3, 6, 2, 8, 5])
 WIDTH = 6

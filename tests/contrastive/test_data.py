@@ -12,12 +12,12 @@ import pytest
 from adiabat.config import TrainDataSection
 from adiabat.contrastive.data import read_pairs
 from adiabat.data.corpora import read_corpus
-from adiabat.data.pairs import PairSet, TextList, joined, pair_sets, text_numbers
+from adiabat.data.pairs import PairSet, TextList, joined, text_numbers
 from adiabat.data.ragged import Ragged
 from adiabat.data.records import Example, ExampleSet
 from adiabat.data.splitting import held_out_queries
 from adiabat.errors import DataError
-from tests.contrastive.problem import HELD_OUT, ROWS, both_sets, examples, settings_of, write_rows
+from tests.contrastive.problem import HELD_OUT, ROWS, both_sets, examples, pair_sets, settings_of, write_rows
 
 
 def data_section(**settings: Any) -> TrainDataSection:

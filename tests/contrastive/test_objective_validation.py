@@ -11,9 +11,9 @@ import torch
 from adiabat.contrastive import ranks as ranks_module
 from adiabat.contrastive.objective import PairContrast
 from adiabat.data.numbering import hash_texts
-from adiabat.data.pairs import PairSet, pair_sets
+from adiabat.data.pairs import PairSet
 from adiabat.train.limits import Validation
-from tests.contrastive.problem import HELD_OUT, ROWS, Row, examples, objective_of
+from tests.contrastive.problem import HELD_OUT, ROWS, Row, examples, objective_of, pair_sets
 
 T = 0.3
 OTHERS: tuple[Row, ...] = (

@@ -20,14 +20,14 @@ from adiabat.contrastive.training import train
 from adiabat.contrastive.windows import ROWS, read_rows
 from adiabat.data.batching import window_seed
 from adiabat.data.examples import stream_examples
-from adiabat.data.pairs import PairSet, joined, pair_sets
+from adiabat.data.pairs import PairSet, joined
 from adiabat.data.records import ExampleSet
 from adiabat.errors import DataError, JobError
 from adiabat.measure.results import TrainingRecord
 from adiabat.report import page
 from adiabat.train.interrupt import InterruptionError
 from adiabat.watch import Watch
-from tests.contrastive.problem import everything, from_memory, log_of, settings_of, write_rows
+from tests.contrastive.problem import everything, from_memory, log_of, pair_sets, settings_of, write_rows
 from tests.contrastive.streamed import SIZES, stream_settings
 from tests.contrastive.test_training_resuming import interrupt_at
 

@@ -126,17 +126,17 @@ PATTERNS = {"train": "train-v*.json*", "dev": "dev-v*.json*"}
 def test_a_folder_gives_its_splits_and_a_file_its_own(tmp_path: Path) -> None:
     dev, train = write(tmp_path / "dev-v1.1.json", "{}"), write(tmp_path / "train-v1.1.json.gz", "{}")
     write(tmp_path / "README", "")
-    assert list(split_files(tmp_path, PATTERNS, otherwise="test").items()) == [("train", train), ("dev", dev)]
-    assert split_files(dev, PATTERNS, otherwise="test") == {"dev": dev}
-    assert split_files(tmp_path / "README", PATTERNS, otherwise="test") == {"test": tmp_path / "README"}
+    assert list(split_files(tmp_path, PATTERNS).items()) == [("train", train), ("dev", dev)]
+    assert split_files(dev, PATTERNS) == {"dev": dev}
+    assert split_files(tmp_path / "README", PATTERNS) == {"test": tmp_path / "README"}
 
 
 def test_two_files_of_one_split_none_or_a_missing_source_are_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"must hold train-v\*\.json\* or dev-v\*\.json\*, got none of them"):
-        split_files(tmp_path, PATTERNS, otherwise="test")
+        split_files(tmp_path, PATTERNS)
     for name in ("dev-v1.1.json", "dev-v2.0.json"):
         write(tmp_path / name, "{}")
     with pytest.raises(DataError, match=r"must hold one file of each split, got dev-v1\.1\.json and dev-v2\.0\.json"):
-        split_files(tmp_path, PATTERNS, otherwise="test")
+        split_files(tmp_path, PATTERNS)
     with pytest.raises(DataError, match=r"dev-v1\.2\.json must exist, got no such file; did you mean"):
-        split_files(tmp_path / "dev-v1.2.json", PATTERNS, otherwise="test")
+        split_files(tmp_path / "dev-v1.2.json", PATTERNS)

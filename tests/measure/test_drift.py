@@ -18,7 +18,7 @@ from adiabat.measure.drift import (
     Reading,
     drift_of,
     margin_changes,
-    rank_biased_overlap,
+    overlap_losses,
     rotation_share,
     turns,
 )
@@ -55,6 +55,10 @@ def drawn_reading(probes: int = 12, width: int = 6, depth: int = 5, *, seed: int
 
 def taken(one: Reading, order: Int[np.ndarray, " n"]) -> Reading:
     return Reading(one.vectors[order], one.rows[order], one.scores[order])
+
+
+def rank_biased_overlap(one: Int[np.ndarray, "n k"], other: Int[np.ndarray, "n k"], **named: float) -> Float[np.ndarray, " n"]:
+    return 1 - overlap_losses(one, other, **named)
 
 
 def overlap_in_loops(one: list[int], other: list[int], p: float) -> float:
@@ -112,7 +116,7 @@ def test_a_change_at_the_top_costs_more_than_one_at_the_bottom() -> None:
     rows = np.tile(np.arange(100), (2, 1))
     changed = rows.copy()
     changed[0, :2], changed[1, -2:] = [1, 0], [99, 98]
-    top, bottom = 1 - rank_biased_overlap(rows, changed)
+    top, bottom = overlap_losses(rows, changed)
     assert top == pytest.approx(0.02)
     assert bottom == pytest.approx(0.02 * 0.98**98 / 99)
 
@@ -297,7 +301,7 @@ def test_means_errors_and_groups_are_those_of_the_measures() -> None:
     groups = ["fr"] * 3 + ["en"] * 8 + ["fr"]
     found, share = drift_of(base, tuned, groups=groups), rotation_share(base, tuned)
     values = {
-        OVERLAP_LOSS: 1 - rank_biased_overlap(base.rows, tuned.rows),
+        OVERLAP_LOSS: overlap_losses(base.rows, tuned.rows),
         MARGINS: margin_changes(base, tuned),
         TURN: turns(base, tuned),
     }

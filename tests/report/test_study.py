@@ -13,7 +13,9 @@ import pytest
 from adiabat.errors import DataError
 from adiabat.measure.study_results import StudyResult
 from adiabat.report.study import files
-from adiabat.report.study.files import read_study, render_study, write_study
+from adiabat.report.study.files import read_study, write_study
+from adiabat.report.study.overview import overview_of
+from adiabat.report.study.page import render_page
 from adiabat.report.templates import script
 from tests.report.sample_studies import (
     ARABIC,
@@ -35,6 +37,10 @@ from tests.report.test_page import NASTY
 from tests.report.test_suite import Shown
 
 TEXTS = ["report.html", "result.json", "table.csv", "table.md", "table.tex"]
+
+
+def render_study(result: StudyResult) -> str:
+    return render_page(overview_of(result))
 
 
 @cache

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 
 from adiabat.data.numbering import Numbering, hash_texts
 from adiabat.data.ragged import Ragged, compact
-from adiabat.data.records import Example, ExampleSet
+from adiabat.data.records import Example
 
 Entry = TypeVar("Entry")
 
@@ -160,25 +160,6 @@ class PairSet:
         return digest.hexdigest()
 
 
-def pair_sets(*sets: ExampleSet) -> tuple[PairSet, ...]:
-    """Number the texts of data sets, and make one pair of each query with each of its positives.
-
-    Entries of equal query text share what they list, across the sets too; a negative that another entry knows as an answer is left out,
-    and counted in a note of the first set.
-
-    Args:
-        *sets: With documents as texts.
-
-    Returns:
-        One set of pairs for each, over common texts; a pair that is given twice counts once.
-    """
-    columns = TextList(), TextList(), TextList()
-    builder = PairBuilder(*columns)
-    for number, examples in enumerate(sets):
-        builder.add(examples.examples, of=number)
-    return builder.built([examples.name for examples in sets], Texts(*columns))
-
-
 def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndarray, " documents"]]:
     """Number texts over both sides.
 
@@ -291,7 +272,11 @@ class _Listed:
 
 
 class PairBuilder:
-    """Numbers texts as examples come, and puts pairs together at the end: `pair_sets`, but for texts that need not be in memory."""
+    """Numbers texts as examples come, and puts pairs together at the end; texts need not be in memory.
+
+    Entries of equal query text share what they list, across the sets too; a negative that another entry knows as an answer is left out,
+    and counted in a note of the first set. A pair that is given twice counts once.
+    """
 
     def __init__(self, queries: Sink, documents: Sink, query_ids: Sink) -> None:
         """Begin.

@@ -26,13 +26,12 @@ def demo_settings() -> TuneSettings:
     return checked(TuneSettings, {"data": {"validation": str(DEMO_VALIDATION)}, "tune": regime, "run": {"log_every": 20}})
 
 
-def run_demo(out: Path, *, command: str = "adiabat demo", settings: TuneSettings | None = None, watch: Watch = SILENT) -> Result:
+def run_demo(out: Path, *, command: str = "adiabat demo", watch: Watch = SILENT) -> Result:
     """Embed, tune, evaluate; what an earlier, cut-short demo finished is not done again.
 
     Args:
         out: Stores, the job, ``result.json`` and ``report.html`` are put here.
         command: For the report.
-        settings: None takes `demo_settings`.
         watch: Whom to tell.
 
     Returns:
@@ -48,9 +47,7 @@ def run_demo(out: Path, *, command: str = "adiabat demo", settings: TuneSettings
         api.embed(MODEL, corpus, store, watch=watch)
     job = out / "job"
     if not ((job / "model").is_dir() and (job / "result.json").is_file()):
-        settings = settings or demo_settings()
-        begun = is_job(job)
-        api.tune(MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=settings, resume=begun, command=command, watch=watch)
+        api.tune(MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=demo_settings(), resume=is_job(job), command=command, watch=watch)
     retain = [(stores[corpus], examples) for corpus, examples in DEMO_RETAIN.values()]
     whole_store = checked(EvaluateSettings, {"measure": {"negatives": "store"}})
     return api.evaluate(

@@ -79,7 +79,7 @@ def make_hotpotqa(source: Path, out: Path, settings: HotpotqaSettings, *, watch:
     Raises:
         DataError: If the source is missing or damaged, or `out` is taken.
     """
-    paths = split_files(source, SPLITS, otherwise="test")
+    paths = split_files(source, SPLITS)
     faults, tally, seen, short = FileFaults(), Tally("questions"), Seen(), 0
     with writing(out, maker="hotpotqa", source=source, settings=settings, documents=settings.hotpotqa.documents) as output:
         for split, path in paths.items():

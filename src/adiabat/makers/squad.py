@@ -83,7 +83,7 @@ def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch
     Raises:
         DataError: If the source is missing or damaged, or `out` is taken.
     """
-    paths = split_files(source, SPLITS, otherwise="test")
+    paths = split_files(source, SPLITS)
     faults = FileFaults()
     with writing(out, maker="squad", source=source, settings=settings, documents=settings.squad.documents) as output:
         making = _Making(output, settings.squad, faults)

@@ -26,23 +26,22 @@ _SHOWN = 60
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def split_files(source: Path, patterns: Mapping[str, str], *, otherwise: str) -> dict[str, Path]:
+def split_files(source: Path, patterns: Mapping[str, str]) -> dict[str, Path]:
     """The publisher's files that a source names.
 
     Args:
         source: One file, or a folder with some of them.
         patterns: Name of a split to what its file is called, as a shell would match it.
-        otherwise: Name of the split that a single file is where no pattern fits.
 
     Returns:
-        Split to file, in the order of the patterns.
+        Split to file, in the order of the patterns; a single file that fits none is the ``test`` split.
 
     Raises:
         DataError: If the source is missing, or a folder holds none of them, or two of one split.
     """
     require_path(source)
     if not source.is_dir():
-        return {next((split for split, pattern in patterns.items() if source.match(pattern)), otherwise): source}
+        return {next((split for split, pattern in patterns.items() if source.match(pattern)), "test"): source}
     found = {split: sorted(source.glob(pattern)) for split, pattern in patterns.items()}
     if twice := [f"{' and '.join(path.name for path in paths)}" for paths in found.values() if len(paths) > 1]:
         raise DataError(f"{source} must hold one file of each split, got {', '.join(twice)}; name the one that is meant")

@@ -48,7 +48,7 @@ def make_xnli(source: Path, out: Path, settings: XnliSettings, *, watch: Watch =
     Raises:
         DataError: If the source is missing or damaged, pairs lack languages, or `out` is taken.
     """
-    paths = split_files(source, SPLITS, otherwise="test")
+    paths = split_files(source, SPLITS)
     with writing(out, maker="xnli", source=source, settings=settings) as output:
         for number, (split, path) in enumerate(paths.items()):
             watch.progress("splits", number, len(paths))

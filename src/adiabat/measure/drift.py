@@ -61,10 +61,10 @@ class Reading:
         return Reading(self.vectors[chosen], self.rows[chosen], self.scores[chosen])
 
 
-def rank_biased_overlap(
+def overlap_losses(
     one: Int[np.ndarray, "n k"], other: Int[np.ndarray, "n k"], *, persistence: float = PERSISTENCE
 ) -> Float64[np.ndarray, " n"]:
-    """Extrapolated rank-biased overlap of two rankings of the same depth.
+    """1 minus the extrapolated rank-biased overlap of two rankings of the same depth, exactly 0 for equal lists.
 
     ``RBO = (X_k / k) p^k + ((1 - p) / p) sum_{d=1..k} (X_d / d) p^d`` with ``X_d`` the documents that are among the first d of both.
 
@@ -74,7 +74,7 @@ def rank_biased_overlap(
         persistence: ``p`` above, in (0, 1): of those who have looked at a rank, the share that goes on to the next.
 
     Returns:
-        One for each probe: 1 where the lists are equal, 0 where they have nothing in common.
+        One for each probe: 0 where the lists are equal, 1 where they have nothing in common.
 
     Raises:
         ValueError: If `persistence` lies outside (0, 1), lists are empty, or a list names a document twice or is padded.
@@ -82,7 +82,14 @@ def rank_biased_overlap(
     Reference:
         Webber, Moffat and Zobel 2010, the extrapolated form for lists of equal length without ties; mission A12.
     """
-    return 1 - _overlap_losses(one, other, persistence)
+    if not 0 < persistence < 1:
+        raise ValueError(f"persistence must lie between 0 and 1, got {persistence}")
+    depths = np.arange(1, one.shape[1] + 1)
+    # The weights of all depths add up to 1, and each counts what is missing there.
+    missing = 1 - _overlaps(one, other) / depths
+    weights = (1 - persistence) * persistence ** (depths - 1.0)
+    weights[-1] += persistence ** float(depths[-1])  # Beyond the lists, as at their end.
+    return np.asarray(missing @ weights)
 
 
 def margin_changes(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
@@ -210,7 +217,7 @@ def drift_of(base: Reading, tuned: Reading, *, groups: Sequence[str] = ()) -> Dr
     if groups and len(groups) != probes:
         raise ValueError(f"groups must be one for each of {probes} probes, got {len(groups)}")
     values = {
-        OVERLAP_LOSS: _overlap_losses(base.rows, tuned.rows, PERSISTENCE),
+        OVERLAP_LOSS: overlap_losses(base.rows, tuned.rows),
         MARGINS: margin_changes(base, tuned),
         TURN: turns(base, tuned),
     }
@@ -236,17 +243,6 @@ def _require_alike(base: Reading, tuned: Reading) -> None:
         for found in (one, other):
             if not np.isfinite(found).all():
                 raise ValueError(f"{name} must be finite, got {found[~np.isfinite(found)][0]}")
-
-
-def _overlap_losses(one: Int[np.ndarray, "n k"], other: Int[np.ndarray, "n k"], persistence: float) -> Float64[np.ndarray, " n"]:
-    """1 - RBO, exactly 0 for equal lists: the weights of all depths add up to 1, and each counts what is missing there."""
-    if not 0 < persistence < 1:
-        raise ValueError(f"persistence must lie between 0 and 1, got {persistence}")
-    depths = np.arange(1, one.shape[1] + 1)
-    missing = 1 - _overlaps(one, other) / depths
-    weights = (1 - persistence) * persistence ** (depths - 1.0)
-    weights[-1] += persistence ** float(depths[-1])  # Beyond the lists, as at their end.
-    return np.asarray(missing @ weights)
 
 
 def _overlaps(one: Int[np.ndarray, "n k"], other: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:

@@ -191,20 +191,19 @@ def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, 
     return min(1.0, max(tail, 2.0 ** (1 - changed)))
 
 
-def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool, rate: float = ERROR_RATE) -> Verdict:
+def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool) -> Verdict:
     """What a paired interval of ``after - before`` allows to say.
 
     Args:
         interval: Lower and upper end; an end at zero is no evidence, and no more is None, where there is no telling.
-        p_value: Of the same difference; it guards against intervals over too few changed units.
+        p_value: Of the same difference, below 0.05 for a verdict; it guards against intervals over too few changed units.
         lower_is_better: Whether a negative difference is good.
-        rate: The p-value must lie below this, in (0, 1).
 
     Returns:
         ``better``, ``worse`` or ``no evidence``.
     """
     low, high = interval or (0.0, 0.0)
-    if not (low > 0 or high < 0) or not p_value < rate:
+    if not (low > 0 or high < 0) or not p_value < ERROR_RATE:
         return "no evidence"
     return "better" if (high < 0) == lower_is_better else "worse"
 

@@ -219,7 +219,6 @@ class Encoder(nn.Module):
         skipped: int = 0,
         closing: int = 0,
         precision: Precision = "auto",
-        token_budget: int | None = None,
     ) -> Float[np.ndarray, "n e"]:
         """Embed texts that are tokens already, as they are: no prompt and no special token is put around them, and none is cut.
 
@@ -228,7 +227,6 @@ class Encoder(nn.Module):
             skipped: How many leading tokens of each are left out of pooling; at least one counts.
             closing: How many of those at the end are left out as well.
             precision: As for `encode`.
-            token_budget: As for `encode`.
 
         Returns:
             Embeddings, float32, in their order.
@@ -236,7 +234,7 @@ class Encoder(nn.Module):
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
         limit = self.settings.max_tokens
         source = TokenSource(lambda start, end: token_ids[start:end], fill, len(token_ids), not (skipped or closing), limit)
-        return self._embedded(source, precision, token_budget)
+        return self._embedded(source, precision)
 
     def _source(self, texts: Sequence[str], side: Side) -> TokenSource:
         skipped = self._unpooled_tokens(side)

@@ -83,13 +83,11 @@ class FreezeReport:
 
     Attributes:
         names: Parameters that the patterns froze, in the model's order.
-        matched: For each pattern, how many numbers it covers; patterns may overlap.
         frozen: Numbers that are not trained, those frozen earlier included.
         trainable: Numbers that are trained.
     """
 
     names: tuple[str, ...]
-    matched: Mapping[str, int]
     frozen: int
     trainable: int
 
@@ -163,8 +161,7 @@ def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) 
     for name in names:
         backbone.get_parameter(name).requires_grad_(False)
     trainable = sum(weight.numel() for weight in backbone.parameters() if weight.requires_grad)
-    matched = {pattern: sum(sizes[name] for name in found) for pattern, found in matches.items()}
-    return FreezeReport(names=tuple(names), matched=matched, frozen=sum(sizes.values()) - trainable, trainable=trainable)
+    return FreezeReport(names=tuple(names), frozen=sum(sizes.values()) - trainable, trainable=trainable)
 
 
 def check_patterns(patterns: Sequence[str]) -> None:

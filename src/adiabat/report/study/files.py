@@ -30,18 +30,6 @@ def write_study(result: StudyResult, folder: Path) -> None:
         write_figures(folder, {picture.name: partial(figure_of, picture) for picture in drawn})
 
 
-def render_study(result: StudyResult) -> str:
-    """The page of a study.
-
-    Args:
-        result: Of a study.
-
-    Returns:
-        A complete HTML document, self-contained.
-    """
-    return render_page(overview_of(result))
-
-
 def read_study(path: Path) -> StudyResult:
     """Read the record that `write_study` wrote.
 
