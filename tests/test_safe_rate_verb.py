@@ -44,7 +44,7 @@ def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
     assert (found.model, found.probes, found.rates) == ("model", 680, [1e-8, 3.16e-7, 1e-5])
     assert found.settings["tune"]["learning_rate"] == "safe"
     assert {one.name for one in Path("out").iterdir()} >= {"config.toml", "rungs.jsonl", "report.html", "table.csv", "figures"}
-    assert {one.suffix for one in Path("out/figures").iterdir()} == {".png", ".svg"}
+    assert {one.suffix for one in Path("out/figures").iterdir()} == {".svg"}
     assert f"{found.rungs[0].rate:g}, seed 0: " in said.err
 
 

@@ -155,12 +155,11 @@ def test_most_changed_tensors_stand_below() -> None:
     assert '"encoder.layer." is left out of names' in text
     assert "| learning rate | most | next |" in text
     assert "| 1e-8 | 0.attention.self.key.weight 3 | 0.output.dense.weight 2.02 |" in text
-    assert latex(simple_study()).count(r"\begin{tabular}") == 4
 
 
 def test_latex_is_balanced_and_every_row_has_its_cells() -> None:
     text = latex(full_study())
-    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 4
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
     body = text.split(r"\begin{tabular}")[1].split("\n")
     spans = sum(int(size) for size in re.findall(r"\\multicolumn{(\d+)}", body[2]))
     rows = [line for line in body[3:] if line.endswith(r"\\")]
@@ -177,7 +176,7 @@ def test_hostile_names_stay_in_their_cells(export) -> None:
         assert {len(re.findall(r"(?<!\\)\|", line)) for line in own[:3]} == {len(columns_of(overview_of(hostile_study()))) + 1}
     else:
         assert r"\end{tabular} \%" not in text
-        assert text.count(r"\end{tabular}") == 4
+        assert text.count(r"\end{tabular}") == 1
 
 
 @pytest.mark.parametrize("result", [make_study([]), failed_study(1e-8), make_study([make_run({})], varied=())])

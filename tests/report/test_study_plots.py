@@ -81,9 +81,8 @@ def test_pictures_are_well_formed_and_their_ids_their_own() -> None:
 def test_the_same_data_give_the_same_bytes() -> None:
     first, again = (saved(partial(plots.figure_of, pictures_of(simple_study())[0])) for _ in range(2))
     assert first == again
-    assert first[1].startswith(b"\x89PNG")
-    assert ElementTree.fromstring(first[0]).tag.endswith("svg")
-    assert "var(--" not in first[0]
+    assert ElementTree.fromstring(first).tag.endswith("svg")
+    assert "var(--" not in first
 
 
 def test_the_legend_names_targets_first_and_says_what_marks_mean() -> None:
@@ -184,9 +183,7 @@ def test_names_of_any_kind_are_drawn_as_text(name) -> None:
     svg = plots.inlined(picture)
     assert [node.tag for node in ElementTree.fromstring(svg).iter() if "script" in node.tag] == []
     assert any(text.startswith(name[:1]) and text.endswith("(target)") for text in texts(svg))
-    vectors, dots = saved(partial(plots.figure_of, picture))
-    assert texts(vectors) == texts(svg)
-    assert len(dots) > 1000
+    assert texts(saved(partial(plots.figure_of, picture))) == texts(svg)
 
 
 def test_a_long_label_of_a_combination_is_cut_in_the_middle() -> None:

@@ -69,7 +69,7 @@ def test_a_record_comes_back_equal_with_its_page_and_figures(which: str, request
     assert read == result
     assert pictures(read) == pictures(result)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == len(pictures(result)) == len(list((tmp_path / "figures").glob("*.png")))
+    assert page.count("<svg") == len(pictures(result)) == len(list((tmp_path / "figures").glob("*.svg")))
     assert (tmp_path / "train.toml").exists() == (which == "planned")
 
 

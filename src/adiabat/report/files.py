@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.errors import DataError, several
-from adiabat.files import read_json, sealed_json, write_together
+from adiabat.files import read_json, sealed_json, write_text, write_together
 from adiabat.measure.results import RESULT_FORMAT, Result, WithOrigin
 from adiabat.report.svg import saved
 from adiabat.report.wording import printable
@@ -41,7 +41,7 @@ FIGURES = "figures"
 
 
 def write_figures(folder: Path, figures: Mapping[str, Callable[[], Figure]]) -> None:
-    """Write figures as ``figures/NAME.svg`` and ``figures/NAME.png``, each whole.
+    """Write figures as ``figures/NAME.svg``, each whole.
 
     Args:
         folder: An existing directory.
@@ -56,8 +56,7 @@ def write_figures(folder: Path, figures: Mapping[str, Callable[[], Figure]]) -> 
     except OSError as error:
         raise DataError(f"{place} must be a directory, got {error.strerror}; remove what is in its place or name another folder") from error
     for name, draw in figures.items():
-        vectors, dots = saved(draw)
-        write_together({place / f"{name}.svg": vectors, place / f"{name}.png": dots})
+        write_text(saved(draw), place / f"{name}.svg")
 
 
 def read_result(path: Path) -> Result:

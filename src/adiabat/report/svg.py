@@ -26,9 +26,6 @@ _VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "card", GOOD: "go
 _LARGEST_SCALE = 1.5
 """CSS pixels per point, at most: the 9 points of most labels become 13.5 pixels."""
 
-_DOTS = 200
-"""Per inch, of a PNG."""
-
 
 def drawing() -> AbstractContextManager[None]:
     """The project's drawing settings, for as long as the context lasts.
@@ -58,28 +55,24 @@ def drawing() -> AbstractContextManager[None]:
     )
 
 
-def saved(draw: Callable[[], Figure]) -> tuple[str, bytes]:
-    """A figure as files that stand alone, with colours and fonts of their own.
+def saved(draw: Callable[[], Figure]) -> str:
+    """A figure as a file that stands alone, with colours and fonts of its own.
 
     Args:
         draw: Makes it, within `drawing`.
 
     Returns:
-        SVG, and PNG, in which letters that the drawing font lacks are boxes.
+        SVG, complete.
     """
-    vectors, dots = io.StringIO(), io.BytesIO()
+    vectors = io.StringIO()
     with drawing(), _without_glyphs():
-        figure = draw()
-        figure.savefig(vectors, format="svg", facecolor=PAPER, metadata={"Date": None})
-        # Places are settled; working them out again takes as long as drawing does.
-        figure.set_layout_engine("none")
-        figure.savefig(dots, format="png", facecolor=PAPER, dpi=_DOTS, metadata={"Software": None})
-    return vectors.getvalue(), dots.getvalue()
+        draw().savefig(vectors, format="svg", facecolor=PAPER, metadata={"Date": None})
+    return vectors.getvalue()
 
 
 @contextmanager
 def _without_glyphs() -> Iterator[None]:
-    """Names may be in any script."""
+    """Names may be in any script: text stays text and the reader's fonts draw it, so a glyph that the layout's font lacks is no loss."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively", category=UserWarning)
@@ -101,10 +94,7 @@ def inline_svg(figure: Figure, *, name: str) -> str:
         if not axes.collections:
             axes.patch.set_visible(False)
     buffer = io.StringIO()
-    with warnings.catch_warnings():
-        # Text stays text: the reader's fonts draw it, so a glyph that the layout's font lacks is no loss.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
-        warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively", category=UserWarning)
+    with _without_glyphs():
         FigureCanvasSVG(figure)
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return _inlined(buffer.getvalue(), name)

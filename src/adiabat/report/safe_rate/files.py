@@ -17,7 +17,7 @@ def write_safe_rate(result: SafeRate, folder: Path) -> None:
 
     Args:
         result: Of a search.
-        folder: An existing directory; figures go into ``figures/NAME.png`` and ``figures/NAME.svg``.
+        folder: An existing directory; figures go into ``figures/NAME.svg``.
 
     Raises:
         DataError: If a number is not finite, or a file cannot be written.

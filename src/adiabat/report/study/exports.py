@@ -111,32 +111,25 @@ def study_markdown(seen: Overview) -> str:
 
 
 def study_latex(seen: Overview) -> str:
-    """One row for each setting, for a paper, and the most changed tensors: plain ``tabular`` that need no package.
+    """One row for each setting, for a paper: a plain ``tabular`` that needs no package.
 
     Args:
         seen: A study.
 
     Returns:
-        LaTeX of 2020 or later; comments before the first table say what its marks mean, and what an honest reader should know.
+        LaTeX of 2020 or later; comments before the table say what its marks mean, and what an honest reader should know.
     """
     columns = columns_of(seen)
     comments = [seen.result.title, headline(seen), *key(seen), *reservations(seen)]
     heads = [_head(column) for column in columns]
     lines = [f"% {latex(cut(comment, limit=SENTENCE_LENGTH))}" for comment in comments]
-    lines += _tabular("".join("r" if column.number else "l" for column in columns))
+    lines += [rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in columns)}}}", r"\hline"]
     groups = [(group, len(list(of))) for group, of in groupby(columns, key=lambda column: column.group)]
     lines.append(_line([rf"\multicolumn{{{size}}}{{c}}{{{latex(group)}}}" for group, size in groups]))
     lines += [_line([latex(name) for name, *_ in heads]), _line([latex(" ".join(below)) for _, *below in heads]), r"\hline"]
     lines += [_line([_shown(column.cell(case), latex, " ") for column in columns]) for case in seen.cases]
     lines += [r"\hline", r"\end{tabular}"]
-    for title, names, rows in _layer_tables(seen):
-        lines += ["", f"% {latex(title)}", *_tabular("l" * len(names)), _line(list(map(latex, names))), r"\hline"]
-        lines += [*(_line(list(map(latex, row))) for row in rows), r"\hline", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
-
-
-def _tabular(columns: str) -> list[str]:
-    return [rf"\begin{{tabular}}{{{columns}}}", r"\hline"]
 
 
 def _line(cells: Sequence[str]) -> str:

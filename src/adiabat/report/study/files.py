@@ -18,7 +18,7 @@ def write_study(result: StudyResult, folder: Path) -> None:
 
     Args:
         result: Of a study.
-        folder: An existing directory; figures go into ``figures/NAME.png`` and ``figures/NAME.svg``.
+        folder: An existing directory; figures go into ``figures/NAME.svg``.
 
     Raises:
         DataError: If a number is not finite, or a file cannot be written.

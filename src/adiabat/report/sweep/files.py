@@ -24,7 +24,7 @@ def write_sweep(result: SweepResult, folder: Path) -> None:
 
     Args:
         result: Of a sweep, or of a plan.
-        folder: An existing directory; figures go into ``figures/NAME.png`` and ``figures/NAME.svg``.
+        folder: An existing directory; figures go into ``figures/NAME.svg``.
 
     Raises:
         DataError: If a number is not finite, or a file cannot be written.
