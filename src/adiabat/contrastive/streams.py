@@ -96,7 +96,8 @@ class Stream:
             DataError: If a source cannot be streamed.
         """
         listed = settings.data.listed(settings.job.data)
-        weights = source_weights([1] * len(listed), rule=_rule(settings), weights=[one.weight for one in listed])
+        rule: MixtureRule = settings.mixture.rule if settings.data.sources else "equal"
+        weights = source_weights([1] * len(listed), rule=rule, weights=[one.weight for one in listed])
         tapes = [Tape(one.path, split=one.split, columns=one.columns.given()) for one in listed]
         self.name = " + ".join(tape.name for tape in tapes)
         self.paths = [one.path for one in listed]
@@ -364,7 +365,7 @@ class Stream:
         sources = zip(self.paths, taken.tolist(), self._sources.weights.tolist(), ends, strict=True)
         each = [
             f"{cut_middle(path, limit=40)} {drawn:,} ({100 * drawn / max(1, taken.sum()):.1f} %, asked for {100 * share:.1f} %), "
-            f"its end seen {several_times(seen)}"
+            f"its end seen {_several_times(seen)}"
             for path, drawn, share, seen in sources
         ]
         found = [f"the stream was read in {(last.window or 0) + 1:,} windows; pairs drawn of each source: {'; '.join(each)}"]
@@ -379,20 +380,8 @@ class Stream:
         return found
 
 
-def several_times(count: int) -> str:
-    """How often, in words.
-
-    Args:
-        count: From 0.
-
-    Returns:
-        ``never``, ``once``, or the number of times.
-    """
+def _several_times(count: int) -> str:
     return {0: "never", 1: "once"}.get(count, f"{count:,} times")
-
-
-def _rule(settings: TrainSettings) -> MixtureRule:
-    return settings.mixture.rule if settings.data.sources else "equal"
 
 
 def _nobody(builder: PairBuilder) -> list[str]:

@@ -83,9 +83,6 @@ class _Writer:
         self.counts: Counter[str] = Counter()
         self._known = Seen()
 
-    def is_held_out(self, source: str) -> bool:
-        return hash(source) in self.held_out
-
     def write(self, lesson: Translation, *, held_out: bool = False) -> None:
         self.output.document(text_id(lesson.source), lesson.source)
         if self._known.add(lesson.source):
@@ -204,7 +201,7 @@ def _write(read: Iterable[Translation], writer: _Writer, passages: int, watch: W
     for number, lesson in enumerate(read):
         if number % WATCHED == 0:
             watch.progress("writing lessons", number, number)
-        held_out = writer.is_held_out(lesson.source)
+        held_out = hash(lesson.source) in writer.held_out
         writer.write(lesson, held_out=held_out)
         if passages == 1:
             continue

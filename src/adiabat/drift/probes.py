@@ -105,7 +105,7 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
     if name in _PACKAGED:
         file, sha256 = _PACKAGED[name]
         return _probe_set(require_published(packaged_folder("drift") / file, sha256), name)
-    return _probe_set(name, _stem(Path(name)) if _is_plain_text(name) else table_name(name))
+    return _probe_set(name, Path(_unpacked_name(Path(name))).stem if _is_plain_text(name) else table_name(name))
 
 
 def _probe_set(source: str | Path, name: str) -> ProbeSet:
@@ -146,10 +146,6 @@ def _text_column(number: int, row: Row) -> str:
 
 def _is_plain_text(source: str | Path) -> bool:
     return _unpacked_name(Path(source)).lower().endswith(".txt")
-
-
-def _stem(path: Path) -> str:
-    return Path(_unpacked_name(path)).stem
 
 
 def _unpacked_name(path: Path) -> str:

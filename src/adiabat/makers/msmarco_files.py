@@ -60,7 +60,7 @@ def judged_queries(folder: Path, *, most_negatives: int, first: bool, watch: Wat
     Raises:
         DataError: If a file is missing or damaged.
     """
-    judgements = {_split_name(path, "qrels."): path for path in _tables(folder, "qrels.*")}
+    judgements = {path.name.removeprefix("qrels.").partition(".tsv")[0]: path for path in _tables(folder, "qrels.*")}
     if not judgements:
         raise DataError(f"{folder} must hold qrels.SPLIT.tsv, got none; check that it is the folder of MS MARCO's own files")
     faults = FileFaults()
@@ -187,7 +187,3 @@ def _tables(folder: Path, *patterns: str) -> list[Path]:
     """Files whose name fits, packed or not; of one that is there both ways, the plain one."""
     paths = [path for pattern in patterns for packing in _PACKINGS for path in sorted(folder.glob(pattern + packing))]
     return list({path.name.removesuffix(".gz").removesuffix(".zst"): path for path in reversed(paths) if path.is_file()}.values())[::-1]
-
-
-def _split_name(path: Path, prefix: str) -> str:
-    return path.name.removeprefix(prefix).partition(".tsv")[0]

@@ -36,7 +36,7 @@ from adiabat.store.manifest import (
     disk_full_is_plain,
 )
 from adiabat.store.staging import DocumentEncoder, narrowed, unusable
-from adiabat.store.vector_sources import VectorSource, given_ids, next_ids, open_vectors, read_ids
+from adiabat.store.vector_sources import VectorSource, given_ids, open_vectors, read_ids
 
 BLOCK_ROWS = 4096
 NEEDED_COSINE = 0.999
@@ -166,7 +166,7 @@ def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | N
         StringColumnWriter(building / ID_FILE, name="doc_id", batch_rows=ID_BATCH) as column,
     ):
         for own, block in opened.blocks:
-            ids = own if given is None else next_ids(given, len(block))
+            ids = own if given is None else list(islice(given, len(block)))
             if ids is None:
                 raise StoreError(f"{name}: vectors must come with ids, the file holds none; name a file of them (--ids)")
             if len(ids) < len(block):

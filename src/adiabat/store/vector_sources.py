@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -282,16 +281,3 @@ def _plain_ids(where: Path | str, ids: Iterable[object], start: int = 0) -> list
 def _is_id(value: object) -> bool:
     # A truth value is a whole number to Python, but nobody's id.
     return False if isinstance(value, bool) else isinstance(value, str | Integral)
-
-
-def next_ids(ids: Iterator[str], count: int) -> list[str]:
-    """Take the next ids.
-
-    Args:
-        ids: The rest of them.
-        count: How many are wanted.
-
-    Returns:
-        As many, or fewer at the end.
-    """
-    return list(islice(ids, count))

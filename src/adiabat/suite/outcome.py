@@ -15,7 +15,7 @@ from jaxtyping import Float, Real
 from adiabat.errors import DataError, several
 from adiabat.measure.cells import compare_cells
 from adiabat.measure.paired import changes_over_runs
-from adiabat.measure.results import Change, TrainedOn
+from adiabat.measure.results import TrainedOn
 from adiabat.measure.samples import Cells, Sample, TaskScores
 from adiabat.measure.significance import benjamini_hochberg
 from adiabat.measure.statistics import value_of
@@ -253,13 +253,10 @@ def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairin
     """Benjamini-Hochberg over all of them; a best model was chosen from the same units, so all pairs of a task count."""
     others = Counter(one.task for one in pairings)
     chosen = [_choice(one.against, others[one.task] + 1, baseline) for one in pairings]
-    values = [min(1.0, weight * _p(one.change)) for weight, one in zip(chosen, pairings, strict=True)]
+    known = (1.0 if one.change.p is None else one.change.p for one in pairings)
+    values = [min(1.0, weight * p) for weight, p in zip(chosen, known, strict=True)]
     holds = benjamini_hochberg(np.array(values, dtype=np.float64))
     return [replace(one, significant=bool(held) and one.change.verdict != "no evidence") for one, held in zip(pairings, holds, strict=True)]
-
-
-def _p(change: Change) -> float:
-    return 1.0 if change.p is None else change.p
 
 
 def _choice(against: str, models: int, baseline: str | None) -> float:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
-from adiabat.config import EncoderSection, SuiteSettings, SweepSettings, TrainSettings
+from adiabat.config import EncoderSection, SuiteSettings, SweepSettings
 from adiabat.contrastive.bank import is_trained
 from adiabat.contrastive.building import Loader, build
 from adiabat.contrastive.training import train
@@ -152,7 +152,9 @@ class Worker:
         if not job.is_done:
             job.folder.mkdir(parents=True, exist_ok=True)
             watch = self.watch.under(run.name, note=self._note_once)
-            train(self.load, _in(run.settings, job.folder), resume=is_job(job.folder), command=self.command, watch=watch)
+            in_folder = run.settings.job.model_copy(update={"out": str(job.folder)})
+            settings = run.settings.model_copy(update={"job": in_folder})
+            train(self.load, settings, resume=is_job(job.folder), command=self.command, watch=watch)
         return finished(job, "training")[1]
 
     @cached_property
@@ -197,7 +199,3 @@ def _of_this_run(fault: Exception) -> str | None:
     if isinstance(fault, DivergedError):
         return fault.what
     return str(fault) if isinstance(fault, BudgetError) else OUT_OF_MEMORY if is_out_of_memory(fault) else None
-
-
-def _in(settings: TrainSettings, folder: Path) -> TrainSettings:
-    return settings.model_copy(update={"job": settings.job.model_copy(update={"out": str(folder)})})

@@ -98,14 +98,11 @@ def units_of(parts: Sequence[Part]) -> Units | None:
         The units, in groups where there are several parts; None where mteb keeps too little, or they do not give its score again.
     """
     found = [_units_of(part) for part in parts]
-    whole = [units for part, units in zip(parts, found, strict=True) if units and _agree(units.sample, part.score)]
+    pairs = zip(parts, found, strict=True)
+    whole = [units for part, units in pairs if units and abs(value_of(units.sample)[0] - part.score) <= AGREEMENT]
     if len(whole) < len(parts):
         return None
     return whole[0] if len(parts) == 1 else _joined(parts, whole)
-
-
-def _agree(sample: Sample, score: float) -> bool:
-    return bool(abs(value_of(sample)[0] - score) <= AGREEMENT)
 
 
 def _joined(parts: Sequence[Part], found: Sequence[Units]) -> Units:
