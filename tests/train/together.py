@@ -215,7 +215,7 @@ def settings(together: Processes) -> dict[str, object]:
     """What a process knows of itself, and how long it waits for others."""
     with processes(torch.device("cpu")) as inner:
         same = inner == together
-    together.wait()
+    together.any(False)
     try:
         together.share(5)
     except ConfigError as fault:
@@ -248,7 +248,7 @@ def lost(together: Processes) -> str:
 def silence(folder: Path) -> str:
     """The second process waits for something else until the first one has given it up."""
     with processes(torch.device("cpu")) as together:
-        together.wait()
+        together.any(False)
         dist.distributed_c10d._set_pg_timeout(timedelta(seconds=0.3))
         if not together.is_main:
             return (folder / "pipe").read_text()
@@ -262,7 +262,7 @@ def death() -> str:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with processes(torch.device("cpu")) as together:
         if not together.is_main:
-            together.wait()
+            together.any(False)
             os._exit(3)
         # Heard, as the other one was there still; or not, if it was gone before its answer was read.
         lost(together)

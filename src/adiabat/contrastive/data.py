@@ -146,7 +146,7 @@ def _with_texts(stream: ExampleStream, source: _Source, *, stored: bool) -> Exam
             f"{stream.name}: every document must be in the corpus {corpus}, it lacks {several(absent, of='documents')}; "
             "name the corpus that holds them (data.corpus), or none where the examples hold texts"
         )
-    return ExampleStream(stream.name, (_told(example, found) for example in examples), holds_texts=True)
+    return ExampleStream(stream.name, (_told(example, found) for example in examples))
 
 
 def _told(example: Example, found: dict[str, str]) -> Example:

@@ -99,7 +99,7 @@ def stream_examples(
     """
     if is_beir_examples(source):
         whole = _read_beir(Path(source), split=split, usual=usual_split, name=None, columns=columns)
-        return ExampleStream(whole.name, iter(whole.examples), whole.holds_texts)
+        return ExampleStream(whole.name, iter(whole.examples))
     table = _opened(source, split, columns)
     if table.layout == "grid":
         raise DataError(f"{source} must hold queries with positives, got a language grid; use it with adiabat evaluate")

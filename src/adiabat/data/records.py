@@ -96,13 +96,11 @@ class ExampleStream:
     Attributes:
         name: For tables and reports.
         examples: In file order; ends with a DataError where rows were at fault. Those of a labelled row may have negatives alone.
-        holds_texts: As in `ExampleSet`.
         remarks: Gives sentences on the rows, once they are read.
     """
 
     name: str
     examples: Iterator[Example]
-    holds_texts: bool | None = None
     remarks: Callable[[], list[str]] = list
 
 

@@ -206,14 +206,6 @@ class Processes:
             return flag
         return bool(self._reduce(torch.tensor([flag], dtype=torch.int32, device=self.device), dist.ReduceOp.MAX).item())
 
-    def wait(self) -> None:
-        """Go on when all processes have come here.
-
-        Raises:
-            JobError: If another process is lost.
-        """
-        self.any(False)
-
     @torch.no_grad()
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors, such as weights, with those of the main process.
