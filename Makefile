@@ -25,7 +25,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 
 .DEFAULT_GOAL := setup
 .DELETE_ON_ERROR:
-.PHONY: help setup demo check lint types docstrings test test-real lock dist wheel clean
+.PHONY: help setup demo check lint types docstrings shape test test-real lock dist wheel clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ $(STAMP): $(LOCKS) pyproject.toml
 demo: $(STAMP)  ## Tune the embedded model on the embedded data and write a report to runs/demo
 	$(BIN)/adiabat demo --out runs/demo
 
-check: lint types docstrings  ## Lint and formatting, types, docstrings
+check: lint types docstrings shape  ## Lint and formatting, types, docstrings; how large the code is
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -64,6 +64,9 @@ types: $(STAMP)
 
 docstrings: $(STAMP)
 	$(BIN)/pydoclint --quiet --config=pyproject.toml src
+
+shape: $(STAMP)  ## Lines, names and functions beside their goals; nothing fails
+	@$(BIN)/python scripts/shape.py
 
 # Tests start many processes, each of which would otherwise compile anew what it imports.
 test: export PYTHONDONTWRITEBYTECODE :=
