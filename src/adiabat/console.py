@@ -25,14 +25,7 @@ SECONDS_PER_LINE = 60.0
 
 @contextmanager
 def watching(console: Console = PEOPLE) -> Iterator[Watch]:
-    """A watch that shows notes as lines, and progress as a bar, or where there is no terminal as a line now and then.
-
-    Args:
-        console: Where to.
-
-    Yields:
-        The watch; the bar is gone when the block ends.
-    """
+    """A watch that shows notes as lines, and progress as a bar, or where there is no terminal as a line now and then."""
     if not console.is_interactive:
         yield Watch(note=lambda sentence: say(sentence, console), progress=Lines(console))
         return
@@ -52,23 +45,13 @@ class OneBar:
     """One bar at a time: a stage not seen before takes the place of the last, and starts the clock anew."""
 
     def __init__(self, bar: Progress) -> None:
-        """Begin without a bar.
-
-        Args:
-            bar: Where it is shown.
-        """
+        """Begin without a bar."""
         self._bar = bar
         self._stage = ""
         self._task: TaskID | None = None
 
     def __call__(self, label: str, done: int, total: int) -> None:
-        """Show how far it is.
-
-        Args:
-            label: What is being done; what follows " (" may change from call to call.
-            done: How much of it is done.
-            total: How much there is.
-        """
+        """Show how far it is."""
         stage = "epoch" if label.startswith("epoch ") else label
         if self._task is None or stage != self._stage:
             if self._task is not None:
@@ -93,57 +76,31 @@ class Lines:
         self._last = self.clock()
 
     def __call__(self, label: str, done: int, total: int) -> None:
-        """Say how far it is, if it is time.
-
-        Args:
-            label: What is being done.
-            done: How much of it is done.
-            total: How much there is.
-        """
+        """Say how far it is, if it is time."""
         if self.clock() - self._last >= SECONDS_PER_LINE:
             self._last = self.clock()
             say(f"{label}: {done:,} of {total:,}", self.console)
 
 
 def say(sentence: str, console: Console = PEOPLE) -> None:
-    """Print one line for people, unwrapped where there is no terminal.
-
-    Args:
-        sentence: Plain text.
-        console: Where to.
-    """
+    """Print one line for people, unwrapped where there is no terminal."""
     console.print(one_line(sentence), markup=False, emoji=False, soft_wrap=True)
 
 
 def complain(sentence: str) -> None:
-    """Print one error line on stderr, unwrapped, so that it stays one line in a log.
-
-    Args:
-        sentence: What is wrong and what to do.
-    """
+    """Print one error line on stderr, unwrapped, so that it stays one line in a log."""
     print(f"adiabat: {one_line(sentence)}", file=sys.stderr)
 
 
 def one_line(sentence: str) -> str:
-    """Text that cannot move the cursor or turn words around: without line ends, and without control characters of a file that is quoted.
-
-    Args:
-        sentence: Anything.
-
-    Returns:
-        Words with one space between them; each control character has become U+FFFD, and the middle of very long text an ellipsis.
-    """
+    """Text that cannot move the cursor or turn words around: without line ends, and without control characters of a file that is quoted."""
     flat = " ".join(printable(sentence).split())
     return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - TAIL]}{ELLIPSIS}{flat[-TAIL:]}"
 
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line for people, without the place in the code.
-
-    Yields:
-        Nothing.
-    """
+    """Show warnings as one line for people, without the place in the code."""
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         yield

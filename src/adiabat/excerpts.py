@@ -14,27 +14,12 @@ _UNPRINTABLE = re.compile(f"(\u2068[^{_MISLEADING}]*\u2069)|[{_MISLEADING}]")
 
 
 def printable(text: str) -> str:
-    """The text with every character that a page cannot hold, or that makes it show other words, replaced by U+FFFD.
-
-    Args:
-        text: Anything.
-
-    Returns:
-        Text of the same length.
-    """
+    """The text with every character that a page cannot hold, or that makes it show other words, replaced by U+FFFD."""
     return _UNPRINTABLE.sub(lambda match: match[1] or "\N{REPLACEMENT CHARACTER}", text)
 
 
 def cut(text: str, *, limit: int) -> str:
-    """The beginning of a text, with an ellipsis where something was left out.
-
-    Args:
-        text: Anything; runs of white space become one space.
-        limit: Most characters of the answer, > 1.
-
-    Returns:
-        At most `limit` characters.
-    """
+    """The beginning of a text, with an ellipsis where something was left out."""
     # A huge text is not worth normalising whole: no more than the first part can show.
     flat = " ".join(printable(text[: 8 * limit]).split())
     if len(flat) <= limit and len(text) <= 8 * limit:

@@ -23,41 +23,17 @@ CHECKSUM = "checksum"
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a UTF-8 text file in one move, so that no reader sees half of it.
-
-    Args:
-        text: The whole content.
-        path: Where to; its folder must exist.
-
-    Raises:
-        DataError: If the file cannot be written; what stood there before stays.
-    """
+    """Write a UTF-8 text file in one move, so that no reader sees half of it."""
     write_together({path: text})
 
 
 def write_bytes(content: bytes, path: Path) -> None:
-    """Write a file in one move, as `write_text` does.
-
-    Args:
-        content: The whole of it.
-        path: Where to; its folder must exist.
-
-    Raises:
-        DataError: If the file cannot be written; what stood there before stays.
-    """
+    """Write a file in one move, as `write_text` does."""
     write_together({path: content})
 
 
 def write_parquet(table: "pa.Table", path: Path) -> None:
-    """Write a table with a checksum of the whole file among its metadata, in one move, as `write_text` does.
-
-    Args:
-        table: Of pyarrow.
-        path: Where to; its folder must exist.
-
-    Raises:
-        DataError: If the file cannot be written; what stood there before stays.
-    """
+    """Write a table with a checksum of the whole file among its metadata, in one move, as `write_text` does."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -70,19 +46,7 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
 
 
 def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> "pq.ParquetFile":
-    """Open a table that `write_parquet` wrote; one without a checksum is of an earlier version, and read as it is.
-
-    Args:
-        path: The file.
-        remedy: What to do about a damaged file, such as ``rebuild the store``.
-        error: Kind of error to raise.
-
-    Returns:
-        The file, in memory.
-
-    Raises:
-        AdiabatError: If the file is missing or damaged in any way, a changed value included; of the kind `error`.
-    """
+    """Open a table that `write_parquet` wrote; one without a checksum is of an earlier version, and read as it is."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -106,47 +70,19 @@ def _with_checksum(content: bytes, old: str, new: str) -> bytes:
 
 
 def write_json(record: Mapping[str, Any], path: Path) -> None:
-    """Write a JSON object with a checksum of its content, in one move, as `write_text` does.
-
-    Args:
-        record: JSON values without the key ``checksum``.
-        path: Where to; its folder must exist.
-
-    Raises:
-        DataError: If the file cannot be written; what stood there before stays.
-    """
+    """Write a JSON object with a checksum of its content, in one move, as `write_text` does."""
     write_text(sealed_json(record), path)
 
 
 def sealed_json(record: Mapping[str, Any]) -> str:
-    """The text that `read_json` reads: the object with a checksum of its content, keys sorted, so that equal records are equal files.
-
-    Args:
-        record: JSON values without the key ``checksum``.
-
-    Returns:
-        Indented JSON.
-    """
+    """The text that `read_json` reads: the object with a checksum of its content, keys sorted, so that equal records are equal files."""
     # Keys that are numbers become texts, which sort otherwise.
     record = json.loads(json.dumps(record))
     return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError, required: bool = True) -> dict[str, Any]:
-    """Read a JSON object that `write_json` wrote.
-
-    Args:
-        path: The file.
-        remedy: What to do about a damaged file, such as ``rebuild the store``.
-        error: Kind of error to raise.
-        required: Whether there must be a checksum; a file of an earlier version has none.
-
-    Returns:
-        The object without its checksum.
-
-    Raises:
-        AdiabatError: If the file is missing or damaged in any way, a changed value included; of the kind `error`.
-    """
+    """Read a JSON object that `write_json` wrote."""
     with reading(path, remedy=remedy, error=error):
         record = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(record, dict):
@@ -163,19 +99,7 @@ def _json_digest(record: Mapping[str, Any]) -> str:
 
 @contextmanager
 def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[None]:
-    """Turn any fault inside the block into one line that names the file: a damaged file can make any reader fail in any way.
-
-    Args:
-        path: The file, or the folder of files, that the block reads.
-        remedy: What to do about a damaged file, such as ``rebuild the store``.
-        error: Kind of error to raise.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        AdiabatError: Of the kind `error` for a foreign fault; one of adiabat's own passes as it is.
-    """
+    """Turn any fault inside the block into one line that names the file: a damaged file can make any reader fail in any way."""
     try:
         yield
     except AdiabatError:
@@ -192,14 +116,7 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
 
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
-    """Write files that belong together, text as UTF-8: none takes its place before all of them are on disk.
-
-    Args:
-        contents: Path to its whole content, in the order in which they take their places; folders must exist.
-
-    Raises:
-        DataError: If one cannot be written; what stood there before stays.
-    """
+    """Write files that belong together, text as UTF-8: none takes its place before all of them are on disk."""
     with ExitStack() as cleaning:
         parts = {path: _part(content, path, cleaning) for path, content in contents.items()}
         for path, part in parts.items():
@@ -209,17 +126,7 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 
 @contextmanager
 def writing_whole(path: Path) -> Iterator[BinaryIO]:
-    """Write a file piece by piece that takes its place once it is on disk.
-
-    Args:
-        path: Where to; its folder must exist.
-
-    Yields:
-        The file to write to.
-
-    Raises:
-        DataError: If the file cannot be written; what stood there before stays.
-    """
+    """Write a file piece by piece that takes its place once it is on disk."""
     with ExitStack() as cleaning, writing_to(path):
         part, file = _open_part(path, cleaning)
         yield file
@@ -275,31 +182,14 @@ def _is_at(path: Path, file: BinaryIO) -> bool:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder in one that exists; one that is there already is left as it is.
-
-    Args:
-        path: Of the folder.
-
-    Raises:
-        DataError: If the disk is full or not writable.
-    """
+    """Make a folder in one that exists; one that is there already is left as it is."""
     with writing_to(path):
         path.mkdir(exist_ok=True)
 
 
 @contextmanager
 def writing_to(path: Path) -> Iterator[None]:
-    """Say in one line what the disk did not do.
-
-    Args:
-        path: What the block writes.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        DataError: If the disk is full, or a directory is gone or not writable.
-    """
+    """Say in one line what the disk did not do."""
     try:
         yield
     except OSError as error:
@@ -308,14 +198,6 @@ def writing_to(path: Path) -> Iterator[None]:
 
 
 def advice_on(fault: Exception, full: str) -> str:
-    """What to do about a file that could not be written.
-
-    Args:
-        fault: Of the system, or of a library.
-        full: What to do where the disk is full or may not be written to.
-
-    Returns:
-        That, or what to do where a directory was removed while a command was writing into it.
-    """
+    """What to do about a file that could not be written."""
     gone = isinstance(fault, OSError) and fault.errno in (errno.ENOENT, errno.ENOTDIR)
     return "its directory is gone: something removed or renamed it; put it back, or run the command anew" if gone else full

@@ -33,31 +33,14 @@ def line_of(row: Mapping[str, Any], *, after: str = "") -> Line:
     """Give a row its checksum.
 
     Args:
-        row: JSON values without the key ``checksum``.
         after: Checksum of the line before; "" for the first line, and where lines stand by themselves.
-
-    Returns:
-        The line.
     """
     text = json.dumps(row, sort_keys=True, separators=(",", ":"))
     return Line(dict(row), hashlib.sha256(f"{after}{text}".encode()).hexdigest()[:LENGTH])
 
 
 def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError, chained: bool = True) -> Iterator[Line]:
-    """Read lines that were written one by one; a last one that was cut off is left out.
-
-    Args:
-        path: The file.
-        remedy: What to do about a damaged line.
-        error: Kind of error to raise.
-        chained: Whether each line's checksum is also of those before it.
-
-    Yields:
-        Each line; one without a checksum is of an earlier version, and read as it is.
-
-    Raises:
-        AdiabatError: If the file is missing, or a line damaged in any way; of the kind `error`.
-    """
+    """Read lines that were written one by one; a last one that was cut off is left out."""
     with reading(path, remedy=remedy, error=error):
         *whole, rest = path.read_bytes().split(b"\n")
     before: str | None = ""
@@ -76,16 +59,8 @@ def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError
 def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> str:
     """What the next line's checksum follows.
 
-    Args:
-        path: The file, perhaps missing, whose last line is whole.
-        remedy: What to do about a damaged line.
-        error: Kind of error to raise.
-
     Returns:
         Checksum of the last line; "" where there is none.
-
-    Raises:
-        AdiabatError: If the last line is damaged; of the kind `error`.
     """
     if not path.exists():
         return ""

@@ -19,15 +19,6 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
     File systems that cannot lock a directory (NFS, some network and user-space ones) are not guarded: there the caller must see to it that
     one process writes at a time.
-
-    Args:
-        folder: An existing directory; the lock goes with the process, so that a killed one leaves none.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        InUseError: If another process holds it.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -39,14 +30,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
 
 def take_lock(handle: int) -> bool:
-    """Lock an open file or directory until it is closed.
-
-    Args:
-        handle: Of it.
-
-    Returns:
-        False where another process has it locked; True too where the file system cannot lock.
-    """
+    """Lock an open file or directory until it is closed."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -8,14 +8,7 @@ PACKAGES = ("adiabat", "torch", "transformers", "tokenizers", "numpy", "pyarrow"
 
 
 def versions(device: str) -> dict[str, str]:
-    """Versions of what a result depends on.
-
-    Args:
-        device: Name of the device the encoders ran on.
-
-    Returns:
-        Package name to version; ``python``, ``platform`` and ``device`` beside them.
-    """
+    """Versions of what a result depends on."""
     found = {name: _version(name) for name in PACKAGES}
     return {**found, "python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", "device": device}
 
@@ -28,9 +21,5 @@ def _version(name: str) -> str:
 
 
 def now() -> str:
-    """The time.
-
-    Returns:
-        ISO 8601 in UTC, to the second.
-    """
+    """The time."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -46,15 +46,7 @@ class Digest(NamedTuple):
 
 
 def digest_of(path: Path, *, start: int = 0) -> Digest:
-    """Size and SHA-256 of a file.
-
-    Args:
-        path: Of the file.
-        start: The first byte of the SHA-256.
-
-    Returns:
-        Both, of the same open file.
-    """
+    """Size and SHA-256 of a file."""
     with path.open("rb") as stream:
         stream.seek(start)
         return Digest(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest(), start)
@@ -64,11 +56,7 @@ class DigestedFile(BufferedWriter):
     """A new file that is written from its beginning to its end, and the digest of what was written, whatever the disk makes of it."""
 
     def __init__(self, path: Path) -> None:
-        """Create the file.
-
-        Args:
-            path: Where; an existing file is replaced.
-        """
+        """Create the file."""
         super().__init__(FileIO(path, "w"))
         self._hash = hashlib.sha256()
         self._size = 0
@@ -78,9 +66,6 @@ class DigestedFile(BufferedWriter):
 
         Args:
             content: The bytes.
-
-        Returns:
-            How many.
         """
         self._hash.update(content)
         self._size += (written := super().write(content))
@@ -98,15 +83,7 @@ class DigestedFile(BufferedWriter):
 
 
 def write_array(array: "np.ndarray", path: Path) -> None:
-    """Write an array and its SHA-256 as one npy file, in one move.
-
-    Args:
-        array: Of numbers.
-        path: Where to; its folder must exist.
-
-    Raises:
-        DataError: If the file cannot be written; what stood there before stays.
-    """
+    """Write an array and its SHA-256 as one npy file, in one move."""
     import numpy as np
 
     content = BytesIO()
@@ -117,18 +94,7 @@ def write_array(array: "np.ndarray", path: Path) -> None:
 
 
 def read_array(path: Path, *, remedy: str) -> "np.ndarray":
-    """Read an array that `write_array` wrote.
-
-    Args:
-        path: The file.
-        remedy: What to do about a damaged file.
-
-    Returns:
-        The array.
-
-    Raises:
-        DataError: If the file is missing or damaged in any way.
-    """
+    """Read an array that `write_array` wrote."""
     import numpy as np
 
     with reading(path, remedy=remedy, error=DataError):
@@ -140,37 +106,14 @@ def read_array(path: Path, *, remedy: str) -> "np.ndarray":
 
 
 def seal(folder: Path, names: Iterable[str], *, into: str = CHECKSUMS) -> None:
-    """Write the checksums of files in a folder beside them.
-
-    Args:
-        folder: Holds the files, which must be whole and on disk.
-        names: Of the files, relative to the folder.
-        into: Name of the list of checksums.
-
-    Raises:
-        DataError: If the checksums cannot be written.
-    """
+    """Write the checksums of files in a folder beside them."""
     write_json({name: digest_of(folder / name)._asdict() for name in names}, folder / into)
 
 
 def require_seal(
     folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False, source: str = CHECKSUMS
 ) -> frozenset[str]:
-    """Check that sealed files are as they were when `seal` saw them.
-
-    Args:
-        folder: That was sealed.
-        remedy: What to do about a damaged file.
-        error: Kind of error to raise.
-        always: Whether to read files again that have not changed since they were last checked.
-        source: Name of the list of checksums.
-
-    Returns:
-        The names of the sealed files.
-
-    Raises:
-        AdiabatError: If a file, or the list of checksums, is missing or damaged; of the kind `error`.
-    """
+    """Check that sealed files are as they were when `seal` saw them."""
     with reading(folder / source, remedy=remedy, error=error):
         record = read_json(folder / source, remedy=remedy, error=error)
         expected = {name: Digest(**digest) for name, digest in record.items()}
@@ -179,15 +122,7 @@ def require_seal(
 
 
 def is_whole(folder: Path, source: str) -> bool:
-    """Whether sealed files that can be made again are there and undamaged; damage gives a warning.
-
-    Args:
-        folder: That was sealed.
-        source: Name of the list of checksums.
-
-    Returns:
-        False where they must be made.
-    """
+    """Whether sealed files that can be made again are there and undamaged; damage gives a warning."""
     if not (folder / source).exists():
         return False
     try:
@@ -201,18 +136,7 @@ def is_whole(folder: Path, source: str) -> bool:
 def require(
     expected: Mapping[str, Digest], folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False
 ) -> None:
-    """Check sizes of files, and the checksums of those whose size, dates or inode changed since they were last checked.
-
-    Args:
-        expected: Name in the folder to what the file must be.
-        folder: Holds the files.
-        remedy: What to do about a damaged file.
-        error: Kind of error to raise.
-        always: Whether to compare every checksum.
-
-    Raises:
-        AdiabatError: If a file is missing or damaged; of the kind `error`.
-    """
+    """Check sizes of files, and the checksums of those whose size, dates or inode changed since they were last checked."""
     checked = _checked(folder)
     states = {name: _compared_state(folder / name, digest, checked.get(name), remedy, error, always) for name, digest in expected.items()}
     if any(state is not None and checked.get(name) != state for name, state in states.items()):

@@ -25,15 +25,7 @@ class Watch:
     progress: Callable[[str, int, int], None] = _ignore_progress
 
     def under(self, title: str, *, note: Callable[[str], None]) -> "Watch":
-        """For a part of the work.
-
-        Args:
-            title: Of the part, before what is said of its progress.
-            note: Takes the sentences of the part.
-
-        Returns:
-            Whom the part tells.
-        """
+        """For a part of the work."""
         return Watch(note, lambda label, done, total: self.progress(f"{title}: {label}", done, total))
 
 
@@ -41,14 +33,7 @@ SILENT = Watch()
 
 
 def once(note: Callable[[str], None]) -> Callable[[str], None]:
-    """Say each sentence once: what many runs have to say is no news the second time.
-
-    Args:
-        note: Takes a sentence.
-
-    Returns:
-        The same, but for sentences that it was given before.
-    """
+    """Say each sentence once: what many runs have to say is no news the second time."""
     said = set[str]()
 
     def say(sentence: str) -> None:

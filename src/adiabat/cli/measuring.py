@@ -146,15 +146,6 @@ def folded(arguments: Sequence[str]) -> list[str]:
     """Make ``--retain STORE DATA`` one value: typer knows no repeatable option of two, and NUL can stand in no argument.
 
     ``--verify``, which every verb has, goes before the verb.
-
-    Args:
-        arguments: Words of a command line.
-
-    Returns:
-        The words, some of them put together.
-
-    Raises:
-        ConfigError: If one of the two is missing.
     """
     words: list[str] = []
     rest = list(arguments)

@@ -41,22 +41,7 @@ def settings_of(
     budget_flops: str | None = None,
     seconds: str | None = None,
 ) -> S:
-    """Settings from the file, then ``--set``, then the short flags.
-
-    Args:
-        kind: Which settings.
-        config: A TOML file.
-        assignments: ``key=value``.
-        seed: ``--seed``.
-        device: ``--device``.
-        split: ``--split``, of `data.split`.
-        out: ``--out``, of `job.out`.
-        budget_flops: ``--budget-flops``, of `train.budget_flops`.
-        seconds: ``--budget-time``, of `train.budget_seconds`.
-
-    Returns:
-        The settings.
-    """
+    """Settings from the file, then ``--set``, then the short flags."""
     numbers = {"run.seed": seed, "train.budget_flops": budget_flops, "train.budget_seconds": seconds}
     texts = {"run.device": device, "data.split": split, "job.out": out}
     return read_settings(kind, config, [*(assignments or ()), *short_for(texts, numbers)])
@@ -67,39 +52,23 @@ def short_for(texts: Mapping[str, Path | str | None], numbers: Mapping[str, str 
 
     Args:
         texts: Setting to what was typed; None where nothing was.
-        numbers: The same of settings that are numbers, which TOML reads.
-
-    Returns:
-        ``key=value`` of each that was typed.
     """
     written = {**numbers, **{key: None if value is None else json.dumps(str(value)) for key, value in texts.items()}}
     return [f"{key}={value}" for key, value in written.items() if value is not None]
 
 
 def command_line() -> str:
-    """What was typed, for reports.
-
-    Returns:
-        The words, quoted as a shell wants them.
-    """
+    """What was typed, for reports."""
     return shlex.join(["adiabat", *sys.argv[1:]])
 
 
 def answer(found: str | dict[str, Any]) -> None:
-    """Print what a program reads: on stdout.
-
-    Args:
-        found: A line, or what becomes JSON.
-    """
+    """Print what a program reads: on stdout."""
     print(found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, indent=2))
 
 
 def show_result(result: "Result") -> None:
-    """Print what people read: on stderr.
-
-    Args:
-        result: Of a job or an evaluation.
-    """
+    """Print what people read: on stderr."""
     from adiabat.report.headline import caveats
     from adiabat.report.table import result_table
 
@@ -116,9 +85,7 @@ def show_suite(found: "SuiteResult", out: Path | None, *, as_json: bool) -> None
     """Print a suite as tables for people, and what a program reads.
 
     Args:
-        found: The result.
         out: Its directory; None where nothing was written.
-        as_json: Whether the result itself is the answer.
     """
     from adiabat.report.headline import RANKINGS
     from adiabat.report.suite.table import suite_table
@@ -153,15 +120,7 @@ def local_rank() -> int:
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """Let one process of each machine tell what all of its processes find: in their settings, or on their disk.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        AdiabatError: As it was raised, in the first process of a machine.
-        Exit: In place of it in the others.
-    """
+    """Let one process of each machine tell what all of its processes find: in their settings, or on their disk."""
     try:
         yield
     except AdiabatError:

@@ -26,19 +26,6 @@ def compare(load: Loader, settings: CompareSettings, *, resume: bool = False, co
 
     The directory holds ``config.toml`` (as resolved), ``runs.jsonl`` (a row for each finished run), ``runs/NAME/seed-N`` (a job each),
     ``result.json`` and ``report.html``.
-
-    Args:
-        load: Gives a model by its name; called once settings, tasks and training data have been found sound.
-        settings: `CompareSection.out`, tasks, and at least two candidates must be given.
-        resume: Go on with a comparison that was cut short. Finished runs are not made again, and seeds and candidates may have been added.
-        command: The command line, for the report.
-        watch: Whom to tell.
-
-    Returns:
-        What was found, as written to ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong; what can be seen before the first run is seen before it.
     """
     candidates = candidates_of(settings)
     folder = Path(str(settings.compare.out))

@@ -31,15 +31,7 @@ def measure_on(
     """Embed each corpus by a model, measure it on the tasks, and remove the stores.
 
     Args:
-        tasks: To measure on.
-        model: Under test.
-        folder: For the stores; a call that was cut short left some there, from which this one goes on.
-        measure: What is measured.
         trained: What the model was trained on; None where it was not trained.
-        watch: Told how far it is.
-
-    Returns:
-        Scores by the name of the task, by the model's own similarity.
     """
     found: dict[str, TaskScores] = {}
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,15 +47,7 @@ def measure_on(
 
 
 def drawn_texts(tasks: Sequence[Task], count: int) -> list[str]:
-    """Documents of the tasks, drawn at random, equally many of each corpus as far as it goes.
-
-    Args:
-        tasks: Whose corpora are read.
-        count: How many, at the most.
-
-    Returns:
-        Their texts, the same at every call.
-    """
+    """Documents of the tasks, drawn at random, equally many of each corpus as far as it goes."""
     corpora = list(dict.fromkeys(task.corpus for task in tasks))
     drawn = list[str]()
     with left_out_was_said():

@@ -50,17 +50,7 @@ class _Evidence:
 
 
 def outcome_of(grid: Grid) -> Comparison:
-    """Rank the candidates of a grid whose runs are all done.
-
-    Args:
-        grid: Of the comparison.
-
-    Returns:
-        The comparison.
-
-    Raises:
-        DataError: If runs were measured on different queries.
-    """
+    """Rank the candidates of a grid whose runs are all done."""
     settings = grid.settings
     evidence = _evidence(grid)
     first = evidence.runs[0][0]

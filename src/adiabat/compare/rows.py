@@ -77,28 +77,10 @@ class Row:
 
 
 def rows_at(path: Path) -> Rows[Key, Row]:
-    """The models of a comparison that were trained and measured.
-
-    Args:
-        path: Of the file; perhaps missing.
-
-    Returns:
-        Rows by candidate and seed.
-
-    Raises:
-        JobError: If the file is damaged.
-    """
+    """The models of a comparison that were trained and measured."""
     return json_rows(path, Row, key=lambda row: row.key)
 
 
 def digests_of(rows: Rows[Key, Row], candidate: str) -> Mapping[str, str]:
-    """What runs of a candidate began with.
-
-    Args:
-        rows: Of the comparison.
-        candidate: Its name.
-
-    Returns:
-        Digests of one that is finished; nothing where there is none.
-    """
+    """What runs of a candidate began with."""
     return next((row.digests for row in rows.every if row.candidate == candidate and row.seed is not None), {})

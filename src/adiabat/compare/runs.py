@@ -79,11 +79,7 @@ class Grid:
         return [(candidate, (candidate.name, seed)) for seed in self.settings.compare.seeds for candidate in self.candidates]
 
     def read_data(self) -> None:
-        """Read what candidates are trained on that have runs to come, so that its faults come before any training.
-
-        Raises:
-            DataError: Naming the faults of every candidate.
-        """
+        """Read what candidates are trained on that have runs to come, so that its faults come before any training."""
         faults = []
         coming = dict.fromkeys(candidate.name for candidate, key in self.runs() if key not in self.rows)
         for number, candidate in enumerate(one for one in self.candidates if one.name in coming):
@@ -108,11 +104,7 @@ class Grid:
         return len(training)
 
     def work(self) -> None:
-        """Do what is not done yet: the starts first, which takes every model and every task once, and then the runs.
-
-        Raises:
-            AdiabatError: If a model cannot be loaded, or a run fails; what is finished is kept.
-        """
+        """Do what is not done yet: the starts first, which takes every model and every task once, and then the runs."""
         for candidate, key in self.starts():
             if key not in self.rows:
                 with _naming(f"{key[0] or candidate.settings.job.model}, untrained"):

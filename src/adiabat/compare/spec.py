@@ -31,17 +31,7 @@ class Candidate:
 
 
 def candidates_of(settings: CompareSettings) -> list[Candidate]:
-    """The candidates of a comparison, once all of it has been found to make sense.
-
-    Args:
-        settings: Of the comparison.
-
-    Returns:
-        One for each, in order.
-
-    Raises:
-        ConfigError: Naming everything that is missing, or that can be seen to be wrong without data or models.
-    """
+    """The candidates of a comparison, once all of it has been found to make sense."""
     found = [Candidate(one.name, settings.training(one)) for one in settings.candidates]
     if faults := list(_faults(settings, found)):
         raise ConfigError(several(faults))

@@ -24,12 +24,6 @@ def encoding_speeds(
     Models take turns, so that what else the machine does meanwhile falls on all of them alike. Each is loaded anew when its turn comes:
     one at a time is in memory.
 
-    Args:
-        models: Each gives a model on the device that counts.
-        texts: Encoded in each round.
-        rounds: Of all models.
-        on_progress: Called with turns done and in all.
-
     Returns:
         Texts per second of each.
     """
@@ -53,9 +47,6 @@ def step_seconds(rows: Iterable[Mapping[str, Any]]) -> float | None:
     """Median time of an optimiser step, out of the log of a run.
 
     A row of the log that stands behind a validation counts from its end, so that validations are left out.
-
-    Args:
-        rows: As `adiabat.train.log.read_log` gives them.
 
     Returns:
         Seconds; None where no two rows lie a step apart.

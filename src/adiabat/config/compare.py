@@ -155,12 +155,7 @@ class CompareSettings(Section):
         """The run that a candidate becomes.
 
         Args:
-            candidate: One of them.
-            seed: Of the run.
             out: Directory of its job; None names none.
-
-        Returns:
-            Everything that `adiabat train` would be told.
         """
         common = {name: getattr(self, name).model_dump(exclude_unset=True) for name in COMMON}
         here = {"job": {} if out is None else {"out": str(out)}, "run": {"seed": seed}}
@@ -186,32 +181,14 @@ COMPARISONS: Mapping[str, type[CompareSettings]] = {"data": CompareDataSettings,
 
 
 def comparison_of(kind: str) -> type[CompareSettings]:
-    """What a comparison of a kind may be told.
-
-    Args:
-        kind: A key of `COMPARISONS`.
-
-    Returns:
-        Its settings.
-
-    Raises:
-        ConfigError: If there is no such kind.
-    """
+    """What a comparison of a kind may be told."""
     if kind not in COMPARISONS:
         raise ConfigError(f"what is compared must be {' or '.join(COMPARISONS)}, got {shown(kind)}; write adiabat compare data SPEC.toml")
     return COMPARISONS[kind]
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables over others: a table is merged, any other value replaced.
-
-    Args:
-        below: Whose values give way.
-        above: Whose values stay.
-
-    Returns:
-        New tables.
-    """
+    """Nested tables over others: a table is merged, any other value replaced."""
     table = dict(below)
     for name, value in above.items():
         former = below.get(name)
@@ -220,14 +197,7 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
 
 
 def short_run(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill in what makes a run the standard short one.
-
-    Args:
-        table: Of a RUN.toml.
-
-    Returns:
-        The same with `BATCH_SIZE` and `STEPS`, unless it says otherwise.
-    """
+    """Fill in what makes a run the standard short one."""
     train = table.get("train", {})
     if not isinstance(train, Mapping):
         return dict(table)

@@ -50,24 +50,12 @@ class Need:
     among: tuple[object, ...] = ()
 
     def met_by(self, value: object) -> bool:
-        """Whether there is an effect.
-
-        Args:
-            value: Of the other setting.
-
-        Returns:
-            True where there is.
-        """
+        """Whether there is an effect."""
         return value in self.among if self.among else value is not None
 
 
 def unmet_need(name: str, needs: Mapping[str, Need], values: Mapping[str, Any]) -> Need | None:
     """Why a setting has no effect: it, or what it needs, needs another value somewhere.
-
-    Args:
-        name: Of the setting.
-        needs: Setting to what it takes, without a circle.
-        values: Of every setting of the section.
 
     Returns:
         The first need that is not met, from the setting on; None where it has an effect.
@@ -82,9 +70,6 @@ def idle_phrases(needs: Mapping[str, Need], given: Mapping[str, Any], defaults: 
     """Find settings that others make meaningless.
 
     Args:
-        needs: Setting to what it takes.
-        given: Settings of one section, perhaps faulty otherwise; one that is left out, or has its default, disturbs nobody.
-        defaults: Of every setting of the section.
         prefix: Name of the section with a dot behind it, or "".
 
     Yields:
@@ -111,12 +96,7 @@ def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
     """One fault of a value.
 
     Args:
-        key: Dotted.
-        fault: As pydantic lists it.
         default: Of the setting; None where it has none.
-
-    Returns:
-        What was wanted and what came.
     """
     wanted = WANTED.get(fault["type"], "").format(**fault.get("ctx", {})) or str(fault["msg"])
     advice = "" if default is None else f"; the default is {shown(default)}"
@@ -125,12 +105,6 @@ def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
 
 def unknown_phrases(key: str, value: object, known: Sequence[str], *, advised: int = ADVISED) -> list[str]:
     """The faults of an unknown key; an unknown table counts as each of its keys.
-
-    Args:
-        key: Dotted.
-        value: What was given for it.
-        known: Every known key, dotted.
-        advised: For how many of the keys the nearest known one is looked for, which takes milliseconds each.
 
     Returns:
         One phrase per key.
@@ -161,16 +135,7 @@ def _unknown_phrase(key: str, known: Sequence[str]) -> str:
 
 
 def unknown_kind_phrase(key: str, value: object, kinds: Sequence[str]) -> str:
-    """The fault of a table that may be of several kinds and says none, or another.
-
-    Args:
-        key: Dotted, with the number of the table.
-        value: What was given for it.
-        kinds: Known ones.
-
-    Returns:
-        What was wanted and what came.
-    """
+    """The fault of a table that may be of several kinds and says none, or another."""
     near = difflib.get_close_matches(str(value), kinds, n=1)
     advice = f"did you mean {near[0]}?" if near else "write one of them"
     return f"{key} must be one of {', '.join(kinds)}, got {'none' if value is None else shown(value)}; {advice}"
@@ -190,26 +155,12 @@ def _listing(name: str, own: Mapping[str, str]) -> str:
 
 
 def single_table_phrase(key: str) -> str:
-    """The fault of a table that stands where a list of tables should.
-
-    Args:
-        key: Dotted.
-
-    Returns:
-        What was wanted and what came.
-    """
+    """The fault of a table that stands where a list of tables should."""
     return f"{key} must be a list of tables, got the single table [{key}]; double its brackets: [[{key}]]"
 
 
 def shown(value: object) -> str:
-    """A value much as TOML would have it.
-
-    Args:
-        value: As TOML reads it.
-
-    Returns:
-        One line, cut at `LONGEST_VALUE` characters.
-    """
+    """A value much as TOML would have it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list):

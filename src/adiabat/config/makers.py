@@ -117,11 +117,7 @@ class ArxivSection(DocumentsSection):
         return self
 
     def narrow_names(self) -> dict[str, str]:
-        """The subsets by category.
-
-        Returns:
-            Beginning of a category to the subset's name in file names: ``math.`` to ``math``.
-        """
+        """The subsets by category."""
         return {prefix: prefix.rstrip(".") for prefix in self.narrow}
 
 

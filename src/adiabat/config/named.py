@@ -10,17 +10,7 @@ ENDING = ".toml"
 
 
 def suite_file(name: str) -> Path:
-    """Where the settings of a suite are.
-
-    Args:
-        name: Path of a TOML file, or name of a suite that comes with adiabat.
-
-    Returns:
-        The file.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
+    """Where the settings of a suite are."""
     if Path(name).exists() or name.endswith(ENDING):
         return Path(name)
     known = named_suites()

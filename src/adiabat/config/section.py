@@ -27,14 +27,7 @@ ScalingRule = Literal["none", "linear", "sqrt"]
 
 
 def positive_or(word: str) -> Callable[[object], float | str]:
-    """Make a check of a setting that is a number > 0, or one word.
-
-    Args:
-        word: That may stand in place of a number.
-
-    Returns:
-        The check, for pydantic's ``PlainValidator``: a union would tell a fault once for each of its kinds.
-    """
+    """Make a check of a setting that is a number > 0, or one word."""
 
     def check(value: object) -> float | str:
         if value == word:
@@ -58,25 +51,13 @@ class PlacedError(ValueError):
     """A setting is wrong in a section that several others hold, so that whoever reads them knows the whole of its key."""
 
     def __init__(self, name: str, phrase: str) -> None:
-        """Say what is wrong.
-
-        Args:
-            name: Of the setting, in its section.
-            phrase: What follows the key: ``must ..., got ...``.
-        """
+        """Say what is wrong."""
         super().__init__(f"{name} {phrase}")
         self.name, self.phrase = name, phrase
 
 
 def each_once(kind: str) -> AfterValidator:
-    """A check of lists in which nothing may stand twice.
-
-    Args:
-        kind: What the list names, in the singular.
-
-    Returns:
-        The check, for an annotation.
-    """
+    """A check of lists in which nothing may stand twice."""
 
     def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(set(values)) < len(values):
@@ -135,26 +116,12 @@ class RangeValues(Section):
         return self
 
     def values(self) -> tuple[float, ...]:
-        """All of them.
-
-        Returns:
-            As `spaced`.
-        """
+        """All of them."""
         return spaced(self.low, self.high, self.count, scale=self.scale)
 
 
 def spaced(low: float, high: float, count: int, *, scale: Literal["log", "linear"] = "log") -> tuple[float, ...]:
-    """Evenly spaced values, both ends among them.
-
-    Args:
-        low: The first, > 0.
-        high: The last.
-        count: How many, >= 2.
-        scale: On which they are evenly spaced.
-
-    Returns:
-        Ascending; rounded to three significant digits, so that a name can say which.
-    """
+    """Evenly spaced values, both ends among them."""
     shares = [step / (count - 1) for step in range(count)]
     if scale == "linear":
         return tuple(float(f"{low + share * (high - low):.3g}") for share in shares)
@@ -165,11 +132,6 @@ def spaced(low: float, high: float, count: int, *, scale: Literal["log", "linear
 def repeated(values: Sequence[float], low: float, high: float) -> str | None:
     """What is wrong with a range of values that are so near that two are one.
 
-    Args:
-        values: By `spaced`.
-        low: As there.
-        high: As there.
-
     Returns:
         What is wrong with their number, in words; None where nothing is.
     """
@@ -179,12 +141,5 @@ def repeated(values: Sequence[float], low: float, high: float) -> str | None:
 
 
 def defaults_of(kind: type[Section]) -> dict[str, Any]:
-    """What every setting of a section is where nobody says anything.
-
-    Args:
-        kind: Which section.
-
-    Returns:
-        Name to value.
-    """
+    """What every setting of a section is where nobody says anything."""
     return {name: field.default for name, field in kind.model_fields.items()}

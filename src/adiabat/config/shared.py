@@ -33,23 +33,12 @@ class EncoderSection(Section):
     """Whether weights may come from a pickle file, which can run code when read."""
 
     def overrides(self) -> dict[str, str | bool | int]:
-        """The settings that were given, by their name in `EncoderSettings`.
-
-        Returns:
-            Name to value.
-        """
+        """The settings that were given, by their name in `EncoderSettings`."""
         given = self.model_dump(exclude={"blocks", "similarity", "pad_token", "trust_remote_code", "allow_pickles"}, exclude_none=True)
         return dict(given)
 
     def of_saved(self, name: str) -> "EncoderSection":
-        """What a model is loaded with that was trained from one of these settings: they are in it, but for what code may run.
-
-        Args:
-            name: That it is loaded by.
-
-        Returns:
-            The settings.
-        """
+        """What a model is loaded with that was trained from one of these settings: they are in it, but for what code may run."""
         return EncoderSection(trust_remote_code=None if self.trust_remote_code is None else name)
 
 
@@ -82,11 +71,7 @@ class ColumnsSection(Section):
         return self
 
     def given(self) -> dict[str, str]:
-        """The columns that were named.
-
-        Returns:
-            Our name to the file's.
-        """
+        """The columns that were named."""
         named: dict[str, str] = self.model_dump(exclude_none=True)
         return named
 

@@ -128,14 +128,7 @@ class StudySettings(Section):
         raise ValidationError.from_exception_data(cls.__name__, lines)
 
     def values(self, variant: VariantSection | None = None) -> dict[str, tuple[Any, ...]]:
-        """What the grid varies.
-
-        Args:
-            variant: Whose own grid goes with that of the study.
-
-        Returns:
-            Dotted key to its values.
-        """
+        """What the grid varies."""
         grids = [self.grid] if variant is None else [self.grid, variant.grid]
         return {key: _values(value) for grid in grids for key, value in grid_leaves(grid)}
 
@@ -145,23 +138,12 @@ class StudySettings(Section):
         return list(dict.fromkeys(key for variant in self.variants or (None,) for key in self.values(variant)))
 
     def common(self) -> dict[str, Any]:
-        """What all runs share.
-
-        Returns:
-            Nested tables, of what was said alone.
-        """
+        """What all runs share."""
         return {name: getattr(self, name).model_dump(exclude_unset=True) for name in COMMON}
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables out of dotted keys.
-
-    Args:
-        values: Dotted key to value.
-
-    Returns:
-        Nested tables.
-    """
+    """Tables out of dotted keys."""
     table: dict[str, Any] = {}
     for key, value in values.items():
         *path, last = key.split(".")
@@ -173,15 +155,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def grid_leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """What a grid says of each setting.
-
-    Args:
-        table: Nested.
-        prefix: Put before each key.
-
-    Yields:
-        Dotted key, and a list of values or the table of a `RangeValues`.
-    """
+    """What a grid says of each setting."""
     for name, value in table.items():
         if isinstance(value, Mapping) and (value or not prefix) and not {"low", "high"} & value.keys():
             yield from grid_leaves(value, f"{prefix}{name}.")

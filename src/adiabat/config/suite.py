@@ -245,11 +245,7 @@ def require_names(key: str, names: Sequence[str | None]) -> None:
     """Refuse what cannot be told apart in tables.
 
     Args:
-        key: Of the list.
         names: Of its members; None is no name.
-
-    Raises:
-        ValueError: If two have the same.
     """
     if again := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
         raise ValueError(f"{key} must have names of their own, got {', '.join(map(shown, again))} more than once; rename them")

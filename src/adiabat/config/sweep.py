@@ -177,11 +177,7 @@ class SweepSettings(Section):
                     )
 
     def common(self) -> dict[str, Any]:
-        """What all runs share.
-
-        Returns:
-            Nested tables, of what was said, and of the defaults of a sweep.
-        """
+        """What all runs share."""
         train = self.train
         own = {name: getattr(train, name) for name in SweepTrainSection.__annotations__ if not unmet_need(name, train.needs, vars(train))}
         table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in COMMON}

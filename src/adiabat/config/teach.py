@@ -91,17 +91,7 @@ class TeachSettings(Section):
     run: TrainRunSection = TrainRunSection()
 
     def training(self, **tables: Mapping[str, Any]) -> TrainSettings:
-        """The run that a student is trained by.
-
-        Args:
-            **tables: Laid over the settings that both have: job, data, towers and what follows from a student.
-
-        Returns:
-            Everything that `adiabat train` would be told.
-
-        Raises:
-            ConfigError: If a setting does not fit.
-        """
+        """The run that a student is trained by."""
         names = ("encoder", "batches", "mixture", "train", "memory", "run")
         here: dict[str, dict[str, Any]] = {name: getattr(self, name).model_dump(exclude_unset=True) for name in names}
         here["train"] |= {"loss": self.train.loss, "keep": self.train.keep}

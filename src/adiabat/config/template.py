@@ -25,15 +25,7 @@ _OWN_NAME = re.compile(r"^`\[+[\w.]+\]+`: ")
 
 
 def template(kind: type[Section]) -> str:
-    """All settings that a verb may be told.
-
-    Args:
-        kind: Which settings.
-
-    Returns:
-        TOML in which every key is a comment, behind a ``#`` without a blank, with its default where it has one; so are tables of which
-        there may be several.
-    """
+    """All settings that a verb may be told."""
     return "\n".join([_HEAD, *_lines(kind, "")]).strip() + "\n"
 
 

@@ -55,9 +55,6 @@ class TrainDataSection(HeldOutSection):
 
         Args:
             source: `JobSection.data`, which is then all of it; None takes `sources`.
-
-        Returns:
-            Sources; what one of them left out is that of this section.
         """
         here = (SourceSection(path=source),) if source is not None else self.sources
         return tuple(

@@ -17,16 +17,7 @@ SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 
 
 def in_units(units: Mapping[str, int], kind: type[int] | type[float], wanted: str) -> Callable[[object], object]:
-    """Make a check of a setting that may be text, a number and its unit.
-
-    Args:
-        units: Each with how many of the smallest it is.
-        kind: Of number that the setting is.
-        wanted: What the setting takes, for who gives other text.
-
-    Returns:
-        The check, for pydantic's ``BeforeValidator``; what is no text passes it.
-    """
+    """Make a check of a setting that may be text, a number and its unit."""
     written = re.compile(rf"\s*([0-9]*\.?[0-9]+)\s*({'|'.join(units)})\s*")
 
     def check(given: object) -> object:

@@ -69,16 +69,7 @@ class Bank:
 
     @classmethod
     def of(cls, texts: Texts, models: Models, settings: TrainSettings) -> "Bank":
-        """Tokenise texts, and make room for vectors.
-
-        Args:
-            texts: Of some pairs.
-            models: What passes over them.
-            settings: Precision.
-
-        Returns:
-            The bank; nothing is embedded yet.
-        """
+        """Tokenise texts, and make room for vectors."""
         towers, precision = models.towers, settings.run.precision
 
         def once(model: DualEncoder, side: Side) -> FrozenTower:
@@ -95,40 +86,18 @@ class Bank:
         return cls(texts, models, {side: _table(texts, towers.tower(side), side) for side in live}, frozen, guides)
 
     def column(self, side: Side) -> TextColumn:
-        """Texts of one side.
-
-        Args:
-            side: Which.
-
-        Returns:
-            Its column.
-        """
+        """Texts of one side."""
         return _column(self.texts, side)
 
     def tokens(self, pairs: PairSet) -> Int[np.ndarray, " pairs"]:
-        """Tokens of pairs that pass through trained towers.
-
-        Args:
-            pairs: Over these texts.
-
-        Returns:
-            Of each.
-        """
+        """Tokens of pairs that pass through trained towers."""
         found = np.zeros(len(pairs), dtype=np.int64)
         for side, table in self.tables.items():
             found += table.lengths[pairs.query if side == "query" else pairs.positive]
         return found
 
     def embedded(self, batch: Batch, passes: Passes) -> Sides:
-        """Each distinct text of a batch once, by its tower or out of what a frozen tower gave before.
-
-        Args:
-            batch: Over these texts.
-            passes: Of the trained towers, in their order.
-
-        Returns:
-            Embeddings with their graph.
-        """
+        """Each distinct text of a batch once, by its tower or out of what a frozen tower gave before."""
         distinct = {side: np.unique(rows, return_inverse=True) for side, rows in batch.sides.items()}
         found = dict(zip(self.tables, passes.embed_all(self.groups({side: rows for side, (rows, _) in distinct.items()})), strict=True))
         found |= {side: frozen.embed(distinct[side][0]) for side, frozen in self.frozen.items()}
@@ -136,22 +105,12 @@ class Bank:
         return Sides(query, document)
 
     def groups(self, distinct: Mapping[Side, Int[np.ndarray, " _"]]) -> list[Group]:
-        """Texts of a batch that pass through a trained tower.
-
-        Args:
-            distinct: Of each side, each once.
-
-        Returns:
-            A group for each of `tables`.
-        """
+        """Texts of a batch that pass through a trained tower."""
         towers, trained = self.models.towers, self.models.trained
         return [Group(table, distinct[side], trained.index(towers.tower(side))) for side, table in self.tables.items()]
 
     def judged(self, batch: Batch) -> Sides | None:
         """What the guide makes of a batch's texts.
-
-        Args:
-            batch: Over these texts.
 
         Returns:
             Its embeddings; None where there is no other model.
@@ -159,16 +118,7 @@ class Bank:
         return Sides(*(self.guides[side].embed(rows) for side, rows in batch.sides.items())) if self.guides else None
 
     def measured(self, side: Side, rows: Int[np.ndarray, " n"], settings: TrainSettings) -> Float[Tensor, "n e"]:
-        """Embeddings without dropout, by all cores.
-
-        Args:
-            side: Whose texts.
-            rows: Which of them.
-            settings: Precision.
-
-        Returns:
-            One row for each, on the tower's device.
-        """
+        """Embeddings without dropout, by all cores."""
         if side in self.frozen:
             return self.frozen[side].embed(rows)
         tower = self.models.towers.tower(side)
@@ -176,22 +126,12 @@ class Bank:
         return torch.from_numpy(vectors).to(tower.device)
 
     def keep_in(self, folder: Path, rank: int, *, resume: bool) -> None:
-        """Keep embeddings of towers that do not change in files, so that a resumed run reads the same.
-
-        Args:
-            folder: Made where there is such a tower.
-            rank: Of this process, which has files of its own.
-            resume: Whether to read what stands there.
-        """
+        """Keep embeddings of towers that do not change in files, so that a resumed run reads the same."""
         for name, tower in self._once().items():
             tower.keep_in(folder / f"{name}-{rank}", resume=resume)
 
     def spent_once(self) -> float:
-        """What towers that do not change, a guide among them, have embedded since this was last asked.
-
-        Returns:
-            Operations, counted one by one.
-        """
+        """What towers that do not change, a guide among them, have embedded since this was last asked."""
         return math.fsum(tower.spent() for tower in self._once().values())
 
     def save(self) -> None:
@@ -223,26 +163,12 @@ class Stretch:
     window: int | None = None
 
     def holds(self, step: int) -> bool:
-        """Whether a step draws on these pairs.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            True where it does.
-        """
+        """Whether a step draws on these pairs."""
         return self.steps is None or step in self.steps
 
 
 def is_trained(tower: Encoder) -> bool:
-    """Whether any weight of a tower is trained.
-
-    Args:
-        tower: Prepared for training.
-
-    Returns:
-        True where one is.
-    """
+    """Whether any weight of a tower is trained."""
     return any(weights.requires_grad for weights in tower.parameters())
 
 

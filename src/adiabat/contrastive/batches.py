@@ -56,16 +56,7 @@ class Sides:
 
 
 def check_negatives(pairs: PairSet, section: TrainSection) -> None:
-    """Refuse data that lists too few negatives for the loss.
-
-    Args:
-        pairs: To be trained or validated on.
-        section: Loss and negatives.
-
-    Raises:
-        DataError: If a query that lists no negative would have nothing to be compared with.
-        ConfigError: If queries with few negatives can only be filled up where duplicates are masked.
-    """
+    """Refuse data that lists too few negatives for the loss."""
     if section.loss in REGRESSIONS:
         return
     counts = pairs.negatives.lengths[pairs.asked]
@@ -83,34 +74,14 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
 
 
 def draw_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection, *, seed: int, step: int) -> Batch:
-    """The batch of some pairs, with negatives drawn from those that their queries list.
-
-    Args:
-        pairs: Any.
-        picked: Which pairs.
-        section: How many negatives, and who sees them.
-        seed: Of the draw.
-        step: Of the draw; the same step draws the same.
-
-    Returns:
-        The batch.
-    """
+    """The batch of some pairs, with negatives drawn from those that their queries list."""
     random = step_generator(seed, step)
     most = section.negatives_per_query
     return _batch(pairs, picked, section, lambda query: _drawn(pairs.negatives[query], most, random))
 
 
 def validation_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection) -> Batch:
-    """The batch of some pairs, with negatives that follow from the texts alone: those whose hash with their query is lowest.
-
-    Args:
-        pairs: Any.
-        picked: Which pairs.
-        section: How many negatives, and who sees them.
-
-    Returns:
-        The batch.
-    """
+    """The batch of some pairs, with negatives that follow from the texts alone: those whose hash with their query is lowest."""
 
     def lowest(query: int) -> Int[np.ndarray, " k"]:
         listed = pairs.negatives[query].astype(np.int64)
@@ -122,14 +93,7 @@ def validation_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: Tra
 
 
 def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
-    """Pairs by the hash of both their texts.
-
-    Args:
-        pairs: Any.
-
-    Returns:
-        Their numbers.
-    """
+    """Pairs by the hash of both their texts."""
     texts = zip(pairs.texts.queries.take(pairs.query), pairs.texts.documents.take(pairs.positive), strict=True)
     return text_order(f"{query}\0{document}" for query, document in texts)
 
@@ -161,17 +125,7 @@ def _none() -> Int[np.ndarray, " none"]:
 
 
 def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Processes) -> Batch:
-    """This process's part of a batch.
-
-    Args:
-        pairs: What the batch was drawn from.
-        batch: As all processes see it.
-        section: How many negatives there are of each query.
-        processes: Who shares it out.
-
-    Returns:
-        The pairs of this process, with the negatives that came with them.
-    """
+    """This process's part of a batch."""
     mine = processes.share(len(batch.query))
     listed = np.minimum(pairs.negatives.lengths[batch.query], section.negatives_per_query)
     ends = np.concatenate([[0], np.cumsum(listed)])
@@ -182,19 +136,7 @@ def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Pro
 def pairs_of(
     batch: Batch, sides: Sides, examples: PairSet, section: TrainSection, processes: Processes, *, guide: Sides | None = None
 ) -> Pairs:
-    """What the loss looks at: the embeddings of all processes, and what is known of the texts.
-
-    Args:
-        batch: As all processes see it.
-        sides: Embeddings of this process's part.
-        examples: What the batch was drawn from.
-        section: Whether duplicates are masked, and the guide's margin.
-        processes: Who brings the other parts.
-        guide: Embeddings of another model, of this process's part.
-
-    Returns:
-        The pairs, with the loss averaged over those of this process.
-    """
+    """What the loss looks at: the embeddings of all processes, and what is known of the texts."""
     query, positive, shared, own = _gathered(batch, sides, processes)
     device = query.device
     keys = _keys(batch, examples, device) if section.mask_duplicates else {}

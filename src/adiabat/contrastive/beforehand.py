@@ -14,17 +14,8 @@ from adiabat.train.inputs import require_inputs
 def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
     """Refuse a run that cannot begin, or go on.
 
-    Args:
-        settings: Of the run.
-        resume: Whether its job may stand there already.
-
     Returns:
         What to tell people where there is nothing to go on with, and None elsewhere.
-
-    Raises:
-        ConfigError: If ``[job]`` does not say enough, or the device has no name.
-        JobError: If the directory is not for this job.
-        AdiabatError: If data or store are missing.
     """
     _require_named(settings, "out")
     settings = as_begun(settings, resume=resume)
@@ -35,16 +26,7 @@ def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
 
 
 def require_estimable(settings: TrainSettings) -> None:
-    """Refuse what cannot be estimated; the directory of the job need not be given, and may hold it.
-
-    Args:
-        settings: Of the run.
-
-    Raises:
-        ConfigError: As `require_ready`.
-        JobError: If the directory holds something else.
-        AdiabatError: As `require_ready`.
-    """
+    """Refuse what cannot be estimated; the directory of the job need not be given, and may hold it."""
     _require_named(settings)
     if settings.job.out is not None:
         require_free(Path(settings.job.out), resume=True)

@@ -50,19 +50,7 @@ class Built:
 
 
 def build(settings: TrainSettings, load: Loader) -> Built:
-    """Load what settings name, and make of it what is trained.
-
-    Args:
-        settings: Model, towers, method, what is frozen, seed.
-        load: Gives a model by its name, on the device of the run.
-
-    Returns:
-        The towers.
-
-    Raises:
-        ModelError: If the models do not fit together, a tokenizer cannot pad, or a pattern freezes nothing or all.
-        ConfigError: If a setting does not fit the models.
-    """
+    """Load what settings name, and make of it what is trained."""
     section = settings.towers
     start, document_start = _starts(settings, load)
     matrix = None if section.projection_start is None else _matrix(Path(section.projection_start))
@@ -142,14 +130,7 @@ def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) 
 
 
 def require_numbers(towers: DualEncoder) -> None:
-    """Refuse a model of which a weight is no number: a loss may not see it, but a saved model would be damaged.
-
-    Args:
-        towers: Without adapters.
-
-    Raises:
-        ModelError: If there is one.
-    """
+    """Refuse a model of which a weight is no number: a loss may not see it, but a saved model would be damaged."""
     faults = [name for name, weights in named_weights(towers).items() if not bool(weights.detach().isfinite().all())]
     if faults:
         raise ModelError(f"{towers.name}: every weight must be a finite number, got others in {several(faults, of='tensors')}; get it anew")
@@ -188,41 +169,19 @@ def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:
 
 
 def merged(towers: DualEncoder) -> DualEncoder:
-    """The towers without adapters, to be saved; what they share stays shared.
-
-    Args:
-        towers: In training; left as they are.
-
-    Returns:
-        Towers that embed alike.
-    """
+    """The towers without adapters, to be saved; what they share stays shared."""
     plain = {id(tower): merged_tower(tower) for tower in _distinct(towers)}
     return replace(towers, query=plain[id(towers.query)], document=plain[id(towers.document)])
 
 
 def named_weights(towers: DualEncoder) -> dict[str, Tensor]:
-    """Weights that an embedding depends on; those of asymmetric towers behind the name of their side.
-
-    Args:
-        towers: Without adapters.
-
-    Returns:
-        Name to weights.
-    """
+    """Weights that an embedding depends on; those of asymmetric towers behind the name of their side."""
     if towers.shared:
         return dict(towers.query.used_parameters())
     return {f"{side}.{name}": weights for side in SIDES for name, weights in towers.tower(side).used_parameters().items()}
 
 
 def optimizer_of(module: nn.Module, section: TrainSection) -> Optimizer:
-    """The optimiser that settings describe; matrices alone decay.
-
-    Args:
-        module: What is trained.
-        section: Name, rate and decay.
-
-    Returns:
-        The optimiser, at the peak rate.
-    """
+    """The optimiser that settings describe; matrices alone decay."""
     groups = decay_groups(module)
     return make_optimizer(section.optimizer, groups, learning_rate=section.learning_rate, weight_decay=section.weight_decay)

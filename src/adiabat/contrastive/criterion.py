@@ -21,15 +21,7 @@ TRIPLET_MARGIN = 0.1
 
 
 def criterion_of(section: TrainSection, *, tile: int | None = None) -> Criterion:
-    """The loss that settings describe.
-
-    Args:
-        section: Loss, similarity, margin, directions and the widths of `matryoshka`.
-        tile: As in `adiabat.train.partition.log_denominator`.
-
-    Returns:
-        The function; where there are several widths, the mean of the loss over them and the whole width.
-    """
+    """The loss that settings describe."""
     if section.loss in REGRESSIONS:
         alone = _regression(section)
     else:

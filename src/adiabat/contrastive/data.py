@@ -38,16 +38,7 @@ def read_pairs(
 
     Args:
         source: Of the examples; None reads `TrainDataSection.sources`.
-        settings: Splits, columns, corpus, and where validation comes from.
-        stored: Whether documents are those of a store, so that ids need not be turned into texts.
         cache: Where pairs are kept once they were read; None keeps them in memory.
-        watch: Whom to tell.
-
-    Returns:
-        Training and validation pairs, over the same texts; those of several sources stand one source after another.
-
-    Raises:
-        DataError: If a file is faulty, a document's text is missing, or one of the two parts would be empty.
     """
     sources = [*_sources(source, settings), *_validated(settings)]
     sets = _numbered(sources, stored, cache, watch)
@@ -60,19 +51,7 @@ def read_pairs(
 
 
 def read_validation(settings: TrainDataSection, *, cache: Path, watch: Watch = SILENT) -> PairSet:
-    """Read the pairs that a run over a stream is validated on.
-
-    Args:
-        settings: Where they are.
-        cache: Where they are kept once they were read.
-        watch: Whom to tell.
-
-    Returns:
-        The pairs, over texts of their own.
-
-    Raises:
-        DataError: If a file is faulty.
-    """
+    """Read the pairs that a run over a stream is validated on."""
     return _numbered(_validated(settings), False, cache, watch)[0]
 
 

@@ -59,19 +59,11 @@ class Estimate:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Nested plain data, ready for `json.dump`.
-
-        Returns:
-            Name to value.
-        """
+        """Nested plain data, ready for `json.dump`."""
         return asdict(self)
 
     def told(self) -> str:
-        """The resolved configuration, and what it will take, for people.
-
-        Returns:
-            Several lines; those that are no settings are comments of TOML, so that the whole is a RUN.toml.
-        """
+        """The resolved configuration, and what it will take, for people."""
         streamed = self.settings["data"]["stream"]
         data = f"a stream, in windows of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"
         lines = [
@@ -86,19 +78,7 @@ class Estimate:
 
 
 def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate:
-    """Set a run up, take a few steps that nobody keeps, and say what the whole will take.
-
-    Args:
-        load: Gives a model by its name.
-        settings: `JobSection.model` and `JobSection.data` must be given.
-        watch: Whom to tell.
-
-    Returns:
-        The estimate, for one process.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-    """
+    """Set a run up, take a few steps that nobody keeps, and say what the whole will take."""
     check(settings)
     require_estimable(settings)
     device = device_of(settings.run.device)

@@ -28,14 +28,7 @@ class FrozenTower:
     """
 
     def __init__(self, encoder: Encoder, texts: TextColumn, *, side: Side, precision: Precision) -> None:
-        """Set up; nothing is embedded yet, and nothing written.
-
-        Args:
-            encoder: The tower.
-            texts: All that may be asked for.
-            side: Whose prompt is put before.
-            precision: Of the forward pass.
-        """
+        """Set up; nothing is embedded yet, and nothing written."""
         self.encoder = encoder
         self._texts = texts
         self._side = side
@@ -44,34 +37,15 @@ class FrozenTower:
         self._spent = 0.0
 
     def keep_in(self, place: Path, *, resume: bool) -> None:
-        """Keep vectors in files from here on.
-
-        Args:
-            place: Of the files, without their endings; its folder is made where missing.
-            resume: Whether to read what stands there; else it is begun anew.
-
-        Raises:
-            JobError: If there is no room for all vectors.
-        """
+        """Keep vectors in files from here on."""
         self._kept.keep_in(place, resume=resume)
 
     def save(self) -> None:
-        """Note on the disk which texts are embedded, where vectors are kept in files: to be called with every checkpoint.
-
-        Raises:
-            JobError: If the disk is full or not writable.
-        """
+        """Note on the disk which texts are embedded, where vectors are kept in files: to be called with every checkpoint."""
         self._kept.save()
 
     def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-        """Embeddings of some texts.
-
-        Args:
-            rows: Which.
-
-        Returns:
-            One row for each, without gradient, on the tower's device.
-        """
+        """Embeddings of some texts."""
         kept = self._kept
         new = np.unique(rows[~kept.known[rows]])
         if len(new):
@@ -82,11 +56,7 @@ class FrozenTower:
         return torch.from_numpy(np.asarray(kept.vectors[rows])).to(self.encoder.device)
 
     def spent(self) -> float:
-        """What was embedded since this was last asked.
-
-        Returns:
-            Multiplications and additions of matrix products, without what little padding there is; see `adiabat.train.operations`.
-        """
+        """What was embedded since this was last asked."""
         spent, self._spent = self._spent, 0.0
         return spent
 
@@ -99,16 +69,7 @@ class StoredTower:
     """Reads the vectors of a store."""
 
     def __init__(self, store: Store, documents: TextColumn, *, device: torch.device) -> None:
-        """Find documents in a store.
-
-        Args:
-            store: Of the frozen tower.
-            documents: Their ids or texts, each once.
-            device: Where vectors go.
-
-        Raises:
-            DataError: If the store lacks some.
-        """
+        """Find documents in a store."""
         self._store = store
         self._rows = rows_of_entries(list(documents), store)
         self._device = device
@@ -119,12 +80,5 @@ class StoredTower:
             )
 
     def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-        """Vectors of some documents.
-
-        Args:
-            rows: Which.
-
-        Returns:
-            One row for each, float32.
-        """
+        """Vectors of some documents."""
         return torch.from_numpy(self._store.gather(self._rows[rows])).to(self._device)

@@ -47,51 +47,20 @@ Number = Callable[[PairBuilder], list[str]]
 
 
 def cache_folder(given: str | None) -> Path:
-    """Where pairs are kept.
-
-    Args:
-        given: By the user.
-
-    Returns:
-        That, or ``adiabat`` in the user's cache directory.
-    """
+    """Where pairs are kept."""
     if given is not None:
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adiabat"
 
 
 def kept_pairs(number: Number, description: dict[str, Any], cache: Path) -> tuple[PairSet, ...]:
-    """Open pairs, or number and keep them first.
-
-    Args:
-        number: Reads the examples; not called where they were read before.
-        description: All that decides what is read, files by `files_of`.
-        cache: The folder of all that is kept; made where missing.
-
-    Returns:
-        The sets of pairs.
-
-    Raises:
-        DataError: If the disk is full or not writable, and whatever reading raises; then nothing is kept.
-    """
+    """Open pairs, or number and keep them first."""
     key = hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[:32]
     return pairs_in(cache / key, number, advice="name another folder (data.cache)")
 
 
 def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...]:
-    """Open the pairs of a folder, or number them and put them there.
-
-    Args:
-        folder: Theirs alone; what it lies in is made where missing.
-        number: Reads the examples; not called where the folder is there and undamaged.
-        advice: What people can do besides freeing space where the disk is full.
-
-    Returns:
-        The sets of pairs.
-
-    Raises:
-        DataError: As `kept_pairs`.
-    """
+    """Open the pairs of a folder, or number them and put them there."""
     if folder.is_dir():
         try:
             return _opened(folder)
@@ -113,45 +82,22 @@ def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...
 
 
 def numbered(number: Number) -> tuple[PairSet, ...]:
-    """Number pairs that stay in memory.
-
-    Args:
-        number: Reads the examples.
-
-    Returns:
-        The sets of pairs.
-    """
+    """Number pairs that stay in memory."""
     columns = TextList(), TextList(), TextList()
     builder = PairBuilder(*columns)
     return builder.built(number(builder), Texts(*columns))
 
 
 def files_of(source: str) -> list[tuple[str, ...]]:
-    """What a source is, without reading the whole of it.
-
-    Args:
-        source: A file, a folder or a name of the hub.
-
-    Returns:
-        Path, size, dates, inode and a digest of blocks of each file; of the hub, the name alone.
-
-    Raises:
-        DataError: If a file cannot be read.
-    """
+    """What a source is, without reading the whole of it."""
     return [_state(path) if path.is_file() else (str(path),) for path in _files(source)]
 
 
 def contents_of(sources: Iterable[str]) -> dict[str, str]:
     """What sources hold, so that a copy with another date is the same.
 
-    Args:
-        sources: As `files_of` takes them.
-
     Returns:
         Path of each file to the SHA-256 of its bytes; of the hub, the name alone, to "".
-
-    Raises:
-        DataError: If a file cannot be read.
     """
     digests = dict[str, str]()
     for path in (path for source in sources for path in _files(source)):

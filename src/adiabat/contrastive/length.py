@@ -11,33 +11,12 @@ MOST_STEPS = 1_000_000
 
 
 def steps_of(section: TrainSection, pairs: int) -> int:
-    """Optimiser steps of a run.
-
-    Args:
-        section: Its settings.
-        pairs: Trained on.
-
-    Returns:
-        `TrainSection.steps`, or as many as the passes over the data need, rounded up.
-    """
+    """Optimiser steps of a run."""
     return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
 
 
 def steps_within(budget: float, cost: Callable[[int], float], *, setting: str = "budget_flops", unit: str = "FLOP") -> int:
-    """Steps that a budget pays for.
-
-    Args:
-        budget: In `unit`, > 0.
-        cost: Of each step, by its number from 0, in `unit`.
-        setting: Of ``[train]`` that the budget is; for messages.
-        unit: For messages.
-
-    Returns:
-        The most steps that together cost no more, at least 1.
-
-    Raises:
-        BudgetError: If it does not pay for the first step, or pays for more than `MOST_STEPS`.
-    """
+    """Steps that a budget pays for."""
     first = cost(0)
     if first > budget:
         raise BudgetError(

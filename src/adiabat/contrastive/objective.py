@@ -99,14 +99,7 @@ class PairContrast:
 
     @property
     def steps(self) -> int:
-        """Optimiser steps of the run.
-
-        Returns:
-            As many as its budget pays for, or as settings and pairs say.
-
-        Raises:
-            ConfigError: If the budget does not pay for a single step.
-        """
+        """Optimiser steps of the run."""
         return self._paid or steps_of(self.settings.train, self.order.pairs)
 
     @cached_property
@@ -116,26 +109,11 @@ class PairContrast:
         return None if budget is None else steps_within(budget, self.flops_of)
 
     def flops_of(self, step: int) -> float:
-        """Operations of one step by parameters and tokens, which a budget is told in (mission B4).
-
-        Args:
-            step: From 0.
-
-        Returns:
-            Of trained towers, over all processes.
-        """
+        """Operations of one step by parameters and tokens, which a budget is told in (mission B4)."""
         return sum(training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items())
 
     def cost(self, step: int) -> Cost:
-        """What one step takes (mission B4).
-
-        Args:
-            step: From 0.
-
-        Returns:
-            Of trained towers, as one process takes it; operations counted one by one are also those of texts that a frozen tower or a
-            guide embedded since this was last asked: each once, at the step that first needs it.
-        """
+        """What one step takes (mission B4)."""
         bank = self.at(step).bank
         return Cost(self.flops_of(step), self.passes.operations(bank.groups(self._distinct(step))) + bank.spent_once())
 
@@ -161,14 +139,7 @@ class PairContrast:
         return order_of(pairs, self.settings, tokens, only)
 
     def at(self, step: int) -> Stretch:
-        """What a step draws on; of a stream, its window is read where it has not been.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            Pairs, their texts, and the batches.
-        """
+        """What a step draws on; of a stream, its window is read where it has not been."""
         if self.stream is not None and not self._now.holds(step):
             self._now = self.stream.stretch(step, self._planned)
             self._keep_window()
@@ -177,21 +148,13 @@ class PairContrast:
     def ending(self, step: int) -> str | None:
         """Why a run ends at a step, where it is the data that end it.
 
-        Args:
-            step: Steps taken.
-
         Returns:
             A phrase, or None where it goes on.
         """
         return None if self.stream is None else self.stream.ending(step, self._planned)
 
     def keep_in(self, folder: Path, *, resume: bool) -> None:
-        """Keep embeddings of towers that do not change in files, so that a resumed run reads the same.
-
-        Args:
-            folder: Made where there is such a tower.
-            resume: Whether to read what stands there.
-        """
+        """Keep embeddings of towers that do not change in files, so that a resumed run reads the same."""
         self._kept = folder, resume
         self._bank.keep_in(folder if self.stream is None else folder / "validation", self.processes.rank, resume=resume)
         self._keep_window()
@@ -218,11 +181,7 @@ class PairContrast:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Let threads share the passes while the block lasts.
-
-        Yields:
-            Nothing.
-        """
+        """Let threads share the passes while the block lasts."""
         before = self.passes
         with side_passes(*self._models.trained, precision=self.settings.run.precision, chunking=self._chunking()) as self.passes:
             try:
@@ -231,14 +190,7 @@ class PairContrast:
                 self.passes = before
 
     def loss(self, step: int) -> Tensor:
-        """The loss of one batch of pairs: over this process's part of it, against everyone's.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            A scalar.
-        """
+        """The loss of one batch of pairs: over this process's part of it, against everyone's."""
         now, batch = self.at(step), self._batch(step)
         mine = share_of(now.pairs, batch, self.settings.train, self.processes)
         sides, guide = now.bank.embedded(mine, self.passes), now.bank.judged(mine)
@@ -246,14 +198,7 @@ class PairContrast:
         return self._criterion(pairs, self.temperature(step))
 
     def temperature(self, step: int) -> Temperature:
-        """What similarities are divided by.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            A number, or a tensor that is learned.
-        """
+        """What similarities are divided by."""
         section = self.settings.train
         if self._learned is not None:
             # The optimiser may have moved it out of its range.
@@ -267,34 +212,16 @@ class PairContrast:
         )
 
     def figures(self) -> Mapping[str, float]:
-        """What the log says beside the loss.
-
-        Returns:
-            A learned temperature, as the next step will use it.
-        """
+        """What the log says beside the loss."""
         return {} if self._learned is None else {"temperature": self._validation_temperature()}
 
     def batch_ids(self, step: int) -> list[str]:
-        """Ids of the queries of one step.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            As the examples have them.
-        """
+        """Ids of the queries of one step."""
         pairs = self.at(step).pairs
         return pairs.texts.query_ids.take(pairs.query[self.rows(step)])
 
     def tokens_of(self, step: int) -> dict[Side, int]:
-        """Tokens that pass through trained towers in one step, padding left out.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            By side, over all processes; a text that stands in the batch twice counts once.
-        """
+        """Tokens that pass through trained towers in one step, padding left out."""
         distinct = self._distinct(step)
         return {side: int(table.lengths[distinct[side]].sum()) for side, table in self.tables.items()}
 
@@ -303,14 +230,7 @@ class PairContrast:
         return {side: np.unique(rows) for side, rows in self._batch(step).sides.items()}
 
     def rows(self, step: int) -> Int[np.ndarray, " p"]:
-        """Pairs of one step's batch, as all processes see it.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            Their rows in the training set.
-        """
+        """Pairs of one step's batch, as all processes see it."""
         return self.at(step).order.rows(step)
 
     def _batch(self, step: int) -> Batch:
@@ -322,12 +242,7 @@ class PairContrast:
 
     @torch.no_grad()
     def validate(self) -> Validation:
-        """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents.
-
-        Returns:
-            The loss; as errors, queries whose first document does not answer them, or listed pairs in the wrong order, ties being errors;
-            ``P@1`` and ``RR``.
-        """
+        """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents."""
         asked, candidates = self.validation.asked, self.validation.candidates
         query, document = (
             _Rows(rows, self._bank.measured(side, rows, self.settings)) for side, rows in zip(SIDES, (asked, candidates), strict=True)

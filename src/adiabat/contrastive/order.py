@@ -58,14 +58,7 @@ class OnePass:
     times: tuple[float, ...]
 
     def mixture(self, pairs: PairSet) -> Mixture:
-        """How much of each source the pass holds.
-
-        Args:
-            pairs: Of the window.
-
-        Returns:
-            A mixture in which each source is spread over the whole pass.
-        """
+        """How much of each source the pass holds."""
         sizes = np.bincount(pairs.sources, minlength=len(self.times))
         counts = np.rint(sizes * np.array(self.times)).astype(np.int64)
         return Mixture(tuple(sizes.tolist()), counts / max(1, counts.sum()), counts, self.seed)
@@ -77,16 +70,7 @@ def order_of(
     """The batches that settings describe.
 
     Args:
-        pairs: Trained on.
-        settings: Batch size, mixture, rules of a batch, seed.
-        tokens: Of each pair; needed where there is a budget.
         only: Of a window of a stream, whose first pass alone is then taken; None plans passes over all there is.
-
-    Returns:
-        The order.
-
-    Raises:
-        DataError: If batches shall be of one topic or tag and the pairs have but one, or those of a window none.
     """
     size, section = settings.train.batch_size, settings.batches
     seed, first_step = (settings.run.seed, 0) if only is None else (only.seed, only.first_step)
@@ -109,15 +93,7 @@ def order_of(
 
 
 def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
-    """How much of each source a pass holds.
-
-    Args:
-        pairs: Trained on.
-        settings: The mixture, and the weights of sources.
-
-    Returns:
-        The mixture.
-    """
+    """How much of each source a pass holds."""
     section = settings.mixture
     sizes = np.bincount(pairs.sources)
     counted = np.minimum(sizes, section.cap or sizes.max()).tolist()
@@ -149,10 +125,6 @@ def _levels(pairs: PairSet, settings: TrainSettings, *, of_window: bool = False)
 def in_small_groups(pairs: PairSet, settings: TrainSettings) -> int:
     """Pairs whose topic or tag has too few for a batch of its own.
 
-    Args:
-        pairs: Trained on.
-        settings: By what batches are grouped, and how large they are.
-
     Returns:
         How many; 0 where batches are not grouped.
     """
@@ -164,10 +136,6 @@ def in_small_groups(pairs: PairSet, settings: TrainSettings) -> int:
 
 def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
     """What becomes of pairs without a topic or tag where batches go by it.
-
-    Args:
-        pairs: Trained on.
-        settings: By what batches are grouped.
 
     Returns:
         A sentence, or None where each has one, or batches are not grouped.
@@ -187,12 +155,6 @@ def mixture_told(order: Order, pairs: PairSet, settings: TrainSettings, *, steps
     """How much of each source a run took, beside what was asked for.
 
     The run's passes are planned once more.
-
-    Args:
-        order: Of the run.
-        pairs: Trained on.
-        settings: The sources and their mixture.
-        steps: That the run took.
 
     Returns:
         A sentence, or None where there is one source, or no step.

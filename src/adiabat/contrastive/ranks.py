@@ -22,20 +22,7 @@ EXACT = "donot_use_mm_for_euclid_dist"
 def ranks_of_answers(
     query: Float[Tensor, "q e"], documents: Float[Tensor, "d e"], answers: Sequence[Int[np.ndarray, " _"]], *, distance: bool
 ) -> Int[np.ndarray, " q"]:
-    """``1 + #{documents that do not answer and score at least as much as the best answer}``.
-
-    Args:
-        query: Embeddings as they are to be compared.
-        documents: The candidates.
-        answers: For each query the rows of the candidates that answer it, at least one.
-        distance: Score by minus the Euclidean distance; False scores by the product.
-
-    Returns:
-        Ranks from 1; a tie counts against the answer.
-
-    Reference:
-        Missions A6 (ties), C5.
-    """
+    """``1 + #{documents that do not answer and score at least as much as the best answer}``."""
     ranks = []
     for start in range(0, len(query), QUERIES_AT_A_TIME):
         rows = query[start : start + QUERIES_AT_A_TIME]
@@ -50,14 +37,7 @@ def ranks_of_answers(
 
 
 def listed_pairs(pairs: PairSet) -> int:
-    """How many (positive, listed negative) pairs there are.
-
-    Args:
-        pairs: Any.
-
-    Returns:
-        The count.
-    """
+    """How many (positive, listed negative) pairs there are."""
     return int(pairs.negatives.lengths[pairs.query].sum())
 
 
@@ -66,17 +46,7 @@ Vectors = Callable[[Int[np.ndarray, " k"]], Float[Tensor, "k e"]]
 
 
 def pair_errors(pairs: PairSet, query: Vectors, document: Vectors, *, distance: bool) -> int:
-    """How many (positive, listed negative) pairs are in the wrong order; a tie is an error.
-
-    Args:
-        pairs: Any.
-        query: Of the queries.
-        document: Of the documents.
-        distance: Whether they are compared by Euclidean distance; else by the product.
-
-    Returns:
-        The count, of `listed_pairs`.
-    """
+    """How many (positive, listed negative) pairs are in the wrong order; a tie is an error."""
     negatives = pairs.negatives.take(pairs.query)
     pair, errors = np.repeat(np.arange(len(pairs)), negatives.lengths), 0
     for start in range(0, len(pair), PAIRS_AT_A_TIME):

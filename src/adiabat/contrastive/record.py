@@ -20,14 +20,7 @@ from adiabat.train.limits import Outcome
 
 
 def notes_of(objective: PairContrast) -> tuple[str, ...]:
-    """What a reader of the result must know: what was left out, and what the limits cut.
-
-    Args:
-        objective: Of the run.
-
-    Returns:
-        Sentences.
-    """
+    """What a reader of the result must know: what was left out, and what the limits cut."""
     settings = objective.settings
     found = [*objective.train.notes, *objective.validation.notes]
     for side, table in objective.tables.items():
@@ -59,32 +52,13 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
 
 
 def counts_of(objective: PairContrast) -> tuple[int, int]:
-    """Parameters of the towers, each once.
-
-    Args:
-        objective: Of the run.
-
-    Returns:
-        All of them, adapters and a learned temperature included, and those that are trained.
-    """
+    """Parameters of the towers, each once."""
     sizes = [(weights.numel(), weights.requires_grad) for weights in objective.module.parameters()]
     return sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained)
 
 
 def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str) -> Result:
-    """What a run did, read off its log and its weights.
-
-    Args:
-        objective: Of the run, with the weights that are kept.
-        built: What it started from.
-        plain: The towers as they are saved, without adapters.
-        outcome: How the loop ended.
-        job: Whose log is read.
-        command: The command line.
-
-    Returns:
-        The result, as it is written to ``result.json``.
-    """
+    """What a run did, read off its log and its weights."""
     settings = objective.settings
     parameters, trained = counts_of(objective)
     steps = outcome.position.step
@@ -118,15 +92,7 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
 
 
 def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
-    """What a run trained or validated on, its models before it too.
-
-    Args:
-        objective: Of the run.
-        steps: That it took.
-
-    Returns:
-        Hashes of all pairs that it was given; of a stream, of the windows that it came to.
-    """
+    """What a run trained or validated on, its models before it too."""
     settings, store = objective.settings, objective.store if objective.settings.reads_ids else None
     sets: list[TrainedTexts] = [] if objective.stream is None else objective.stream.trained(steps)
     pairs = [objective.validation, *([objective.train] if objective.stream is None else [])]

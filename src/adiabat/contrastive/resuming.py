@@ -24,18 +24,7 @@ LENGTHS = ("train.steps", "train.epochs", "train.budget_flops")
 
 
 def as_begun(settings: TrainSettings, *, resume: bool) -> TrainSettings:
-    """Settings of a run of so many seconds, with the steps that were found to fit into them when it began.
-
-    Args:
-        settings: Wanted.
-        resume: Whether the job may stand there already.
-
-    Returns:
-        The same, where nothing was found.
-
-    Raises:
-        JobError: If the job's description is damaged.
-    """
+    """Settings of a run of so many seconds, with the steps that were found to fit into them when it began."""
     section, out = settings.train, settings.job.out
     if not (resume and out is not None and is_job(Path(out)) and section.steps is None and section.goes_by_time):
         return settings
@@ -46,11 +35,7 @@ def with_steps(settings: TrainSettings, steps: int | None) -> TrainSettings:
     """Settings with another number of steps.
 
     Args:
-        settings: Of a run.
         steps: None leaves it to the other settings.
-
-    Returns:
-        A copy.
     """
     return settings.model_copy(update={"train": settings.train.model_copy(update={"steps": steps})})
 
@@ -60,9 +45,6 @@ def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
 
     Args:
         settings: All of a run, dotted; those that are None are left out.
-
-    Returns:
-        Each with its value; none where a run can be made longer.
     """
     schedule, warm_up = settings["train.schedule"], settings["train.warmup_fraction"]
     found = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
@@ -90,11 +72,6 @@ def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
     """What is wrong with an end of a run that has gone on before.
-
-    Args:
-        total: Steps of the whole run.
-        job: Whose log says how many were taken.
-        settings: Wanted, dotted.
 
     Returns:
         Phrases; empty where nothing is wrong.

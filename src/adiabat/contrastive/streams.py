@@ -58,14 +58,7 @@ Plan = Callable[[Window], Stretch]
 
 
 def window_name(number: int) -> str:
-    """What the folder of a window is called.
-
-    Args:
-        number: Of the window.
-
-    Returns:
-        The name; names sort as numbers do.
-    """
+    """What the folder of a window is called."""
     return f"window-{number:06d}"
 
 
@@ -85,15 +78,7 @@ class Stream:
         """Set up; nothing is read yet but the rows of windows that were read before.
 
         Args:
-            settings: Sources, mixture, window, batches, seed.
-            validation: Queries that the run is validated on, to count those that are trained on too.
-            store: Holds the documents of the pairs, where these name them by id.
             folder: Of a job that goes on; None keeps windows in memory, until `keep_in` names one.
-            processes: Those of the run: the main one reads for all where there is a folder.
-            watch: Whom to tell.
-
-        Raises:
-            DataError: If a source cannot be streamed.
         """
         listed = settings.data.listed(settings.job.data)
         rule: MixtureRule = settings.mixture.rule if settings.data.sources else "equal"
@@ -114,33 +99,11 @@ class Stream:
         """Of all windows that were read, in their order."""
 
     def newest(self, plan: Plan) -> Stretch:
-        """The last window that was read and has a step; the first one where none was read.
-
-        Args:
-            plan: Works out its batches.
-
-        Returns:
-            Its steps.
-
-        Raises:
-            DataError: If it cannot be read, or makes no batch.
-        """
+        """The last window that was read and has a step; the first one where none was read."""
         return self.stretch(max((row.first for row in self.rows if row.steps), default=0), plan)
 
     def stretch(self, step: int, plan: Plan) -> Stretch:
-        """The window of a step.
-
-        Args:
-            step: From 0, at most the next one after all windows that were read.
-            plan: Works out its batches.
-
-        Returns:
-            Its steps.
-
-        Raises:
-            DataError: If it cannot be read, is no longer what it was, or two windows in a row make no batch.
-            JobError: If there is no such step, the stream having stopped before.
-        """
+        """The window of a step."""
         while True:
             if row := next((row for row in reversed(self.rows) if row.first <= step < row.first + row.steps), None):
                 return self._opened(row, plan)
@@ -150,10 +113,6 @@ class Stream:
 
     def ending(self, step: int, plan: Plan) -> str | None:
         """Why the run ends at a step, if the first source to run out ends it; where that takes reading another window, it is read.
-
-        Args:
-            step: Steps taken.
-            plan: Works out batches.
 
         Returns:
             A phrase, or None where it goes on.
@@ -169,14 +128,7 @@ class Stream:
         return f"{cut_middle(ended[0], limit=40)} ran out, and mixture.exhausted is stop"
 
     def keep_in(self, folder: Path) -> None:
-        """Keep windows in a folder from here on; to be called by whoever alone may write there.
-
-        Args:
-            folder: Of the job; made where missing.
-
-        Raises:
-            JobError: If the disk is full or not writable.
-        """
+        """Keep windows in a folder from here on; to be called by whoever alone may write there."""
 
         def begin() -> None:
             with plain_faults(folder / ROWS):
@@ -191,12 +143,7 @@ class Stream:
         self._folder = folder
 
     def forget(self, number: int, *others: Path) -> None:
-        """Remove windows that no checkpoint needs.
-
-        Args:
-            number: Of the first that stays.
-            *others: Further folders that hold a folder for each window.
-        """
+        """Remove windows that no checkpoint needs."""
         if not self._processes.is_main:
             return
         for folder in filter(None, (self._folder, *others)):
@@ -322,10 +269,6 @@ class Stream:
     def drawn(self, steps: int, last: Stretch) -> Int[np.ndarray, " s"]:
         """How many pairs of each source the run took, one that was drawn twice counting twice.
 
-        Args:
-            steps: That it took.
-            last: The window of its last step.
-
         Returns:
             One count per source.
         """
@@ -337,29 +280,14 @@ class Stream:
         return counts
 
     def trained(self, steps: int) -> list[TrainedTexts]:
-        """Texts of the windows that the run came to.
-
-        Args:
-            steps: That it took.
-
-        Returns:
-            Hashes of each window's texts; of one whose file is missing or damaged, why they are not known.
-        """
+        """Texts of the windows that the run came to."""
         found = [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
         for why in filter(None, (one.unknown for one in found)):
             self._watch.note(f"{why}: measurements will not know all that was trained on")
         return found
 
     def told(self, steps: int, last: Stretch) -> list[str]:
-        """What the run read, and how much of each source it took.
-
-        Args:
-            steps: That it took.
-            last: The window of its last step.
-
-        Returns:
-            Sentences.
-        """
+        """What the run read, and how much of each source it took."""
         taken = self.drawn(steps, last)
         ends = [part.end.ends for part in self.rows[last.window or 0].parts]
         sources = zip(self.paths, taken.tolist(), self._sources.weights.tolist(), ends, strict=True)

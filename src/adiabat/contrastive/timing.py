@@ -19,15 +19,7 @@ TIMED_STEPS = 3
 
 
 def step_seconds(objective: PairContrast, watch: Watch) -> float:
-    """Take a few steps; weights and random numbers are afterwards as they were before.
-
-    Args:
-        objective: Of the run.
-        watch: Whom to tell.
-
-    Returns:
-        Seconds of one step, the median of all but the first.
-    """
+    """Take a few steps; weights and random numbers are afterwards as they were before."""
     seconds = []
     with _unchanged(objective.module), objective.passing():
         optimizer = optimizer_of(objective.module, objective.settings.train)
@@ -45,15 +37,7 @@ def step_seconds(objective: PairContrast, watch: Watch) -> float:
 
 
 def fit_into_time(objective: PairContrast, watch: Watch) -> None:
-    """Give a run that goes by time alone the steps that fit into it, with their share of the validations; any other stays as it is.
-
-    Args:
-        objective: Of the run, whose settings then say how many.
-        watch: Whom to tell.
-
-    Raises:
-        ConfigError: If the time does not suffice for a step.
-    """
+    """Give a run that goes by time alone the steps that fit into it, with their share of the validations; any other stays as it is."""
     section = objective.settings.train
     if section.budget_seconds is None or not section.goes_by_time:
         return

@@ -13,11 +13,7 @@ def trained_pairs(pairs: PairSet, store: Store | None = None) -> TrainedTexts:
     """Texts of the queries and answers of pairs.
 
     Args:
-        pairs: Trained or validated on.
         store: Holds their documents, which are then given by id or text; None where they are texts.
-
-    Returns:
-        Their hashes.
     """
     queries, answers = in_blocks(pairs.texts.queries.take, pairs.asked), np.unique(pairs.positive)
     if store is None:

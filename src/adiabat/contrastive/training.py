@@ -54,19 +54,9 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
 
     Under ``accelerate launch`` or ``torchrun`` every process has a part of each batch, and the main one writes.
 
-    Args:
-        load: Gives a model by its name; called once data have been read, so that their faults come first.
-        settings: `JobSection.model`, `JobSection.data` and `JobSection.out` must be given.
-        resume: Go on with a job that was cut short.
-        command: The command line, for the report.
-        watch: Whom to tell.
-
     Returns:
         The result, as written to ``result.json``, the trained pair being in ``model`` inside the job's directory; None in a process that is
         not the main one.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong; what can be seen before the first step is seen before the directory is made.
     """
     check(settings)
     note = require_ready(settings, resume=resume)
@@ -99,14 +89,7 @@ def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job,
 
 
 def check(settings: TrainSettings) -> None:
-    """Refuse what can be seen to be wrong without data or model.
-
-    Args:
-        settings: Of the run.
-
-    Raises:
-        ConfigError: Naming it.
-    """
+    """Refuse what can be seen to be wrong without data or model."""
     device_of(settings.run.device)
     check_patterns(settings.train.freeze)
     section = settings.train
@@ -120,17 +103,7 @@ def prepared(
     """Read the data, of a stream those of a window, and build the towers.
 
     Args:
-        load: Gives a model by its name.
-        settings: Of the run.
-        group: The processes of the run.
-        watch: Whom to tell.
         stream_folder: Where windows of a stream may have been kept before; None begins with the first, in memory.
-
-    Returns:
-        The objective, and what it trains.
-
-    Raises:
-        AdiabatError: If a file, a model or a setting does not fit.
     """
     store = None if settings.towers.vectors is None else Store.open(settings.towers.vectors)
     cache = cache_folder(settings.data.cache)
@@ -173,32 +146,14 @@ def _require_fitting(store: Store, towers: DualEncoder, settings: TrainSettings)
 
 
 def check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
-    """Refuse data that cannot be trained on, or validated on.
-
-    Args:
-        training: Pairs to learn from.
-        validation: Pairs held out.
-        settings: Of the run.
-
-    Raises:
-        DataError: If there are too few, or without the negatives that the loss takes.
-    """
+    """Refuse data that cannot be trained on, or validated on."""
     check_batch_size(training.name, len(training), settings.train.batch_size)
     check_negatives(training, settings.train)
     _check_validation(validation, settings)
 
 
 def check_batch_size(name: str, pairs: int, batch_size: int) -> None:
-    """Refuse a batch that there are too few pairs for.
-
-    Args:
-        name: Of the data.
-        pairs: That are trained on.
-        batch_size: Of a step.
-
-    Raises:
-        DataError: If there are fewer pairs.
-    """
+    """Refuse a batch that there are too few pairs for."""
     if batch_size > pairs:
         raise DataError(f"{name}: train.batch_size must be at most the {pairs:,} pairs trained on, got {batch_size}; lower it, or add data")
 
@@ -219,16 +174,7 @@ def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
 
 
 def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: int) -> Schedule:
-    """The schedule that settings describe.
-
-    Args:
-        settings: Of the run.
-        total_steps: Of the whole run.
-        steps_per_pass: Of one pass over the data.
-
-    Returns:
-        The schedule.
-    """
+    """The schedule that settings describe."""
     section = settings.train
     warm_up = section.warmup_steps
     return Schedule(

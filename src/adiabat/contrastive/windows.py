@@ -78,23 +78,12 @@ class Row:
     texts: TrainedFile | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Nested plain data.
-
-        Returns:
-            Name to value.
-        """
+        """Nested plain data."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> "Row":
-        """Read what `to_json` gave.
-
-        Args:
-            row: From the file.
-
-        Returns:
-            The row.
-        """
+        """Read what `to_json` gave."""
         parts = tuple(
             Part(part["asked"], part["given"], *(_standing(part[name]) for name in ("start", "end"))) for part in row.pop("parts")
         )
@@ -123,11 +112,7 @@ class Sources:
     exhausted: Exhausted
 
     def begin(self) -> list[Standing]:
-        """Where the first window begins.
-
-        Returns:
-            The first row of each source.
-        """
+        """Where the first window begins."""
         return [Standing() for _ in self.tapes]
 
     def read(self, number: int, starts: Sequence[Standing], take: Take) -> tuple[Part, ...]:
@@ -135,17 +120,6 @@ class Sources:
 
         A source that ends gives no more to it (``drop``, ``stop``), or begins anew (``cycle``), as far as no row comes twice in the
         window. Of ``drop``, one that has ended is left out until all have; then all begin anew, with the next window.
-
-        Args:
-            number: Of the window, from 0.
-            starts: Where each source stands.
-            take: Given the examples, source by source.
-
-        Returns:
-            What was taken of each.
-
-        Raises:
-            DataError: If a source cannot be read, or rows are at fault.
         """
         if all(start.ended for start in starts):
             starts = [start.anew() for start in starts]
@@ -169,26 +143,11 @@ class Sources:
         return Part(asked, given, start, end)
 
     def is_last(self, parts: Sequence[Part]) -> bool:
-        """Whether no window comes after one.
-
-        Args:
-            parts: What it took.
-
-        Returns:
-            True where a source ran out and the run is to stop then.
-        """
+        """Whether no window comes after one."""
         return self.exhausted == "stop" and any(part.end.ended for part in parts)
 
     def times(self, parts: Sequence[Part]) -> tuple[float, ...]:
-        """How often a window's pass takes the pairs of each source, so that weights are kept.
-
-        Args:
-            parts: What the window took.
-
-        Returns:
-            Above 1 where a source that begins anew gave all it has; below 1 where the run stops with the first source, and the others
-            must not go on alone; else 1.
-        """
+        """How often a window's pass takes the pairs of each source, so that weights are kept."""
         if self.exhausted == "cycle":
             return tuple(part.asked / part.given if part.given else 0.0 for part in parts)
         if not self.is_last(parts):
@@ -201,17 +160,7 @@ REMEDY = "start anew in another directory"
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of the windows that were read before.
-
-    Args:
-        path: Of the file, perhaps missing.
-
-    Returns:
-        Each whole one.
-
-    Raises:
-        JobError: If one is damaged.
-    """
+    """Rows of the windows that were read before."""
     if not path.exists():
         return []
     with reading(path, remedy=REMEDY, error=JobError):
@@ -219,17 +168,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def whole_rows(path: Path) -> list[Row]:
-    """As `read_rows`, and cut off what a killed run had half written.
-
-    Args:
-        path: Of the file, perhaps missing.
-
-    Returns:
-        Each whole row.
-
-    Raises:
-        JobError: If one is damaged, or the disk is not writable.
-    """
+    """As `read_rows`, and cut off what a killed run had half written."""
     if path.exists():
         with plain_faults(path):
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
@@ -237,15 +176,7 @@ def whole_rows(path: Path) -> list[Row]:
 
 
 def append_row(path: Path, row: Row) -> None:
-    """Put a row on the disk before anything that follows from it.
-
-    Args:
-        path: Of the file; made where missing.
-        row: Of the window that was read last.
-
-    Raises:
-        JobError: If the disk is full or not writable.
-    """
+    """Put a row on the disk before anything that follows from it."""
     line = line_of(row.to_json(), after=last_checksum(path, remedy=REMEDY, error=JobError))
     with plain_faults(path), path.open("a", encoding="utf-8") as file:
         file.write(str(line))
@@ -254,16 +185,7 @@ def append_row(path: Path, row: Row) -> None:
 
 
 def write_texts(folder: Path, number: int, content: bytes) -> None:
-    """Put the hashes of a window's texts on the disk, where they stay when the window goes.
-
-    Args:
-        folder: Of the windows.
-        number: Of the window.
-        content: What `packed` gave.
-
-    Raises:
-        JobError: If the disk is full or not writable.
-    """
+    """Put the hashes of a window's texts on the disk, where they stay when the window goes."""
     with plain_faults(path := _texts_file(folder, number)):
         path.write_bytes(content)
 
@@ -272,11 +194,7 @@ def texts_of(row: Row, folder: Path | None) -> TrainedTexts:
     """What a window was trained on.
 
     Args:
-        row: Of the window.
         folder: Of the windows; None where nothing is kept.
-
-    Returns:
-        Hashes of its texts; none, with the reason, where their file is missing or damaged.
     """
     if row.texts is None or folder is None:
         return TrainedTexts(unknown=f"the texts of window {row.window} were not recorded")
@@ -292,17 +210,7 @@ def _texts_file(folder: Path, number: int) -> Path:
 
 @contextmanager
 def plain_faults(path: Path) -> Iterator[None]:
-    """Say in one line what the disk did not do.
-
-    Args:
-        path: What was to be written.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        JobError: If the disk is full or not writable.
-    """
+    """Say in one line what the disk did not do."""
     try:
         yield
     except OSError as fault:

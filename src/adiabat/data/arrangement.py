@@ -51,14 +51,7 @@ class Rules:
     token_budget: int | None = None
 
     def random_shares(self, steps: Int[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """Share of random batches at some steps: ``1 - (1 - r) min(1, t / T)``.
-
-        Args:
-            steps: ``t``, from 0.
-
-        Returns:
-            One for each.
-        """
+        """Share of random batches at some steps: ``1 - (1 - r) min(1, t / T)``."""
         reached = np.minimum(1.0, steps / self.curriculum_steps) if self.curriculum_steps else np.ones(len(steps))
         shares: Float[np.ndarray, " m"] = 1.0 - (1.0 - self.random_share) * reached
         return shares
@@ -67,17 +60,7 @@ class Rules:
 def arranged(
     order: Int[np.ndarray, " o"], rules: Rules, random: np.random.Generator, *, first_step: int = 0
 ) -> tuple[list[Int[np.ndarray, " _"]], Int[np.ndarray, " left"]]:
-    """Cut the examples of a pass into batches.
-
-    Args:
-        order: Examples in the order in which they shall come, as far as the rules allow; one may come twice.
-        rules: Of a batch.
-        random: Draws which examples make random batches, and where these stand.
-        first_step: Of the pass, for a curriculum.
-
-    Returns:
-        Batches in order, each of `Rules.batch_size` unless a token budget parts it, and the examples that are in none.
-    """
+    """Cut the examples of a pass into batches."""
     steps = first_step + np.arange(max(1, len(order) // rules.batch_size))
     drawn = np.ones(len(order), dtype=np.bool_)
     if len(rules.levels) > 1:
@@ -307,14 +290,7 @@ class ArrangedStream:
     """Batches of one pass after another, by rules."""
 
     def __init__(self, order: Callable[[int], Int[np.ndarray, " n"]], rules: Rules, *, seed: int, first_step: int = 0) -> None:
-        """Set up; a pass is planned when one of its steps is asked for.
-
-        Args:
-            order: Examples of a pass by its number, from 0.
-            rules: Of a batch.
-            seed: Of what the rules draw.
-            first_step: Of the first pass.
-        """
+        """Set up; a pass is planned when one of its steps is asked for."""
         self._order = order
         self._rules = rules
         self._seed = seed
@@ -325,17 +301,7 @@ class ArrangedStream:
         """Examples that each pass planned so far left out."""
 
     def rows(self, step: int) -> Int[np.ndarray, " b"]:
-        """Examples of one step.
-
-        Args:
-            step: From the first one on.
-
-        Returns:
-            Their rows.
-
-        Raises:
-            DataError: If the rules leave no batch.
-        """
+        """Examples of one step."""
         number = int(np.searchsorted(self._starts, step, side="right")) - 1
         while number == len(self._starts) - 1:
             count = self.batches(number)
@@ -351,9 +317,6 @@ class ArrangedStream:
 
     def batches(self, number: int) -> int:
         """How many batches a pass has.
-
-        Args:
-            number: Of the pass; those before it have been planned.
 
         Returns:
             Their count, 0 where the rules leave none.

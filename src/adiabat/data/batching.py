@@ -19,13 +19,7 @@ class ShuffledStream:
     """
 
     def __init__(self, count: int, *, seed: int, stream: int = 0) -> None:
-        """Set the stream up.
-
-        Args:
-            count: Rows there are, > 0.
-            seed: Of the permutations, >= 0.
-            stream: Which of several under one seed.
-        """
+        """Set the stream up."""
         self.count = count
         self.seed = seed
         self.stream = stream
@@ -36,11 +30,7 @@ class ShuffledStream:
         """Rows of one step; a step at the end of a permutation goes on in the next.
 
         Args:
-            step: From 0.
             batch_size: Rows per step, > 0; may exceed `count`.
-
-        Returns:
-            Row numbers.
         """
         first = step * batch_size
         parts = []
@@ -59,41 +49,17 @@ class ShuffledStream:
 
 
 def step_generator(seed: int, step: int) -> np.random.Generator:
-    """Random numbers of one step, for drawing negatives.
-
-    Args:
-        seed: Of the run, >= 0.
-        step: From 0.
-
-    Returns:
-        A generator that depends on nothing else.
-    """
+    """Random numbers of one step, for drawing negatives."""
     return np.random.default_rng([seed, NEGATIVES, step])
 
 
 def step_seed(seed: int, step: int) -> int:
-    """What to seed torch's generator with before one step, for dropout.
-
-    Args:
-        seed: Of the run, >= 0.
-        step: From 0.
-
-    Returns:
-        A number below 2**64 that depends on nothing else.
-    """
+    """What to seed torch's generator with before one step, for dropout."""
     return int(np.random.SeedSequence([seed, DROPOUT, step]).generate_state(1, np.uint64)[0])
 
 
 def window_seed(seed: int, number: int) -> int:
-    """What the orders of a window of a stream are drawn from.
-
-    Args:
-        seed: Of the run, >= 0.
-        number: Of the window, from 0.
-
-    Returns:
-        A number below 2**64 that depends on nothing else.
-    """
+    """What the orders of a window of a stream are drawn from."""
     return int(np.random.SeedSequence([seed, WINDOW, number]).generate_state(1, np.uint64)[0])
 
 
@@ -101,12 +67,6 @@ def text_order(texts: Iterable[str]) -> Int[np.ndarray, " n"]:
     """An order like a random one that follows from the texts alone, whatever order they come in.
 
     One text more, or less, leaves all others in their order.
-
-    Args:
-        texts: Of rows; equal ones stay as they come.
-
-    Returns:
-        Rows by the hash of their texts.
     """
     return np.argsort(hash_texts(list(texts)), kind="stable")
 
@@ -115,15 +75,6 @@ def validation_batches(order: Int[np.ndarray, " n"], size: int, *, full: bool) -
     """Batches of a validation, whose loss is the mean of theirs, weighted.
 
     One row more, or less, anywhere in the order exchanges at most one row of each batch.
-
-    Args:
-        order: Rows, as `text_order` gives them.
-        size: Rows of a batch, > 0.
-        full: Where a row's loss depends on how many others there are: the last batch is filled up with rows of the one before. Else it may
-            be smaller.
-
-    Yields:
-        The rows of a batch, and its weight: how many of them come for the first time.
     """
     for start in range(0, len(order), size):
         end = min(start + size, len(order))

@@ -44,15 +44,7 @@ MEANING: Mapping[Layout, str] = {"grid": "a sentence pair", "examples": "an exam
 
 
 def more_columns(name: str, columns: Iterable[str]) -> list[str]:
-    """Further columns of positives or negatives.
-
-    Args:
-        name: ``positive`` or ``negative``.
-        columns: Of a file.
-
-    Returns:
-        Some of them, by number.
-    """
+    """Further columns of positives or negatives."""
     found = [(known[1], key) for key in columns if (known := _numbered(key)) and known[0] == name]
     return [key for _, key in sorted(found)]
 

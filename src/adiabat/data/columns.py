@@ -32,14 +32,7 @@ class Columns:
     """Finds the columns of a row."""
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        """Take the mapping and check our side of it.
-
-        Args:
-            given: Our name to the file's name, for columns that are not found by their aliases.
-
-        Raises:
-            ConfigError: If `given` uses a name that is not ours, or names of two layouts.
-        """
+        """Take the mapping and check our side of it."""
         self.given: Mapping[str, str] = dict(given or {})
         self.remarks = Remarks()
         """On the rows that were parsed with these columns."""
@@ -60,15 +53,8 @@ class Columns:
     def find(self, name: str, row: Row) -> str | None:
         """The file's name of our column `name`.
 
-        Args:
-            name: A key of `COLUMN_ALIASES`.
-            row: Where to look.
-
         Returns:
             A key of the row's values, or None where the row has no such column.
-
-        Raises:
-            DataError: If two aliases are there at once, so that a choice is needed.
         """
         if name in self.given:
             return self.given[name] if self.given[name] in row.values else None
@@ -85,39 +71,14 @@ class Columns:
         return present[0] if present else None
 
     def require(self, name: str, row: Row, layout: Layout) -> str:
-        """As `find`, for a column that must be there.
-
-        Args:
-            name: A key of `COLUMN_ALIASES`.
-            row: Where to look.
-            layout: What the row is taken for, for the message.
-
-        Returns:
-            A key of the row's values.
-
-        Raises:
-            RowError: If it is not there.
-            DataError: As in `find`.
-        """
+        """As `find`, for a column that must be there."""
         column = self.find(name, row)
         if column is None:
             raise RowError(self.missing(name, row, layout))
         return column
 
     def find_all(self, name: str, row: Row) -> list[str]:
-        """The file's columns of positives or negatives: the one of `find`, then ``negative_1``, ``negative_2`` ... by number.
-
-        Args:
-            name: ``positive`` or ``negative``.
-            row: Where to look.
-
-        Returns:
-            Keys of the row's values, of negatives possibly none; only the given one where `given` maps it.
-
-        Raises:
-            RowError: If `given` maps it to a column that the row lacks, or the row has no positives.
-            DataError: As in `find`.
-        """
+        """The file's columns of positives or negatives: the one of `find`, then ``negative_1``, ``negative_2`` ... by number."""
         if name in self.given or name == "positive":
             first = self.require(name, row, "examples")
             if name in self.given:
@@ -134,18 +95,7 @@ class Columns:
         return None if self.find_all("negative", row) else self.find("label", row)
 
     def listed(self, row: Row) -> tuple[list[str], list[str], str | None]:
-        """The columns of a row that list documents, found once for all rows with the same names.
-
-        Args:
-            row: Where to look.
-
-        Returns:
-            Those of positives, those of negatives, and that of labels.
-
-        Raises:
-            RowError: As in `find_all`, or if `given` maps the label to a column that the row lacks.
-            DataError: As in `find`.
-        """
+        """The columns of a row that list documents, found once for all rows with the same names."""
         names = tuple(row.values)
         columns = self._listed.get(names)
         if columns is None:
@@ -155,12 +105,7 @@ class Columns:
         return columns
 
     def see(self, row: Row, layout: Layout) -> None:
-        """Note the columns of a row that are not read, for `remarks`.
-
-        Args:
-            row: Any.
-            layout: What it is taken for.
-        """
+        """Note the columns of a row that are not read, for `remarks`."""
         if self._seen.issuperset(row.values):
             return
         columns = {name: self._columns_of(name, row, layout) for name in OF_LAYOUT[layout]}
@@ -180,17 +125,6 @@ class Columns:
         """What the row is, judged by its columns.
 
         Where a row is both, an example by its query and positives and a document by its id and a text besides, it is a document.
-
-        Args:
-            row: The first row of a file.
-            wanted: The layouts that the caller can read.
-
-        Returns:
-            One of `wanted`.
-
-        Raises:
-            ConfigError: If the given columns belong to a layout that is not wanted.
-            DataError: If it is none of them; the message says what was found and how to map it.
         """
         possible = [layout for layout in self.layouts if layout in wanted]
         if not possible:
@@ -207,16 +141,7 @@ class Columns:
         raise DataError(self._misfit(row, possible))
 
     def missing(self, name: str, row: Row, layout: Layout) -> str:
-        """The phrase for a column that is not there.
-
-        Args:
-            name: Our name of the column.
-            row: Where it is missing.
-            layout: What the row is taken for.
-
-        Returns:
-            What was expected, what was found, and what to do.
-        """
+        """The phrase for a column that is not there."""
         found = f"found {_quoted(row.values) or 'no columns'}"
         if name in self.given:
             return f'{_place(row)}: expected "{self.given[name]}" (data.columns.{name}), {found}; name a column that is there'
@@ -265,16 +190,7 @@ def _has_text_of_its_own(row: Row) -> bool:
 
 
 def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[int, Row], Parsed]) -> Iterator[Parsed]:
-    """Parse each row; a row that cannot be used is noted and left out.
-
-    Args:
-        rows: In file order.
-        faults: Where faults of single rows go.
-        parse: Takes the row's number, from 0, and the row; raises `RowError`.
-
-    Yields:
-        What `parse` returned, in order.
-    """
+    """Parse each row; a row that cannot be used is noted and left out."""
     for number, row in enumerate(rows):
         try:
             yield parse(number, row)
@@ -284,19 +200,7 @@ def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[int, R
 
 
 def first_of(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[Row, Iterator[Row]]:
-    """The first sound row, and all rows, that one included.
-
-    Args:
-        rows: Not begun.
-        faults: Those of single lines, raised where no row is sound.
-        source: For messages.
-
-    Returns:
-        The first row and the iterator to go on with.
-
-    Raises:
-        DataError: If there is none.
-    """
+    """The first sound row, and all rows, that one included."""
     first = next(rows, None)
     if first is None:
         faults.raise_if_any()
@@ -305,19 +209,7 @@ def first_of(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[R
 
 
 def text_value(value: object, column: str, place: str) -> str:
-    """A text that a tokenizer can take.
-
-    Args:
-        value: What stands in the row.
-        column: The file's name of the column, for messages.
-        place: ``file:line``, for messages.
-
-    Returns:
-        The text as it is, not stripped.
-
-    Raises:
-        RowError: If it is not a text, is blank, or holds half of a surrogate pair (JSON can spell one, Unicode has none).
-    """
+    """A text that a tokenizer can take."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise RowError(f'{place}: "{column}" must not be empty')
     if not isinstance(value, str):
@@ -331,19 +223,7 @@ def text_value(value: object, column: str, place: str) -> str:
 
 
 def id_value(value: object, column: str, place: str) -> str:
-    """An id; a whole number is taken as its decimal text.
-
-    Args:
-        value: What stands in the row.
-        column: The file's name of the column, for messages.
-        place: ``file:line``, for messages.
-
-    Returns:
-        The id.
-
-    Raises:
-        RowError: If it is neither a text nor a whole number, or is blank.
-    """
+    """An id; a whole number is taken as its decimal text."""
     return text_value(str(value) if isinstance(value, int) and not isinstance(value, bool) else value, column, place)
 
 
@@ -352,14 +232,6 @@ def entries_value(value: object, column: str, place: str) -> tuple[str, ...]:
 
     Args:
         value: What stands in the row; None is the empty list.
-        column: The file's name of the column, for messages.
-        place: ``file:line``, for messages.
-
-    Returns:
-        The entries, in order.
-
-    Raises:
-        RowError: If one of them is not usable as an id or a text.
     """
     if value is None:
         return ()
@@ -369,14 +241,7 @@ def entries_value(value: object, column: str, place: str) -> tuple[str, ...]:
 
 
 def value_kind(value: object) -> str:
-    """What a value is, in the words of a data file.
-
-    Args:
-        value: As parsed from JSON, Parquet or the like.
-
-    Returns:
-        For instance ``a list``.
-    """
+    """What a value is, in the words of a data file."""
     if isinstance(value, bool):
         return "true or false"
     kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (

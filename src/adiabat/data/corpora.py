@@ -40,36 +40,12 @@ def read_corpus(
 
     The source and its first row are checked at the call. Memory grows by about ten bytes per document (an example file:
     about 100 per unique text), to find what is given twice.
-
-    Args:
-        source: A file or folder as for `read_rows`, or a BEIR folder.
-        columns: Our name of a column to the file's, where `COLUMN_ALIASES` does not know it.
-        split: Which split, where a ``datasets`` source has several.
-        blank: Whether documents with neither title nor text are faults, or are left out with one warning that counts them.
-
-    Returns:
-        The documents. The iterator ends with a DataError if rows were at fault or ids given twice: all are counted, the first ten
-        spelled out.
-
-    Raises:
-        ConfigError: If `columns` maps a name that is not ours, or `split` or `blank` does not apply.
-        DataError: If the source is missing or of no known layout.
     """
     return _Corpus(source, columns, split, blank).documents()
 
 
 def texts_to_learn(source: str | Path) -> Iterator[Document]:
-    """Documents of which the text alone counts: of a corpus those that have one; of examples, none of which is blank, all.
-
-    Args:
-        source: As for `read_corpus`.
-
-    Returns:
-        The documents.
-
-    Raises:
-        DataError: As `read_corpus`.
-    """
+    """Documents of which the text alone counts: of a corpus those that have one; of examples, none of which is blank, all."""
     try:
         return read_corpus(source, blank="drop")
     except ConfigError:
@@ -153,15 +129,7 @@ class _Corpus:
 
 
 def texts_of(examples: Iterable[Example], source: str | Path) -> Iterator[Example]:
-    """Examples whose documents are taken for texts, with a warning at their end where they look like ids.
-
-    Args:
-        examples: Of `source`.
-        source: For the message.
-
-    Yields:
-        The same.
-    """
+    """Examples whose documents are taken for texts, with a warning at their end where they look like ids."""
     like_ids = None
     for example in examples:
         if like_ids is not False and example.positives:
@@ -177,14 +145,7 @@ def _like_an_id(text: str) -> bool:
 
 
 def documents_file(source: str | Path) -> str | Path:
-    """Where the documents of a source stand.
-
-    Args:
-        source: As for `read_corpus`.
-
-    Returns:
-        ``corpus.jsonl`` of a BEIR folder, plain or packed; anything else as it is.
-    """
+    """Where the documents of a source stand."""
     if str(source).startswith(HUB_PREFIX):
         return source
     return packed_path(Path(source) / "corpus.jsonl") or source
@@ -200,16 +161,7 @@ def parse_document(number: int, row: Row, *, columns: Columns, keep_blank: bool)
     """One row of a corpus.
 
     Args:
-        number: Of the row, unused.
-        row: With an id, a text, and perhaps a title.
-        columns: Where they stand.
         keep_blank: Whether a blank document is kept, with the text "", for its id, so that ids given twice are found.
-
-    Returns:
-        The document and its ``file:line``.
-
-    Raises:
-        RowError: If a column is missing, or a value of a wrong type, or empty.
     """
     del number
     id_column = columns.require("doc_id", row, "corpus")

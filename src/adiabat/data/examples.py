@@ -56,18 +56,11 @@ def read_examples(
     All examples are held in memory as tuples: 500,000 with one positive and 50 negative ids each take about 2 GB.
 
     Args:
-        source: A file or folder as for `read_rows`, or a BEIR folder.
         split: Of a BEIR folder or a ``datasets`` source. None takes the only one; of several in a BEIR folder, the usual one.
-        columns: Our name of a column to the file's, where `COLUMN_ALIASES` does not know it.
         name: For tables and reports; None takes the file's or folder's name.
-        usual_split: What the caller takes of a BEIR folder with several: ``test`` to measure, ``train`` to train.
 
     Returns:
         The examples in file order, or the sentence pairs in the languages that all of them have, sorted.
-
-    Raises:
-        ConfigError: If `split` or `columns` does not apply to the source, or `columns` maps a name that is not ours.
-        DataError: If the source is missing or damaged, or rows are at fault: all are counted, the first ten spelled out.
     """
     if is_beir_examples(source):
         return _read_beir(Path(source), split=split, usual=usual_split, name=name, columns=columns)
@@ -83,19 +76,6 @@ def stream_examples(
     """Read queries with documents one example at a time; of a BEIR folder, queries and judgements are held in memory.
 
     Query ids may repeat: nothing is looked up by them.
-
-    Args:
-        source: As for `read_examples`.
-        split: As for `read_examples`.
-        columns: As for `read_examples`.
-        usual_split: As for `read_examples`.
-
-    Returns:
-        The examples; source and first row are checked at the call.
-
-    Raises:
-        ConfigError: As `read_examples`.
-        DataError: As `read_examples`, or if the source is a language grid.
     """
     if is_beir_examples(source):
         whole = _read_beir(Path(source), split=split, usual=usual_split, name=None, columns=columns)
@@ -130,14 +110,7 @@ def _opened(source: str | Path, split: str | None, columns: Mapping[str, str] | 
 
 
 def is_beir_examples(source: str | Path) -> bool:
-    """Whether `source` is a folder with BEIR's queries and judgements.
-
-    Args:
-        source: Any source.
-
-    Returns:
-        True if it has ``queries.jsonl`` (plain or packed) and ``qrels``.
-    """
+    """Whether `source` is a folder with BEIR's queries and judgements."""
     if str(source).startswith(HUB_PREFIX):
         return False
     return packed_path(Path(source) / "queries.jsonl") is not None and (Path(source) / "qrels").is_dir()
@@ -146,9 +119,6 @@ def is_beir_examples(source: str | Path) -> bool:
 def packed_path(path: Path) -> Path | None:
     """The file of that name, plain or packed.
 
-    Args:
-        path: Without ``.gz`` or ``.zst``.
-
     Returns:
         The one that exists, the plain one first, or None.
     """
@@ -156,19 +126,7 @@ def packed_path(path: Path) -> Path | None:
 
 
 def parse_example(number: int, row: Row, *, columns: Columns) -> Example:
-    """One row of a triplet file.
-
-    Args:
-        number: Of the row, from 0; names the query where the file does not.
-        row: With a query, positives and perhaps negatives.
-        columns: Where they stand.
-
-    Returns:
-        The example; its entries are texts or ids as the file has them. One whose label is 0 has negatives alone.
-
-    Raises:
-        RowError: If a column is missing, or a value empty or of a wrong type.
-    """
+    """One row of a triplet file."""
     place = row.place
     query_column = columns.require("query", row, "examples")
     query = text_value(row.values[query_column], query_column, place)
@@ -191,16 +149,8 @@ def _name_value(column: str | None, row: Row) -> str:
 def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
     """One row of a language grid.
 
-    Args:
-        number: Of the row, unused; a grid's rows are known by their position alone.
-        row: With premise and hypothesis by language, and a label.
-        columns: Where they stand.
-
     Returns:
         The pair, languages sorted.
-
-    Raises:
-        RowError: If a column is missing, a text is empty, or the label unknown.
     """
     del number
     label_column = columns.find("label", row)

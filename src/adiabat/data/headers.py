@@ -34,20 +34,13 @@ class Header:
     def values(self, cells: Sequence[str]) -> Mapping[str, str | None]:
         """The values of a row.
 
-        Args:
-            cells: As many as there are columns.
-
         Returns:
             Column to its cell; None where it is empty.
         """
         return {name: cell or None for name, cell in zip(self.columns, cells, strict=True) if name}
 
     def described(self) -> str:
-        """The names, for messages.
-
-        Returns:
-            One line.
-        """
+        """The names, for messages."""
         return _quoted(self.columns)
 
 
@@ -55,16 +48,7 @@ def header_of(cells: Sequence[str], place: str, *, form: str, expected: Sequence
     """Take a line for the header.
 
     Args:
-        cells: Of the first line.
-        place: ``path:line``.
-        form: Of the file: ``csv`` or ``tsv``.
         expected: What it must be; None takes any names.
-
-    Returns:
-        The header.
-
-    Raises:
-        DataError: If it is another than the expected one, does not name every column once, or is rather a row.
     """
     names = tuple(cell.strip() for cell in cells)
     if expected is not None and names != tuple(expected):

@@ -18,17 +18,7 @@ def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: b
     """Iterate over the rows of a data set, read from its memory-mapped files, or from the hub as they are asked for.
 
     Args:
-        source: A folder of ``save_to_disk``, ``hf:NAME``, ``hf:NAME:SPLIT`` or ``hf:NAME:CONFIG:SPLIT``.
         split: Which split; None takes the one in `source`, or the only one.
-        after: Rows to pass over; of a saved data set they are not read.
-        streaming: Whether a data set of the hub is read as it comes, without a copy on the disk.
-
-    Returns:
-        Column name to value, row by row.
-
-    Raises:
-        DataError: If it cannot be loaded, the split is not there or not named, or a saved data set is seen to have fewer rows than shall
-            be passed over.
     """
     data = _load(source, split, streaming=streaming and source.startswith(HUB_PREFIX))
     if not after:
@@ -41,18 +31,7 @@ def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: b
 
 
 def dataset_size(source: str, *, split: str | None) -> int:
-    """Number of rows of a data set.
-
-    Args:
-        source: As for `dataset_rows`.
-        split: As for `dataset_rows`.
-
-    Returns:
-        The count, which the data set's own description holds.
-
-    Raises:
-        DataError: As `dataset_rows`.
-    """
+    """Number of rows of a data set."""
     return len(_load(source, split))
 
 
@@ -109,15 +88,7 @@ def _python_values(data: Any, source: str, before: int) -> Iterator[Mapping[str,
 
 
 def _require_valid(data: Any, start: int) -> None:
-    """Check the next rows of a data set that is mapped from disk: Arrow goes by its offsets unseen, out of its memory if they are damaged.
-
-    Args:
-        data: Of the library.
-        start: First row.
-
-    Raises:
-        pa.ArrowInvalid: If a value is damaged.
-    """
+    """Check the next rows of a data set that is mapped from disk: Arrow follows damaged offsets out of its memory."""
     import datasets
 
     if not isinstance(data, datasets.Dataset):

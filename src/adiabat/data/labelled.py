@@ -112,21 +112,8 @@ def read_scored_pairs(
     """Read pairs of texts, or of words, with a similarity that people gave.
 
     Args:
-        source: As for `read_rows`.
-        a: Column of one text.
-        b: Column of the other.
-        score: Column of the similarity: a number, or a text that is one.
         sets: Column that tells sets apart; None means one set.
-        split: As for `read_rows`.
         where: Column to value: rows that have others are passed over. None takes all.
-
-    Returns:
-        The pairs in file order.
-
-    Raises:
-        ConfigError: If `split` does not apply.
-        DataError: If the source is missing or damaged, no row is left, a set has fewer than three pairs or no two different scores, or
-            rows are at fault: all are counted, the first ten spelled out.
     """
     columns = {"a": a, "b": b, "score": score} | ({} if sets is None else {"set": sets})
 
@@ -150,24 +137,7 @@ def read_labelled_pairs(
     split: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> LabelledPairs:
-    """Read pairs of texts that belong together, or do not.
-
-    Args:
-        source: As for `read_rows`.
-        a: Column of one text.
-        b: Column of the other.
-        label: Column of the label.
-        positive: The label of pairs that belong together, as `plain_value` writes it; all others do not.
-        split: As for `read_rows`.
-        where: As for `read_scored_pairs`.
-
-    Returns:
-        The pairs in file order.
-
-    Raises:
-        ConfigError: If `split` does not apply.
-        DataError: As for `read_scored_pairs`, and if all pairs are of one kind.
-    """
+    """Read pairs of texts that belong together, or do not."""
 
     def parse(row: Row) -> tuple[str, str, str]:
         return _text(row, a), _text(row, b), _label(row, label)
@@ -186,22 +156,7 @@ def read_labelled_pairs(
 def read_labelled_texts(
     source: str | Path, *, text: str = "text", label: str = "label", split: str | None = None, where: Mapping[str, str] | None = None
 ) -> LabelledTexts:
-    """Read texts with a label each.
-
-    Args:
-        source: As for `read_rows`.
-        text: Column of the text.
-        label: Column of the label: a text, a number, or true or false.
-        split: As for `read_rows`.
-        where: As for `read_scored_pairs`.
-
-    Returns:
-        The texts in file order, their labels as `plain_value` writes them.
-
-    Raises:
-        ConfigError: If `split` does not apply.
-        DataError: As for `read_scored_pairs`.
-    """
+    """Read texts with a label each."""
 
     def parse(row: Row) -> tuple[str, str]:
         return _text(row, text), _label(row, label)
@@ -214,22 +169,7 @@ def read_labelled_texts(
 def read_parallel_texts(
     source: str | Path, *, a: str, b: str, split: str | None = None, where: Mapping[str, str] | None = None
 ) -> ParallelTexts:
-    """Read sentences with their translations.
-
-    Args:
-        source: As for `read_rows`.
-        a: Column of the sentences.
-        b: Column of their translations.
-        split: As for `read_rows`.
-        where: As for `read_scored_pairs`.
-
-    Returns:
-        The pairs in file order.
-
-    Raises:
-        ConfigError: If `split` does not apply.
-        DataError: As for `read_scored_pairs`, and if all sentences of a side are the same.
-    """
+    """Read sentences with their translations."""
 
     def parse(row: Row) -> tuple[str, str]:
         return _text(row, a), _text(row, b)
@@ -248,11 +188,7 @@ def require_separable(training: LabelledTexts, test: LabelledTexts | None = None
     """Check that there are labels to tell apart, before a model computes anything.
 
     Args:
-        training: What a classifier learns from, or what is clustered.
         test: What it is tried on; None where there is no such thing.
-
-    Raises:
-        DataError: If `training` has fewer than two labels, or lacks some of `test`.
     """
     known = training.distinct
     if len(known) < 2:

@@ -22,14 +22,7 @@ _NO_LANGUAGE = re.compile("csv|doc|idx|key|len|num|pos|raw|row|seg|set|sid|src|t
 
 
 def names_language(column: str) -> bool:
-    """Whether a column, or the ending of a file, is named as a language is.
-
-    Args:
-        column: Its name.
-
-    Returns:
-        True of ``de``, ``pt_BR`` and ``zh-Hans``; False of ``id``, ``qid``, ``doc_id`` and ``url_en``, which tables have too.
-    """
+    """Whether a column, or the ending of a file, is named as a language is."""
     if column in _IDS:
         return False
     first, *others = re.split("[-_]", column)
@@ -43,15 +36,7 @@ def chosen_languages(
 
     Args:
         wanted: Asked for; empty takes all, sorted.
-        present: Those that can be had.
-        source: Where, and what for, such as ``xnli, in all of whose pairs they are``.
         incomplete: Languages that some rows have and some have not, and in what rows they are missing; None means that there are none.
-
-    Returns:
-        Each once, in the order asked for.
-
-    Raises:
-        ConfigError: If some are not there; they are counted, the first ten named, each with near ones.
     """
     if absent := [language for language in dict.fromkeys(wanted) if language not in present]:
         every = ", ".join(sorted(present))
@@ -69,14 +54,7 @@ def in_languages(grid: LanguageGridSet, languages: Sequence[str]) -> LanguageGri
     """Leave languages out of a grid of sentence pairs.
 
     Args:
-        grid: As read, in the languages that all pairs have.
         languages: To be kept; empty keeps all.
-
-    Returns:
-        The same pairs; where languages were named, nothing is said of others.
-
-    Raises:
-        ConfigError: As `chosen_languages`.
     """
     source = f"{grid.name}, in which every sentence pair is"
     kept = chosen_languages(languages, grid.languages, source=source, incomplete=grid.incomplete)
@@ -88,15 +66,7 @@ def in_languages(grid: LanguageGridSet, languages: Sequence[str]) -> LanguageGri
 
 
 def require_every_label(grid: LanguageGridSet, *, source: str | Path) -> None:
-    """Check that there are sentence pairs to be compared, before a model computes anything.
-
-    Args:
-        grid: As read.
-        source: Where from, for the message.
-
-    Raises:
-        DataError: If there are none of one of the three labels.
-    """
+    """Check that there are sentence pairs to be compared, before a model computes anything."""
     if absent := [label for label in LABELS if label not in grid.labels]:
         raise DataError(
             f"{source} must have sentence pairs of every label ({', '.join(LABELS)}), got none of {' and '.join(absent)}; "

@@ -56,37 +56,19 @@ class Cursor:
 
     @classmethod
     def at(cls, mark: Mark) -> "Cursor":
-        """Begin at a place.
-
-        Args:
-            mark: The place.
-
-        Returns:
-            A cursor there.
-        """
+        """Begin at a place."""
         return cls(mark.rows, mark.lines, mark.offset)
 
     def mark(self) -> Mark:
-        """The place behind the last row that was read.
-
-        Returns:
-            It.
-        """
+        """The place behind the last row that was read."""
         return Mark(self.rows, self.lines, self.offset)
 
 
 def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
     """Iterate over lines; a plain file is read from the cursor's byte on, of a packed one the lines before it are passed over.
 
-    Args:
-        path: The file.
-        cursor: Where to begin; moves along.
-
     Yields:
         The number of each line, from 1, and its bytes with the line end.
-
-    Raises:
-        DataError: If the file cannot be read, is damaged, or is not the one that the cursor came from.
     """
     codec = CODECS.get(path.suffix.lower())
     number = 0
@@ -115,19 +97,7 @@ def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
 
 
 def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int = 0) -> Iterator[bytes]:
-    """Lines of a file, of which none may fill the memory.
-
-    Args:
-        lines: Open where a line begins.
-        path: Of the file, for messages.
-        number: Lines before.
-
-    Yields:
-        Each with its line end.
-
-    Raises:
-        DataError: If a line is longer than `longest_line`.
-    """
+    """Lines of a file, of which none may fill the memory."""
     limit = longest_line()
     while line := lines.readline(limit + 1):
         number += 1
@@ -140,14 +110,7 @@ def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int =
 
 
 def longest_line() -> int:
-    """Bytes of the longest line that is read.
-
-    Returns:
-        What the environment says, or 64 MiB.
-
-    Raises:
-        ConfigError: If the environment says no whole number above 0.
-    """
+    """Bytes of the longest line that is read."""
     stated = os.environ.get(LONGEST_LINE, str(64 << 20))
     if not (stated.isascii() and stated.isdigit() and 0 < len(stated) < 16 and int(stated)):
         raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {stated!r}; correct the environment")
@@ -155,14 +118,7 @@ def longest_line() -> int:
 
 
 def require_plain(path: Path) -> None:
-    """Refuse what may have no end, or cannot be read twice: devices, pipes and sockets.
-
-    Args:
-        path: What is there, if anything.
-
-    Raises:
-        DataError: If it is neither a file nor a folder, or has a name that is no UTF-8.
-    """
+    """Refuse what may have no end, or cannot be read twice: devices, pipes and sockets."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -196,19 +152,7 @@ def _stream_fault(path: Path, codec: str | None, number: int, reason: str) -> st
 
 
 def text_lines(path: Path, faults: Faults, cursor: Cursor) -> Iterator[tuple[int, str, bool]]:
-    """Iterate over lines as text.
-
-    Args:
-        path: The file.
-        faults: Where lines go that are no UTF-8.
-        cursor: As for `byte_lines`.
-
-    Yields:
-        Line number, text, and whether it is sound; an unsound one has been noted and holds replacement characters.
-
-    Raises:
-        DataError: As `byte_lines`, or if the file is UTF-16.
-    """
+    """Iterate over lines as text."""
     for number, line in byte_lines(path, cursor):
         if number == 1:
             if line.startswith((b"\xff\xfe", b"\xfe\xff")):

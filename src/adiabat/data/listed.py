@@ -24,15 +24,8 @@ _LISTS = "write JSON lists, or JSON lines in place of CSV"
 def listed_documents(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Answers and others of a row.
 
-    Args:
-        row: With positives, and perhaps negatives or labels.
-        columns: Where they stand.
-
     Returns:
         Positives and negatives; what a label of 0 is given to is a negative, so that a row may be without positives.
-
-    Raises:
-        RowError: If a value is no text and no list of texts, no document is listed as an answer, or a label is neither 0 nor 1.
     """
     positive_columns, negative_columns, column = columns.listed(row)
     positives, negatives = _entries(positive_columns, row, columns), _entries(negative_columns, row, columns)
@@ -50,18 +43,7 @@ def listed_documents(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple
 
 
 def merged_by_query(rows: Sequence[Example], source: str | Path) -> list[Example]:
-    """Rows that ask the same as one example: labelled files have a row for each document.
-
-    Args:
-        rows: Those of a query may be without positives; a query that has none in any is left out, with a warning.
-        source: For messages.
-
-    Returns:
-        One for each query, where it first came; what answers in one row is no negative of another.
-
-    Raises:
-        DataError: If no query is left.
-    """
+    """Rows that ask the same as one example: labelled files have a row for each document."""
     rows_of: dict[str, list[Example]] = {}
     for row in rows:
         rows_of.setdefault(row.query, []).append(row)
@@ -106,9 +88,6 @@ def _listed(text: str, column: str, row: Row, columns: Columns) -> object:
 
 def list_in(text: str) -> list[str | int] | None:
     """The list that a text spells, as JSON or as Python's ``str`` writes it.
-
-    Args:
-        text: Any.
 
     Returns:
         Texts or whole numbers; None where it is no such list, or might be misread: Python joins the strings of numpy's ``['a' 'b']``.

@@ -22,16 +22,7 @@ def source_weights(
     ``proportional: w_s ~ n_s``; ``equal: w_s ~ 1``; ``temperature: w_s ~ n_s^(1/T)``; ``weights``: as given.
 
     Args:
-        sizes: ``n_s``, examples of each source, > 0; where a cap stands for a size, the cap.
-        rule: Which of the above.
         temperature: ``T``, > 0: 1 is proportional, infinity equal. Read by ``temperature``.
-        weights: One for each source, > 0; they need not add up to 1. Read by ``weights``.
-
-    Returns:
-        Shares, which add up to 1.
-
-    Reference:
-        Source 003, "Multi-Dataset Training"; mission D4.
     """
     if rule == "weights":
         shares = np.asarray(weights, dtype=np.float64)
@@ -48,11 +39,6 @@ def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhau
 
     ``stop``: until the first source has run out, ``floor(w_s min_r n_r / w_r)``; ``cycle``: until the last one has, the others beginning
     anew, ``round(w_s max_r n_r / w_r)``; ``drop``: all of each, a source that has run out being left out from there on.
-
-    Args:
-        sizes: ``n_s``, > 0.
-        weights: ``w_s``, which add up to 1.
-        exhausted: What happens when a source runs out.
 
     Returns:
         One count per source.
@@ -75,9 +61,6 @@ def window_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, l
     ``floor((k + 1) W w_s) - floor(k W w_s)``, so that what was asked for up to a window is never off by an example.
 
     Args:
-        number: ``k``, of the window, from 0.
-        size: ``W``, examples of a window.
-        weights: ``w_s``, which add up to 1.
         live: Which sources have not run out, at least one: the others get nothing, and their shares go to these. None takes all.
 
     Returns:
@@ -96,14 +79,6 @@ def interleaved(counts: Sequence[int], weights: Float[np.ndarray, " s"], random:
 
     The ``i``-th example of source ``s`` comes at time ``(i + u) / w_s``, ``u`` drawn from [0, 1): what is drawn decides the order within
     a stretch, and no source falls behind or runs ahead by more than one example.
-
-    Args:
-        counts: Examples of each source.
-        weights: ``w_s``, > 0.
-        random: Gives ``u``.
-
-    Returns:
-        The source of each place.
     """
     times = [(np.arange(count) + random.random(count)) / weight for count, weight in zip(counts, weights, strict=True)]
     sources = np.repeat(np.arange(len(counts)), counts)
@@ -115,13 +90,6 @@ def drawn_counts(
     rows: Callable[[int], Int[np.ndarray, " b"]], sources: Int[np.ndarray, " n"], *, steps: int, count: int, start: int = 0
 ) -> Int[np.ndarray, " s"]:
     """How many examples of each source the batches of a run took, one that was drawn twice counting twice.
-
-    Args:
-        rows: Examples of a step, from 0.
-        sources: Number of the source of each example.
-        steps: How many are counted.
-        count: Sources there are.
-        start: The first of them.
 
     Returns:
         One count per source.
@@ -153,14 +121,7 @@ class Mixture:
     seed: int
 
     def order(self, number: int) -> Int[np.ndarray, " n"]:
-        """The examples of one pass, which depend on its number and the seed alone.
-
-        Args:
-            number: Of the pass, from 0.
-
-        Returns:
-            Row numbers over all sources.
-        """
+        """The examples of one pass, which depend on its number and the seed alone."""
         first = np.concatenate([[0], np.cumsum(self.sizes)])
         parts = [
             first[source] + ShuffledStream(size, seed=self.seed, stream=source).rows(number, int(count))

@@ -14,9 +14,6 @@ Hashes = np.ndarray
 def hash_texts(texts: Sequence[str]) -> Hashes:
     """Hash texts.
 
-    Args:
-        texts: Any, half surrogate pairs included.
-
     Returns:
         128 bits of BLAKE2b of each text's UTF-8 bytes.
     """
@@ -40,14 +37,7 @@ class Numbering:
         return self._count
 
     def number(self, hashes: Hashes) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " new"]]:
-        """Number some texts.
-
-        Args:
-            hashes: Of the texts.
-
-        Returns:
-            The number of each, and the places of those that came for the first time, ascending, numbered in that order.
-        """
+        """Number some texts."""
         numbers = self._known(hashes)
         unknown = np.flatnonzero(numbers < 0)
         distinct, first, inverse = np.unique(hashes[unknown], return_index=True, return_inverse=True)

@@ -19,9 +19,6 @@ _SHOWN_CHARACTERS = 60
 def number_of(value: str | int | float) -> float | None:
     """The number that a value is.
 
-    Args:
-        value: A number, or a text such as ``3``, ``-0.5`` or ``1e-3``, around which blanks do not count.
-
     Returns:
         The number, None where it is none, or not finite.
     """
@@ -38,9 +35,6 @@ def number_of(value: str | int | float) -> float | None:
 def grade_of(text: str) -> int | None:
     """The relevance that a text is.
 
-    Args:
-        text: Such as ``2``, ``2.0`` or ``-1``.
-
     Returns:
         The grade, None where it is not `A_GRADE`.
     """
@@ -49,12 +43,5 @@ def grade_of(text: str) -> int | None:
 
 
 def shown(value: object) -> str:
-    """A value for a message, a text in quotes.
-
-    Args:
-        value: Anything.
-
-    Returns:
-        One line; what is longer than 60 characters is cut.
-    """
+    """A value for a message, a text in quotes."""
     return repr(cut(value, limit=_SHOWN_CHARACTERS)) if isinstance(value, str) else cut(repr(value), limit=_SHOWN_CHARACTERS)

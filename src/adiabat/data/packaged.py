@@ -8,14 +8,7 @@ from adiabat.seals import digest_of
 
 
 def packaged_folder(room: str) -> Path:
-    """Where the files lie that come with a room of adiabat.
-
-    Args:
-        room: Its name, such as ``demo``.
-
-    Returns:
-        The folder.
-    """
+    """Where the files lie that come with a room of adiabat."""
     # A wheel is unpacked when it is installed, so that the package's files have paths.
     return Path(str(resources.files(f"adiabat.{room}"))) / "files"
 
@@ -24,16 +17,7 @@ def require_published(path: Path, sha256: str, *, remedy: str = "install adiabat
     """Refuse a file whose bytes are not those it was published with.
 
     Args:
-        path: Of the file.
         sha256: Of its bytes, in hexadecimal.
-        remedy: What to do where it is another.
-        error: What is raised.
-
-    Returns:
-        The path.
-
-    Raises:
-        AdiabatError: If there is no such file, or its bytes are others.
     """
     if not path.is_file():
         raise error(f"{path} must exist, got no such file; {remedy}")

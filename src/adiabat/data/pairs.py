@@ -34,28 +34,14 @@ class TextColumn(Protocol):
         """All of them, in order."""
 
     def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
-        """Some of them.
-
-        Args:
-            rows: Which.
-
-        Returns:
-            One for each row.
-        """
+        """Some of them."""
 
 
 class TextList(list[str]):
     """Texts in memory."""
 
     def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
-        """Some of them.
-
-        Args:
-            rows: Which.
-
-        Returns:
-            One for each row.
-        """
+        """Some of them."""
         return [self[row] for row in rows.tolist()]
 
 
@@ -135,23 +121,12 @@ class PairSet:
         return np.unique(np.concatenate([self.positive, self.negatives.take(self.asked).values]))
 
     def taken(self, kept: Bool[np.ndarray, " pairs"]) -> "PairSet":
-        """Some of the pairs.
-
-        Args:
-            kept: True where a pair stays.
-
-        Returns:
-            They alone, with the same texts and notes.
-        """
+        """Some of the pairs."""
         each = {name: getattr(self, name)[kept] for name in ("query", "positive", "sources", "topics", "tags")}
         return replace(self, **each)
 
     def digest(self) -> str:
-        """SHA-256 over texts, pairs, their sources, topics and tags, and negatives, in their order.
-
-        Returns:
-            64 hexadecimal digits.
-        """
+        """SHA-256 over texts, pairs, their sources, topics and tags, and negatives, in their order."""
         digest = hashlib.sha256(self.texts.digest())
         pairs = (self.query, self.positive, self.sources, self.topics, self.tags)
         for numbers in (*pairs, self.negatives.lengths, self.negatives.values):
@@ -161,14 +136,7 @@ class PairSet:
 
 
 def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndarray, " documents"]]:
-    """Number texts over both sides.
-
-    Args:
-        texts: Of pairs.
-
-    Returns:
-        A number for each query and each document, equal where a query and a document are the same text.
-    """
+    """Number texts over both sides."""
     if texts.folder is not None:
         with np.load(texts.folder / EQUAL_TEXTS) as kept:
             return kept["queries"], kept["documents"]
@@ -182,14 +150,7 @@ def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndar
 
 
 def joined(sets: Sequence[PairSet]) -> PairSet:
-    """Several sources as one set of pairs.
-
-    Args:
-        sets: Over common texts, at least one.
-
-    Returns:
-        Their pairs one source after another.
-    """
+    """Several sources as one set of pairs."""
     if len(sets) == 1:
         return sets[0]
     return PairSet(
@@ -217,11 +178,7 @@ class Sink(Protocol):
     """Takes texts in the order of their rows; a list does, and so does a file that is being written."""
 
     def extend(self, strings: Iterable[str], /) -> None:
-        """Take some more.
-
-        Args:
-            strings: In order.
-        """
+        """Take some more."""
 
 
 class _Side:
@@ -279,34 +236,19 @@ class PairBuilder:
     """
 
     def __init__(self, queries: Sink, documents: Sink, query_ids: Sink) -> None:
-        """Begin.
-
-        Args:
-            queries: Takes each distinct query.
-            documents: Takes each distinct document.
-            query_ids: Takes the id of each distinct query.
-        """
+        """Begin."""
         self._queries, self._documents, self._ids = _Side(queries), _Side(documents), query_ids
         self._names: dict[str, int] = {"": 0}
         self._listed: list[_Listed] = []
         self._notes: dict[str, None] = {}
 
     def add(self, examples: Iterable[Example], *, of: int) -> None:
-        """Number the examples of a set.
-
-        Args:
-            examples: With documents as texts.
-            of: Number of the set.
-        """
+        """Number the examples of a set."""
         for block in _blocks(examples):
             self._add(block, of)
 
     def note(self, sentences: Iterable[str]) -> None:
-        """Take sentences on what was read, for the notes of the first set.
-
-        Args:
-            sentences: Each is kept once.
-        """
+        """Take sentences on what was read, for the notes of the first set."""
         self._notes.update(dict.fromkeys(sentences))
 
     def _add(self, examples: Sequence[Example], of: int) -> None:
@@ -331,15 +273,7 @@ class PairBuilder:
         return self._names.setdefault(name, len(self._names))
 
     def built(self, names: Sequence[str], texts: Texts) -> tuple[PairSet, ...]:
-        """Put the pairs together.
-
-        Args:
-            names: Of the sets, by their number.
-            texts: What the sinks took.
-
-        Returns:
-            One set of pairs for each name.
-        """
+        """Put the pairs together."""
         queries, documents = len(self._queries), len(self._documents)
         listed = _Listed(*(np.concatenate([getattr(one, name) for one in (_nothing(), *self._listed)]) for name in _Listed.__slots__))
         near = listed.where(listed.answers)

@@ -63,16 +63,6 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
     may be several), or rows with one translation, whose language a column ``lang`` names (``{"lang": "de", "en": ..., "x": ...}``). A
     language that a row leaves empty is passed over; so are columns that are named as no language is, unless they are asked for. The source
     and its first row are checked at the call.
-
-    Args:
-        source: What to read.
-
-    Returns:
-        The translations.
-
-    Raises:
-        DataError: If a file is missing or damaged, two files have different numbers of lines, a row lacks the source language or names one
-            by what is no code; of rows all faults are counted, the first ten spelled out.
     """
     if source.translation is not None:
         return _by_lines(source, source.translation)
@@ -245,15 +235,7 @@ def sources_of(told: Sequence[str], *, source: str, languages: Sequence[str] = (
     """What ``--parallel`` names.
 
     Args:
-        told: Paths of tables, or two paths of text files joined by a comma, the one in the source language first.
-        source: The language that the teacher knows.
         languages: Those that are taken; empty takes all.
-
-    Returns:
-        A source for each.
-
-    Raises:
-        ConfigError: If a language is no code.
     """
     if strange := [shown(one) for one in (source, *languages) if CODE.fullmatch(one) is None]:
         raise ConfigError(f"a language must be a code such as de or pt-BR, got {several(strange)}; write its code")

@@ -14,46 +14,17 @@ _BATCH_ROWS = 1024
 
 
 def parquet_paths(path: Path) -> list[Path]:
-    """The files of a source, in order.
-
-    Args:
-        path: A file, or a folder with Parquet files at any depth.
-
-    Returns:
-        Sorted; none where a folder holds none.
-    """
+    """The files of a source, in order."""
     return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
 
 
 def parquet_size(path: Path) -> int:
-    """Number of rows, which the files say themselves.
-
-    Args:
-        path: As for `parquet_paths`.
-
-    Returns:
-        The count.
-
-    Raises:
-        DataError: If a file is damaged.
-    """
+    """Number of rows, which the files say themselves."""
     return sum(int(_open(part).metadata.num_rows) for part in parquet_paths(path))
 
 
 def parquet_rows(path: Path, *, after: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Iterate over the rows of all files; files and row groups that lie before the first row wanted are not read.
-
-    Args:
-        path: As for `parquet_paths`.
-        after: Rows to pass over.
-
-    Yields:
-        ``path:row``, rows counted from 1 in each file, and column name to value. Asking for a value ends with a DataError where Python
-        cannot hold it, its text is not UTF-8, or several columns have that name.
-
-    Raises:
-        DataError: If a file is damaged, or there are fewer rows than shall be passed over.
-    """
+    """Iterate over the rows of all files; files and row groups that lie before the first row wanted are not read."""
     for part in parquet_paths(path):
         with _open(part) as table:
             count = int(table.metadata.num_rows)

@@ -61,19 +61,8 @@ def read_question_grid(
     """Read questions and paragraphs: tables with a column for each language, and one that says which paragraph answers a question.
 
     Args:
-        data: The questions, as for `adiabat.data.tables.read_rows`; a column such as ``id`` names them.
-        corpus: The paragraphs, likewise.
-        key: Column of both that names a paragraph.
         languages: Columns to take; empty takes those of both tables that are called like the code of a language, sorted.
         name: For tables and reports; None takes that of `data`.
-
-    Returns:
-        Both, in the order of their tables.
-
-    Raises:
-        ConfigError: If a language is asked for that is not in both tables.
-        DataError: If a table is missing, damaged or empty, the two share no language, a language has not two different paragraphs, or rows
-            are at fault (a text is missing in a language, a name comes twice, a paragraph is not there): all are counted, ten spelled out.
     """
     faults = FileFaults()
     asked, told = (list(read_rows(source, faults=faults)) for source in (data, corpus))

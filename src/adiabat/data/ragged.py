@@ -26,9 +26,6 @@ class Ragged:
 
         Args:
             lists: Any number, some of them perhaps empty.
-
-        Returns:
-            The packed form.
         """
         kept = [np.asarray(one, dtype=np.int64) for one in lists]
         return cls(np.concatenate([np.empty(0, dtype=np.int64), *kept]), np.cumsum([0, *map(len, kept)]))
@@ -45,24 +42,10 @@ class Ragged:
         return np.diff(self.offsets)
 
     def take(self, kept: Int[np.ndarray, " n"]) -> "Ragged":
-        """Some of the lists.
-
-        Args:
-            kept: Which, in the order wanted.
-
-        Returns:
-            They alone.
-        """
+        """Some of the lists."""
         return Ragged.of(self[int(index)] for index in kept)
 
 
 def compact(numbers: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    """Numbers in half the memory, where they fit.
-
-    Args:
-        numbers: Of rows.
-
-    Returns:
-        The same as int32, or as they are.
-    """
+    """Numbers in half the memory, where they fit."""
     return numbers.astype(np.int32) if numbers.max(initial=0) <= np.iinfo(np.int32).max else numbers

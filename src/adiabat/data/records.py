@@ -32,13 +32,6 @@ def is_own_document(query: str, document: str) -> bool:
     """Whether a document that has a query's id is the query itself, as in ArguAna and Quora.
 
     Two sets numbered from 1 share their ids by chance, so the texts must be equal, but for white space and a title before the document's.
-
-    Args:
-        query: Text of the query.
-        document: Text of the document with the same id.
-
-    Returns:
-        True where the texts agree.
     """
     own, whole = (" ".join(text.split()) for text in (query, document))
     return whole == own or whole.endswith(f" {own}")

@@ -26,13 +26,7 @@ class Remarks:
         self._wrong: Counter[str] = Counter()
 
     def see(self, row: Row, used: Set[str], known: Iterable[str] = ()) -> None:
-        """Note the columns of a row that are not read.
-
-        Args:
-            row: Any.
-            used: Names of the columns that are read.
-            known: Names that a reader would know besides, to find the nearest.
-        """
+        """Note the columns of a row that are not read."""
         unread = row.values.keys() - used - _USUAL
         if unread <= self._unread.keys() or len(self._unread) == _MOST:
             return
@@ -44,30 +38,16 @@ class Remarks:
                 return
 
     def see_list(self, column: str, place: str, *, read: bool) -> None:
-        """Note a text that looks like a list.
-
-        Args:
-            column: It stands in.
-            place: ``file:line``.
-            read: Whether it is read as a list; otherwise it is one text.
-        """
+        """Note a text that looks like a list."""
         first, count = self._lists.get((column, read), (place, 0))
         self._lists[column, read] = first, count + 1
 
     def see_wrong(self, column: str) -> None:
-        """Note a row with a document that does not answer.
-
-        Args:
-            column: Of its label.
-        """
+        """Note a row with a document that does not answer."""
         self._wrong[column] += 1
 
     def taken(self) -> list[str]:
-        """On values that were taken in a way of our own.
-
-        Returns:
-            A sentence each, without the source's name.
-        """
+        """On values that were taken in a way of our own."""
         sentences = [
             f'"{cut(column, limit=60)}" looks like a list in {count:,} row{"" if count == 1 else "s"} (first {first}) and is '
             + ("read as one" if read else "taken for one text; write a JSON list if it is one")
@@ -79,11 +59,7 @@ class Remarks:
         ]
 
     def sentences(self) -> list[str]:
-        """All remarks.
-
-        Returns:
-            Those of `taken`, and one on columns that are not read.
-        """
+        """All remarks."""
         sentences = self.taken()
         if self._unread:
             names = [
@@ -94,10 +70,6 @@ class Remarks:
         return sentences
 
     def warn(self, source: str | Path) -> None:
-        """Warn of all that was noted.
-
-        Args:
-            source: For the message.
-        """
+        """Warn of all that was noted."""
         for sentence in self.sentences():
             warnings.warn(f"{source}: {sentence}", stacklevel=2)

@@ -27,23 +27,7 @@ def selected_rows(
     split: str | None,
     where: Mapping[str, str],
 ) -> list[Parsed]:
-    """Parse the rows that are wanted.
-
-    Args:
-        source: As for `read_rows`.
-        columns: Key of the settings to the column that it names: what every wanted row must have.
-        parse: Takes a row that has these columns; raises `RowError`.
-        split: As for `read_rows`.
-        where: Column to value, as `plain_value` writes it: rows that have others are passed over.
-
-    Returns:
-        What `parse` returned, in file order, at least one.
-
-    Raises:
-        ConfigError: If `split` does not apply.
-        DataError: If the source is missing or damaged, no row is left, the first one lacks a column, or rows are at fault: all are
-            counted, the first ten spelled out.
-    """
+    """Parse the rows that are wanted."""
     faults, remarks, read = FileFaults(), Remarks(), {*columns.values(), *where}
     _, every = first_of(read_rows(source, split=split, faults=faults), faults, source)
     wanted = (row for row in every if all(plain_value(row.values.get(name)) == value for name, value in where.items()))
@@ -72,9 +56,6 @@ def plain_value(value: object) -> str:
 
     Args:
         value: A text, a number, true or false; None is "".
-
-    Returns:
-        ``test`` for a text, ``3`` for 3 and 3.0, ``true`` for True.
     """
     if value is None:
         return ""
@@ -86,28 +67,14 @@ def plain_value(value: object) -> str:
 
 
 def counted(values: Iterable[str]) -> str:
-    """Values with their number, for messages.
-
-    Args:
-        values: Any number, equal ones among them.
-
-    Returns:
-        The ten most frequent, that one first.
-    """
+    """Values with their number, for messages."""
     counts = Counter(values).most_common()
     named = ", ".join(f'"{cut(value, limit=_LISTED_CHARACTERS)}" ({count:,})' for value, count in counts[:_LISTED])
     return named + (f" and {len(counts) - _LISTED:,} more" if len(counts) > _LISTED else "")
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names in quotes, for messages.
-
-    Args:
-        names: Any number.
-
-    Returns:
-        One phrase.
-    """
+    """Names in quotes, for messages."""
     return ", ".join(f'"{name}"' for name in names)
 
 

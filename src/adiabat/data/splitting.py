@@ -11,14 +11,6 @@ def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[
     """Which queries are held out: those whose text hashes lowest, so that equal queries are always on the same side.
 
     Added data moves no query from training to validation; it moves one the other way only where the limit is reached.
-
-    Args:
-        queries: Texts, some of them perhaps equal; read once, none is kept.
-        fraction: Share of all possible hashes that is held out.
-        most: Limit; equal queries that do not all fit are all trained on.
-
-    Returns:
-        Their numbers, ascending.
     """
     hashes = np.fromiter((_hashed(query) for query in queries), dtype=np.uint64)
     below = np.uint64(int(fraction * 2**64))

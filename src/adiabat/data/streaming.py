@@ -28,11 +28,7 @@ class Standing:
     ends: int = 0
 
     def anew(self) -> "Standing":
-        """The same source, to be read from its first row.
-
-        Returns:
-            Its beginning.
-        """
+        """The same source, to be read from its first row."""
         return replace(self, mark=START, ended=False)
 
 
@@ -43,17 +39,7 @@ class Tape:
     """
 
     def __init__(self, source: str, *, split: str | None = None, columns: Mapping[str, str] | None = None) -> None:
-        """Set up; nothing is read yet.
-
-        Args:
-            source: As for `read_rows`.
-            split: As for `read_rows`.
-            columns: Our name of a column to the source's.
-
-        Raises:
-            ConfigError: If `columns` maps a name that is not ours.
-            DataError: If the source is a BEIR folder.
-        """
+        """Set up; nothing is read yet."""
         require_streamable(source)
         self.name = f"{table_name(source)}/{split}" if split else table_name(source)
         self._source = source
@@ -63,35 +49,15 @@ class Tape:
         self._standing = Standing()
 
     def remarks(self) -> list[str]:
-        """What was passed over in the rows so far.
-
-        Returns:
-            Sentences.
-        """
+        """What was passed over in the rows so far."""
         return [f"{self.name}: {remark}" for remark in self._columns.remarks.sentences()]
 
     def standing(self) -> Standing:
-        """Where reading came to.
-
-        Returns:
-            The standing behind the last example.
-        """
+        """Where reading came to."""
         return self._standing
 
     def read(self, start: Standing, most: int) -> Iterator[Example]:
-        """Read some examples; `standing` says afterwards where they ended.
-
-        Args:
-            start: Where to begin.
-            most: How many at most; fewer come where the source ends.
-
-        Yields:
-            Examples in their order.
-
-        Raises:
-            DataError: If the source is missing, damaged, has no row at all, or is seen not to be the one that was read before; behind the
-                last example, if rows were at fault.
-        """
+        """Read some examples; `standing` says afterwards where they ended."""
         self._standing = start
         if not most or start.ended:
             return
@@ -138,14 +104,7 @@ def _example(number: int, row: Row, *, cursor: Cursor, columns: Columns) -> Exam
 
 
 def require_streamable(source: str) -> None:
-    """Refuse a source that cannot be read row by row.
-
-    Args:
-        source: As for `read_rows`.
-
-    Raises:
-        DataError: If it is a BEIR folder, whose queries and judgements lie in different files.
-    """
+    """Refuse a source that cannot be read row by row."""
     if is_beir_examples(source):
         raise DataError(
             f"{source} must hold one example a row where data.stream is true, got a BEIR folder; leave data.stream out, or write a file"

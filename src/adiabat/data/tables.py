@@ -70,11 +70,7 @@ class FileFaults(Faults):
             self._advice[advice] = None
 
     def raise_if_any(self) -> None:
-        """End the reading.
-
-        Raises:
-            DataError: If any fault was noted; the message counts them and spells out the first ten.
-        """
+        """End the reading."""
         if self.count:
             raise DataError("; ".join([self.told(), *self._advice]))
 
@@ -93,21 +89,11 @@ def read_rows(
     other and a field holds neither tab nor line end; CSV is quoted as RFC 4180 says.
 
     Args:
-        source: A file, a folder of Parquet files, a folder of ``Dataset.save_to_disk``, or ``hf:NAME[:SPLIT]``,
-            ``hf:NAME:CONFIG:SPLIT`` for a data set of the hub.
         split: Which split, where a ``datasets`` source has several; None takes the only one.
         faults: Where faults of single rows go; then the caller raises them. None raises them after the last row.
         cursor: Where to begin, in place of the first row; behind each row it says where the next one is. Where the format allows it,
             nothing before it is read, and a data set of the hub is streamed instead of downloaded. None begins at the first row.
         header: What the first line of CSV or TSV must be; None takes any names of columns.
-
-    Returns:
-        The rows without faults.
-
-    Raises:
-        ConfigError: If `split` is given and the source has no splits.
-        DataError: If the source is missing, of an unknown form, or damaged, or is seen not to be the one that the cursor came from;
-            after the last row, if lines were at fault.
     """
     form = table_form(source)
     if split is not None and form not in ("saved", "hub"):
@@ -123,15 +109,8 @@ def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
     Parquet and ``datasets`` sources say it themselves; JSON lines and TSV are scanned for lines that are not blank; CSV, whose
     fields may hold line ends, is not counted.
 
-    Args:
-        source: As for `read_rows`.
-        split: As for `read_rows`.
-
     Returns:
         The count, faulty rows included, or None where it takes a full read.
-
-    Raises:
-        DataError: If the source is missing, of an unknown form, or damaged.
     """
     form = table_form(source)
     if form == "parquet":
@@ -145,17 +124,7 @@ def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
 
 
 def table_form(source: str | Path) -> Form:
-    """How `source` is stored, from its name and, for a folder, what lies in it.
-
-    Args:
-        source: As for `read_rows`.
-
-    Returns:
-        The form.
-
-    Raises:
-        DataError: If it is missing or of an unknown form.
-    """
+    """How `source` is stored, from its name and, for a folder, what lies in it."""
     if str(source).startswith(HUB_PREFIX):
         return "hub"
     path = Path(source)
@@ -174,14 +143,7 @@ def table_form(source: str | Path) -> Form:
 
 
 def require_path(path: Path) -> None:
-    """Check that a file or folder is there.
-
-    Args:
-        path: The file or folder.
-
-    Raises:
-        DataError: If it is not, the message offering near names of the same folder, or it is a device or the like.
-    """
+    """Check that a file or folder is there."""
     require_plain(path)
     if path.exists():
         return
@@ -192,14 +154,7 @@ def require_path(path: Path) -> None:
 
 
 def table_name(source: str | Path) -> str:
-    """Name for tables and reports: the file name without its endings, or the hub's name.
-
-    Args:
-        source: As for `read_rows`.
-
-    Returns:
-        The name.
-    """
+    """Name for tables and reports: the file name without its endings, or the hub's name."""
     if str(source).startswith(HUB_PREFIX):
         return str(source).removeprefix(HUB_PREFIX)
     path = Path(source).resolve()

@@ -37,28 +37,12 @@ class TrainedTexts:
 
     @classmethod
     def of(cls, queries: Iterable[str], *, documents: Iterable[str] = (), doc_ids: Iterable[str] = ()) -> "TrainedTexts":
-        """Hash texts, a block at a time.
-
-        Args:
-            queries: Texts, repeated or not.
-            documents: Texts of relevant documents.
-            doc_ids: Ids of relevant documents without texts.
-
-        Returns:
-            The hashes.
-        """
+        """Hash texts, a block at a time."""
         return cls(_distinct(_hashed(queries)), _distinct(_hashed(documents)), _distinct(_hashed(doc_ids)))
 
     @classmethod
     def joined(cls, parts: Sequence["TrainedTexts"]) -> "TrainedTexts":
-        """What several runs trained or validated on, one after another.
-
-        Args:
-            parts: Of each.
-
-        Returns:
-            The hashes of all.
-        """
+        """What several runs trained or validated on, one after another."""
         return cls(
             _distinct(part.queries for part in parts),
             _distinct(part.documents for part in parts),
@@ -67,22 +51,11 @@ class TrainedTexts:
         )
 
     def holds_queries(self, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
-        """Which queries were trained or validated on.
-
-        Args:
-            texts: Of the queries.
-
-        Returns:
-            True where a text is among `queries`.
-        """
+        """Which queries were trained or validated on."""
         return _among(self.queries, texts)
 
     def holds_documents(self, entries: Sequence[str], *, are_texts: bool) -> Bool[np.ndarray, " n"] | None:
         """Which documents answered a query that was trained or validated on.
-
-        Args:
-            entries: Texts of documents, or ids where texts are not known.
-            are_texts: Which of the two they are.
 
         Returns:
             True where one is among `documents` or `doc_ids`; None where one side has texts and the other ids, which do not compare.
@@ -92,15 +65,7 @@ class TrainedTexts:
 
 
 def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Int[np.ndarray, " n"]) -> Iterator[str]:
-    """Texts of a column, of which few are in memory at a time.
-
-    Args:
-        take: Gives those of some rows.
-        rows: Wanted.
-
-    Returns:
-        One for each row, in order.
-    """
+    """Texts of a column, of which few are in memory at a time."""
     return chain.from_iterable(take(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK))
 
 

@@ -26,17 +26,7 @@ _OF_QRELS = f"write these lines as trec_eval reads judgements, and {GRADING}"
 
 
 def read_run(path: Path) -> Run:
-    """Read a run.
-
-    Args:
-        path: Six columns a line; plain, ``.gz`` or ``.zst``.
-
-    Returns:
-        The scores.
-
-    Raises:
-        DataError: If lines are at fault; all are counted, the first ten spelled out.
-    """
+    """Read a run."""
     run: Run = {}
 
     def take(columns: list[str]) -> str | None:
@@ -56,17 +46,7 @@ def read_run(path: Path) -> Run:
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read judgements.
-
-    Args:
-        path: Four columns a line, or the ``qrels/SPLIT.tsv`` of a BEIR folder.
-
-    Returns:
-        The grades; a document that is judged twice has the higher one.
-
-    Raises:
-        DataError: If lines are at fault, or no document is relevant to any query.
-    """
+    """Read judgements."""
     qrels: Qrels = {}
 
     def take(columns: list[str]) -> str | None:

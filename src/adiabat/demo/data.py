@@ -17,17 +17,7 @@ _MANIFEST_FORMAT = 1
 
 
 def demo_file(name: str) -> Path:
-    """Path of a file of the demo data, checked against the manifest.
-
-    Args:
-        name: As the manifest has it, for instance ``corpus.jsonl.zst``.
-
-    Returns:
-        Where it lies.
-
-    Raises:
-        DataError: If there is no such file, or its bytes are not those it was published with.
-    """
+    """Path of a file of the demo data, checked against the manifest."""
     folder = packaged_folder("demo")
     known = _digests(folder)
     if name not in known:

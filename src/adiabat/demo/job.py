@@ -17,29 +17,13 @@ tuned on gains clearly and the retention sets hold."""
 
 
 def demo_settings() -> TuneSettings:
-    """The demo's regime: the default one, shortened.
-
-    Returns:
-        Settings of `adiabat.tune`.
-    """
+    """The demo's regime: the default one, shortened."""
     regime = {"learning_rate": LEARNING_RATE, "negatives": "hardest", "batches_per_epoch": 60, "max_epochs": 5}
     return checked(TuneSettings, {"data": {"validation": str(DEMO_VALIDATION)}, "tune": regime, "run": {"log_every": 20}})
 
 
 def run_demo(out: Path, *, command: str = "adiabat demo", watch: Watch = SILENT) -> Result:
-    """Embed, tune, evaluate; what an earlier, cut-short demo finished is not done again.
-
-    Args:
-        out: Stores, the job, ``result.json`` and ``report.html`` are put here.
-        command: For the report.
-        watch: Whom to tell.
-
-    Returns:
-        The evaluation, the record of the tuning with it.
-
-    Raises:
-        AdiabatError: If the embedded model or data cannot be used, or `out` holds something else.
-    """
+    """Embed, tune, evaluate; what an earlier, cut-short demo finished is not done again."""
     corpora = dict.fromkeys([DEMO_CORPUS, *(corpus for corpus, _ in DEMO_RETAIN.values())])
     stores = {corpus: out / "stores" / corpus.name.split(".")[0] for corpus in corpora}
     for corpus, store in stores.items():

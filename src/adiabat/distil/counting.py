@@ -30,16 +30,7 @@ class TokenCounts:
 
 
 def count_tokens(tokenizer: Tokenizer, texts: Iterable[str], *, watch: Watch = SILENT) -> TokenCounts:
-    """Count tokens.
-
-    Args:
-        tokenizer: From texts to rows.
-        texts: Of a corpus; read once, as they come.
-        watch: Told how far it is; how many texts there are is not known before the end.
-
-    Returns:
-        The counts.
-    """
+    """Count tokens."""
     rows = tokenizer.get_vocab_size()
     times, containing = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
     left, done = iter(texts), 0

@@ -30,16 +30,6 @@ def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e
 
     A ridge regression without intercept, in closed form. What it shrinks towards are zeros, or, where both widths are one, the vectors as
     they are: a student that starts in its teachers' space should stay there, and few texts say nothing about most directions.
-
-    Args:
-        rows: By the student.
-        towards: Of the same texts by the teachers.
-
-    Returns:
-        The weights, float32.
-
-    Reference:
-        Hoerl and Kennard 1970; Golub, Heath and Wahba 1979: the strength is that of the least squared error of texts left out one by one.
     """
     (count, width), wide = rows.shape, towards.shape[1]
     origins = [np.eye(width)] if width == wide else []
@@ -55,21 +45,7 @@ def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e
 
 
 def write_layer(student: DualEncoder, targets: Store, lessons: Lessons, folder: Path, *, watch: Watch = SILENT) -> Path:
-    """Fit a layer to texts of the teachers that are not held out, once.
-
-    Args:
-        student: Where it starts.
-        targets: A vector for each text of the lessons.
-        lessons: With the texts.
-        folder: Where the weights are kept.
-        watch: Whom to tell.
-
-    Returns:
-        File of the weights, a row for each number of the student's vectors.
-
-    Raises:
-        DataError: If there are fewer texts than a layer between two widths needs, or the disk is full.
-    """
+    """Fit a layer to texts of the teachers that are not held out, once."""
     made_of = targets.manifest.sha256 + json.dumps(student.fingerprint("query").to_json())
     path = folder / f"layer-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.npy"
     kept_matrix(path, lambda: _layer(student, targets, lessons, watch))

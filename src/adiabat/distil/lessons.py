@@ -39,14 +39,7 @@ class Lessons:
     counts: Mapping[str, int]
 
     def path(self, name: str) -> Path:
-        """A file of examples.
-
-        Args:
-            name: Without its ending.
-
-        Returns:
-            Where it lies.
-        """
+        """A file of examples."""
         return self.folder / f"{name}.jsonl.gz"
 
 
@@ -115,23 +108,6 @@ def write_lessons(
 
     What a text's vector by the teachers is does not depend on the language of the student's, so that a text is held out with all its
     translations, and with every passage that it would stand in.
-
-    Args:
-        read: Gives the texts, each time from the beginning; those that are to be learned as they are have themselves for translation.
-        folder: Appears whole or not at all.
-        settings: That decide what is written, how much is held out among it; kept beside it.
-        sources: Files that are read.
-        own: The teachers' language, or what their own texts are called.
-        passages: Longest passage, in sentences; 1 makes none.
-        least: Texts that must be held out.
-        watch: Whom to tell.
-
-    Returns:
-        What lies there.
-
-    Raises:
-        DataError: If there is no text, too few of them, or a file is at fault.
-        JobError: If the folder holds lessons of other settings or files.
     """
     inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": contents_of(sources)}
     if (folder / MADE).exists():

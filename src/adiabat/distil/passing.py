@@ -56,18 +56,7 @@ def token_vectors(
     """Pass sequences through a teacher, projections included, and without prompts or unit length.
 
     Args:
-        teacher: Any encoder.
-        sequences: What to pass.
-        pooling: Which states make the vector.
         folder: Where vectors are kept as they come, so that what was cut short goes on; made where missing. None keeps none.
-        watch: Told how far it is.
-
-    Returns:
-        A vector for each row, float32.
-
-    Raises:
-        DataError: If the teacher gives numbers that are not finite; names the first token.
-        JobError: If the disk is full or not writable.
     """
     settings = replace(teacher.settings, pooling=POOLINGS[pooling], normalize=False)
     bare = teacher.with_settings(settings)

@@ -21,26 +21,7 @@ Table = Float[np.ndarray, "v e"]
 def reduced(
     table: Table, dims: int, *, how: Reduction = "pca", seed: int = 0, watch: Watch = SILENT
 ) -> tuple[Float[np.ndarray, "v k"], float]:
-    """Project token vectors, centred, onto a few directions.
-
-    Args:
-        table: A vector for each token.
-        dims: Directions, at most as many as a vector has numbers, and fewer than there are tokens.
-        how: Which directions.
-        seed: Of what is random in them.
-        watch: Told where independent directions were not found to the end.
-
-    Returns:
-        The projections, float32, and the share of the variance that they keep. The largest number of each direction, by its size, is
-        positive: directions have no sign of their own, and equal tables so give equal projections.
-
-    Raises:
-        ConfigError: If there are too many directions.
-        DataError: If all vectors are the same.
-
-    Reference:
-        Source 004, "Basic"; model2vec takes the same signs.
-    """
+    """Project token vectors, centred, onto a few directions."""
     require_dims(dims, *table.shape)
     exact = table.astype(np.float64)
     if not np.ptp(exact, axis=0).any():
@@ -57,16 +38,7 @@ def reduced(
 
 
 def require_dims(dims: int, rows: int, width: int) -> None:
-    """Refuse more directions than there can be.
-
-    Args:
-        dims: Directions.
-        rows: Tokens.
-        width: Numbers in a token's vector.
-
-    Raises:
-        ConfigError: If there are too many.
-    """
+    """Refuse more directions than there can be."""
     if dims > width:
         raise ConfigError(f"static.dims must be at most the {width} numbers of a token's vector, got {dims}; lower it, or leave it out")
     if dims >= rows:

@@ -17,17 +17,7 @@ LONGEST = 1_000_000
 
 
 def save_static(found: Distilled, section: StaticSection, folder: Path, *, teacher: str) -> None:
-    """Write the files of a model that both libraries load, and give the same embeddings with; it is none yet without `list_modules`.
-
-    Args:
-        found: The model.
-        section: How it was made.
-        folder: An existing directory.
-        teacher: Its name.
-
-    Raises:
-        DataError: If the disk is full or not writable, or a number is too large for the type on disk.
-    """
+    """Write the files of a model that both libraries load, and give the same embeddings with; it is none yet without `list_modules`."""
     write_together(
         {
             folder / WEIGHTS: save(_tensors(found, section)),
@@ -39,15 +29,7 @@ def save_static(found: Distilled, section: StaticSection, folder: Path, *, teach
 
 
 def list_modules(section: StaticSection, folder: Path) -> None:
-    """Write what makes a directory a model, after all that belongs to it.
-
-    Args:
-        section: How it was made.
-        folder: Of `save_static`.
-
-    Raises:
-        DataError: If the disk is full or not writable.
-    """
+    """Write what makes a directory a model, after all that belongs to it."""
     if section.normalize:
         make_folder(folder / "1_Normalize")
     write_text(json_text(_modules(section)), folder / "modules.json")
@@ -95,12 +77,5 @@ def _modules(section: StaticSection) -> list[dict[str, object]]:
 
 
 def is_distilled(folder: Path) -> bool:
-    """Whether a directory holds a whole static model of model2vec's layout.
-
-    Args:
-        folder: Perhaps missing.
-
-    Returns:
-        True where it does.
-    """
+    """Whether a directory holds a whole static model of model2vec's layout."""
     return (folder / "modules.json").is_file() and is_model2vec(folder)

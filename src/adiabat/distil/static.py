@@ -55,24 +55,8 @@ def distil(
     """Pass every token of a vocabulary through a teacher, and keep what tells them apart.
 
     Args:
-        teacher: Any encoder with a fast tokenizer.
-        section: How.
-        words: That are added to the teacher's tokens.
         texts: In which tokens are counted; None goes by their rank.
         folder: Where the teacher's vectors are kept, so that what was cut short goes on; None keeps none.
-        seed: Of what is random in the reduction.
-        watch: Whom to tell.
-
-    Returns:
-        The vectors and weights of its tokens.
-
-    Raises:
-        ConfigError: If there are to be more directions than there can be, or no token is left.
-        DataError: If a word cannot be added, a corpus has no text, or the teacher gives no numbers.
-        ModelError: If the teacher has no fast tokenizer.
-
-    Reference:
-        Source 004; mission E1.
     """
     # Before anything long: neither too many directions nor a corpus without texts must come to light after it.
     vocabulary, dims = rows_and_dims(teacher, section, words)
@@ -90,19 +74,7 @@ def distil(
 
 
 def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word]) -> tuple[Vocabulary, int]:
-    """The rows of a static model, and how many numbers each is to have.
-
-    Args:
-        teacher: Any encoder with a fast tokenizer.
-        section: How.
-        words: That are added to the teacher's tokens.
-
-    Returns:
-        Both; the number says nothing where no directions are to be found.
-
-    Raises:
-        AdiabatError: As `distil`.
-    """
+    """The rows of a static model, and how many numbers each is to have."""
     if not isinstance(teacher.tokenizer, PreTrainedTokenizerFast):
         raise ModelError(f"a teacher must have a fast tokenizer, got a {type(teacher.tokenizer).__name__}; take another model")
     vocabulary = vocabulary_of(teacher.tokenizer, words=words, without=section.without)

@@ -79,10 +79,6 @@ class _Joined:
 def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray, "n e"]:
     """Vectors of texts by several teachers, side by side.
 
-    Args:
-        stores: Each with a vector for every id.
-        ids: Of texts.
-
     Returns:
         One row for each, of unit length: the product of two rows is the mean of the teachers' cosines.
     """
@@ -91,14 +87,7 @@ def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray
 
 
 def unit(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
-    """Rows of length 1; one of zeros stays.
-
-    Args:
-        vectors: Any.
-
-    Returns:
-        The scaled rows.
-    """
+    """Rows of length 1; one of zeros stays."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1)
 
@@ -107,16 +96,6 @@ def main_directions(rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], widt
     """The directions in which vectors are largest, so that products between them change least.
 
     Vectors are not centred: a student's cosines are taken from the origin, and so are the teachers'.
-
-    Args:
-        rows: Gives all vectors, in blocks.
-        width: Directions.
-
-    Returns:
-        Orthonormal columns, the largest number of each positive, and the share of the squared lengths that they keep.
-
-    Reference:
-        Eckart and Young 1936; Reimers and Gurevych 2020 narrow a teacher by principal components.
     """
     moments: Float[np.ndarray, "e e"] | None = None
     for block in rows():
@@ -137,19 +116,7 @@ def build_targets(
     What was cut short goes on; what is finished is not computed again.
 
     Args:
-        teachers: At least one.
-        corpus: With the texts.
-        folder: Of the stores.
-        side: Whose tower and prompt of a teacher embeds.
         width: Numbers that vectors are cut to; None keeps all.
-        watch: Whom to tell.
-
-    Returns:
-        A store with a vector for each text.
-
-    Raises:
-        DataError: If there are fewer texts than numbers are to be kept, a teacher gives a text no vector, or the disk is full.
-        StoreError: If the folder holds stores of other teachers or texts, or the disk is full.
     """
     if width is not None:
         require_texts(sum(1 for _ in islice(read_corpus(corpus), width)), width)
@@ -192,33 +159,13 @@ def _store_of(encoder: _OfSide | _Joined, corpus: Path, target: Path, name: str,
 
 
 def require_texts(count: int, width: int, *, left_out: str = "") -> None:
-    """Refuse texts too few to tell a student's directions apart.
-
-    Args:
-        count: Texts of the teachers.
-        width: Numbers of the student's vectors.
-        left_out: What is not counted, for the message.
-
-    Raises:
-        DataError: If there are fewer.
-    """
+    """Refuse texts too few to tell a student's directions apart."""
     if count < width:
         raise DataError(f"teachers must have at least {width} texts, as many as the student's numbers, got {count}{left_out}; add texts")
 
 
 def kept_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
-    """One that an earlier call kept, so that what goes on elsewhere goes on with the same.
-
-    Args:
-        path: A ``.npy`` file, written where there is none.
-        make: Gives the matrix.
-
-    Returns:
-        What the file holds; a damaged one is made again, with a warning.
-
-    Raises:
-        DataError: If the disk is full or not writable.
-    """
+    """One that an earlier call kept, so that what goes on elsewhere goes on with the same."""
     if path.exists():
         try:
             return read_array(path, remedy="it is made again")

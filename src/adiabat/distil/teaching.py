@@ -51,21 +51,7 @@ class _Material:
 
 
 def fit(load: Loader, settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
-    """Bring a student's vectors of the user's own texts close to those of its teachers.
-
-    Args:
-        load: Gives a model by its name.
-        settings: Teachers, student, texts and directory must be given.
-        resume: Go on with a job that was cut short.
-        command: The command line, for the report.
-        watch: Whom to tell.
-
-    Returns:
-        The result of the training job, as in its ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-    """
+    """Bring a student's vectors of the user's own texts close to those of its teachers."""
     lessons = settings.lessons
     if not (lessons.texts or lessons.queries):
         raise ConfigError("lessons.texts must be given, got none; write it into the file, or add --texts or --queries")
@@ -79,24 +65,7 @@ def fit(load: Loader, settings: FitSettings, *, resume: bool = False, command: s
 
 
 def multilingual(load: Loader, settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
-    """Bring a student's vectors of texts, and of their translations, close to its teachers' vectors of the texts.
-
-    Args:
-        load: Gives a model by its name.
-        settings: Teachers, student, parallel texts and directory must be given.
-        resume: Go on with a job that was cut short.
-        command: The command line, for the report.
-        watch: Whom to tell.
-
-    Returns:
-        The result of the training job, as in its ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-
-    Reference:
-        Reimers and Gurevych 2020; source 003; mission D6.
-    """
+    """Bring a student's vectors of texts, and of their translations, close to its teachers' vectors of the texts."""
     lessons = settings.lessons
     if not lessons.parallel:
         raise ConfigError("lessons.parallel must be given, got none; write it into the file, or add --parallel")

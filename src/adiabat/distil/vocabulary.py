@@ -59,16 +59,7 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
     becomes a token; one that it splits, such as a phrase, is looked for in texts before they are split, though not inside of other words.
 
     Args:
-        tokenizer: Of the teacher: WordPiece, BPE, or Unigram.
-        words: To be added.
         without: A regular expression; tokens that begin with a match are left out. None keeps all.
-
-    Returns:
-        The rows, in the order of the teacher's tokens, added words behind them.
-
-    Raises:
-        ConfigError: If `without` is no regular expression, or leaves nothing.
-        DataError: If a word stands there twice, is nothing once the tokenizer has normalised it, or is of no piece that the teacher knows.
     """
     with _quietly():
         pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()

@@ -8,17 +8,7 @@ from adiabat.errors import DataError, several
 
 
 def read_words(path: Path) -> list[Word]:
-    """Read words.
-
-    Args:
-        path: Of a text file in UTF-8.
-
-    Returns:
-        The words, in order, without the blanks around them.
-
-    Raises:
-        DataError: If the file cannot be read, holds none, or has empty lines, which are all named.
-    """
+    """Read words."""
     require_plain(path)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

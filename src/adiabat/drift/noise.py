@@ -10,13 +10,6 @@ ENDINGS = ".?!。।۔؟！？…"
 
 
 def written_otherwise(text: str) -> str:
-    """Another way to write a text: without the marks that end it, or with a full stop where it has none.
-
-    Args:
-        text: Any.
-
-    Returns:
-        The other text; a text of nothing but such marks gets one more.
-    """
+    """Another way to write a text: without the marks that end it, or with a full stop where it has none."""
     bare = text.rstrip().rstrip(ENDINGS).rstrip()
     return bare if bare and bare != text.rstrip() else f"{text.rstrip()}."

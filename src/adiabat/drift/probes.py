@@ -93,13 +93,6 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
         source: A text file (``.txt``, plain or packed) with a probe in each line, whose group is the file's name; a table as for
             `adiabat.data.tables.read_rows` with a column ``text``, or a name that corpora have for it, and, where probes are told apart,
             one of `GROUP_COLUMNS`; or the name of a packaged set, ``default`` (as None is) or ``rehearsal``.
-
-    Returns:
-        The probes. Texts that come again are left out, and counted in its notes; the first keeps its group.
-
-    Raises:
-        DataError: If the source is missing or damaged, holds fewer than `LEAST_PROBES` different texts, or rows are at fault: all
-            are counted, the first ten spelled out.
     """
     name = DEFAULT if source is None else str(source)
     if name in _PACKAGED:

@@ -21,10 +21,6 @@ def noise_of(start: Reading, otherwise: Reading) -> dict[str, float]:
 
     A probe whose vector stays says nothing of it, as one whose end lies past the token limit: it is left out.
 
-    Args:
-        start: What the tower finds for the probes.
-        otherwise: What it finds for them written otherwise (`adiabat.drift.noise`).
-
     Returns:
         Measure to its mean over the probes that moved; 0 where none did.
     """
@@ -39,21 +35,7 @@ def read_tower(
     """Embed the probes, and look for them.
 
     Args:
-        model: Whose query tower.
-        probes: Unlabelled texts.
-        store: Where they are looked for; made by the document tower of the model.
-        depth: Documents wanted for each, > 1; a smaller store gives all it has.
         start: Of the untuned tower, whose documents are scored; None where this is the untuned tower.
-        watch: Told how far it is.
-
-    Returns:
-        Vectors, the nearest documents, and the similarity, as the model states it, to those that the untuned tower found.
-
-    Raises:
-        DataError: If a vector is not finite.
-
-    Reference:
-        Mission A12.
     """
     vectors = embed_texts(model, probes.texts, side="query", name=f"probes ({probes.name})", watch=watch)
     return reading_of(vectors, store, depth=depth, similarity=model.ranks_by, start=start)
@@ -62,18 +44,7 @@ def read_tower(
 def reading_of(
     vectors: Float32[np.ndarray, "n e"], store: Store, *, depth: int, similarity: Similarity, start: Reading | None = None
 ) -> Reading:
-    """Look for probes that are embedded already.
-
-    Args:
-        vectors: Of the probes.
-        store: As for `read_tower`.
-        depth: Likewise.
-        similarity: What documents are ranked by.
-        start: Likewise.
-
-    Returns:
-        As `read_tower`.
-    """
+    """Look for probes that are embedded already."""
     hits = search(store, vectors, min(depth, store.count), similarity=similarity)
     rows = hits.rows.astype(np.int64)
     scores = hits.scores if start is None else score_rows(store, vectors, start.rows, similarity=similarity)

@@ -16,11 +16,7 @@ class Digests:
         self._bytes = bytearray()
 
     def add(self, text: str) -> None:
-        """Note one more text.
-
-        Args:
-            text: Anything; half a surrogate pair is a text too.
-        """
+        """Note one more text."""
         self._bytes += hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:_BYTES]
 
     def __len__(self) -> int:
@@ -36,14 +32,7 @@ class Digests:
 
 
 def numbered(digests: UInt64[np.ndarray, "texts 2"]) -> Int[np.ndarray, " texts"]:
-    """Number the distinct texts.
-
-    Args:
-        digests: Of each text.
-
-    Returns:
-        For each the number of its text among the distinct ones, from 0; equal texts have equal numbers.
-    """
+    """Number the distinct texts."""
     order = np.lexsort((digests[:, 1], digests[:, 0]))
     ordered = digests[order]
     begins = np.ones(len(digests), dtype=np.int64)
@@ -54,14 +43,7 @@ def numbered(digests: UInt64[np.ndarray, "texts 2"]) -> Int[np.ndarray, " texts"
 
 
 def folded(text: str) -> list[str]:
-    """The words of a text as they are compared where writing does not count: Unicode NFKC, case folded, white space dropped.
-
-    Args:
-        text: Anything.
-
-    Returns:
-        Words in order. Two texts whose lists are equal differ in width, case, composition or white space alone.
-    """
+    """The words of a text as they are compared where writing does not count: Unicode NFKC, case folded, white space dropped."""
     if text.isascii():
         return text.lower().split()
     # Folding case can undo the normal form (Unicode's NFKC_Casefold repeats it for that reason).

@@ -34,65 +34,27 @@ class Quotes:
     rows: Mapping[int, Entry]
 
     def query(self, number: int) -> str:
-        """A row by its place and its query.
-
-        Args:
-            number: Of the row.
-
-        Returns:
-            For instance ``pairs.jsonl:3 "who?"``.
-        """
+        """A row by its place and its query."""
         entry = self.rows[number]
         return f'{entry.place} "{cut(entry.texts["query"][0], limit=QUOTED)}"'
 
     def first(self, numbers: Sequence[int]) -> str:
-        """The first few of some rows.
-
-        Args:
-            numbers: Of the rows, ascending.
-
-        Returns:
-            `SHOWN_PLACES` of them as `query` has them, and how many rows there are besides.
-        """
+        """The first few of some rows."""
         return _and_more([self.query(number) for number in numbers[:SHOWN_PLACES]], len(numbers))
 
     def address(self, number: int) -> str:
-        """A row by its id and its place.
-
-        Args:
-            number: Of the row.
-
-        Returns:
-            For instance ``"d3" at corpus.jsonl:4``.
-        """
+        """A row by its id and its place."""
         entry = self.rows[number]
         return f'"{cut(entry.address, limit=QUOTED)}" at {entry.place}'
 
 
 def in_order(findings: Iterator[Finding]) -> tuple[Finding, ...]:
-    """Sort findings.
-
-    Args:
-        findings: Any.
-
-    Returns:
-        Faults first, then warnings, then notes.
-    """
+    """Sort findings."""
     return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def id_findings(noun: str, repeated: list[list[int]], alike: list[list[int]], quotes: Quotes) -> Iterator[Finding]:
-    """Ids that are not unique, or hardly.
-
-    Args:
-        noun: ``query`` or ``document``.
-        repeated: (first row, row) of ids given before.
-        alike: (first row, row) of ids that differ in case alone.
-        quotes: At least the first `SHOWN_PLACES` of either.
-
-    Yields:
-        One finding for each kind that there is.
-    """
+    """Ids that are not unique, or hardly."""
     if repeated:
         phrases = [f"{quotes.address(row)} again, first at {quotes.rows[first].place}" for first, row in repeated[:SHOWN_PLACES]]
         told = _and_more(phrases, len(repeated))
@@ -105,16 +67,7 @@ def id_findings(noun: str, repeated: list[list[int]], alike: list[list[int]], qu
 
 
 def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator[Finding]:
-    """What pairs do to a loss with in-batch or listed negatives.
-
-    Args:
-        pairs: The counts.
-        rows: Rows that show what was counted.
-        quotes: At least the first `SHOWN_PLACES` of each.
-
-    Yields:
-        One finding for each kind that there is.
-    """
+    """What pairs do to a loss with in-batch or listed negatives."""
     if count := pairs.missing_documents:
         said = f"documents that examples name must be in the corpus, {count:,} of {pairs.pairs + pairs.negatives:,} entries are not"
         yield Finding("missing documents", "fault", count, f"{said}: {quotes.first(rows.missing)}; name the corpus that holds them all")
@@ -134,15 +87,7 @@ def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator
 
 
 def text_findings(texts: Sequence[TextTally], *, ids_expected: bool) -> Iterator[Finding]:
-    """What is wrong with the texts themselves.
-
-    Args:
-        texts: Of each role.
-        ids_expected: Whether documents are given by ids, whose texts a corpus holds.
-
-    Yields:
-        One finding for each kind that there is.
-    """
+    """What is wrong with the texts themselves."""
     for tally in texts:
         if tally.misread:
             said = f"{tally.misread:,} of {counted(len(tally), tally.role)} hold characters that look mis-decoded, such as Ã© or U+FFFD"
@@ -155,15 +100,7 @@ def text_findings(texts: Sequence[TextTally], *, ids_expected: bool) -> Iterator
 
 
 def column_findings(columns: Sequence[Column], tally: ColumnTally) -> Iterator[Finding]:
-    """Columns of several kinds, and tags that tell nothing apart.
-
-    Args:
-        columns: Of the file.
-        tally: Knows where a kind stands first.
-
-    Yields:
-        One finding for each column that has something.
-    """
+    """Columns of several kinds, and tags that tell nothing apart."""
     rows = max((column.rows for column in columns), default=0)
     for column in columns:
         kinds = {kind: count for kind, count in column.kinds if kind != "null"}
@@ -180,15 +117,7 @@ def column_findings(columns: Sequence[Column], tally: ColumnTally) -> Iterator[F
 
 
 def group_findings(groups: Sequence[Groups], given: Container[str]) -> Iterator[Finding]:
-    """What batches of one topic or tag would stumble over.
-
-    Args:
-        groups: By topic, by tag.
-        given: Our names of the columns that the settings name; such a one is meant to be used, and what is wrong with it weighs more.
-
-    Yields:
-        One finding for each kind that there is.
-    """
+    """What batches of one topic or tag would stumble over."""
     for one in groups:
         grouped = f'with batches.group = "{one.kind}"'
         if one.pairs > 1 and one.names + bool(one.without) == 1:
@@ -209,14 +138,7 @@ def group_findings(groups: Sequence[Groups], given: Container[str]) -> Iterator[
 
 
 def cut_findings(truncation: Sequence[Truncation]) -> Iterator[Finding]:
-    """What a model will not see.
-
-    Args:
-        truncation: Of each role.
-
-    Yields:
-        One finding for each role of which texts are cut.
-    """
+    """What a model will not see."""
     for cuts in truncation:
         if cuts.cut:
             said = f"{percent(cuts.share)} of {PLURALS[cuts.role]} are longer than {cuts.limit} tokens"

@@ -54,15 +54,6 @@ def groups_of(read: frozenset[str], topics: NameTally, tags: NameTally, rows: In
     """Count pairs by what the data says of them.
 
     Equal tags of different topics are different groups, as they are where batches are made.
-
-    Args:
-        read: Of `NAMES`, the columns that the data has.
-        topics: Of each row.
-        tags: Of each row.
-        rows: Row of each different pair.
-
-    Yields:
-        One for each column that is read, topics first.
     """
     topic, tag, width = topics.numbers[rows], tags.numbers[rows], len(tags.names)
 

@@ -55,18 +55,9 @@ def inspect(
     topics and tags; the queries of a BEIR folder are held by their reader.
 
     Args:
-        source: A file or folder of examples, documents or sentence pairs, a BEIR folder, or a name of the hub.
         settings: How to read it, and how much to look at; None takes the defaults.
         tokens: Counts tokens, and knows where texts are cut; None measures words and characters alone.
         identifier: Name of, and function for telling languages; None takes the installed one, if there is one.
-        watch: Told how far it is.
-
-    Returns:
-        What was found.
-
-    Raises:
-        ConfigError: If a setting does not apply.
-        DataError: If the source is missing, of no known layout, or holds no row that could be used.
     """
     settings = settings or InspectSettings()
     if tokens is None and settings.encoder != EncoderSection():

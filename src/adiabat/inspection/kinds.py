@@ -22,11 +22,7 @@ class ColumnTally:
         self._unreadable: set[str] = set()
 
     def add(self, row: Row) -> None:
-        """Count one row.
-
-        Args:
-            row: Of the file. A column that cannot become Python values, and that nobody uses, is passed over from then on.
-        """
+        """Count one row."""
         for name in row.values:
             if name in self._unreadable:
                 continue
@@ -41,26 +37,11 @@ class ColumnTally:
             held.add(value, row.place)
 
     def columns(self, used: Mapping[str, str]) -> tuple[Column, ...]:
-        """What was counted.
-
-        Args:
-            used: The file's name of a column to ours, for those that are read.
-
-        Returns:
-            The columns in the order of the file.
-        """
+        """What was counted."""
         return tuple(held.column(name, used.get(name, "")) for name, held in self._columns.items())
 
     def first_place(self, name: str, kind: str) -> str:
-        """Where a kind of value stands first.
-
-        Args:
-            name: Of the column.
-            kind: As in `Column.kinds`.
-
-        Returns:
-            ``file:line``.
-        """
+        """Where a kind of value stands first."""
         return self._columns[name].places[kind]
 
 

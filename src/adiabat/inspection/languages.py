@@ -33,12 +33,6 @@ def script_of(text: str) -> str:
     """The script of most of a text's letters.
 
     A text with kana is Japanese writing, whose ideographs do not make it Chinese: kana and Han together are ``Han and kana``.
-
-    Args:
-        text: Anything.
-
-    Returns:
-        Its English name, or ``none`` where there is no letter; of two with equally many letters the first in the alphabet.
     """
     if text.isascii():
         return "Latin" if any(map(str.isalpha, text)) else _NONE
@@ -78,14 +72,7 @@ def told_languages(
     """Count languages and scripts.
 
     Args:
-        role: Of the texts.
-        sample: Texts, or their beginnings.
-        texts: Number of texts that there are.
         identifier: Name and function; None tells scripts alone.
-        known: Texts of each language, where the data itself names them; then nothing is guessed.
-
-    Returns:
-        The counts, most first.
     """
     scripts = Counter(map(script_of, sample))
     languages: Counter[str] = Counter(known or {})

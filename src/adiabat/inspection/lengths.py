@@ -39,14 +39,7 @@ class TokenSample:
     """Token counts of texts drawn at random from a stream; only texts that wait to be counted are held."""
 
     def __init__(self, role: Role, counter: TokenCounter, size: int, *, seed: int) -> None:
-        """Begin with none.
-
-        Args:
-            role: Of the texts.
-            counter: Whose tokens.
-            size: Most texts drawn.
-            seed: Of the draw.
-        """
+        """Begin with none."""
         self.side: Side = "query" if role == "query" else "document"
         self.counter = counter
         self._counts: Sample[int] = Sample(size, seed=f"{seed} tokens {role}")
@@ -54,11 +47,7 @@ class TokenSample:
         self._characters = 0
 
     def add(self, text: str) -> None:
-        """Offer one text.
-
-        Args:
-            text: Counted if it is drawn.
-        """
+        """Offer one text."""
         place = self._counts.place()
         if place is None:
             return
@@ -84,13 +73,7 @@ def lengths(role: Role, unit: Literal["tokens", "words", "characters"], values: 
     """Sum up lengths.
 
     Args:
-        role: Of the texts.
-        unit: What is counted.
         values: One per text looked at, at least one.
-        texts: Number of texts there are.
-
-    Returns:
-        Mean, quantiles (each a length that occurs) and histogram.
     """
     quantiles = np.percentile(values, PERCENTS, method="inverted_cdf")
     pairs = tuple((percent, int(value)) for percent, value in zip(PERCENTS, quantiles, strict=True))
@@ -99,9 +82,6 @@ def lengths(role: Role, unit: Literal["tokens", "words", "characters"], values: 
 
 def histogram(values: Int[np.ndarray, " measured"]) -> tuple[tuple[int, int, int], ...]:
     """Count lengths in bars that double: 0, 1, 2, 3-4, 5-8, 9-16 and so on, because lengths of texts differ by factors.
-
-    Args:
-        values: Lengths, >= 0, at least one.
 
     Returns:
         (shortest, longest, texts) of each bar, from the first to the last that is not empty.
@@ -115,17 +95,7 @@ def histogram(values: Int[np.ndarray, " measured"]) -> tuple[tuple[int, int, int
 
 
 def truncation(role: Role, counts: Int[np.ndarray, " measured"], limit: int, *, texts: int) -> Truncation:
-    """What a limit cuts off.
-
-    Args:
-        role: Of the texts.
-        counts: Tokens of each text looked at, at least one.
-        limit: In tokens.
-        texts: Number of texts there are.
-
-    Returns:
-        How many texts are cut, and how many tokens are lost.
-    """
+    """What a limit cuts off."""
     cut = int((counts > limit).sum())
     lost = np.maximum(counts - limit, 0).sum() / max(counts.sum(), 1)
     interval = wilson(cut, len(counts)) if len(counts) < texts else None
@@ -136,16 +106,6 @@ def wilson(count: int, of: int) -> tuple[float, float]:
     """95 % interval of a share that was counted in a sample; unlike the usual one it is right near 0 and 1.
 
     ``(p + z^2/2n +- z sqrt(p (1 - p) / n + z^2/4n^2)) / (1 + z^2/n)``
-
-    Args:
-        count: Of those that have the property.
-        of: Of all that were looked at, > 0.
-
-    Returns:
-        Low and high.
-
-    Reference:
-        Wilson 1927.
     """
     share, square = count / of, _Z * _Z / of
     centre = share + square / 2

@@ -49,16 +49,7 @@ class PairRows:
 
 
 def count_pairs(query: UInt64[np.ndarray, "rows 2"], positives: Listed, negatives: Listed) -> tuple[PairCounts, PairRows]:
-    """Count pairs and what repeats in them.
-
-    Args:
-        query: Digest of each row's query; at least one row, each with a positive.
-        positives: Of the rows.
-        negatives: Of the rows.
-
-    Returns:
-        The counts, and rows that show what was counted.
-    """
+    """Count pairs and what repeats in them."""
     numbers = numbered(np.concatenate([query, positives.digests, negatives.digests]))
     asked, near, far = np.split(numbers, [len(query), len(query) + len(positives.digests)])
     # One number for a pair of texts; below 2^63 up to three thousand million texts.
@@ -95,16 +86,7 @@ def _rows(listed: Listed, chosen: Bool[np.ndarray, " listed"]) -> list[int]:
 
 
 def in_corpus(listed: Listed, ids: UInt64[np.ndarray, "documents 2"], texts: UInt64[np.ndarray, "documents 2"]) -> Listed:
-    """Put texts in the place of ids.
-
-    Args:
-        listed: Digests of ids.
-        ids: Digest of each document's id; of equal ones the first counts.
-        texts: Digest of each document's text.
-
-    Returns:
-        Digests of texts; of an id without a document that of the id, marked as missing.
-    """
+    """Put texts in the place of ids."""
     numbers = numbered(np.concatenate([ids, listed.digests]))
     distinct, first = np.unique(numbers[: len(ids)], return_index=True)
     row_of = np.full(int(numbers.max(initial=-1)) + 1, -1)

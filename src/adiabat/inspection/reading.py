@@ -60,15 +60,7 @@ class Stream:
     used: Mapping[str, str]
 
     def entries(self, faults: FileFaults, on_row: Callable[[Row], None] | None = None) -> Iterator[Entry]:
-        """Read the rows.
-
-        Args:
-            faults: Where rows that cannot be used go.
-            on_row: Told each row before it is parsed.
-
-        Yields:
-            The entries, in file order. Their number and order are the same each time.
-        """
+        """Read the rows."""
         parse = partial(_PARSERS[self.layout], columns=self.columns)
         yield from parsed_rows(_told(read_rows(self.source, split=self.split, faults=faults), on_row), faults, parse)
 
@@ -90,10 +82,6 @@ class Judged:
 
         Args:
             faults: None can come: the reader has told them all.
-            on_row: There are no rows to tell of.
-
-        Yields:
-            In file order.
         """
         del faults, on_row
         yield from map(_example_entry, self.examples)
@@ -117,19 +105,7 @@ class Source:
 
 
 def open_source(source: str, settings: InspectDataSection) -> Source:
-    """Find out what a source is.
-
-    Args:
-        source: A BEIR folder, or a file or folder as for `read_rows`.
-        settings: Split, columns, and the corpus of examples that hold ids.
-
-    Returns:
-        The source, of which only the first row was read (a BEIR folder: queries and judgements).
-
-    Raises:
-        ConfigError: If a setting does not apply to the source.
-        DataError: If it is missing, empty or of no known layout; of a BEIR folder, if queries or judgements are at fault.
-    """
+    """Find out what a source is."""
     given = settings.columns.given()
     # With a corpus of its own, those of a document are its columns, not the examples'.
     own = given if settings.corpus is None else {name: given[name] for name in given if name not in OF_DOCUMENTS}
@@ -147,15 +123,7 @@ def open_source(source: str, settings: InspectDataSection) -> Source:
 
 
 def recalled(stream: Stream | Judged, wanted: set[int]) -> dict[int, Entry]:
-    """Read some entries again, so that a message can quote what was kept as a hash only.
-
-    Args:
-        stream: Whose.
-        wanted: Their numbers, from 0.
-
-    Returns:
-        Number to entry.
-    """
+    """Read some entries again, so that a message can quote what was kept as a hash only."""
     if not wanted:
         return {}
     found: dict[int, Entry] = {}

@@ -19,12 +19,7 @@ class Sample(Generic[T]):
     """
 
     def __init__(self, size: int, *, seed: str) -> None:
-        """Begin with none.
-
-        Args:
-            size: Most items kept, >= 0.
-            seed: Equal seeds draw the same places of streams of the same length.
-        """
+        """Begin with none."""
         self.items: list[T] = []
         self.seen = 0
         self._size = size
@@ -49,12 +44,7 @@ class Sample(Generic[T]):
         return self._random.randrange(self._size)
 
     def keep(self, place: int, item: T) -> None:
-        """Put an item where `place` said.
-
-        Args:
-            place: As `place` gave it; places are filled in the order in which they were given.
-            item: The item.
-        """
+        """Put an item where `place` said."""
         if place == len(self.items):
             self.items.append(item)
         else:

@@ -2,27 +2,12 @@
 
 
 def percent(share: float) -> str:
-    """A share with one decimal.
-
-    Args:
-        share: Between 0 and 1.
-
-    Returns:
-        For instance ``17.0 %``; ``< 0.1 %`` and ``> 99.9 %`` near the ends, where it is neither none nor all.
-    """
+    """A share with one decimal."""
     if 0 < share < 0.001:
         return "< 0.1 %"
     return "> 99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
 
 
 def share_of(count: int, of: int) -> str:
-    """A count as a share.
-
-    Args:
-        count: Of those that have a property.
-        of: Of all; where there are none, the share is none.
-
-    Returns:
-        As `percent`.
-    """
+    """A count as a share."""
     return percent(count / of if of else 0.0)

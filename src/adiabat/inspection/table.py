@@ -49,12 +49,6 @@ def inspection_panel(found: Inspection) -> Group:
     """Everything that was found, for a terminal of 80 columns or more.
 
     Texts of the data are shown as they are: square brackets in them are no styling.
-
-    Args:
-        found: The inspection.
-
-    Returns:
-        What to print.
     """
     return Group(*_parts(found))
 

@@ -33,9 +33,6 @@ class TextTally:
         """Begin with none.
 
         Args:
-            role: Of the texts.
-            sample: Texts whose tokens are counted and languages told, at most.
-            seed: Of the sample.
             counter: Counts tokens; None counts none.
         """
         self.role = role
@@ -52,12 +49,7 @@ class TextTally:
         self._characters = array("i")
 
     def add(self, text: str, place: str) -> None:
-        """Count one text.
-
-        Args:
-            text: Of the role.
-            place: ``file:line``.
-        """
+        """Count one text."""
         words = folded(text)
         self.digests.add(text)
         self._folded.append(hash(" ".join(words)))
@@ -107,31 +99,18 @@ class IdTally:
         self._folded = array("q")
 
     def add(self, address: str, row: int) -> None:
-        """Note one id.
-
-        Args:
-            address: The id.
-            row: Number of the row that it is of, above those noted before.
-        """
+        """Note one id."""
         self._rows.append(row)
         self._exact.append(hash(address))
         self._folded.append(hash(address.casefold()))
 
     def repeated(self) -> Int64[np.ndarray, "ids 2"]:
-        """Ids given before.
-
-        Returns:
-            For each the row of the first that is equal, and its own row.
-        """
+        """Ids given before."""
         found: Int64[np.ndarray, "ids 2"] = self._numbers[repeats(np.array(self._exact, dtype=np.int64))]
         return found
 
     def alike(self) -> Int64[np.ndarray, "ids 2"]:
-        """Ids that differ from an earlier one in case alone.
-
-        Returns:
-            As `repeated`, each different id once.
-        """
+        """Ids that differ from an earlier one in case alone."""
         _, kept = np.unique(np.array(self._exact, dtype=np.int64), return_index=True)
         kept.sort()
         found: Int64[np.ndarray, "ids 2"] = self._numbers[kept[repeats(np.array(self._folded, dtype=np.int64)[kept])]]
@@ -143,14 +122,7 @@ class IdTally:
 
 
 def repeats(values: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, "again 2"]:
-    """Where a value stands that has stood before.
-
-    Args:
-        values: Any.
-
-    Returns:
-        For each such place, ascending, the first place of the value and the place itself.
-    """
+    """Where a value stands that has stood before."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     firsts = first[inverse]
     again = np.flatnonzero(firsts != np.arange(len(values)))
@@ -178,11 +150,7 @@ class Tally:
     """The rows of one source."""
 
     def __init__(self, drawing: Drawing) -> None:
-        """Begin with none.
-
-        Args:
-            drawing: How the sample is drawn.
-        """
+        """Begin with none."""
         self.rows = 0
         self.texts: dict[Role, TextTally] = {}
         self.ids = IdTally()
@@ -194,11 +162,7 @@ class Tally:
         self._drawing = drawing
 
     def add(self, entry: Entry) -> None:
-        """Count one row.
-
-        Args:
-            entry: The row.
-        """
+        """Count one row."""
         for role, texts in entry.texts.items():
             tally = self.of(role)
             for text in texts:
@@ -217,9 +181,6 @@ class Tally:
 
     def of(self, role: Role) -> TextTally:
         """The texts of a role.
-
-        Args:
-            role: Which.
 
         Returns:
             Its tally, empty where no text came.

@@ -10,11 +10,7 @@ class ModelTokens:
     """The two tokenizers of a model with their prompts and limits, as `adiabat.inspection.lengths.TokenCounter` wants them."""
 
     def __init__(self, model: DualEncoder) -> None:
-        """Take the tokenizers.
-
-        Args:
-            model: Its weights are not used.
-        """
+        """Take the tokenizers."""
         self._model = model
 
     @property
@@ -23,22 +19,11 @@ class ModelTokens:
         return self._model.name
 
     def limit(self, side: Side) -> int:
-        """Where texts are cut.
-
-        Args:
-            side: Which tower.
-
-        Returns:
-            Tokens, prompt and special tokens included.
-        """
+        """Where texts are cut."""
         return self._model.tower(side).settings.limit(side)
 
     def count(self, texts: Sequence[str], *, side: Side) -> list[int]:
         """Tokens of each text with prompt and special tokens, cut nowhere.
-
-        Args:
-            texts: Any number.
-            side: Which tower.
 
         Returns:
             One count per text.

@@ -19,14 +19,6 @@ def claimed(folder: Path | None, *, reader: Callable[[Path], object] = read_resu
 
     Args:
         folder: None where nothing is written.
-        reader: Reads the ``result.json`` of an evaluation of this kind, and refuses another.
-
-    Yields:
-        The directory.
-
-    Raises:
-        InUseError: If another process writes into it.
-        JobError: If it is something else, or holds files of something else.
     """
     if folder is None:
         yield None

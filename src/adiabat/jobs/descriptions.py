@@ -65,17 +65,7 @@ REMEDY = "put back what stood there, remove its first line if you changed it on 
 
 
 def read_description(job: Job) -> dict[str, Any]:
-    """What a job was asked to do.
-
-    Args:
-        job: Whose ``config.toml`` is read.
-
-    Returns:
-        Its tables.
-
-    Raises:
-        JobError: If the file is damaged.
-    """
+    """What a job was asked to do."""
     with reading(job.config, remedy=REMEDY, error=JobError):
         text = job.config.read_text(encoding="utf-8-sig")
         head, _, rest = text.partition("\n")
@@ -87,19 +77,7 @@ def read_description(job: Job) -> dict[str, Any]:
 
 
 def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str, Any]:
-    """What many jobs were asked to do.
-
-    Args:
-        job: The directory that holds them.
-        tables: A description; what is a table in it must be one in the file as well, if it is there.
-        of: What is described, such as ``a study``.
-
-    Returns:
-        Its tables.
-
-    Raises:
-        JobError: If the file is damaged, or describes something else.
-    """
+    """What many jobs were asked to do."""
     before = read_description(job)
     if not _has_tables_of(before, tables):
         raise JobError(
@@ -115,15 +93,7 @@ def _has_tables_of(before: Mapping[str, Any], tables: Mapping[str, Any]) -> bool
 
 
 def write_description(job: Job, description: Mapping[str, Any]) -> None:
-    """Write what a job is asked to do.
-
-    Args:
-        job: Whose ``config.toml`` it becomes.
-        description: Its tables.
-
-    Raises:
-        DataError: If the disk is full or not writable; what stood there stays.
-    """
+    """Write what a job is asked to do."""
     text = tomli_w.dumps(without_none(description))
     write_text(f"{_head(text)}\n{text}", job.config)
 
@@ -134,46 +104,18 @@ def _head(text: str) -> str:
 
 
 def is_job(folder: Path) -> bool:
-    """Whether a directory is a job.
-
-    Args:
-        folder: Any path.
-
-    Returns:
-        True where it holds a ``config.toml`` that describes a job.
-    """
+    """Whether a directory is a job."""
     return is_described(folder, "job")
 
 
 def is_described(folder: Path, table: str) -> bool:
-    """Whether a directory's description has a table, by which one tells what it is.
-
-    Args:
-        folder: Any path.
-        table: Such as ``job`` or ``study``.
-
-    Returns:
-        True where it holds a ``config.toml`` with that table.
-
-    Raises:
-        JobError: If the file is damaged.
-    """
+    """Whether a directory's description has a table, by which one tells what it is."""
     job = Job(folder)
     return job.config.is_file() and table in read_description(job)
 
 
 def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:
-    """Refuse to go on with a job as another one.
-
-    Args:
-        job: What stands there.
-        description: What is wanted.
-        rules: What may differ.
-        unknown: Keys of the description, dotted, that are not known yet and so not compared.
-
-    Raises:
-        JobError: Naming every setting that differs, or what another verb's job has.
-    """
+    """Refuse to go on with a job as another one."""
     before_tables = read_description(job)
     _require_verb(job, before_tables, without_none(description))
     wanted = flat_settings(description)
@@ -216,9 +158,6 @@ def _require_verb(job: Job, before: Mapping[str, Any], wanted: Mapping[str, Any]
 def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
     """A description without its tables.
 
-    Args:
-        description: Nested tables.
-
     Returns:
         Dotted key to value, lists for tuples, without what is None.
     """
@@ -234,14 +173,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out settings that are None, which means the same: TOML has no null.
-
-    Args:
-        table: Nested tables.
-
-    Returns:
-        The rest.
-    """
+    """Leave out settings that are None, which means the same: TOML has no null."""
     return {key: _without_none(value) for key, value in table.items() if value is not None}
 
 

@@ -13,15 +13,7 @@ from adiabat.store.build import is_store
 
 
 def require_free(folder: Path, *, resume: bool) -> None:
-    """Refuse a directory that a job must not be put into; writes nothing, so that long preparations are not made in vain.
-
-    Args:
-        folder: Perhaps missing.
-        resume: Whether a job may stand there already.
-
-    Raises:
-        JobError: If the directory holds something else, or a job that is not to be resumed.
-    """
+    """Refuse a directory that a job must not be put into; writes nothing, so that long preparations are not made in vain."""
     require_outside(folder)
     if is_job(folder):
         if not resume:
@@ -31,14 +23,7 @@ def require_free(folder: Path, *, resume: bool) -> None:
 
 
 def require_outside(folder: Path) -> None:
-    """Refuse a directory inside of one that is rewritten as a whole.
-
-    Args:
-        folder: Perhaps missing.
-
-    Raises:
-        JobError: If it lies in a job, a model or a store.
-    """
+    """Refuse a directory inside of one that is rewritten as a whole."""
     for place in folder.resolve().parents:
         if _is_of_adiabat(place):
             raise JobError(f"--out must be a directory of its own, {folder} lies in the job, model or store {place}; choose another")
@@ -47,17 +32,8 @@ def require_outside(folder: Path) -> None:
 def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:
     """Refuse a directory for what consists of many jobs, and is none itself.
 
-    Args:
-        folder: Perhaps missing.
-        what: Is to be there, such as ``study``.
-        begun: Whether one stands there.
-        resume: Whether it may.
-
     Returns:
         What to tell people where there is nothing to go on with, and None elsewhere.
-
-    Raises:
-        JobError: If one stands there that is not to be resumed, or something else.
     """
     if begun:
         if not resume:
@@ -74,18 +50,8 @@ def require_fitting(
 ) -> str | None:
     """Refuse a directory that is not for this job, before anything long begins; writes nothing.
 
-    Args:
-        folder: Perhaps missing.
-        description: What is wanted.
-        resume: Whether the job may stand there already.
-        rules: What may differ.
-        unknown: As for `require_same`.
-
     Returns:
         What to tell people where there is nothing to go on with, and None elsewhere.
-
-    Raises:
-        JobError: As `require_free` and `require_same`.
     """
     require_free(folder, resume=resume)
     if not resume:
@@ -105,23 +71,7 @@ def _is_of_adiabat(place: Path) -> bool:
 
 
 def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT) -> Job:
-    """Claim a directory for a job, or come back to one.
-
-    Args:
-        folder: Made where missing.
-        description: Everything that decides the run, as plain tables; written to ``config.toml``.
-        resume: Whether a job of the same description may stand there already. When it stops may differ: the steps until then do not.
-        rules: What may differ.
-
-    Returns:
-        The job.
-
-    Raises:
-        JobError: If the directory holds something else, a job that is not to be resumed, one of another description, or one that has
-            already gone beyond where it is now to stop.
-        DataError: If the disk is full or not writable.
-        InUseError: If another process works at the job, and is to stop elsewhere.
-    """
+    """Claim a directory for a job, or come back to one."""
     require_free(folder, resume=resume)
     job = Job(folder)
     if is_job(folder):
@@ -148,22 +98,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
 
 @contextmanager
 def claimed_for_jobs(folder: Path, describe: Callable[[], Mapping[str, Any]], *, begun: bool) -> Iterator[None]:
-    """Claim a directory for what consists of many jobs and is none itself, and keep other processes from it.
-
-    Args:
-        folder: Made where missing.
-        describe: Gives everything that decides what the jobs give, or refuses what stands there (`require_same`). Of a directory that
-            stands there it is asked once no other process writes any more: what it says may follow from what others wrote.
-        begun: Whether it stands there already.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        JobError: If nothing stands there and the directory holds something else.
-        DataError: If the disk is full or not writable.
-        InUseError: If another process works there.
-    """
+    """Claim a directory for what consists of many jobs and is none itself, and keep other processes from it."""
     if not begun:
         open_job(folder, describe(), resume=False)
     with sole_writer(folder):

@@ -56,20 +56,7 @@ def make_runs(
     place: device,
     said: Callable[[Row], str],
 ) -> None:
-    """Make runs, keep the row of each, and tell of it.
-
-    Args:
-        worker: Makes them in this process, or is copied to others.
-        runs: To be made.
-        add: Takes each row as soon as it is there.
-        engine: Which, and the setting that asks for it, for a message.
-        place: Where models are trained: over Ray, each process takes a GPU, or a core.
-        said: What a row says, after its number.
-
-    Raises:
-        AdiabatError: As it was raised while a run was made; rows that were added stay.
-        MissingDependencyError: If Ray is asked for and not installed.
-    """
+    """Make runs, keep the row of each, and tell of it."""
     if not runs:
         return
     planned = {run.name: run for run in runs}

@@ -24,17 +24,7 @@ def finish_job(job: Job, model: DualEncoder, result: Result, trained: TrainedTex
     """Write model, result and report; the model gets its own name last of all, so that a job with a model is complete.
 
     Args:
-        job: Whose directory is written.
-        model: What the job made; moved to the CPU.
-        result: What the job did.
-        trained: On what.
         keep_checkpoints: How many stay; None leaves the newest alone, which takes several times the space of the model.
-
-    Returns:
-        The result as it is written, with the record of what was trained on.
-
-    Raises:
-        JobError: If the disk is full or not writable.
     """
     texts, content = packed(trained)
     if result.training is not None:
@@ -59,32 +49,13 @@ def finish_job(job: Job, model: DualEncoder, result: Result, trained: TrainedTex
 
 
 def seal_model(job: Job, folder: Path) -> None:
-    """Note the checksums of a job's model in the job, where a copy of the model does not take them along.
-
-    Args:
-        job: Whose model it is.
-        folder: Where its files lie until it has its name.
-
-    Raises:
-        DataError: If the disk is full or not writable.
-    """
+    """Note the checksums of a job's model in the job, where a copy of the model does not take them along."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     write_json({f"{job.model.name}/{path.relative_to(folder)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
 
 
 def require_model(job: Job) -> Path:
-    """The model of a finished job, as the job left it.
-
-    Args:
-        job: Whose model is wanted.
-
-    Returns:
-        Its directory.
-
-    Raises:
-        JobError: If there is none yet.
-        ModelError: If a file of it was changed or removed since; a job of an earlier version says nothing of that.
-    """
+    """The model of a finished job, as the job left it."""
     if not job.model.is_dir():
         raise JobError(f"{job.folder} is a job that is not finished; run its command again with --resume")
     if (job.folder / CHECKSUMS).exists():

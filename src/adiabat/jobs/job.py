@@ -60,11 +60,7 @@ class Job:
         return self.model.is_dir() and self.result.is_file()
 
     def tidy(self, *, keep_model: bool) -> None:
-        """Remove what a job of many needs no more once it has its row.
-
-        Args:
-            keep_model: Whether its model stays; checkpoints do not in any case.
-        """
+        """Remove what a job of many needs no more once it has its row."""
         if not keep_model:
             shutil.rmtree(self.model, ignore_errors=True)
         # Last, so that what is left of a process that was killed is known by them.

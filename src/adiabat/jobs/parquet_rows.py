@@ -32,19 +32,7 @@ def parquet_rows(
     """Rows that are kept as Parquet.
 
     Args:
-        path: Of the file; perhaps missing.
-        kind: Of a row, a dataclass.
-        key: What a row is known by.
-        columns: What people look at, of one row: texts and numbers.
-        of: What the rows are of, such as ``a study``.
         fault: What is wrong with a row, beyond what its kind says; "" where nothing is.
-        advice: What to do about a damaged file.
-
-    Returns:
-        The rows.
-
-    Raises:
-        JobError: If the file is damaged.
     """
 
     def write(rows: Sequence[Row], place: Path) -> None:

@@ -36,24 +36,8 @@ def record_of(
     """Put together what a run did.
 
     Args:
-        job: Whose log is read.
-        outcome: How the loop ended.
-        settings: As resolved.
-        kind: Of the run.
-        unit: What its validation errors are counted in.
-        trained_on: One line: data set, split, counts.
-        parameters: All of what the run had in hand.
-        trainable: Those that were updated.
-        validated: How many units validation counts errors over.
-        layers: Per parameter tensor that was updated.
-        notes: Plain sentences.
-        total: Steps that the run was to take at the most.
         planned: Its budget in FLOP; None where it has none, so that it is what all its steps would take.
         passes: How often the run went over its pairs; None where it did not go by them.
-        measures: Further figures of each validation that the log holds.
-
-    Returns:
-        The record.
     """
     position, rows = outcome.position, list(read_log(job.log))
     validations = [row for row in rows if "validation_loss" in row]
@@ -86,20 +70,7 @@ def record_of(
 def result_of(
     job: Job, record: TrainingRecord, *, title: str, command: str, seed: int, inputs: Mapping[str, Any], device: torch.device
 ) -> Result:
-    """Put a record into the result of its job.
-
-    Args:
-        job: The model under that name is the result's.
-        record: What the run did.
-        title: For the report.
-        command: The command line.
-        seed: Of the run.
-        inputs: What was read.
-        device: That the run was on.
-
-    Returns:
-        The result, as it is written to ``result.json``.
-    """
+    """Put a record into the result of its job."""
     return Result(
         title=title,
         command=command,
@@ -115,19 +86,7 @@ def result_of(
 
 
 def finished(job: Job, what: str) -> tuple[Result, TrainingRecord]:
-    """The result of a job that is over, and what its run did.
-
-    Args:
-        job: Whose ``result.json`` is read.
-        what: The run did, such as ``training``; for a message.
-
-    Returns:
-        Both.
-
-    Raises:
-        DataError: If there is none, or it is damaged.
-        JobError: If it is the result of something else.
-    """
+    """The result of a job that is over, and what its run did."""
     result = read_result(job.result)
     if result.training is None:
         raise JobError(f"{job.result} must be the result of a {what} run, got another; remove {job.folder}, and it is made again")

@@ -22,17 +22,7 @@ class Rows(Generic[Key, Row]):
     def __init__(
         self, path: Path, *, key: Callable[[Row], Key], read: Callable[[Path], Iterable[Row]], write: Callable[[Sequence[Row], Path], None]
     ) -> None:
-        """Read what is there.
-
-        Args:
-            path: Of the file; perhaps missing.
-            key: What a row is known by.
-            read: Gives the rows of a file, in the order they were added, or raises a JobError where it is damaged.
-            write: Writes all rows, whole or not at all.
-
-        Raises:
-            JobError: If the file is damaged.
-        """
+        """Read what is there."""
         self.path = path
         self._key, self._write = key, write
         self._rows = {key(row): row for row in read(path)} if path.exists() else {}
@@ -49,34 +39,14 @@ class Rows(Generic[Key, Row]):
         return list(self._rows.values())
 
     def add(self, row: Row) -> None:
-        """Put a row on the disk; it is there whole, or not at all.
-
-        Args:
-            row: Of what is done; takes the place of a former one of its key.
-
-        Raises:
-            DataError: If the disk is full or not writable; the rows of before stay.
-        """
+        """Put a row on the disk; it is there whole, or not at all."""
         rows = {**self._rows, self._key(row): row}
         self._write(list(rows.values()), self.path)
         self._rows = rows
 
 
 def json_rows(path: Path, kind: type[Row], *, key: Callable[[Row], Key], sound: Callable[[Row], bool] = lambda row: True) -> Rows[Key, Row]:
-    """Rows that are lines of JSON.
-
-    Args:
-        path: Of the file; perhaps missing.
-        kind: Of a row, a dataclass.
-        key: What a row is known by.
-        sound: Whether a row holds what is asked of it, beyond what its kind says.
-
-    Returns:
-        The rows.
-
-    Raises:
-        JobError: If a line is damaged.
-    """
+    """Rows that are lines of JSON."""
     return Rows(path, key=key, read=lambda place: _read_lines(place, kind, sound), write=_write_lines)
 
 

@@ -20,32 +20,14 @@ _SIDES = ("queries", "documents", "doc_ids")
 
 
 def packed(trained: TrainedTexts) -> tuple[TrainedFile, bytes]:
-    """What goes into a file.
-
-    Args:
-        trained: Of a run.
-
-    Returns:
-        What a record says of the file, and its content.
-    """
+    """What goes into a file."""
     content = b"".join(getattr(trained, side).tobytes() for side in _SIDES)
     counts = {side: len(getattr(trained, side)) for side in _SIDES}
     return TrainedFile(**counts, sha256=hashlib.sha256(content).hexdigest(), unknown=trained.unknown), content
 
 
 def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
-    """Read what `packed` gave.
-
-    Args:
-        path: Of the file.
-        record: Of the file.
-
-    Returns:
-        The hashes.
-
-    Raises:
-        DataError: If the file is missing, or is not the one that the record is of.
-    """
+    """Read what `packed` gave."""
     try:
         content = path.read_bytes()
     except OSError as fault:
@@ -59,9 +41,6 @@ def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
 
 def trained_by(model: str | Path) -> TrainedTexts | None:
     """What the job of a model trained or validated on, and the jobs that it went on from.
-
-    Args:
-        model: A name, the directory of a job, or ``model`` in one.
 
     Returns:
         The hashes, none of them where the record of the job is missing or damaged; None where the model is not that of a job.
@@ -84,25 +63,13 @@ def with_starts(trained: TrainedTexts, *models: str | None) -> TrainedTexts:
     """Add what the models that a run began with were trained on, where jobs made them.
 
     Args:
-        trained: Of the run itself.
         *models: Their names; None for none.
-
-    Returns:
-        The hashes of all.
     """
     before = [trained_by(model) for model in models if model is not None]
     return TrainedTexts.joined([trained, *(one for one in before if one is not None)])
 
 
 def stored_documents(store: Store, rows: Int[np.ndarray, " n"]) -> dict[str, Iterator[str]]:
-    """Documents of a store, for `TrainedTexts.of`.
-
-    Args:
-        store: That holds them.
-        rows: Which.
-
-    Returns:
-        Their texts, or their ids where the store keeps no texts.
-    """
+    """Documents of a store, for `TrainedTexts.of`."""
     name, take = ("documents", store.texts) if store.has_texts else ("doc_ids", store.doc_ids)
     return {name: in_blocks(take, rows)}

@@ -71,9 +71,6 @@ class Paper:
     def query(self, section: ArxivSection) -> str:
         """What asks for the paper.
 
-        Args:
-            section: Says the flavour.
-
         Returns:
             "" where the paper has no such text.
         """
@@ -81,9 +78,6 @@ class Paper:
 
     def document(self, section: ArxivSection) -> str:
         """What is asked for.
-
-        Args:
-            section: Says the flavour.
 
         Returns:
             "" where the paper has no such text.
@@ -114,19 +108,6 @@ def make_arxiv(source: Path, out: Path, settings: ArxivSettings, *, watch: Watch
     same with that negative alone: ``test-difficulty-21.jsonl.gz`` is what the source measures on. With `ArxivSection.train_fraction`
     also ``train``; for each of `ArxivSection.narrow`, such as ``math.``, papers with such a category in ``narrow-math``, to tune on,
     and those of ``test`` without any in ``test-without-math``, to measure on.
-
-    Args:
-        source: The snapshot, ``.jsonl`` or ``.json``, plain or packed, or any table with these columns.
-        out: Directory to make.
-        settings: Flavour, sizes, subsets, seed.
-        watch: Told how far it is.
-
-    Returns:
-        What was made.
-
-    Raises:
-        DataError: If the source is missing or faulty, leaves fewer than two papers, or has no category of a narrow subset; or `out` cannot
-            be written.
     """
     section = settings.arxiv
     with writing(out, maker="arxiv-negatives", source=source, settings=settings, documents=section.documents) as output:
@@ -139,14 +120,7 @@ def make_arxiv(source: Path, out: Path, settings: ArxivSettings, *, watch: Watch
 
 
 def first_sentence_end(abstract: str) -> int:
-    """Find the end of an abstract's first sentence, which does not lie inside a formula.
-
-    Args:
-        abstract: Single-spaced.
-
-    Returns:
-        Characters of the sentence. Where the dollar signs of formulas do not pair up, formulas are not looked for.
-    """
+    """Find the end of an abstract's first sentence, which does not lie inside a formula."""
     paired = _dollars(abstract) % 2 == 0
     ends = (end for _, end in sentence_spans(abstract))
     return next((end for end in ends if not paired or _dollars(abstract[:end]) % 2 == 0), len(abstract))
@@ -301,15 +275,7 @@ def _negatives(
 
 
 def random_others(count: int, *, seed: int) -> Int64[np.ndarray, " n"]:
-    """Draw for each row one of the others, all equally likely.
-
-    Args:
-        count: Rows, > 1.
-        seed: Of the draws.
-
-    Returns:
-        One row each.
-    """
+    """Draw for each row one of the others, all equally likely."""
     drawn = np.random.default_rng(seed).integers(0, count - 1, count)
     return drawn + (drawn >= np.arange(count))
 

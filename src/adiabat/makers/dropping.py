@@ -9,11 +9,7 @@ class Tally:
     """Counts of what was taken and what was left out."""
 
     def __init__(self, things: str) -> None:
-        """Begin at zero.
-
-        Args:
-            things: What is counted, in the plural.
-        """
+        """Begin at zero."""
         self._things = things
         self._total = 0
         self._dropped: Counter[str] = Counter()
@@ -23,18 +19,10 @@ class Tally:
         self._total += 1
 
     def drop(self, reason: str) -> None:
-        """Count one of those looked at as left out.
-
-        Args:
-            reason: Such as ``without negatives``.
-        """
+        """Count one of those looked at as left out."""
         self._dropped[reason] += 1
 
     def tell(self, output: Output) -> None:
-        """Write a note for each reason.
-
-        Args:
-            output: Takes the notes.
-        """
+        """Write a note for each reason."""
         for reason, count in self._dropped.items():
             output.note(f"{count:,} of {self._total:,} {self._things} left out: {reason}")

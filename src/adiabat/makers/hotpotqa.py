@@ -68,16 +68,7 @@ def make_hotpotqa(source: Path, out: Path, settings: HotpotqaSettings, *, watch:
     level with at least `HotpotqaSection.min_passages` paragraphs, as the source measures on.
 
     Args:
-        source: A file of HotpotQA, or a folder with ``hotpot_train_v*.json`` and ``hotpot_dev_distractor_v*.json``, plain or packed.
         out: A new or empty directory.
-        settings: How.
-        watch: Told how far it is.
-
-    Returns:
-        Counts and notes.
-
-    Raises:
-        DataError: If the source is missing or damaged, or `out` is taken.
     """
     paths = split_files(source, SPLITS)
     faults, tally, seen, short = FileFaults(), Tally("questions"), Seen(), 0
@@ -102,18 +93,7 @@ def make_hotpotqa(source: Path, out: Path, settings: HotpotqaSettings, *, watch:
 
 
 def parse_question(element: Any, place: str) -> Question:
-    """One element of the array.
-
-    Args:
-        element: As parsed.
-        place: For messages.
-
-    Returns:
-        The question.
-
-    Raises:
-        RowError: If a part is missing or of a wrong type.
-    """
+    """One element of the array."""
     if not isinstance(element, Mapping):
         raise RowError(f"{place} must be an object, got {value_kind(element)}")
     level = element.get("level")

@@ -37,17 +37,7 @@ def make_msmarco(source: Path, out: Path, settings: MsmarcoSettings, *, watch: W
     Samples without negatives are left out of what is cut from a file of triplets, and a negative that is also a positive is no negative.
 
     Args:
-        source: A file of triplets, or a folder with ``collection.tsv``, ``queries.SPLIT.tsv`` and ``qrels.SPLIT.tsv``.
         out: A new or empty directory.
-        settings: How.
-        watch: Told how far it is.
-
-    Returns:
-        Counts and notes.
-
-    Raises:
-        ConfigError: If a setting does not apply to the source.
-        DataError: If the source is missing, damaged or too small for the sizes asked for, or `out` is taken.
     """
     require_path(source)
     section = settings.msmarco
@@ -62,11 +52,6 @@ def make_msmarco(source: Path, out: Path, settings: MsmarcoSettings, *, watch: W
 
 def part_of(number: int, total: int, section: MsmarcoSection) -> str | None:
     """Which file a sample of a file of triplets belongs to.
-
-    Args:
-        number: Of the sample, from 0.
-        total: Samples in all, at least as many as the three parts take.
-        section: Sizes of the parts.
 
     Returns:
         ``train`` for the first, ``dev`` for the next, ``test`` for the last, None for those between.

@@ -49,16 +49,7 @@ def judged_queries(folder: Path, *, most_negatives: int, first: bool, watch: Wat
     """Queries of every split that the folder judges.
 
     Args:
-        folder: With the files above.
         most_negatives: Kept per query.
-        first: Whether a query of the training split keeps its first positive and its first negative alone.
-        watch: Told how far it is.
-
-    Returns:
-        Split to queries, in the order of the judgements.
-
-    Raises:
-        DataError: If a file is missing or damaged.
     """
     judgements = {path.name.removeprefix("qrels.").partition(".tsv")[0]: path for path in _tables(folder, "qrels.*")}
     if not judgements:
@@ -80,17 +71,7 @@ def judged_queries(folder: Path, *, most_negatives: int, first: bool, watch: Wat
 
 
 def write_passages(folder: Path, queries: Iterable[Listed], output: Output, watch: Watch) -> None:
-    """Write the passages that queries name, in the collection's order.
-
-    Args:
-        folder: With ``collection.tsv``.
-        queries: Of all splits.
-        output: Takes the passages.
-        watch: Told how far it is.
-
-    Raises:
-        DataError: If the collection is missing or damaged, or lacks a passage.
-    """
+    """Write the passages that queries name, in the collection's order."""
     wanted = {number for query in queries for numbers in (query.positives, query.negatives) for number in numbers}
     faults, total = FileFaults(), 0
     named = len(wanted)

@@ -54,14 +54,7 @@ class Bags:
         return len(self.offsets) - 1
 
     def shares(self, rows: Int64[np.ndarray, " n"]) -> tuple[Int32[np.ndarray, " e"], Float64[np.ndarray, " e"], Int64[np.ndarray, " n"]]:
-        """Distributions of some of the texts.
-
-        Args:
-            rows: Which.
-
-        Returns:
-            Words and their shares, one text after another, and the number of words of each.
-        """
+        """Distributions of some of the texts."""
         starts, ends = self.offsets[rows], self.offsets[rows + 1]
         parts = _slices(starts, ends)
         totals = np.array([self.counts[part].sum() for part in parts], dtype=np.float64)
@@ -70,14 +63,7 @@ class Bags:
 
 
 def count_words(texts: Iterable[str]) -> Bags:
-    """Count the words of texts, by the rule of `WORD`.
-
-    Args:
-        texts: Any; one without words is a distribution of nothing.
-
-    Returns:
-        The counts.
-    """
+    """Count the words of texts, by the rule of `WORD`."""
     numbers: dict[str, int] = {}
     words, counts, offsets = array("i"), array("i"), array("q", [0])
     for text in texts:
@@ -89,15 +75,7 @@ def count_words(texts: Iterable[str]) -> Bags:
 
 
 def from_small_to_large(categories: Iterable[str], sizes: Mapping[str, int]) -> Categories:
-    """Sort the categories of a paper, so that the one that says most about it comes first.
-
-    Args:
-        categories: As listed; one that is listed twice counts once.
-        sizes: Papers of each.
-
-    Returns:
-        The categories; equal sizes go by name.
-    """
+    """Sort the categories of a paper, so that the one that says most about it comes first."""
     return tuple(sorted(set(categories), key=lambda category: (sizes[category], category)))
 
 
@@ -120,12 +98,6 @@ def groups_of(categories: Sequence[Categories]) -> Iterator[Group]:
     """Find for each paper the papers that match it most closely by its categories: their lists share the longest beginning with its own.
 
     One such paper is enough. Papers whose first category is nobody else's first are matched by all (the empty prefix).
-
-    Args:
-        categories: Of each paper, from small to large.
-
-    Yields:
-        Groups by ascending prefix; every paper asks in one of them.
     """
     sharing: dict[Categories, list[int]] = {}
     for row, labels in enumerate(categories):
@@ -142,19 +114,7 @@ def groups_of(categories: Sequence[Categories]) -> Iterator[Group]:
 def nearest_of_groups(
     bags: Bags, groups: Iterable[Group], k: int, *, block_size: int = BLOCK_SIZE, watch: Watch = SILENT
 ) -> Int64[np.ndarray, "n k"]:
-    """Find for every paper the `k` closest of its candidates by Jensen-Shannon distance, itself left out.
-
-    Args:
-        bags: Words of every paper.
-        groups: In which every paper asks once, beside at least one other candidate.
-        k: How many, > 0.
-        block_size: Candidates at a time, > 0; it changes nothing but time and memory.
-        watch: Told how far it is.
-
-    Returns:
-        Rows, the closest first and the lower row first where two are equally close; where there are fewer than `k`, filled up with the
-        last. Row ``i`` is that of paper ``i``.
-    """
+    """Find for every paper the `k` closest of its candidates by Jensen-Shannon distance, itself left out."""
     found = np.empty((len(bags), k), dtype=np.int64)
     done = 0
     for group in groups:
@@ -169,18 +129,7 @@ def nearest_of_groups(
 def nearest(
     bags: Bags, asking: Int64[np.ndarray, " a"], candidates: Int64[np.ndarray, " c"], k: int, *, block_size: int = BLOCK_SIZE
 ) -> Int64[np.ndarray, "a k"]:
-    """Find for some texts the `k` closest candidates, none of them the text itself.
-
-    Args:
-        bags: Words of every text.
-        asking: Rows.
-        candidates: Rows, ascending; for each asking one at least one other.
-        k: How many, > 0.
-        block_size: Candidates at a time, > 0.
-
-    Returns:
-        Rows as in `nearest_of_groups`.
-    """
+    """Find for some texts the `k` closest candidates, none of them the text itself."""
     keys = best = np.empty((len(asking), 0), dtype=np.int64)
     for start in range(0, len(candidates), block_size):
         block = Postings.of(bags, candidates[start : start + block_size])
@@ -239,15 +188,7 @@ class Postings:
 
     @classmethod
     def of(cls, bags: Bags, rows: Int64[np.ndarray, " c"]) -> "Postings":
-        """Turn texts around.
-
-        Args:
-            bags: Words of every text.
-            rows: Of the candidates, ascending.
-
-        Returns:
-            The postings.
-        """
+        """Turn texts around."""
         words, shares, lengths = bags.shares(rows)
         order = np.argsort(words, kind="stable")
         words, shares, owners = words[order], shares[order], np.repeat(np.arange(len(rows)), lengths)[order]
@@ -255,15 +196,7 @@ class Postings:
         return cls(rows, np.append(words, np.int32(-1))[starts], starts, owners, shares, _x_ln_x(shares))
 
     def divergences(self, bags: Bags, row: int) -> Float64[np.ndarray, " c"]:
-        """Jensen-Shannon divergence of one text from each candidate.
-
-        Args:
-            bags: Words of every text.
-            row: Of the text.
-
-        Returns:
-            Nats, from 0 (the same distribution) to ln 2 (no word in common, or no words at all).
-        """
+        """Jensen-Shannon divergence of one text from each candidate."""
         words, shares, _ = bags.shares(np.array([row]))
         places = np.searchsorted(self.words[:-1], words)
         shared = np.flatnonzero(self.words[places] == words)

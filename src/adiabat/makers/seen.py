@@ -21,14 +21,7 @@ class Seen:
         return self._count
 
     def add(self, string: str) -> bool:
-        """Remember a string.
-
-        Args:
-            string: Any.
-
-        Returns:
-            True where it is new.
-        """
+        """Remember a string."""
         code = (hash(string) & _WORD) or 1  # Zero marks a free slot.
         place = _place(self._slots, code)
         if self._slots[place]:

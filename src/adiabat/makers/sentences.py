@@ -28,14 +28,7 @@ _BEFORE_NUMBERS = re.compile(
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Cut a text into sentences.
-
-    Args:
-        text: Any.
-
-    Returns:
-        Start and end of each, in order, without the white space around; none of a blank text. Every letter lies in one of them.
-    """
+    """Cut a text into sentences."""
     bounds = [0]
     for match in _END.finditer(text):
         if _ends(text, match) and _LETTER.search(text, bounds[-1], match.end()):

@@ -72,16 +72,7 @@ def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch
     ``all-min5`` (by `SquadSection.min_sentences`).
 
     Args:
-        source: A file of SQuAD, or a folder with ``train-v*.json`` and ``dev-v*.json``, plain or packed.
         out: A new or empty directory.
-        settings: How.
-        watch: Told how far it is.
-
-    Returns:
-        Counts and notes.
-
-    Raises:
-        DataError: If the source is missing or damaged, or `out` is taken.
     """
     paths = split_files(source, SPLITS)
     faults = FileFaults()
@@ -100,12 +91,6 @@ def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch
 
 def sentence_roles(context: str, spans: Sequence[Span], answers: Sequence[Answer], *, repeats: Repeats) -> tuple[list[int], list[int]]:
     """Tell sentences that answer from those that do not.
-
-    Args:
-        context: The paragraph.
-        spans: Where its sentences begin and end.
-        answers: As marked. One whose letters do not stand where it says is looked for nearby; one that stands nowhere says nothing.
-        repeats: What a sentence is that holds an answer as whole words, but not where it was marked.
 
     Returns:
         Numbers of the positives and of the negatives, ascending; both are empty where no answer was found.

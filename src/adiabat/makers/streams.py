@@ -27,18 +27,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def split_files(source: Path, patterns: Mapping[str, str]) -> dict[str, Path]:
-    """The publisher's files that a source names.
-
-    Args:
-        source: One file, or a folder with some of them.
-        patterns: Name of a split to what its file is called, as a shell would match it.
-
-    Returns:
-        Split to file, in the order of the patterns; a single file that fits none is the ``test`` split.
-
-    Raises:
-        DataError: If the source is missing, or a folder holds none of them, or two of one split.
-    """
+    """The publisher's files that a source names."""
     require_path(source)
     if not source.is_dir():
         return {next((split for split, pattern in patterns.items() if source.match(pattern)), "test"): source}
@@ -51,17 +40,7 @@ def split_files(source: Path, patterns: Mapping[str, str]) -> dict[str, Path]:
 
 
 def read_json(path: Path) -> Any:
-    """Read a file that is one JSON value.
-
-    Args:
-        path: Plain, or packed as its ending says.
-
-    Returns:
-        The value.
-
-    Raises:
-        DataError: If it is missing, damaged or not JSON.
-    """
+    """Read a file that is one JSON value."""
     text = "".join(_text_pieces(path, SILENT))
     try:
         return json.loads(text)
@@ -70,18 +49,7 @@ def read_json(path: Path) -> Any:
 
 
 def json_elements(path: Path, *, watch: Watch = SILENT) -> Iterator[tuple[int, Any]]:
-    """Iterate over the elements of a file that is one JSON array, in memory for the largest of them.
-
-    Args:
-        path: Plain, or packed as its ending says.
-        watch: Told how far it is.
-
-    Yields:
-        The number of an element, from 1, and the element.
-
-    Raises:
-        DataError: If the file is missing, damaged, cut short, or holds something else.
-    """
+    """Iterate over the elements of a file that is one JSON array, in memory for the largest of them."""
     window = _Window(_text_pieces(path, watch))
     if window.following() != "[":
         raise DataError(f"{path} must be one JSON array, got {window.shown()}; check that it is the file meant")
@@ -102,20 +70,7 @@ def json_elements(path: Path, *, watch: Watch = SILENT) -> Iterator[tuple[int, A
 
 
 def tab_rows(path: Path, width: int, faults: FileFaults, *, watch: Watch = SILENT) -> Iterator[tuple[str, list[str]]]:
-    """Iterate over the rows of a file of fields between tabs that has no header, in constant memory.
-
-    Args:
-        path: Plain, or packed as its ending says.
-        width: Fields of each row.
-        faults: Where lines go that are not UTF-8 or have another number of fields.
-        watch: Told how far it is.
-
-    Yields:
-        ``path:line`` and the fields of each sound row; blank lines are skipped.
-
-    Raises:
-        DataError: If the file is missing or damaged.
-    """
+    """Iterate over the rows of a file of fields between tabs that has no header, in constant memory."""
     with _opened(path, watch) as (stream, report):
         for number, line in enumerate(limited_lines(stream, path), 1):
             if number % _LINES_PER_REPORT == 0:

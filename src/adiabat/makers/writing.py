@@ -53,13 +53,7 @@ class Output:
     """Takes documents and examples one at a time and keeps none of them in memory."""
 
     def __init__(self, folder: Path, *, out: Path, documents: Documents) -> None:
-        """Begin without files; `writing` is the way in.
-
-        Args:
-            folder: Where to write; it exists.
-            out: Where the folder will lie.
-            documents: How examples name their documents.
-        """
+        """Begin without files; `writing` is the way in."""
         self._folder = folder
         self._out = out
         self._documents = documents
@@ -74,17 +68,7 @@ class Output:
         return Made(self._out, len(self._seen), examples, tuple(self._notes))
 
     def document(self, doc_id: str, text: str, *, title: str = "") -> str:
-        """Give a document, as often as examples name it; it is written once.
-
-        Args:
-            doc_id: Its address; of texts that have none, `adiabat.data.records.text_id` of title and text joined, by which a store of
-                these documents also finds them where examples hold texts.
-            text: Not blank, unless the title is not.
-            title: Written apart from the text; readers join the two with one space.
-
-        Returns:
-            What an example calls it: the id, or where examples hold texts its title and text.
-        """
+        """Give a document, as often as examples name it; it is written once."""
         if self._documents == "texts":
             return f"{title} {text}".strip()
         if self._seen.add(doc_id):
@@ -92,38 +76,18 @@ class Output:
         return doc_id
 
     def example(self, stem: str, row: Mapping[str, Any]) -> None:
-        """Write one row of examples.
-
-        Args:
-            stem: Name of the file without ``.jsonl.gz``, such as ``train`` or ``test-65negatives``.
-            row: In a layout that `adiabat.data.examples.read_examples` knows; its documents as `document` returned them.
-
-        Raises:
-            ValueError: If the stem is that of the corpus.
-        """
+        """Write one row of examples."""
         if stem == CORPUS:
             raise ValueError(f"stem must be other than {CORPUS}, which documents are written to")
         self._lines(stem).add(row)
 
     def triplet(self, stem: str, query_id: str, query: str, *, positives: Sequence[str], negatives: Sequence[str]) -> None:
-        """Write a query with its documents.
-
-        Args:
-            stem: As for `example`.
-            query_id: Its address; left out where examples hold texts, for other libraries take every column for a text.
-            query: Not blank.
-            positives: Documents as `document` returned them, at least one.
-            negatives: Likewise, perhaps none.
-        """
+        """Write a query with its documents."""
         address = {"query_id": query_id} if self._documents == "ids" else {}
         self.example(stem, {**address, "query": query, "pos": positives, "neg": negatives})
 
     def note(self, sentence: str) -> None:
-        """Say what was left out, or looks odd.
-
-        Args:
-            sentence: For people and for ``made.json``.
-        """
+        """Say what was left out, or looks odd."""
         self._notes.append(sentence)
 
     def finish(self) -> None:
@@ -152,18 +116,6 @@ def writing(
 
     Args:
         out: Missing, or an empty directory.
-        maker: Name of the data set, for ``made.json``.
-        source: What it is made from.
-        settings: Of the maker; kept in ``made.json``.
-        documents: How examples name their documents.
-        sealed: Whether checksums are written, for `adiabat.seals.require_seal`: of what a later run reads again.
-
-    Yields:
-        Where documents and examples go; its `made` tells how many there were.
-
-    Raises:
-        DataError: If the directory is taken or cannot be made, the disk is full, or there was no example.
-        InUseError: If another process makes the same directory.
     """
     target = Path(os.path.realpath(out))
     _require_free(out, target)

@@ -37,16 +37,7 @@ def make_xnli(source: Path, out: Path, settings: XnliSettings, *, watch: Watch =
     """Make a language grid of each split.
 
     Args:
-        source: A file of XNLI, or a folder with ``xnli.dev.tsv`` and ``xnli.test.tsv``, plain or packed.
         out: A new or empty directory.
-        settings: How.
-        watch: Told how far it is.
-
-    Returns:
-        Counts and notes.
-
-    Raises:
-        DataError: If the source is missing or damaged, pairs lack languages, or `out` is taken.
     """
     paths = split_files(source, SPLITS)
     with writing(out, maker="xnli", source=source, settings=settings) as output:

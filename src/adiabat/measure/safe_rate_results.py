@@ -86,11 +86,6 @@ def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -
     ``d = c t^b`` by least squares of ``ln d`` on ``ln t`` over the later half of the looks, solved for ``d = limit``: Adam's steps are of
     one length, so that weights move in proportion to their number at first, and with its root where their directions are independent.
 
-    Args:
-        steps: Of the looks, ascending, > 0.
-        drift: At each of them, >= 0.
-        limit: > 0.
-
     Returns:
         Steps; infinite where drift does not grow, None with fewer than three looks in the later half, or where one of them found no drift.
     """

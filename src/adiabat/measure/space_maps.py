@@ -12,11 +12,7 @@ LEAST_PERPLEXITY = 2.0
 
 
 def require_maps() -> None:
-    """Say early that a map cannot be drawn.
-
-    Raises:
-        MissingDependencyError: If openTSNE is not installed.
-    """
+    """Say early that a map cannot be drawn."""
     try:
         import openTSNE  # noqa: F401  it is only asked for
     except ImportError as error:
@@ -24,15 +20,7 @@ def require_maps() -> None:
 
 
 def first_places(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.ndarray, "n 2"]:
-    """Where the points of a map start: along the first two principal components, with a little noise that parts equal points.
-
-    Args:
-        vectors: Of both towers.
-        seed: Of the noise.
-
-    Returns:
-        Places of standard deviation `BEGINNING` along the first axis.
-    """
+    """Where the points of a map start: along the first two principal components, with a little noise that parts equal points."""
     centred = vectors - vectors.mean(axis=0)
     # The signs of singular vectors are arbitrary: the largest component of each shall be positive.
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
@@ -45,15 +33,7 @@ def first_places(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.nd
 
 
 def fitting_perplexity(perplexity: float, points: int) -> float:
-    """The most that a map of few points can have: three times as many neighbours are looked at.
-
-    Args:
-        perplexity: Wanted.
-        points: Of the map.
-
-    Returns:
-        The same, or a third of the other points.
-    """
+    """The most that a map of few points can have: three times as many neighbours are looked at."""
     return max(LEAST_PERPLEXITY, min(perplexity, float((points - 1) // 3)))
 
 
@@ -66,18 +46,6 @@ def tower_map(
 
     Args:
         vectors: Of both towers, unit length.
-        first: Where they start.
-        perplexity: About how many neighbours count; see `fitting_perplexity`.
-        seed: Of what little is left to chance.
-
-    Returns:
-        Places.
-
-    Raises:
-        MissingDependencyError: If openTSNE is not installed.
-
-    Reference:
-        Van der Maaten and Hinton 2008; Policar et al. 2019 (openTSNE).
     """
     require_maps()
     from openTSNE import TSNE

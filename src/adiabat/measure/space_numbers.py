@@ -70,9 +70,6 @@ class Drawing:
     def blocks(self, columns: int) -> Iterator[Counts]:
         """How often each unit is drawn, some resamples at a time; the same whatever the size of a block.
 
-        Args:
-            columns: Numbers that are made of a resample, which bounds how many are held.
-
         Yields:
             One row per resample.
         """
@@ -100,19 +97,7 @@ class Plan:
 
     @classmethod
     def of(cls, clusters: Int[np.ndarray, " n"], documents: int, *, pairs: int, folds: int, resamples: int, seed: int) -> "Plan":
-        """Draw what is left to chance.
-
-        Args:
-            clusters: Of each query: the same where queries share their positive.
-            documents: In the sample.
-            pairs: Of queries, at most.
-            folds: Of the probe.
-            resamples: Of the bootstrap.
-            seed: Of all draws.
-
-        Returns:
-            The plan.
-        """
+        """Draw what is left to chance."""
         return cls(
             spaces_of.random_pairs(clusters, pairs, seed=seed),
             fold_of(clusters, folds, seed=seed),
@@ -124,10 +109,6 @@ class Plan:
 def ratios(space: Space, plan: Plan) -> Ratios:
     """Numerators and denominators of the ratio.
 
-    Args:
-        space: Of a model.
-        plan: Which pairs.
-
     Returns:
         One of each per pair.
     """
@@ -135,16 +116,7 @@ def ratios(space: Space, plan: Plan) -> Ratios:
 
 
 def numbers_of(after: Space, before: Space | None, plan: Plan) -> list[SpaceNumber]:
-    """Every number of `ABOUT`, of both towers or of each, with intervals where it is a mean over the sample.
-
-    Args:
-        after: Of the model under test.
-        before: Of the baseline, on the same queries and documents.
-        plan: What is drawn.
-
-    Returns:
-        In the order of the table.
-    """
+    """Every number of `ABOUT`, of both towers or of each, with intervals where it is a mean over the sample."""
     spaces = [after] if before is None else [after, before]
     return [*_of_pairs(spaces, plan), *_of_tower("queries", spaces, plan.queries), *_of_tower("documents", spaces, plan.documents)]
 

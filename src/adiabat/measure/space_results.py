@@ -162,24 +162,9 @@ class SpaceResult(WithOrigin):
     format: int = SPACE_FORMAT
 
     def number(self, name: str, of: Whose = "both") -> SpaceNumber:
-        """One of the numbers.
-
-        Args:
-            name: Of it.
-            of: Whose.
-
-        Returns:
-            The number.
-        """
+        """One of the numbers."""
         return next(one for one in self.numbers if (one.name, one.of) == (name, of))
 
     def distribution(self, name: str) -> Distribution:
-        """One of the distributions.
-
-        Args:
-            name: Of it.
-
-        Returns:
-            The distribution.
-        """
+        """One of the distributions."""
         return next(one for one in self.distributions if one.name == name)

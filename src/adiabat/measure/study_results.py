@@ -110,9 +110,6 @@ class StudyRun:
     def task(self, name: str) -> TaskOutcome | None:
         """What it did on a task.
 
-        Args:
-            name: Of the task.
-
         Returns:
             None where it was not measured.
         """

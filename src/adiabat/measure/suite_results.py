@@ -206,10 +206,6 @@ class SuiteResult(WithOrigin):
     def main_score(self, task: str, model: str) -> Score | None:
         """A model's value of the measure that carries the verdict of a task.
 
-        Args:
-            task: Name.
-            model: Name.
-
         Returns:
             The score; None where the model cannot do the task.
         """
@@ -219,13 +215,5 @@ class SuiteResult(WithOrigin):
 
 
 def equal_values(first: float, second: float) -> bool:
-    """Whether two values of a measure are the same but for rounding: units that are alike are not always added up in one order.
-
-    Args:
-        first: Finite.
-        second: Finite.
-
-    Returns:
-        True where they differ by `CLOSENESS` at the most, of the larger one or as they are.
-    """
+    """Whether two values of a measure are the same but for rounding: units that are alike are not always added up in one order."""
     return math.isclose(first, second, rel_tol=CLOSENESS, abs_tol=CLOSENESS)

@@ -72,9 +72,6 @@ class SweepRun:
     def loss_of(self, kind: LossOf) -> float | None:
         """Its loss.
 
-        Args:
-            kind: Which.
-
         Returns:
             In nats; None of a run that failed.
         """

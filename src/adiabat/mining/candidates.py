@@ -21,21 +21,10 @@ class TextEncoder(Protocol):
     """What mining asks of a model; a `DualEncoder` has it."""
 
     def fingerprint(self, side: Side) -> Fingerprint:
-        """What decides the vectors of one side.
-
-        Args:
-            side: Query or document.
-
-        Returns:
-            The fingerprint.
-        """
+        """What decides the vectors of one side."""
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float32[np.ndarray, "n e"]:
         """Vectors of texts, in their order.
-
-        Args:
-            texts: Any number.
-            side: Query or document.
 
         Returns:
             One row per text.
@@ -71,9 +60,6 @@ class Found(Protocol):
     def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
         """Scores of other documents, comparable with those of the candidates.
 
-        Args:
-            pairs: Which.
-
         Returns:
             One score per pair.
         """
@@ -91,12 +77,7 @@ class Source(Protocol):
         """Candidates of a block of queries.
 
         Args:
-            queries: Texts.
             depth: Candidates per query.
-            positives: Of each query.
-
-        Returns:
-            They and their scores.
         """
 
 
@@ -110,9 +91,6 @@ class LexicalFound:
 
     def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
         """Scores of other documents; see `Found.score`.
-
-        Args:
-            pairs: Which.
 
         Returns:
             One score per pair.
@@ -140,12 +118,7 @@ class LexicalSource:
         """Candidates of a block of queries; see `Source.find`.
 
         Args:
-            queries: Texts.
             depth: Candidates per query.
-            positives: Of each query.
-
-        Returns:
-            They and their scores with the query, which can be 0.
         """
         if self.search_by == "query":
             return LexicalFound(self.index, queries, self.index.search(queries, depth))
@@ -174,22 +147,11 @@ class Vectors:
     similarity: Similarity = "cosine"
 
     def of_queries(self, queries: Sequence[str]) -> Float32[np.ndarray, "q e"]:
-        """Encode queries.
-
-        Args:
-            queries: Texts.
-
-        Returns:
-            Their vectors.
-        """
+        """Encode queries."""
         return self.model.encode(queries, side="query")
 
     def score(self, queries: Float32[np.ndarray, "q e"], pairs: Pairs) -> Float32[np.ndarray, " p"]:
         """Similarities, exact in the sense of `adiabat.store.scoring`.
-
-        Args:
-            queries: From `of_queries`.
-            pairs: Which documents with which of them.
 
         Returns:
             One score per pair.
@@ -225,9 +187,6 @@ class DenseFound:
     def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
         """Scores of other documents; see `Found.score`.
 
-        Args:
-            pairs: Which.
-
         Returns:
             One score per pair.
         """
@@ -248,14 +207,7 @@ class DenseSource:
 
     @classmethod
     def of(cls, vectors: Vectors) -> "DenseSource":
-        """Build the way back from the store to the corpus.
-
-        Args:
-            vectors: With a store.
-
-        Returns:
-            The source.
-        """
+        """Build the way back from the store to the corpus."""
         in_corpus = np.empty(len(vectors.in_store), dtype=np.int64)
         in_corpus[vectors.in_store] = np.arange(len(in_corpus))
         return cls(vectors, in_corpus)
@@ -264,12 +216,7 @@ class DenseSource:
         """Candidates of a block of queries; see `Source.find`.
 
         Args:
-            queries: Texts.
             depth: Candidates per query.
-            positives: Not asked for.
-
-        Returns:
-            They and their scores.
         """
         del positives
         assert self.vectors.store is not None
@@ -289,12 +236,7 @@ class FusedSource:
         """Candidates of a block of queries; see `Source.find`.
 
         Args:
-            queries: Texts.
             depth: Candidates per query, of each source and of both together.
-            positives: Of each query.
-
-        Returns:
-            They and their scores.
         """
         one, other = self.lexical.find(queries, depth, positives), self.dense.find(queries, depth)
         rows = np.full((len(queries), depth), -1, dtype=np.int64)

@@ -31,9 +31,6 @@ class Documents(Protocol):
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of ids; -1 for an unknown one.
 
-        Args:
-            doc_ids: Any strings.
-
         Returns:
             One row per id.
         """
@@ -41,18 +38,12 @@ class Documents(Protocol):
     def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
         """Ids of documents.
 
-        Args:
-            rows: From 0.
-
         Returns:
             One id per row.
         """
 
     def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
         """Texts of documents.
-
-        Args:
-            rows: From 0.
 
         Returns:
             One text per row.
@@ -63,14 +54,7 @@ class WrittenCorpus:
     """A corpus in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        """Open what `written` made.
-
-        Args:
-            folder: The directory.
-
-        Raises:
-            DataError: If a file is missing or damaged.
-        """
+        """Open what `written` made."""
         remedy = f"remove the folder {folder}, and run the same command again"
         with reading(folder / CORPUS_FILE, remedy=remedy):
             record = read_json(folder / CORPUS_FILE, remedy=remedy)
@@ -87,9 +71,6 @@ class WrittenCorpus:
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of ids; -1 for an unknown one.
 
-        Args:
-            doc_ids: Any strings.
-
         Returns:
             One row per id.
         """
@@ -97,9 +78,6 @@ class WrittenCorpus:
 
     def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
         """Ids of documents.
-
-        Args:
-            rows: From 0.
 
         Returns:
             One id per row.
@@ -109,9 +87,6 @@ class WrittenCorpus:
     def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
         """Texts of documents.
 
-        Args:
-            rows: From 0.
-
         Returns:
             One text per row.
         """
@@ -119,21 +94,7 @@ class WrittenCorpus:
 
 
 def written(documents: Callable[[], Iterator[Document]], folder: Path, *, source: str, replace: bool) -> WrittenCorpus:
-    """Write a corpus into a folder, unless it lies there already.
-
-    Args:
-        documents: Gives the corpus from its beginning; called again where another one lies there.
-        folder: An existing directory.
-        source: Name of the corpus, for messages.
-        replace: Whether another corpus there makes room.
-
-    Returns:
-        The corpus, opened.
-
-    Raises:
-        DataError: If it has no document, or another corpus lies there.
-        StoreError: If ids repeat, strings are not Unicode, or the disk is full.
-    """
+    """Write a corpus into a folder, unless it lies there already."""
     if (folder / CORPUS_FILE).exists():
         there = WrittenCorpus(folder)
         if digest_documents(documents()) == there.digest:
@@ -151,14 +112,7 @@ def written(documents: Callable[[], Iterator[Document]], folder: Path, *, source
 
 
 def all_texts(corpus: Documents) -> Iterator[str]:
-    """Every text by row, a slice at a time.
-
-    Args:
-        corpus: The documents.
-
-    Returns:
-        As many texts as documents.
-    """
+    """Every text by row, a slice at a time."""
     return chain.from_iterable(corpus.texts(rows) for rows in _slices(corpus.count))
 
 
@@ -169,16 +123,8 @@ def _slices(count: int) -> Iterator[Int64[np.ndarray, " n"]]:
 def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.ndarray, " documents"]:
     """Where the documents of a corpus stand in a store of it.
 
-    Args:
-        corpus: The documents.
-        store: Must hold these and no others.
-        source: Name of the corpus, for messages.
-
     Returns:
         The store's row of each document; 8 bytes each.
-
-    Raises:
-        DataError: If one holds documents that the other lacks.
     """
     if corpus is store:
         return np.arange(store.count)

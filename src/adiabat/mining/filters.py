@@ -43,14 +43,7 @@ Codes = UInt8[np.ndarray, " c"]
 
 
 def code_of(reason: Reason) -> int:
-    """The code of a reason.
-
-    Args:
-        reason: One of `REASONS`.
-
-    Returns:
-        From 1.
-    """
+    """The code of a reason."""
     return REASONS.index(reason) + 1
 
 
@@ -60,59 +53,23 @@ def too_near(
     """Candidates whose score is at least that of the lowest positive, less a margin.
 
     ``score >= positive - margin``, or, relative, ``positive - margin |positive|``; with a margin of 0 a tie with the positive is too near.
-
-    Args:
-        scores: Of the candidates.
-        positives: Of the query's own positives, at least one.
-        margin: How far below a candidate must be, >= 0, in the scores' own unit or as a share.
-        relative: Whether it is a share of the positive's score.
-
-    Returns:
-        True where a candidate is to go.
-
-    Reference:
-        Moreira et al. 2024 (NV-Retriever), TopK-MarginPos and TopK-PercPos; mission D2.
     """
     lowest = float(positives.min())
     return np.asarray(scores.astype(np.float64) >= lowest - margin * (abs(lowest) if relative else 1.0))
 
 
 def first_ranks(others: Bool[np.ndarray, " c"], skipped: int) -> Bool[np.ndarray, " c"]:
-    """The best-ranked of some candidates.
-
-    Args:
-        others: Best first; True where a candidate counts as one, as known positives do not.
-        skipped: How many of them are passed over.
-
-    Returns:
-        True for the first of them.
-    """
+    """The best-ranked of some candidates."""
     return others & (np.cumsum(others) <= skipped)
 
 
 def nearly_equal(overlap: Float64[np.ndarray, "p c"], threshold: float) -> Bool[np.ndarray, " c"]:
-    """Candidates that overlap with any of several texts.
-
-    Args:
-        overlap: From `adiabat.mining.near.overlaps`, a row for each text.
-        threshold: Share from which on, > 0.
-
-    Returns:
-        True where a candidate is to go.
-    """
+    """Candidates that overlap with any of several texts."""
     return np.asarray((overlap >= threshold).any(axis=0))
 
 
 def coded(count: int, masks: Mapping[Reason, Bool[np.ndarray, " c"]]) -> Codes:
-    """The first reason that holds for each candidate.
-
-    Args:
-        count: Candidates.
-        masks: True where a reason holds; reasons that were not looked for are left out.
-
-    Returns:
-        `KEPT`, or the reason's code.
-    """
+    """The first reason that holds for each candidate."""
     codes: Codes = np.full(count, KEPT, dtype=np.uint8)
     for reason in reversed(REASONS):
         if reason in masks:
@@ -124,17 +81,6 @@ def fused_ranks(*rankings: Int64[np.ndarray, " _"], depth: int, constant: float 
     """Several rankings as one, by reciprocal rank.
 
     ``score(d) = sum over rankings that hold d of 1 / (constant + rank of d)``, ranks from 1.
-
-    Args:
-        *rankings: Rows, best first; -1 where there is none.
-        depth: Most rows wanted.
-        constant: How little the first ranks stand out.
-
-    Returns:
-        Rows, best first; of equal scores the lower row first.
-
-    Reference:
-        Cormack et al. 2009, with their constant of 60.
     """
     scores: dict[int, float] = {}
     for ranking in rankings:

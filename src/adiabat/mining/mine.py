@@ -92,23 +92,8 @@ def mine(
     Cut short, in whatever way, the same call goes on after its last whole block, and writes the same file to the last byte.
 
     Args:
-        data: Queries with positives, as ids or as texts.
-        corpus: What negatives are taken from: anything that `read_corpus` reads, or a store that keeps its texts.
-        out: The file to write, ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; must not exist. ``<out>.stats.json`` is written beside it, and
-            ``<name>.without-negatives.jsonl`` where some queries get no negative.
-        load: Loads models.
-        model: Proposes candidates, for `MineSection.source` ``dense`` and ``fused``.
-        store: Vectors of the corpus by that model; may be left out where the corpus is the store.
         index: A folder that keeps the corpus and its BM25 index for other runs; None keeps neither.
         settings: None takes the defaults.
-        command: For the statistics.
-        watch: Whom to tell.
-
-    Returns:
-        What was written.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
     """
     settings, started = settings or MineSettings(), time.monotonic()
     folder = out.with_name(f".{out.name}.mining")

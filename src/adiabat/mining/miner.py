@@ -85,14 +85,7 @@ class Miner:
     _held: int = 0
 
     def mine(self, examples: Sequence[Example]) -> Iterator[Mined]:
-        """Mine for some queries; what becomes of one does not depend on the others.
-
-        Args:
-            examples: Some of the questions.
-
-        Yields:
-            What became of each; the texts of a few are in memory at a time.
-        """
+        """Mine for some queries; what becomes of one does not depend on the others."""
         found = self.source.find([one.query for one in examples], self.settings.depth, lambda: self._positives(examples))
         for start in range(0, len(examples), QUERIES_AT_ONCE):
             yield from self._mine_part(examples[start : start + QUERIES_AT_ONCE], found, start)

@@ -16,23 +16,13 @@ _FACTOR, _MIXER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
 
 def normalised(text: str) -> str:
-    """A text without what readers hardly see: compatibility forms, case, and white space but for single blanks.
-
-    Args:
-        text: Anything.
-
-    Returns:
-        NFKC, case folded.
-    """
+    """A text without what readers hardly see: compatibility forms, case, and white space but for single blanks."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return " ".join(plain.casefold().split())
 
 
 def shingles(texts: Sequence[str]) -> list[UInt64[np.ndarray, " s"]]:
     """Every run of five characters of each text, as 64 bits; of a shorter text the whole, and none of an empty one.
-
-    Args:
-        texts: Normalised.
 
     Returns:
         One array per text, a run as often as it occurs. Different runs have equal bits once in 2^64.
@@ -58,13 +48,6 @@ def overlaps(positive: UInt64[np.ndarray, " p"], candidates: Sequence[UInt64[np.
 
     For each pair it is the larger of two shares: that of the candidate's shingles that the positive holds, and that of the positive's that
     the candidate holds; a share of fewer than `ENOUGH` shingles counts no more than the other one.
-
-    Args:
-        positive: Shingles of a text.
-        candidates: Shingles of others.
-
-    Returns:
-        0 to 1; 0 beside a text without shingles.
     """
     sizes = np.array([len(one) for one in candidates], dtype=np.int64)
     if not len(positive) or not sizes.sum():

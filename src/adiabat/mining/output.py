@@ -24,17 +24,7 @@ CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {".jsonl": None, ".jsonl.
 
 
 def ending_of(out: Path) -> str:
-    """How a file is to be packed.
-
-    Args:
-        out: Its name.
-
-    Returns:
-        A key of `CODECS`.
-
-    Raises:
-        DataError: If its name ends otherwise.
-    """
+    """How a file is to be packed."""
     for ending in CODECS:
         if out.name.lower().endswith(ending) and len(out.name) > len(ending):
             return ending
@@ -42,14 +32,7 @@ def ending_of(out: Path) -> str:
 
 
 def apart_of(out: Path) -> Path:
-    """The file of the queries that have no negative.
-
-    Args:
-        out: The mined file.
-
-    Returns:
-        Its name with ``.without-negatives`` before the ending.
-    """
+    """The file of the queries that have no negative."""
     ending = len(ending_of(out))
     return out.with_name(f"{out.name[:-ending]}.without-negatives{out.name[-ending:]}")
 
@@ -76,18 +59,7 @@ class Partial:
 
     @classmethod
     def of(cls, folder: Path, plan: Mapping[str, Any]) -> "Partial":
-        """Go on with what lies there, or begin where nothing does, or something mined with another plan.
-
-        Args:
-            folder: An existing directory.
-            plan: Of the run at hand, as JSON would give it back.
-
-        Returns:
-            The rows so far.
-
-        Raises:
-            DataError: If what lies there is damaged, or the disk is full or not writable.
-        """
+        """Go on with what lies there, or begin where nothing does, or something mined with another plan."""
         if (folder / STATE_FILE).exists():
             remedy = f"remove the folder {folder}, and run the same command again"
             state = read_json(folder / STATE_FILE, remedy=remedy)
@@ -107,7 +79,6 @@ class Partial:
 
         Args:
             rows: Of the block; those with an empty ``neg`` are kept apart.
-            queries: How many the block had; some may give no row.
         """
         parts = [row for row in rows if row["neg"]], [row for row in rows if not row["neg"]]
         for place, part in enumerate(parts):
@@ -133,11 +104,7 @@ class Partial:
         """Write the file in its own packing, and move it into place, after the file of what has no negatives, if anything has none.
 
         Args:
-            out: Where to.
             apart: Where to; None where everything has a negative.
-
-        Raises:
-            DataError: If something stands there by now, or it cannot be written.
         """
         with writing_to(out):
             packed = self._packed(ROWS_FILE, out)
@@ -169,29 +136,13 @@ def _cut_to(path: Path, size: int, digest: str, remedy: str) -> "hashlib._Hash":
 
 
 def refuse_taken(out: Path) -> None:
-    """Refuse to write over a file.
-
-    Args:
-        out: Where to write.
-
-    Raises:
-        DataError: If something stands there.
-    """
+    """Refuse to write over a file."""
     if out.exists():
         raise DataError(f"--out must be a new file, {out} exists; remove it, or choose another")
 
 
 def row_of(one: Mined, corpus: Documents, *, ids: bool) -> dict[str, Any]:
-    """One line of the mined file, with the columns of FlagEmbedding and the query's id.
-
-    Args:
-        one: What became of a query.
-        corpus: For ids.
-        ids: Whether documents are written as ids; then the data gives them so.
-
-    Returns:
-        Column to value; negatives that the data lists come first.
-    """
+    """One line of the mined file, with the columns of FlagEmbedding and the query's id."""
     rows = one.rows[one.chosen]
     listed = one.example.negatives[: len(one.listed_texts)] if ids else one.listed_texts
     mined = corpus.doc_ids(rows) if ids else [one.texts[place] for place in one.chosen]

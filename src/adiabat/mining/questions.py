@@ -39,22 +39,11 @@ class Questions:
         return len(self.examples)
 
     def known(self, example: Example) -> tuple[str, ...]:
-        """Every entry that answers the query of an example, in that example or in another.
-
-        Args:
-            example: One of these.
-
-        Returns:
-            Ids or texts.
-        """
+        """Every entry that answers the query of an example, in that example or in another."""
         return self.shared.get(example.query, example.positives)
 
     def digest(self) -> str:
-        """SHA-256 over ids, queries, positives and negatives, in their order.
-
-        Returns:
-            64 hexadecimal digits.
-        """
+        """SHA-256 over ids, queries, positives and negatives, in their order."""
         digest = hashlib.sha256()
         for example in self.examples:
             for parts in ((example.query_id, example.query), example.positives, example.negatives):
@@ -66,18 +55,7 @@ class Questions:
 
 
 def read_data(source: str, settings: DataSection) -> ExampleSet:
-    """Read a data set, before anything costly begins.
-
-    Args:
-        source: Anything that `read_examples` reads; of a BEIR folder with several splits ``train`` is taken.
-        settings: Split and columns.
-
-    Returns:
-        The examples.
-
-    Raises:
-        DataError: If rows are at fault, or it is a language grid.
-    """
+    """Read a data set, before anything costly begins."""
     read = read_examples(source, split=settings.split, columns=settings.columns.given(), usual_split="train")
     if isinstance(read, LanguageGridSet):
         raise DataError(f"{source} must hold queries with positives, got a language grid; mine for a file of examples")
@@ -88,19 +66,6 @@ def questions_of(read: ExampleSet, corpus: Documents, settings: DataSection, *, 
     """See that the corpus has the documents that a data set names.
 
     Entries are ids where any positive is the id of a document, and texts otherwise; texts need not be in the corpus.
-
-    Args:
-        read: From `read_data`.
-        corpus: The documents.
-        settings: What becomes of missing documents.
-        corpus_name: For messages.
-        listed: Whether listed negatives are kept; where they are not, they need not be in the corpus.
-
-    Returns:
-        The questions.
-
-    Raises:
-        DataError: If ids are missing and not to be dropped, or no query is left.
     """
     shared = _shared_answers(read.examples)
     examples, notes = _without_contradictions(read.examples, shared)
@@ -204,11 +169,6 @@ def _without_contradictions(examples: Sequence[Example], shared: Mapping[str, tu
 
 def entry_rows(entries: Sequence[str], corpus: Documents, *, holds_ids: bool) -> Int64[np.ndarray, " n"]:
     """Rows of documents that a data set names.
-
-    Args:
-        entries: Ids or texts.
-        corpus: The documents.
-        holds_ids: Which of the two they are.
 
     Returns:
         One row per entry; -1 for a text that is no document of a corpus addressed by texts.

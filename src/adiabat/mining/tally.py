@@ -41,12 +41,7 @@ class Scores:
     shares: list[int] = field(default_factory=lambda: [0] * (len(SHARES) + 1))
 
     def take(self, scores: Float32[np.ndarray, " n"], lowest: float) -> None:
-        """Count some in.
-
-        Args:
-            scores: Of one query.
-            lowest: Of its positives.
-        """
+        """Count some in."""
         if not len(scores):
             return
         self.count += len(scores)
@@ -58,11 +53,7 @@ class Scores:
             self.shares = (np.array(self.shares) + np.bincount(bins, minlength=len(self.shares))).tolist()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, with the mean.
-
-        Returns:
-            Name to value.
-        """
+        """Plain data, with the mean."""
         mean = self.total / self.count if self.count else None
         return {
             "count": self.count,
@@ -75,14 +66,7 @@ class Scores:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Scores":
-        """Read what `to_json` wrote.
-
-        Args:
-            record: Name to value.
-
-        Returns:
-            The scores.
-        """
+        """Read what `to_json` wrote."""
         return cls(record["count"], record["total"], record["least"], record["greatest"], list(record["shares"]))
 
 
@@ -102,21 +86,14 @@ class Tally:
     examples: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
 
     def add(self, name: str, count: int = 1) -> None:
-        """Raise a count.
-
-        Args:
-            name: Of the count.
-            count: By how much.
-        """
+        """Raise a count."""
         self.counts[name] = self.counts.get(name, 0) + count
 
     def take(self, one: Mined, *, wanted: int, written: bool) -> None:
         """Count one query in.
 
         Args:
-            one: What became of it.
             wanted: Negatives per query.
-            written: Whether its row is written.
         """
         self.add("queries")
         self.add("judged", one.judged)
@@ -161,33 +138,18 @@ class Tally:
         self.examples[name] = heapq.nsmallest(EXAMPLES, [*shown, (key, content)], key=lambda entry: entry[0])
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data to go on from.
-
-        Returns:
-            Name to value.
-        """
+        """Plain data to go on from."""
         examples = {name: [[key, content] for key, content in shown] for name, shown in self.examples.items()}
         return {"counts": self.counts, "scores": {name: scores.to_json() for name, scores in self.scores.items()}, "examples": examples}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Tally":
-        """Read what `to_json` wrote.
-
-        Args:
-            record: Name to value.
-
-        Returns:
-            The tally.
-        """
+        """Read what `to_json` wrote."""
         scores = {name: Scores.from_json(one) for name, one in record["scores"].items()}
         return cls(dict(record["counts"]), scores, {name: [(key, one) for key, one in shown] for name, shown in record["examples"].items()})
 
     def report(self) -> dict[str, Any]:
-        """What people and programs read.
-
-        Returns:
-            Counts, candidates by what became of them, scores and examples.
-        """
+        """What people and programs read."""
         plain = {name: count for name, count in self.counts.items() if "." not in name}
         dropped = {
             reason: {"candidates": self.scores[reason].count, "queries": self.counts.get(f"affected.{reason}", 0), "why": MEANING[reason]}
@@ -207,11 +169,7 @@ def told(report: Mapping[str, Any], *, wanted: int) -> Sequence[str]:
     """The report in a few lines for people.
 
     Args:
-        report: From `Tally.report`, with ``apart``, the name of the file of what has no negatives, if there is one.
         wanted: Negatives per query.
-
-    Returns:
-        Lines.
     """
     fates = report["candidates"]
     lines = [

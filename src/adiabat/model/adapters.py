@@ -33,18 +33,7 @@ _ADAPTER_NAME = re.compile(r"base_model\.model|lora_")
 
 
 def train_part(backbone: PreTrainedModel, method: Method, *, rank: int, alpha: float | None) -> None:
-    """Switch on what a method trains, and everything else off.
-
-    Args:
-        backbone: Changed in place.
-        method: ``full`` leaves it as it is; see `train_biases_only` and `add_lora`.
-        rank: Of LoRA.
-        alpha: Of LoRA.
-
-    Raises:
-        ConfigError: If `rank` or `alpha` is out of range.
-        ModelError: If the backbone has nothing that the method could train.
-    """
+    """Switch on what a method trains, and everything else off."""
     if method == "lora":
         add_lora(backbone, rank=rank, alpha=alpha)
     elif method == "bias":
@@ -56,18 +45,6 @@ def train_biases_only(backbone: PreTrainedModel) -> int:
 
     A backbone without any is given biases of zero where its configuration knows such (`BIAS_SETTINGS`), which leaves what it computes as
     it was: where they are is what transformers builds from that configuration, so what is saved loads with them.
-
-    Args:
-        backbone: Changed in place. Biases that were frozen stay frozen, and so do those added to a frozen layer.
-
-    Returns:
-        How many numbers are trained. Biases of a pooler head are not: no embedding depends on them.
-
-    Raises:
-        ModelError: If the backbone has no biases, and no setting that adds some, or no dense layers at all.
-
-    Reference:
-        Zaken, Ravfogel and Goldberg 2022, "all the bias terms"; source 001, section 3.4; mission B3.
     """
     _require_layers(backbone)
     if not any(_BIAS.search(name) for name, _ in backbone.named_parameters()):
@@ -86,20 +63,9 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
     dense layers their mode. Adapters are drawn from torch's global random numbers.
 
     Args:
-        backbone: Changed in place; without adapters. Adapters of a layer whose weight was frozen are frozen.
         rank: Of ``B A``, >= 1; at most the smaller width of every layer, for no matrix of that shape has a higher one.
         alpha: > 0; None takes the rank, so that ``W + B A`` is computed, as source 001 writes it. The step that one learning rate makes
             then grows with the rank; a fixed alpha evens that out (Hu et al. 2022, section 4.1).
-
-    Returns:
-        How many numbers are trained.
-
-    Raises:
-        ConfigError: If `rank` or `alpha` is out of range; nothing is changed then.
-        ModelError: If the backbone has adapters, or no dense layers.
-
-    Reference:
-        Hu et al. 2022, equation 3; source 001, sections 3.4 and 4.2 ("all the dense layers"; rank 8 to 2,048); mission B3.
     """
     if hasattr(backbone, "peft_config"):
         raise ModelError("backbone must be without adapters, got one that has some; merge them first")
@@ -123,14 +89,7 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
 
 
 def merge_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
-    """A plain backbone that computes what one with adapters does: ``W + (alpha / rank) B A`` in each dense layer, in float32.
-
-    Args:
-        backbone: Left as it is, so that its training can go on.
-
-    Returns:
-        A copy without adapters, all of whose gradients are on, as when a model is loaded; `backbone` itself where it has none.
-    """
+    """A plain backbone that computes what one with adapters does: ``W + (alpha / rank) B A`` in each dense layer, in float32."""
     if not hasattr(backbone, "peft_config"):
         return backbone
     from peft.tuners.tuners_utils import BaseTunerLayer

@@ -70,18 +70,8 @@ def load_backbone(
     """Load a transformer, float32, on the CPU.
 
     Args:
-        folder: Holds ``config.json`` and the weights.
-        trust: What may run.
         blocks: Keep the first so many; the weights of the others are not loaded. None keeps all.
-        options: Keys of the configuration that have another value than in ``config.json``.
         adapter: Folder of a low-rank adapter that is merged into the weights; None: there is none, or it lies in `folder`.
-
-    Returns:
-        The backbone, low-rank adapters merged; of a T5 and its relatives, the encoder half.
-
-    Raises:
-        ModelError: If it cannot be loaded, weights are missing, or there are some that an embedding model has no place for.
-        ConfigError: If there are not so many blocks, or this family cannot be cut.
     """
     code = trust.remote_code is not None
     _refuse_foreign_code(folder, trust)
@@ -123,14 +113,8 @@ def load_backbone(
 def base_of_adapter(folder: Path) -> str | None:
     """The model that an adapter belongs to.
 
-    Args:
-        folder: Of a Transformer module.
-
     Returns:
         Directory or hub name; None where the folder holds a whole model.
-
-    Raises:
-        ModelError: If an adapter does not say.
     """
     path = folder / "adapter_config.json"
     if not path.is_file() or (folder / "config.json").is_file():
@@ -171,18 +155,7 @@ def _require_adapter_weights(folder: Path) -> None:
 
 
 def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
-    """The configuration of a transformer that ends after its first blocks; a final norm, where there is one, follows the last of them.
-
-    Args:
-        config: Of the whole transformer; left as it is.
-        blocks: How many are kept, > 0.
-
-    Returns:
-        A configuration of its own, which reads back as itself once it is saved.
-
-    Raises:
-        ConfigError: If there are not so many blocks, or a block is not the same one in a shorter transformer of this family.
-    """
+    """The configuration of a transformer that ends after its first blocks; a final norm, where there is one, follows the last of them."""
     count = getattr(config, "num_hidden_layers", None)
     if not isinstance(count, int) or any(getattr(config, name, usual) > usual for name, usual in COUNTED_FROM_THE_END.items()):
         raise _uncuttable(config, blocks, "blocks are not counted one by one in its config.json")
@@ -213,9 +186,6 @@ def quietly() -> Iterator[None]:
     """Keep transformers' progress bars and load reports off stderr; what they would warn of is checked and raised here.
 
     The hook is used rather than ``disable_progress_bar``, which would also change the hub's bars, past restoring.
-
-    Yields:
-        Nothing.
     """
     level = transformers_logging.get_verbosity()
     hook = transformers_logging.set_tqdm_hook(_no_bar)
@@ -242,27 +212,13 @@ def _faults_told(folder: Path, trust: Trust) -> Iterator[None]:
 
 
 def first_line(fault: BaseException) -> str:
-    """One line of a foreign message, which may be long, or empty.
-
-    Args:
-        fault: Of another library.
-
-    Returns:
-        The line; the kind of fault where there is none.
-    """
+    """One line of a foreign message, which may be long, or empty."""
     lines = str(fault).strip().splitlines()
     return lines[0] if lines else type(fault).__name__
 
 
 def reason(fault: Exception) -> str:
-    """A foreign message, after the kind of fault where the message is not made for readers.
-
-    Args:
-        fault: Of another library.
-
-    Returns:
-        One line.
-    """
+    """A foreign message, after the kind of fault where the message is not made for readers."""
     readable = isinstance(fault, (OSError, ValueError))
     return first_line(fault) if readable else f"{type(fault).__name__}: {first_line(fault)}"
 

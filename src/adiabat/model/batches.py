@@ -29,14 +29,7 @@ class TokenBatch:
     pooling_mask: Int[Tensor, "b l"]
 
     def to(self, device: torch.device) -> "TokenBatch":
-        """The batch on another device.
-
-        Args:
-            device: Where to.
-
-        Returns:
-            A batch; this one where it is there already.
-        """
+        """The batch on another device."""
         if self.input_ids.device == device:
             return self
         return TokenBatch(*(part.to(device, non_blocking=True) for part in (self.input_ids, self.attention_mask, self.pooling_mask)))
@@ -47,12 +40,6 @@ def pad(token_ids: Sequence[Sequence[int]], *, pad_token_id: int, skipped: int =
 
     Args:
         token_ids: One non-empty list per text.
-        pad_token_id: What fills the rows.
-        skipped: How many leading tokens are left out of pooling; a row keeps at least one token.
-        closing: How many of those at the end are left out as well.
-
-    Returns:
-        The batch, on the CPU.
     """
     lengths = np.fromiter(map(len, token_ids), dtype=np.int64, count=len(token_ids))
     filled = np.arange(lengths.max()) < lengths[:, None]
@@ -73,11 +60,7 @@ def token_budget_batches(lengths: Sequence[int] | Int[np.ndarray, " rows"], budg
     Longest first: a batch that does not fit in memory then fails at once, not after an hour.
 
     Args:
-        lengths: Tokens of each text, >= 1.
         budget: Tokens per batch, padding counted; a single text longer than it makes a batch of its own.
-
-    Yields:
-        Row numbers of each batch; every row once.
     """
     sizes = np.asarray(lengths, dtype=np.int64)
     ordered = np.argsort(-sizes, kind="stable")
@@ -94,17 +77,8 @@ def filled_up(batch: TokenBatch, *, rows: int, length: int, pad_token_id: int) -
     A row that is added is a text of one padding token: a row in which nothing may be attended to would make some attention kernels give
     NaN, which the gradient would then spread.
 
-    Args:
-        batch: On any device.
-        rows: Wanted, at least as many as there are.
-        length: Wanted, at least what it is.
-        pad_token_id: What fills the rows.
-
     Returns:
         A batch of that shape, whose first rows are those of `batch`.
-
-    Raises:
-        ValueError: If the batch is larger than that.
     """
     found = batch.input_ids.shape
     if found[0] > rows or found[1] > length:
@@ -128,10 +102,7 @@ def bucket_batches(
     Longest first, as in `token_budget_batches`.
 
     Args:
-        lengths: Tokens of each text, >= 1.
         budget: Tokens per batch, padding counted; a bucket longer than it makes batches of one row.
-        buckets: Lengths, ascending; beyond them come multiples of 128.
-        longest: No bucket is longer.
 
     Yields:
         Row numbers of each batch, every row once, and the shape to fill it up to: rows and length.

@@ -34,29 +34,11 @@ def build_towers(
     """Copy the towers that training starts from into the architecture that is trained.
 
     Args:
-        start: Where training starts; left as it is, as is `document_start`. Where it has one tower, both sides start as copies of it.
-        kind: ``shared`` keeps the one tower for both sides. ``asymmetric`` gives each side weights of its own. So does
-            ``shared_projection``, but for the projection on top, which is one object in both towers.
         projection_width: Numbers per embedding: puts a `new_projection` of that width on top; where each side gets one of its own, both
             are drawn from the same seed, so that towers that start equal still do. None adds none, unless the kind is
             ``shared_projection``: then a projection that both towers of the start end in is kept as the shared one, and where there is
             none, one that keeps the width is added.
-        projection_start: Weights that a new projection starts with in place of random ones, a row for each number of a tower's vector; its
-            columns are the width. A static tower that has no projection takes them into its table, and gets none, but for a shared one.
         document_start: Whose document tower the document side starts from; None takes that of `start`.
-        frozen: A side that keeps the tower it starts from, so that it gets no new projection; the kind must be ``asymmetric``.
-        seed: Decides the weights of a new projection.
-
-    Returns:
-        The towers, on the device of the query tower, in evaluation mode, with every parameter that an embedding depends on trainable.
-
-    Raises:
-        ModelError: If the kind does not fit the towers of the start, the embeddings of the two sides would not have one width, or a tower
-            could not be saved.
-        ConfigError: If the projection's width is not positive, or its weights do not fit.
-
-    Reference:
-        Dong et al. 2022, section 2 (SDE, ADE, ADE-SPL); source 002, section 3; mission C1.
     """
     source = start.document if document_start is None else document_start.document
     top = _Top(projection_width, projection_start, seed)
@@ -82,18 +64,7 @@ def build_towers(
 
 
 def trainable_copy(tower: Encoder) -> Encoder:
-    """A copy of a tower to be trained; the original, which is often the other tower too, stays as it is.
-
-    Args:
-        tower: Where training starts.
-
-    Returns:
-        The copy, in evaluation mode, with the tokenizer of the original. Everything in it is trainable but a pooler head, which the
-        embedding does not pass through.
-
-    Raises:
-        ModelError: If it could be trained but not saved; see `require_writable`.
-    """
+    """A copy of a tower to be trained; the original, which is often the other tower too, stays as it is."""
     require_writable(tower)
     projections = copy.deepcopy([one for one in tower.projections if isinstance(one, Projection)])
     twin = Encoder(copy.deepcopy(tower.backbone), tower.tokenizer, tower.settings, projections)
@@ -104,14 +75,7 @@ def trainable_copy(tower: Encoder) -> Encoder:
 
 
 def merged_tower(tower: Encoder) -> Encoder:
-    """A tower without adapters that embeds as one with them does.
-
-    Args:
-        tower: Left as it is, so that its training can go on.
-
-    Returns:
-        A copy; the tower itself where it has no adapters.
-    """
+    """A tower without adapters that embeds as one with them does."""
     backbone = merge_adapters(tower.backbone)
     if backbone is tower.backbone:
         return tower
@@ -120,16 +84,7 @@ def merged_tower(tower: Encoder) -> Encoder:
 
 
 def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
-    """A tower between where tuning started and where it came.
-
-    Args:
-        tuned: Without adapters; left as it is. Biases that it has and `start` has not were added by tuning, and started from zero.
-        start: The tower that it was tuned from, left as it is.
-        share: Of the way from the start, in [0, 1]: 0 gives the weights of the start, 1 those of the tuned tower, both exactly.
-
-    Returns:
-        A copy of the tuned tower with ``w_0 + share (w - w_0)`` for weights.
-    """
+    """A tower between where tuning started and where it came."""
     between = copy.deepcopy(tuned)
     before = dict(start.named_parameters())
     with torch.no_grad():
@@ -143,9 +98,6 @@ def freeze_tower(encoder: Encoder) -> None:
     """Keep a tower as it is while the other one is trained: no gradients, no dropout.
 
     What it shares with the other tower, such as a projection, is frozen there too: the embeddings of this tower would change with it.
-
-    Args:
-        encoder: Changed in place. A later ``train()`` switches its dropout on again.
     """
     encoder.requires_grad_(False).eval()
 

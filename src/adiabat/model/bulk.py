@@ -70,26 +70,12 @@ class TokenSource:
 
 
 def default_budget(device: torch.device) -> int:
-    """How many tokens pass at a time.
-
-    Args:
-        device: Where.
-
-    Returns:
-        On a CPU few, whose tensors stay near the caches (512 to 1,024 did best), on a GPU what keeps it busy.
-    """
+    """How many tokens pass at a time."""
     return 1_024 if device.type == "cpu" else 65_536
 
 
 def once_each(texts: Sequence[str]) -> tuple[Sequence[str], slice | Int[np.ndarray, " n"]]:
-    """Texts without those that stand further up.
-
-    Args:
-        texts: Any number.
-
-    Returns:
-        Each distinct one, and where each of `texts` is among them.
-    """
+    """Texts without those that stand further up."""
     places: dict[str, int] = {}
     numbers = [] if isinstance(texts, str) else [places.setdefault(text, len(places)) for text in texts]
     return (texts, slice(None)) if len(places) == len(numbers) else (list(places), np.array(numbers))
@@ -106,14 +92,7 @@ def embed_blocks(
     """Embed texts in blocks.
 
     Args:
-        encoder: In evaluation, without gradients.
-        source: The texts.
-        precision: ``fp32`` or ``bf16``.
         budget: Tokens per forward pass, padding counted.
-        on_progress: Called after each batch.
-
-    Returns:
-        Embeddings, float32, in order.
     """
 
     def prepared(start: int) -> list[PreparedBatch]:
@@ -141,17 +120,7 @@ def embed_blocks(
 def embed_bags(
     encoder: "Encoder", backbone: StaticBackbone, source: TokenSource, *, on_progress: Callable[[Progress], None] | None = None
 ) -> Float[np.ndarray, "n e"]:
-    """Embed texts by a static model with mean pooling: a bag of rows for each text, without padding and without token states.
-
-    Args:
-        encoder: In evaluation, without gradients.
-        backbone: Its own.
-        source: The texts, whole.
-        on_progress: Called after each block.
-
-    Returns:
-        Embeddings, float32, in order.
-    """
+    """Embed texts by a static model with mean pooling: a bag of rows for each text, without padding and without token states."""
     total = source.total
     vectors = np.empty((total, encoder.width), dtype=np.float32)
     full = 0

@@ -48,14 +48,7 @@ Made with adiabat.
 
 
 def model_card(model: DualEncoder) -> str:
-    """Tell how a saved Router is used.
-
-    Args:
-        model: Two towers.
-
-    Returns:
-        The text of its ``README.md``.
-    """
+    """Tell how a saved Router is used."""
     # LlamaIndex sets the prompts of both sides itself, and brings vectors to unit length unless told otherwise.
     prompts = {"query_instruction": model.query.settings.query_prompt, "text_instruction": model.document.settings.document_prompt}
     llama = ['"PATH"', *(f"{name}={prompt!r}" for name, prompt in prompts.items() if prompt)]

@@ -28,16 +28,7 @@ _LOCAL = frozenset(
 
 
 def cut_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int) -> list[str]:
-    """Texts whose first tokens are those of the whole ones.
-
-    Args:
-        tokenizer: A fast one.
-        texts: Any number.
-        limit: Tokens that count, > 0, special ones among them.
-
-    Returns:
-        One for each; most are as they were.
-    """
+    """Texts whose first tokens are those of the whole ones."""
     size = FIRST_CHARACTERS + CHARACTERS_PER_TOKEN * limit
     if all(len(text) <= 2 * size for text in texts) or tokenizer.truncation_side != "right" or not _is_local(tokenizer):
         return list(texts)

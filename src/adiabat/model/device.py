@@ -9,17 +9,7 @@ from adiabat.model.device_names import require_device_name
 
 
 def device_of(name: str) -> torch.device:
-    """Turn a setting into a device that is there.
-
-    Args:
-        name: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``.
-
-    Returns:
-        The device.
-
-    Raises:
-        ConfigError: If the name is none of these, or there is no such device.
-    """
+    """Turn a setting into a device that is there."""
     require_device_name(name)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -30,14 +20,7 @@ def device_of(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """What to call a device in a result.
-
-    Args:
-        device: CPU or GPU.
-
-    Returns:
-        The GPU's product name, or the processor's architecture with its thread count.
-    """
+    """What to call a device in a result."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()

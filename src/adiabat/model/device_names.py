@@ -8,13 +8,6 @@ _NAME = re.compile(r"auto|cpu|cuda(:\d{1,2})?")
 
 
 def require_device_name(name: str) -> None:
-    """Refuse what names no device; whether there is such a device, `adiabat.model.device.device_of` says.
-
-    Args:
-        name: As a user gives it.
-
-    Raises:
-        ConfigError: If it is not ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-    """
+    """Refuse what names no device; whether there is such a device, `adiabat.model.device.device_of` says."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}")

@@ -102,18 +102,8 @@ def load(
     are one object in both towers.
 
     Args:
-        name: Directory or hub name.
-        settings: Fields of `EncoderSettings` that override what the directory says, for both towers.
         trust: None runs no code from the model and reads weights from safetensors only.
         blocks: Keep the first so many transformer blocks of each tower; None keeps all.
-        pad_token: What a tokenizer that has no padding token pads with; see `adiabat.model.tokenizer.set_pad_token`.
-
-    Returns:
-        Both towers, float32, on the CPU, in evaluation mode.
-
-    Raises:
-        ModelError: If it is not there, not understood, or would need more trust.
-        ConfigError: If the model cannot have a setting that was given.
     """
     trust = trust or Trust()
     if trust.remote_code not in (None, str(name)):
@@ -150,14 +140,7 @@ def _only_module(folder: Path) -> Module:
 
 
 def require_model(folder: Path) -> None:
-    """Refuse a directory that holds no model, by its files alone.
-
-    Args:
-        folder: That exists.
-
-    Raises:
-        ModelError: If there is neither a list of modules nor a configuration.
-    """
+    """Refuse a directory that holds no model, by its files alone."""
     there = sorted(path.name for path in folder.iterdir())
     if not {"modules.json", "config.json", "adapter_config.json"} & set(there):
         listed = ", ".join(there[:4]) + (", ..." if len(there) > 4 else "") if there else "nothing"
@@ -165,19 +148,7 @@ def require_model(folder: Path) -> None:
 
 
 def override(model: DualEncoder, settings: Mapping[str, str | bool | int], *, pad_token: str | None = None) -> DualEncoder:
-    """The same weights under other settings.
-
-    Args:
-        model: As it was loaded; neither it nor its tokenizers change.
-        settings: Fields of `EncoderSettings`, for both towers.
-        pad_token: As for `load`.
-
-    Returns:
-        A pair that shares its weights with `model`; towers that were one stay one. The model itself where nothing is to be changed.
-
-    Raises:
-        ConfigError: If a setting is unknown or beyond the backbone's positions, or the tokenizer cannot pad so.
-    """
+    """The same weights under other settings."""
     if not settings and pad_token is None:
         return model
     query = _overridden(model.query, settings, pad_token)
@@ -196,14 +167,7 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
     """The directory of a model; a name that is none is fetched from the hub (configuration, tokenizer and safetensors only).
 
     Args:
-        name: Directory or hub name.
         trust: Whether pickled weights and Python files are fetched too; None fetches neither.
-
-    Returns:
-        A directory that exists.
-
-    Raises:
-        ModelError: If there is no such directory and the hub has no such model or cannot be reached.
     """
     folder = Path(name)
     if folder.is_dir():

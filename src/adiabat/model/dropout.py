@@ -32,9 +32,6 @@ def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
 
     Args:
         generator: On the CPU; None for torch's.
-
-    Yields:
-        Nothing.
     """
     before = own_generator()
     _HERE.generator = generator
@@ -45,18 +42,7 @@ def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
 
 
 def dropped(states: Float[Tensor, "*axes"], share: float) -> Float[Tensor, "*axes"]:
-    """Set a share of numbers to zero at random, and scale the others up so that the mean stays.
-
-    Args:
-        states: Any.
-        share: Of the zeros, in [0, 1].
-
-    Returns:
-        ``x m / (1 - share)`` with ``m`` 1 with probability ``1 - share`` and 0 otherwise.
-
-    Reference:
-        Srivastava et al. 2014.
-    """
+    """Set a share of numbers to zero at random, and scale the others up so that the mean stays."""
     generator = own_generator()
     if generator is None:
         return functional.dropout(states, share)
@@ -70,23 +56,12 @@ class OwnDropout(nn.Dropout):
     """`torch.nn.Dropout` that draws from this thread's own generator, where it has one."""
 
     def forward(self, states: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-        """Drop where the module is in training mode.
-
-        Args:
-            states: Any.
-
-        Returns:
-            The states, or some of them.
-        """
+        """Drop where the module is in training mode."""
         return dropped(states, self.p) if self.training and self.p else states
 
 
 def own_dropout(module: nn.Module) -> None:
-    """Replace every `torch.nn.Dropout` inside a module.
-
-    Args:
-        module: Changed in place.
-    """
+    """Replace every `torch.nn.Dropout` inside a module."""
     for part in list(module.modules()):
         for name, child in list(part.named_children()):
             if type(child) is nn.Dropout:
@@ -105,20 +80,6 @@ def attention(
     """Scaled dot-product attention of one text with dropout on its weights.
 
     ``softmax(s Q K^T) V``; heads of keys and values serve ``h / k`` heads of queries each.
-
-    Args:
-        query: Of all tokens.
-        key: Of all tokens.
-        value: Of all tokens.
-        scaling: ``s`` above.
-        causal: Whether a token sees only itself and those before it.
-        dropout: Share of the weights that are dropped.
-
-    Returns:
-        In the layout that transformers wants.
-
-    Reference:
-        Vaswani et al. 2017, section 3.2.1.
     """
     groups = query.shape[1] // key.shape[1]
     key, value = (states.repeat_interleave(groups, dim=1) if groups > 1 else states for states in (key, value))

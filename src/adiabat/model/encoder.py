@@ -42,14 +42,7 @@ class Encoder(nn.Module):
         settings: EncoderSettings,
         projections: Sequence[Projection] = (),
     ) -> None:
-        """Put the parts together.
-
-        Args:
-            backbone: Gives ``last_hidden_state`` for ``input_ids`` and ``attention_mask``.
-            tokenizer: A fast tokenizer of the backbone.
-            settings: Pooling, prompts and limits.
-            projections: Applied in order to the pooled vector.
-        """
+        """Put the parts together."""
         super().__init__()
         # A decoder would keep keys and values of every block for a next token that never comes.
         backbone.config.use_cache = False
@@ -80,20 +73,13 @@ class Encoder(nn.Module):
         """The same weights under other settings.
 
         Args:
-            settings: What the new encoder goes by.
             tokenizer: Another one of the same vocabulary; None keeps this one's.
-
-        Returns:
-            A new encoder that shares backbone and projections with this one.
         """
         projections = [one for one in self.projections if isinstance(one, Projection)]
         return Encoder(self.backbone, self.tokenizer if tokenizer is None else tokenizer, settings, projections)
 
     def forward(self, batch: TokenBatch) -> Float[Tensor, "b e"]:
         """Embed one padded batch.
-
-        Args:
-            batch: Token ids and masks on the encoder's device.
 
         Returns:
             Embeddings, float32, of unit length where the settings say so.
@@ -103,9 +89,6 @@ class Encoder(nn.Module):
 
     def head(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
         """What follows pooling.
-
-        Args:
-            pooled: A vector for each text.
 
         Returns:
             Embeddings, float32, of unit length where the settings say so, then truncated.
@@ -119,15 +102,8 @@ class Encoder(nn.Module):
     def tokenize(self, texts: Sequence[str], *, side: Side) -> list[list[int]]:
         """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.limit`.
 
-        Args:
-            texts: Any number, in any script.
-            side: Whose prompt is put before.
-
         Returns:
             One list of ids per text, never empty.
-
-        Raises:
-            TypeError: If `texts` is one text, whose letters would be taken for texts.
         """
         if isinstance(texts, str):
             raise TypeError(f"texts must be a list of texts, got one text; write [{texts[:20]!r}]")
@@ -163,15 +139,7 @@ class Encoder(nn.Module):
         return 0 if own is None or own in self._rowless else own
 
     def collate(self, token_ids: Sequence[Sequence[int]], *, side: Side) -> TokenBatch:
-        """Pad token ids to one batch on the encoder's device.
-
-        Args:
-            token_ids: As `tokenize` gives them.
-            side: Decides how many prompt tokens are left out of pooling, where the settings ask for it.
-
-        Returns:
-            The batch.
-        """
+        """Pad token ids to one batch on the encoder's device."""
         return pad(token_ids, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side)).to(self.device)
 
     def _unpooled_tokens(self, side: Side) -> int:
@@ -198,15 +166,7 @@ class Encoder(nn.Module):
         packed into batches of about `token_budget` tokens, padding counted: nearly nothing is padding.
 
         Args:
-            texts: Any number.
-            side: Whose prompt is put before.
-            precision: ``fp32``, ``bf16`` (autocast), or ``auto``: bf16 where the device computes in it natively and this encoder's vectors
-                stay at cosine >= 0.9999 to its float32 vectors on a fixed probe of texts.
             token_budget: Tokens per forward pass; None chooses by device.
-            on_progress: Called after each batch.
-
-        Returns:
-            Embeddings, float32.
         """
         distinct, places = once_each(texts)
         return self._embedded(self._source(distinct, side), precision, token_budget, on_progress)[places]
@@ -224,12 +184,6 @@ class Encoder(nn.Module):
 
         Args:
             token_ids: One non-empty list per text.
-            skipped: How many leading tokens of each are left out of pooling; at least one counts.
-            closing: How many of those at the end are left out as well.
-            precision: As for `encode`.
-
-        Returns:
-            Embeddings, float32, in their order.
         """
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
         limit = self.settings.max_tokens
@@ -268,14 +222,7 @@ class Encoder(nn.Module):
 
     @torch.inference_mode()
     def settle(self, precision: Precision) -> Precision:
-        """Turn ``auto`` into what this encoder runs in on its device.
-
-        Args:
-            precision: ``auto``, ``fp32`` or ``bf16``; the latter two come back as they are.
-
-        Returns:
-            ``fp32`` or ``bf16``.
-        """
+        """Turn ``auto`` into what this encoder runs in on its device."""
         if precision != "auto":
             return precision
         if isinstance(self.backbone, StaticBackbone):
@@ -288,14 +235,7 @@ class Encoder(nn.Module):
         return self._precisions.found[key]
 
     def fingerprint(self, side: Side = "document") -> Fingerprint:
-        """What decides the vectors of one side.
-
-        Args:
-            side: Whose prompt counts.
-
-        Returns:
-            The fingerprint; equal for encoders that give equal vectors.
-        """
+        """What decides the vectors of one side."""
         settings = self.settings
         options = "".join(f", {key} = {value}" for key, value in sorted(getattr(self.backbone, "config_options", {}).items()))
         return Fingerprint(
@@ -322,11 +262,7 @@ class Encoder(nn.Module):
         return hashlib.sha256((backend.to_str() + manner).encode()).hexdigest()
 
     def used_parameters(self) -> dict[str, nn.Parameter]:
-        """Parameters that the embedding depends on, by name: all but a pooler head, which the pooled vector never passes through.
-
-        Returns:
-            Backbone parameters by their name inside the backbone, then ``projections.N.linear.*`` and ``projections.N.residual.*``.
-        """
+        """Parameters that the embedding depends on, by name: all but a pooler head, which the pooled vector never passes through."""
         used = {name: weights for name, weights in self.backbone.named_parameters() if not name.startswith("pooler.")}
         return used | {f"projections.{name}": weights for name, weights in self.projections.named_parameters()}
 

@@ -46,23 +46,13 @@ class EncoderSettings:
     def prompt(self, side: Side) -> str:
         """The prompt of one side.
 
-        Args:
-            side: ``query`` or ``document``.
-
         Returns:
             The text put before; "" for none.
         """
         return self.query_prompt if side == "query" else self.document_prompt
 
     def limit(self, side: Side) -> int:
-        """Where the texts of one side are cut.
-
-        Args:
-            side: ``query`` or ``document``.
-
-        Returns:
-            Tokens, prompt and special tokens included.
-        """
+        """Where the texts of one side are cut."""
         limit = self.query_max_tokens if side == "query" else self.document_max_tokens
         return self.max_tokens if limit is None else limit
 

@@ -32,9 +32,6 @@ class Fingerprint:
     def differences(self, other: "Fingerprint") -> list[str]:
         """Name each part in which `other` differs, with both values.
 
-        Args:
-            other: The fingerprint of the encoder at hand; `self` is what the store was built with.
-
         Returns:
             Phrases such as ``prompt "passage: " in the store, "" in the encoder``; empty where all parts agree.
         """
@@ -54,12 +51,6 @@ class Fingerprint:
 
         Args:
             record: One value per part.
-
-        Returns:
-            The fingerprint.
-
-        Raises:
-            StoreError: If a part is missing or unknown.
         """
         wanted = {part.name for part in fields(cls)}
         if set(record) != wanted:

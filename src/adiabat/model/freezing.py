@@ -125,36 +125,13 @@ def frozen_parameters(backbone: nn.Module, patterns: Sequence[str]) -> list[str]
     """Names of the parameters that the patterns freeze; changes nothing.
 
     Args:
-        backbone: The model; give the encoder around it instead where a projection on top is to be trained alone.
         patterns: Presets and regular expressions of this module's grammar; their matches are united. None of them: nothing is frozen.
-
-    Returns:
-        Names in the model's order, each once, as `nn.Module.named_parameters` gives them; tied tables appear under their first name.
-
-    Raises:
-        ConfigError: If a pattern is empty or malformed.
-        ModelError: If a pattern matches nothing, names a block that is not there, or the patterns leave nothing to train. A ``pooler``
-            does not count as something to train: pooling works on the hidden states before it.
     """
     return _frozen(backbone, _matches(backbone, patterns))
 
 
 def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) -> FreezeReport:
-    """Switch off the gradient of the parameters that the patterns name; the others stay as they are.
-
-    Args:
-        backbone: The model; see `frozen_parameters`.
-        patterns: Presets and regular expressions of this module's grammar.
-        alone: Whether nothing outside the backbone is trained, such as a projection, so that something in it must be.
-
-    Returns:
-        Which parameters were frozen, and how many numbers are frozen and trainable now.
-
-    Raises:
-        ConfigError: If a pattern is empty or malformed; nothing is changed then.
-        ModelError: If a pattern matches nothing, names a block that is not there, or the patterns leave nothing to train; nothing is
-            changed then.
-    """
+    """Switch off the gradient of the parameters that the patterns name; the others stay as they are."""
     matches = _matches(backbone, patterns)
     names = _frozen(backbone, matches, alone=alone)
     sizes = {name: weight.numel() for name, weight in backbone.named_parameters()}
@@ -165,14 +142,7 @@ def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) 
 
 
 def check_patterns(patterns: Sequence[str]) -> None:
-    """Check the form of patterns, for which no model is needed.
-
-    Args:
-        patterns: Presets and regular expressions of this module's grammar.
-
-    Raises:
-        ConfigError: If `patterns` is a bare text instead of a list, or a pattern is empty or malformed; all of them are named.
-    """
+    """Check the form of patterns, for which no model is needed."""
     if isinstance(patterns, str):
         raise ConfigError(f'freeze must be a list of patterns, got "{patterns}"; write ["{patterns}"]')
     faults = [fault for pattern in patterns if (fault := _form_fault(pattern))]

@@ -49,30 +49,14 @@ UNLIMITED = 1_000_000
 def read_json(path: Path) -> dict[str, Any]:
     """Read one small JSON file.
 
-    Args:
-        path: May be missing.
-
     Returns:
         Its object; empty where the file is missing.
-
-    Raises:
-        ModelError: If it is not a JSON object.
     """
     return _read(path, dict) if path.is_file() else {}
 
 
 def read_list(path: Path) -> list[Any]:
-    """Read one small JSON file.
-
-    Args:
-        path: That exists.
-
-    Returns:
-        Its list.
-
-    Raises:
-        ModelError: If it is not a JSON list.
-    """
+    """Read one small JSON file."""
     content: list[Any] = _read(path, list)
     return content
 
@@ -88,17 +72,7 @@ def _read(path: Path, wanted: type) -> Any:
 def checked_keys(
     path: Path, record: Mapping[str, Any], *, known: Collection[str] = (), fixed: Mapping[str, Collection[object]] | None = None
 ) -> None:
-    """Refuse what adiabat would not go by: a key that it does not know, and one with a value that it cannot honour.
-
-    Args:
-        path: The file, for the message.
-        record: What stands there.
-        known: Keys that are read, or that change no vector.
-        fixed: Keys to the values that adiabat can honour, the usual one first.
-
-    Raises:
-        ModelError: If there is such a key.
-    """
+    """Refuse what adiabat would not go by: a key that it does not know, and one with a value that it cannot honour."""
     fixed = fixed or {}
     if unknown := [key for key in record if key not in known and key not in fixed]:
         raise ModelError(
@@ -116,16 +90,8 @@ def checked_keys(
 def needed(record: Mapping[str, Any], *keys: str, where: Path) -> tuple[Any, ...]:
     """Values that a file must hold.
 
-    Args:
-        record: What was read.
-        *keys: The keys wanted.
-        where: The file, for the message.
-
     Returns:
         One value per key, in their order.
-
-    Raises:
-        ModelError: If any is missing.
     """
     missing = [key for key in keys if key not in record]
     if missing:
@@ -134,39 +100,17 @@ def needed(record: Mapping[str, Any], *keys: str, where: Path) -> tuple[Any, ...
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write one small JSON file.
-
-    Args:
-        path: Replaced where it exists.
-        content: Plain data.
-    """
+    """Write one small JSON file."""
     path.write_text(json_text(content), encoding="utf-8")
 
 
 def json_text(content: object) -> str:
-    """A small JSON file.
-
-    Args:
-        content: Plain data.
-
-    Returns:
-        Its text.
-    """
+    """A small JSON file."""
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def pooling_of(folder: Path) -> tuple[Pooling, bool]:
-    """The pooling of a directory and whether it includes the prompt.
-
-    Args:
-        folder: Of the Pooling module.
-
-    Returns:
-        Name, and ``include_prompt``.
-
-    Raises:
-        ModelError: If it is a combination, or one that adiabat does not have.
-    """
+    """The pooling of a directory and whether it includes the prompt."""
     config = read_json(folder / "config.json")
     checked_keys(folder / "config.json", config, known=POOLING_KEYS)
     if "pooling_mode" in config:
@@ -188,14 +132,8 @@ def prompts_of(folder: Path) -> tuple[str, str]:
     A model that names a prompt for passages and none for documents gets it for its documents: ``encode_document`` of sentence-transformers
     6.2 would put nothing before them, and the model was not trained so.
 
-    Args:
-        folder: Of the model.
-
     Returns:
         Query prompt and document prompt, "" for none.
-
-    Raises:
-        ModelError: If the prompts are not texts by name, or the default one is none of them.
     """
     path = folder / ROOT_FILE
     root = read_json(path)
@@ -214,14 +152,8 @@ def prompts_of(folder: Path) -> tuple[str, str]:
 def truncate_dim_of(folder: Path) -> int | None:
     """How many numbers of an embedding are kept.
 
-    Args:
-        folder: Of the model.
-
     Returns:
         The first so many; None for all.
-
-    Raises:
-        ModelError: If it is no whole number above 0.
     """
     stated: int | None = read_json(folder / ROOT_FILE).get("truncate_dim")
     if stated is not None and (type(stated) is not int or stated < 1):
@@ -230,23 +162,13 @@ def truncate_dim_of(folder: Path) -> int | None:
 
 
 def require_plain_normalize(folder: Path) -> None:
-    """Refuse a Normalize module that does not bring the text's vector to unit length.
-
-    Args:
-        folder: Of the module; it need not exist.
-
-    Raises:
-        ModelError: If it works on something else.
-    """
+    """Refuse a Normalize module that does not bring the text's vector to unit length."""
     config = read_json(folder / "config.json")
     checked_keys(folder / "config.json", config, known=set(config), fixed=IN_AND_OUT)
 
 
 def position_rows(backbone: PreTrainedModel) -> int | None:
     """How many positions a backbone has a row for.
-
-    Args:
-        backbone: Any layout.
 
     Returns:
         Rows of the table of absolute positions that text may use; None where positions are relative or rotary, hence unbounded.
@@ -262,14 +184,7 @@ def position_rows(backbone: PreTrainedModel) -> int | None:
 
 
 def write_transformer_settings(folder: Path, settings: EncoderSettings, *, lower_case: bool, options: Mapping[str, Any]) -> None:
-    """Write the limit of texts beside a backbone.
-
-    Args:
-        folder: Of the Transformer module.
-        settings: What to write.
-        lower_case: Whether texts are lower-cased before they are split.
-        options: What the directory changes of the backbone's configuration.
-    """
+    """Write the limit of texts beside a backbone."""
     sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
     # Versions before 6 refuse keys that they do not know, so those are written only where they say something.
     given = {key: limit for key, limit in sides.items() if limit is not None} | ({"config_args": dict(options)} if options else {})
@@ -277,13 +192,7 @@ def write_transformer_settings(folder: Path, settings: EncoderSettings, *, lower
 
 
 def write_pooling(folder: Path, settings: EncoderSettings, *, hidden_size: int) -> None:
-    """Write how token states become one vector.
-
-    Args:
-        folder: Of the Pooling module.
-        settings: What to write.
-        hidden_size: Width of the token states (D).
-    """
+    """Write how token states become one vector."""
     flags = {flag: ours == settings.pooling for flag, ours in OLD_POOLING_FLAGS.items()}
     write_json(
         folder / "config.json",
@@ -302,10 +211,6 @@ def write_root_configuration(
     """Write the root configuration; both prompts are written even where empty, so that no default takes their place.
 
     Args:
-        folder: Of the model.
-        stated: What the model said when it was loaded: its other prompts, default prompt and similarity are kept.
-        query_prompt: Put before queries.
-        document_prompt: Put before documents.
         truncate_dim: How many numbers of an embedding are kept; None keeps all.
     """
     write_json(

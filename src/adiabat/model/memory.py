@@ -17,9 +17,6 @@ def begin_peak(device: torch.device) -> None:
 
     What is free goes back to the system first: allocators keep it, and a process that trains one model after the other would seem to hold
     more with each.
-
-    Args:
-        device: Whose memory counts.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -34,14 +31,7 @@ def begin_peak(device: torch.device) -> None:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Most that was held since `begin_peak`.
-
-    Args:
-        device: A GPU, of which tensors count, or the CPU, where the whole process counts, libraries and all.
-
-    Returns:
-        Bytes.
-    """
+    """Most that was held since `begin_peak`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     with suppress(OSError, StopIteration):

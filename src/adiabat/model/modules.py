@@ -55,42 +55,19 @@ class Module:
 
 
 def other_model(folder: Path, kind: str) -> ModelError:
-    """The refusal of what is no embedding model.
-
-    Args:
-        folder: Of the model.
-        kind: What it is.
-
-    Returns:
-        The error to raise.
-    """
+    """The refusal of what is no embedding model."""
     return ModelError(f"{folder} must be a model that gives each text one vector, got {kind}; choose another model")
 
 
 def require_embedding_type(folder: Path, root: Mapping[str, Any]) -> None:
-    """Refuse a directory that says itself that it holds another kind of model.
-
-    Args:
-        folder: Of the model.
-        root: Its root configuration.
-
-    Raises:
-        ModelError: If it does.
-    """
+    """Refuse a directory that says itself that it holds another kind of model."""
     named = root.get("model_type", "SentenceTransformer")
     if named != "SentenceTransformer":
         raise other_model(folder, OTHER_TYPES.get(str(named), f"one of type {named!r}"))
 
 
 def require_no_head(folder: Path) -> None:
-    """Refuse a plain Hugging Face directory whose configuration names an architecture with a head of its own.
-
-    Args:
-        folder: Of the model.
-
-    Raises:
-        ModelError: If it does.
-    """
+    """Refuse a plain Hugging Face directory whose configuration names an architecture with a head of its own."""
     named = read_json(folder / "config.json").get("architectures")
     for architecture in named if isinstance(named, list) else []:
         kind = next((kind for ending, kind in OTHER_ARCHITECTURES.items() if str(architecture).endswith(ending)), None)
@@ -101,14 +78,8 @@ def require_no_head(folder: Path) -> None:
 def read_modules(folder: Path) -> list[Module]:
     """The modules of a directory, in order.
 
-    Args:
-        folder: Of the model.
-
     Returns:
         The modules; empty for a plain Hugging Face model.
-
-    Raises:
-        ModelError: If the file is no list of modules, an empty one, or names a module that adiabat does not have.
     """
     path = folder / "modules.json"
     if not path.is_file():
@@ -151,17 +122,7 @@ def _inside(folder: Path, part: str, *, where: Path) -> Path:
 
 
 def read_routes(folder: Path) -> dict[Side, list[Module]]:
-    """The two towers of a Router, or of the older Asym, whose routes stand in ``config.json``.
-
-    Args:
-        folder: Of the module.
-
-    Returns:
-        Modules of queries and documents.
-
-    Raises:
-        ModelError: If a side has no route, or an empty one, or one names a module that has no type.
-    """
+    """The two towers of a Router, or of the older Asym, whose routes stand in ``config.json``."""
     path = folder / "router_config.json"
     path = path if path.is_file() or not (folder / "config.json").is_file() else folder / "config.json"
     record = read_json(path)

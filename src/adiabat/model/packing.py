@@ -51,26 +51,14 @@ class PackedBackbone(nn.Module):
     """A backbone that takes and gives padded batches, and packs them in between."""
 
     def __init__(self, backbone: PreTrainedModel) -> None:
-        """Wrap a backbone.
-
-        Args:
-            backbone: Of a type in `PACKABLE`; from here on it computes packed batches only.
-        """
+        """Wrap a backbone."""
         super().__init__()
         backbone.set_attn_implementation(ATTENTION)
         self.backbone = backbone
         self.config = backbone.config
 
     def forward(self, input_ids: Int[Tensor, "b l"], attention_mask: Int[Tensor, "b l"]) -> BaseModelOutput:
-        """Token states of a batch.
-
-        Args:
-            input_ids: Filled on the right.
-            attention_mask: 1 at tokens, 0 at padding.
-
-        Returns:
-            ``last_hidden_state`` (b, l, d), zero at padding.
-        """
+        """Token states of a batch."""
         real = attention_mask.bool()
         states = self.backbone(
             input_ids=input_ids[real].unsqueeze(0),
@@ -92,12 +80,5 @@ class PackedBackbone(nn.Module):
 
 
 def is_packable(backbone: PreTrainedModel) -> bool:
-    """Whether packed batches of a backbone give what padded ones give.
-
-    Args:
-        backbone: Any.
-
-    Returns:
-        True for the types in `PACKABLE` as transformers has them: a model with code of its own may call itself anything.
-    """
+    """Whether packed batches of a backbone give what padded ones give."""
     return backbone.config.model_type in PACKABLE and type(backbone).__module__.startswith("transformers.models.")

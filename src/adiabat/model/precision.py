@@ -33,14 +33,7 @@ PROBE: tuple[str, ...] = (
 
 
 def native_bf16(device: torch.device) -> bool:
-    """Whether a device multiplies in bfloat16 in hardware (an emulated format would be slower than float32).
-
-    Args:
-        device: CPU or GPU.
-
-    Returns:
-        True where it does.
-    """
+    """Whether a device multiplies in bfloat16 in hardware (an emulated format would be slower than float32)."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
@@ -48,11 +41,6 @@ def native_bf16(device: torch.device) -> bool:
 
 def emulation_note(device: torch.device, precision: Precision, *, setting: str = "run.precision") -> str:
     """What to tell people who ask for bfloat16 where it is emulated.
-
-    Args:
-        device: Where passes run.
-        precision: That was asked for.
-        setting: By which it was.
 
     Returns:
         A sentence; "" where there is nothing to tell. (On one thread of a CPU with AVX2 alone, a step of 32 pairs through MiniLM's first
@@ -64,28 +52,12 @@ def emulation_note(device: torch.device, precision: Precision, *, setting: str =
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Context in which a forward pass runs in `precision`.
-
-    Args:
-        device: Where the pass runs.
-        precision: ``bf16`` switches autocast on; ``fp32`` leaves everything as it is.
-
-    Returns:
-        A context manager.
-    """
+    """Context in which a forward pass runs in `precision`."""
     return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndarray, "n e"]], device: torch.device) -> Precision:
-    """Choose bf16 where it is native and harmless for this encoder, else fp32.
-
-    Args:
-        encode: Embeds texts in the precision given.
-        device: Where it runs.
-
-    Returns:
-        ``bf16`` or ``fp32``.
-    """
+    """Choose bf16 where it is native and harmless for this encoder, else fp32."""
     if not native_bf16(device):
         return "fp32"
     exact = encode(PROBE, "fp32")
@@ -101,10 +73,6 @@ def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndar
 
 def minimum_cosine(one: Float[np.ndarray, "n e"], other: Float[np.ndarray, "n e"]) -> float:
     """Smallest cosine between rows of the same number.
-
-    Args:
-        one: Vectors without a zero row.
-        other: Vectors to compare, row by row.
 
     Returns:
         The cosine of the worst row, computed in float64; NaN where a row holds NaN or is zero.

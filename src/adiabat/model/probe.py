@@ -22,16 +22,7 @@ TOLERANCE = 1e-3
 
 @torch.no_grad()
 def require_embeddings(encoder: Encoder, folder: Path) -> None:
-    """Refuse a tower that cannot embed texts, or not in batches.
-
-    Args:
-        encoder: In evaluation mode.
-        folder: Of the model, for the message.
-
-    Raises:
-        ModelError: If the backbone fails on token ids and a mask, gives states of another width than its configuration says, or gives a
-            text another vector when it is padded.
-    """
+    """Refuse a tower that cannot embed texts, or not in batches."""
     family = getattr(encoder.backbone.config, "model_type", None) or type(encoder.backbone).__name__
     wanted = f"{folder} must hold a model that turns token ids into token states, got one of type {family}"
     rows = table_rows(encoder.backbone)

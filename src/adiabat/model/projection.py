@@ -12,8 +12,6 @@ class Projection(nn.Module):
         """Put the parts together.
 
         Args:
-            linear: From pooled vector to embedding.
-            activation: After it.
             residual: What becomes of the pooled vector before it is added to the result; None adds nothing.
         """
         super().__init__()
@@ -22,14 +20,7 @@ class Projection(nn.Module):
         self.residual = residual
 
     def forward(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
-        """Project.
-
-        Args:
-            pooled: Pooled states.
-
-        Returns:
-            Projected vectors.
-        """
+        """Project."""
         projected: Tensor = self.activation(self.linear(pooled))
         return projected if self.residual is None else projected + self.residual(pooled)
 
@@ -43,26 +34,12 @@ def new_projection(width: int, out: int, *, seed: int) -> Projection:
     Args:
         width: Numbers per pooled vector (D).
         out: Numbers per embedding (E).
-        seed: Decides the weights.
-
-    Returns:
-        The projection, on the CPU.
-
-    Reference:
-        Ni et al. 2022 (Sentence-T5, GTR), whose projection has no bias and no activation; source 002, section 3; mission C1.
     """
     return projection_of(torch.empty(out, width).normal_(std=width**-0.5, generator=torch.Generator().manual_seed(seed)).T)
 
 
 def projection_of(weights: Float[Tensor, "d e"]) -> Projection:
-    """A linear map without bias or activation, by its weights.
-
-    Args:
-        weights: A row for each number of a pooled vector, a column for each of an embedding; copied.
-
-    Returns:
-        The projection, on the device of the weights.
-    """
+    """A linear map without bias or activation, by its weights."""
     linear = nn.utils.skip_init(nn.Linear, *weights.shape, bias=False)  # type: ignore[no-untyped-call]
     linear.weight = nn.Parameter(weights.T.clone(memory_format=torch.contiguous_format))
     return Projection(linear, nn.Identity())

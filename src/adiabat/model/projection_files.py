@@ -25,17 +25,7 @@ KNOWN = frozenset({"in_features", "out_features", "bias", "activation_function",
 
 
 def load_projection(folder: Path) -> Projection:
-    """Read the folder of a Dense module.
-
-    Args:
-        folder: Holds ``config.json`` and ``model.safetensors``.
-
-    Returns:
-        The projection.
-
-    Raises:
-        ModelError: If a file is missing or damaged, or the activation is unknown.
-    """
+    """Read the folder of a Dense module."""
     config = read_json(folder / "config.json")
     checked_keys(folder / "config.json", config, known=KNOWN, fixed=IN_AND_OUT)
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
@@ -56,12 +46,7 @@ def load_projection(folder: Path) -> Projection:
 
 
 def save_projection(projection: Projection, folder: Path) -> None:
-    """Write the folder of a Dense module.
-
-    Args:
-        projection: What to write.
-        folder: Exists.
-    """
+    """Write the folder of a Dense module."""
     linear = projection.linear
     activation = type(projection.activation)
     write_json(

@@ -29,13 +29,6 @@ def save(model: DualEncoder, folder: Path) -> None:
     Shared towers become a plain model; towers that differ become a Router, with a route for queries and one for documents, and a card that
     tells how other libraries reach each. Plain `encode` takes the document tower and its prompt: libraries add documents to an index so.
     A backbone or a projection that both towers have is written once and named in both routes, and so stays shared.
-
-    Args:
-        model: What to save.
-        folder: Made where missing; files of the same names are replaced.
-
-    Raises:
-        ModelError: If sentence-transformers would not give equal embeddings; see `require_writable`.
     """
     for side in SIDES:
         require_writable(model.tower(side))

@@ -18,18 +18,7 @@ IN_WORDS: Mapping[str, str] = {"cosine": "cosine", "dot": "dot product", "distan
 
 
 def similarity_stated(root: Mapping[str, Any], *, name: str) -> Similarity:
-    """The similarity that a model's root configuration states.
-
-    Args:
-        root: Of ``config_sentence_transformers.json``; ``similarity_fn_name`` may be missing or null.
-        name: Of the model, for the message.
-
-    Returns:
-        That; cosine where nothing is stated, as in sentence-transformers.
-
-    Raises:
-        ModelError: If it is another, such as ``manhattan``.
-    """
+    """The similarity that a model's root configuration states."""
     stated = root.get("similarity_fn_name") or "cosine"
     if not isinstance(stated, str) or stated not in STATED:
         raise ModelError(

@@ -40,8 +40,6 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
 
         Args:
             table: One row per token id; copied, in float32.
-            unknown_id: The token of what the vocabulary does not cover. If its row is zero, it stays zero in training: model2vec leaves
-                the token out, sentence-transformers does not, and only while it is zero do both give a text one direction.
         """
         rows, width = table.shape
         super().__init__(StaticConfig(vocab_size=rows, hidden_size=width))
@@ -57,28 +55,13 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         return rows
 
     def times(self, weights: Float[Tensor, "d e"]) -> "StaticBackbone":
-        """A backbone whose token states are this one's times a matrix.
-
-        Args:
-            weights: A row for each number of a token's state, on the device of the table.
-
-        Returns:
-            A new one, of the matrix's width.
-        """
+        """A backbone whose token states are this one's times a matrix."""
         made = StaticBackbone(self.table @ weights, unknown_id=self.weightless_id)
         made.train(self.training)
         return made
 
     def forward(self, input_ids: Int[Tensor, "b l"], attention_mask: Int[Tensor, "b l"]) -> BaseModelOutput:
-        """Token states of a batch.
-
-        Args:
-            input_ids: Rows of the table.
-            attention_mask: 1 at tokens, 0 at padding.
-
-        Returns:
-            ``last_hidden_state`` (b, l, d), zero at padding.
-        """
+        """Token states of a batch."""
         zero = attention_mask == 0
         if self.weightless_id is not None:
             zero = zero | (input_ids == self.weightless_id)
@@ -86,14 +69,7 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         return BaseModelOutput(last_hidden_state=states)
 
     def bag_means(self, token_ids: Sequence[Sequence[int]]) -> Float[Tensor, "b d"]:
-        """Mean of each text's rows, without its token states.
-
-        Args:
-            token_ids: At least one for each text.
-
-        Returns:
-            A vector for each text, on the device of the table.
-        """
+        """Mean of each text's rows, without its token states."""
         lengths = np.fromiter(map(len, token_ids), dtype=np.int64, count=len(token_ids))
         flat = np.fromiter(chain.from_iterable(token_ids), dtype=np.int64, count=int(lengths.sum()))
         table = self.token_embeddings.weight
@@ -117,15 +93,7 @@ class StaticTokenizer(PreTrainedTokenizerFast):
     def __init__(
         self, backend: Tokenizer, *, rows: int, side: str = "right", unknown_id: int | None = None, letters_per_token: int | None = None
     ) -> None:
-        """Wrap a tokenizer.
-
-        Args:
-            backend: Changed in place: it neither pads nor cuts, and adds no special tokens, from here on.
-            rows: Of the table.
-            side: Where a text that is too long is cut: ``right`` or ``left``.
-            unknown_id: See the class.
-            letters_per_token: See the class.
-        """
+        """Wrap a tokenizer."""
         backend.no_padding()
         backend.no_truncation()
         backend.post_processor = None
@@ -146,10 +114,6 @@ class StaticTokenizer(PreTrainedTokenizerFast):
 
     def token_ids(self, texts: Sequence[str], *, limit: int) -> list[list[int]]:
         """Token ids of texts.
-
-        Args:
-            texts: Any number.
-            limit: Where they are cut, in tokens; those that are left out for being unknown count.
 
         Returns:
             One list per text; empty where a text has no token.

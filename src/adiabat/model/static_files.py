@@ -51,29 +51,12 @@ class Static:
 
 
 def is_model2vec(folder: Path) -> bool:
-    """Whether a directory without a list of modules is model2vec's.
-
-    Args:
-        folder: Of the model.
-
-    Returns:
-        True where its configuration says so.
-    """
+    """Whether a directory without a list of modules is model2vec's."""
     return read_json(folder / "config.json").get("model_type") == "model2vec"
 
 
 def load_static_embedding(folder: Path) -> Static:
-    """Read the folder of a StaticEmbedding module, as sentence-transformers does.
-
-    Args:
-        folder: Holds ``model.safetensors`` and ``tokenizer.json``.
-
-    Returns:
-        The model.
-
-    Raises:
-        ModelError: If a file is missing or damaged, or the two do not fit together.
-    """
+    """Read the folder of a StaticEmbedding module, as sentence-transformers does."""
     table, backend = _read(folder)
     cut = backend.truncation or {"max_length": UNLIMITED, "direction": "right"}
     tokenizer = StaticTokenizer(backend, rows=len(table), side=cut["direction"])
@@ -82,17 +65,7 @@ def load_static_embedding(folder: Path) -> Static:
 
 
 def load_model2vec(folder: Path) -> Static:
-    """Read a directory of model2vec, as model2vec does.
-
-    Args:
-        folder: Holds ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
-
-    Returns:
-        The model.
-
-    Raises:
-        ModelError: If a file is missing or damaged, or the two do not fit together.
-    """
+    """Read a directory of model2vec, as model2vec does."""
     config = read_json(folder / "config.json")
     limit = config.get("max_length", MODEL2VEC_MAX_TOKENS)
     if limit is not None and type(limit) is not int:
@@ -104,12 +77,7 @@ def load_model2vec(folder: Path) -> Static:
 
 
 def save_static_embedding(encoder: Encoder, folder: Path) -> None:
-    """Write the folder of a StaticEmbedding module; `require_writable` says whether it can be one.
-
-    Args:
-        encoder: A static one.
-        folder: Exists.
-    """
+    """Write the folder of a StaticEmbedding module; `require_writable` says whether it can be one."""
     assert isinstance(encoder.backbone, StaticBackbone)
     save_file({"embedding.weight": encoder.backbone.table.cpu().contiguous()}, folder / WEIGHTS)
     backend = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
@@ -120,14 +88,7 @@ def save_static_embedding(encoder: Encoder, folder: Path) -> None:
 
 
 def require_writable(encoder: Encoder) -> None:
-    """Refuse a static model that sentence-transformers would embed texts with in another way than model2vec.
-
-    Args:
-        encoder: About to be saved, or to be trained and then saved; it may be no static one.
-
-    Raises:
-        ModelError: If it was read from a directory of model2vec.
-    """
+    """Refuse a static model that sentence-transformers would embed texts with in another way than model2vec."""
     tokenizer = encoder.tokenizer
     if isinstance(tokenizer, StaticTokenizer) and tokenizer.letters_per_token is not None:
         raise ModelError(
@@ -190,9 +151,6 @@ def _require_rows(path: Path, mapping: Tensor, rows: int) -> None:
 
 def unknown_id(backend: Tokenizer) -> int | None:
     """The token of what a vocabulary does not cover.
-
-    Args:
-        backend: A tokenizer.
 
     Returns:
         Its row; None where there is none.

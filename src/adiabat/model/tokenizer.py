@@ -24,17 +24,8 @@ def load_tokenizer(
     """Load a fast tokenizer.
 
     Args:
-        folder: Holds its files.
-        trust: What may run.
         pad_token: See `set_pad_token`; None leaves the tokenizer as it is.
         settings: What the file beside it says; None for nothing.
-
-    Returns:
-        The tokenizer.
-
-    Raises:
-        ModelError: If it cannot be loaded, or is not a fast one.
-        ConfigError: If it cannot pad with that token.
     """
     settings = settings or TransformerSettings()
     if not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
@@ -64,13 +55,6 @@ def set_pad_token(tokenizer: PreTrainedTokenizerBase, token: str) -> None:
 
     A tokenizer that has one keeps it, because a setting may be meant for several models, such as a decoder and the guide of its training.
     An ordinary token would become a special one when the tokenizer is saved, and texts that hold it would be split in another way.
-
-    Args:
-        tokenizer: Changed in place.
-        token: Of its special tokens; its end-of-text token is the usual choice.
-
-    Raises:
-        ConfigError: If it has no padding token and no such special token.
     """
     if tokenizer.pad_token_id is not None:
         return
@@ -82,27 +66,13 @@ def set_pad_token(tokenizer: PreTrainedTokenizerBase, token: str) -> None:
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Tokens that are never part of a word.
-
-    Args:
-        tokenizer: A fast one.
-
-    Returns:
-        Their texts, by id; a padding token may be one of them.
-    """
+    """Tokens that are never part of a word."""
     added = tokenizer.added_tokens_decoder
     return [added[number].content for number in sorted(added) if added[number].special]
 
 
 def require_pad_token(encoder: Encoder) -> None:
-    """Refuse an encoder whose tokenizer cannot pad: adiabat can do without, but not those who load what is saved.
-
-    Args:
-        encoder: About to be trained.
-
-    Raises:
-        ModelError: If its tokenizer has no padding token.
-    """
+    """Refuse an encoder whose tokenizer cannot pad: adiabat can do without, but not those who load what is saved."""
     tokenizer = encoder.tokenizer
     if tokenizer.pad_token_id is not None:
         return
@@ -123,14 +93,7 @@ def _lower_case(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def normalizers_of(tokenizer: PreTrainedTokenizerBase) -> list[Normalizer]:
-    """What a tokenizer does to a text before splitting it.
-
-    Args:
-        tokenizer: A fast one.
-
-    Returns:
-        The steps, in order.
-    """
+    """What a tokenizer does to a text before splitting it."""
     normalizer = tokenizer.backend_tokenizer.normalizer
     if normalizer is None:
         return []

@@ -56,16 +56,7 @@ class TokenTable:
 
     @classmethod
     def of(cls, encoder: Encoder, texts: Iterable[str], *, side: Side) -> Self:
-        """Tokenise texts.
-
-        Args:
-            encoder: Whose tokenizer, prompts and limit apply.
-            texts: Any number.
-            side: Whose prompt is put before.
-
-        Returns:
-            The table.
-        """
+        """Tokenise texts."""
         parts, lengths = [np.empty(0, dtype=np.int32)], [0]
         for rows in _token_blocks(encoder, texts, side):
             lengths += map(len, rows)
@@ -74,20 +65,7 @@ class TokenTable:
 
     @classmethod
     def kept(cls, encoder: Encoder, texts: Iterable[str], *, side: Side, folder: Path) -> Self:
-        """Tokenise texts into files, or open what was tokenised before.
-
-        Args:
-            encoder: Whose tokenizer, prompts and limit apply.
-            texts: Those of the folder.
-            side: Whose prompt is put before.
-            folder: Of the texts.
-
-        Returns:
-            The table, its ids in a file.
-
-        Raises:
-            DataError: If the disk is full or not writable.
-        """
+        """Tokenise texts into files, or open what was tokenised before."""
         settings = encoder.settings
         decides = json.dumps([encoder.tokenizer_digest(), encoder.pad_token_id, settings.prompt(side), settings.limit(side)])
         name = f"tokens-{side}-{hashlib.sha256(decides.encode()).hexdigest()[:16]}"
@@ -109,9 +87,6 @@ class TokenTable:
 
     def lists(self, rows: Int[np.ndarray, " b"]) -> list[list[int]]:
         """Token ids of some texts.
-
-        Args:
-            rows: Which.
 
         Returns:
             One list per row.
@@ -136,16 +111,7 @@ def _token_blocks(encoder: Encoder, texts: Iterable[str], side: Side) -> Iterato
 
 
 def embed_rows(encoder: Encoder, table: TokenTable, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-    """Embed some texts of a table with gradients, as one batch.
-
-    Args:
-        encoder: The tower.
-        table: Tokenised by it.
-        rows: Which texts.
-
-    Returns:
-        Embeddings on the encoder's device.
-    """
+    """Embed some texts of a table with gradients, as one batch."""
     embeddings: Tensor = encoder(encoder.collate(table.lists(rows), side=table.side))
     return embeddings
 
@@ -155,12 +121,7 @@ def embed_all(encoder: Encoder, table: TokenTable, *, token_budget: int) -> Floa
     """Embed every text of a table without gradients, in float32, sorted by length.
 
     Args:
-        encoder: The tower, in evaluation mode.
-        table: Tokenised by it.
         token_budget: Tokens per forward pass, padding counted; a longer text goes alone.
-
-    Returns:
-        Embeddings in the table's order, on the encoder's device.
     """
     embeddings = torch.empty(len(table), encoder.width, device=encoder.device)
     for rows in token_budget_batches(table.lengths, token_budget):

@@ -91,17 +91,7 @@ class TransformerSettings:
 
 
 def read_transformer_settings(folder: Path) -> TransformerSettings:
-    """Read the file beside a backbone, under any of its names.
-
-    Args:
-        folder: Of the Transformer module.
-
-    Returns:
-        What it says.
-
-    Raises:
-        ModelError: If a key is unknown, or its value is one that adiabat cannot honour.
-    """
+    """Read the file beside a backbone, under any of its names."""
     path, record = next(((folder / name, record) for name in FILES if (record := read_json(folder / name))), (folder / FILES[0], {}))
     checked_keys(path, record, known=KNOWN, fixed=FIXED)
     _require_text_states(path, record)
@@ -158,16 +148,7 @@ def _limits_of_calls(path: Path, record: Mapping[str, Any]) -> dict[str, int | N
 
 
 def default_max_tokens(tokenizer_limit: int, backbone: PreTrainedModel, *, plain: bool) -> int:
-    """Where texts are cut if no file of sentence-transformers says so: the lesser of the tokenizer's and the backbone's limits.
-
-    Args:
-        tokenizer_limit: ``model_max_length`` of the tokenizer.
-        backbone: Whose positions count.
-        plain: Whether the model is a plain Hugging Face one, which is cut at a usual length if neither has a limit.
-
-    Returns:
-        Tokens, special tokens included.
-    """
+    """Where texts are cut if no file of sentence-transformers says so: the lesser of the tokenizer's and the backbone's limits."""
     stated = getattr(backbone.config, "max_position_embeddings", None)
     positions = position_rows(backbone) or (stated if stated and stated > 0 else UNLIMITED)
     limit = min(tokenizer_limit, positions)

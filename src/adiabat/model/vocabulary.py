@@ -15,22 +15,12 @@ EXCERPT = 60
 
 
 def state_width(backbone: Any) -> int:
-    """Numbers per token state.
-
-    Args:
-        backbone: Any family.
-
-    Returns:
-        The width of what follows the last block; OPT may project its states to the width of its embedding table.
-    """
+    """Numbers per token state."""
     return int(getattr(backbone.config, "word_embed_proj_dim", backbone.config.hidden_size))
 
 
 def table_rows(backbone: Any) -> int | None:
     """Rows of the table of token embeddings.
-
-    Args:
-        backbone: Any family.
 
     Returns:
         The number; None for a family without such a table (CANINE hashes characters).
@@ -45,11 +35,7 @@ def rowless_tokens(tokenizer: PreTrainedTokenizerBase, rows: int | None) -> dict
     """Tokens beyond the table. Some models have such tokens and never use them: the text models of Gemma 3 know one for images.
 
     Args:
-        tokenizer: A fast one.
         rows: Of the table; None for no limit.
-
-    Returns:
-        Their texts by id.
     """
     return {} if rows is None else {number: token for token, number in tokenizer.get_vocab().items() if number >= rows}
 
@@ -58,13 +44,7 @@ def refuse_rowless(texts: Sequence[str], token_ids: Sequence[Sequence[int]], row
     """Refuse texts that hold a token beyond the table.
 
     Args:
-        texts: With their prompts.
         token_ids: One list per text.
-        rowless: As `rowless_tokens` gives them.
-        rows: Of the table.
-
-    Raises:
-        ModelError: If a text holds one; it names the token and the text.
     """
     if not rowless:
         return

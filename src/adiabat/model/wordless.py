@@ -16,9 +16,6 @@ HEAD = 64
 def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
     """Which tokens a static model gives weight to.
 
-    Args:
-        encoder: Any.
-
     Returns:
         True for each token whose row is not zero; None for a transformer, which knows every text.
     """
@@ -34,13 +31,7 @@ def wordless(
     """Which texts have no token that a static model gives weight to.
 
     Args:
-        encoder: Any; a transformer knows every text.
-        texts: Any number.
-        side: Whose prompt is put before: one with a known word gives every text a vector.
         with_weight: From `tokens_with_weight`, for a caller with many blocks of texts: it reads the whole table. None reads it here.
-
-    Returns:
-        True where there is none.
     """
     weighs = tokens_with_weight(encoder) if with_weight is None else with_weight
     if weighs is None:

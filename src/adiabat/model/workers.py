@@ -33,12 +33,6 @@ def side_by_side(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
     Each function runs one job at a time, so it may keep state that is not safe to share. Torch computes with an equal share of the
     caller's threads in each; the caller's number of threads is restored on the way out. An exception in a job, or an interrupt, reaches
     the caller after the jobs that are running have ended; those that wait are dropped.
-
-    Args:
-        functions: At least one; any of them gives the same result for the same job.
-
-    Yields:
-        A lazy ``map``: results in the order of the jobs, which are drawn only a few ahead of what has been consumed.
     """
     free: SimpleQueue[Callable[[Job], Result]] = SimpleQueue()
     for function in functions:
@@ -96,15 +90,6 @@ def working_copies(module: ModuleT, count: int, *, precision: Precision, shared:
     A forward pass may keep state in its module (rotary tables that grow, for one), so each thread gets a module of its own; the weights
     are shared. In bf16 those of linear layers are converted once here, where autocast would convert them in every pass; the results
     are the same bit for bit.
-
-    Args:
-        module: What is copied; left as it is.
-        count: Copies wanted.
-        precision: ``bf16`` or ``fp32``: what the passes will run in.
-        shared: Parts of the module that are not copied.
-
-    Returns:
-        The copies.
     """
     kept = {id(part): part for part in (*shared, *module.parameters())}
     if precision == "bf16":

@@ -56,9 +56,6 @@ BATCH_SIZE, MAX_TOKENS = 1_024, 75
 def published_rate(name: str) -> float | None:
     """The highest learning rate that a model was pre-trained with.
 
-    Args:
-        name: Of a model, or its directory.
-
     Returns:
         Of `PYTHIA`, by the last part of the name; None for others.
     """

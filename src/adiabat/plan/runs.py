@@ -115,14 +115,7 @@ class Run:
 
 
 def points_of(runs: Sequence[Run]) -> Points:
-    """What laws are fitted to.
-
-    Args:
-        runs: Some.
-
-    Returns:
-        A point for each.
-    """
+    """What laws are fitted to."""
     return Points(
         np.array([float(run.option.size) for run in runs]),
         np.array([run.tokens for run in runs]),
@@ -132,12 +125,5 @@ def points_of(runs: Sequence[Run]) -> Points:
 
 
 def usable(runs: Sequence[Run]) -> list[Run]:
-    """Runs with a loss that a law can be fitted to.
-
-    Args:
-        runs: Any.
-
-    Returns:
-        Those whose loss is a finite number above 0.
-    """
+    """Runs with a loss that a law can be fitted to."""
     return [run for run in runs if np.isfinite(run.loss) and run.loss > 0]

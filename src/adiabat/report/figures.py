@@ -6,53 +6,22 @@ from adiabat.report.wording import DASH, MINUS, NO_BREAK, decimals_for, integer,
 
 
 def level(score: Score, *, decimals: int = 3) -> str:
-    """A value with its interval.
-
-    Args:
-        score: Of a model.
-        decimals: Digits after the point, at the least.
-
-    Returns:
-        For instance ``0.612 [0.590, 0.633]``; the value alone where it has none.
-    """
+    """A value with its interval."""
     return " ".join(filter(None, [value(score.value, decimals=decimals), bounds(score, decimals=decimals)]))
 
 
 def value(number: float, *, decimals: int = 3) -> str:
-    """A value of any measure.
-
-    Args:
-        number: Finite.
-        decimals: Digits after the point; more where those would all be zero.
-
-    Returns:
-        For instance ``0.612``.
-    """
+    """A value of any measure."""
     return f"{number:.{decimals_for([number], least=decimals, most=6)}f}".replace("-", MINUS)
 
 
 def figure(number: float) -> str:
-    """A figure that is no measure: a count, or a share.
-
-    Args:
-        number: Finite.
-
-    Returns:
-        For instance ``1,204``, or ``0.125``.
-    """
+    """A figure that is no measure: a count, or a share."""
     return integer(int(number)) if number.is_integer() else value(number)
 
 
 def bounds(score: Score, *, decimals: int = 3) -> str:
-    """The interval of a value.
-
-    Args:
-        score: Of a model.
-        decimals: Digits after the point, at the least.
-
-    Returns:
-        For instance ``[0.590, 0.633]``, not broken over lines; nothing where there is none.
-    """
+    """The interval of a value."""
     if score.interval is None:
         return ""
     low, high = (value(bound, decimals=decimals) for bound in score.interval)
@@ -60,14 +29,7 @@ def bounds(score: Score, *, decimals: int = 3) -> str:
 
 
 def difference(change: Change) -> str:
-    """A difference with its interval, with as many digits as keep an end of it from looking like zero.
-
-    Args:
-        change: One that has a baseline.
-
-    Returns:
-        For instance ``−0.010 [−0.021, −0.002]``.
-    """
+    """A difference with its interval, with as many digits as keep an end of it from looking like zero."""
     if change.difference is None:
         return DASH
     shown = decimals_for([change.difference, *(change.difference_interval or ())], least=3, most=6)

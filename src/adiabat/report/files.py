@@ -22,14 +22,6 @@ def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, C
     """Write a record as JSON with a checksum, and with it what was made from it: all or none.
 
     Characters that are no text (lone surrogates, controls) are stored as U+FFFD.
-
-    Args:
-        plain: Nested, of what JSON has.
-        path: Where to; existing files are replaced only once all new ones are complete.
-        beside: Name of a file in the same folder, such as a page, to what renders its content; called only once the record is sound.
-
-    Raises:
-        DataError: If a number is not finite, or a file cannot be written.
     """
     if faults := _not_finite(plain):
         raise DataError(f"{path}: {several(faults)}; leave out what could not be measured")
@@ -41,15 +33,7 @@ FIGURES = "figures"
 
 
 def write_figures(folder: Path, figures: Mapping[str, Callable[[], Figure]]) -> None:
-    """Write figures as ``figures/NAME.svg``, each whole.
-
-    Args:
-        folder: An existing directory.
-        figures: Name to what draws it.
-
-    Raises:
-        DataError: If a file cannot be written.
-    """
+    """Write figures as ``figures/NAME.svg``, each whole."""
     place = folder / FIGURES
     try:
         place.mkdir(exist_ok=True)
@@ -60,17 +44,7 @@ def write_figures(folder: Path, figures: Mapping[str, Callable[[], Figure]]) -> 
 
 
 def read_result(path: Path) -> Result:
-    """Read a result that `write_record` wrote.
-
-    Args:
-        path: A ``result.json``.
-
-    Returns:
-        The result, equal to the one written.
-
-    Raises:
-        DataError: If the file is missing, is not JSON, is of another format version, lacks a part, or its parts do not fit together.
-    """
+    """Read a result that `write_record` wrote."""
     return read_record(path, Result, version=RESULT_FORMAT, misfits=_misfits)
 
 
@@ -80,17 +54,7 @@ def read_record(
     """Read what `write_record` wrote, and check what types cannot say as well: ``1e999`` reads as infinity.
 
     Args:
-        path: A ``result.json``.
-        record: The data class it holds.
-        version: Of its layout, as in its ``format``.
         misfits: What is wrong with a record of sound types, a phrase for each fault; None where its numbers are all that can be.
-        command: That makes such a record.
-
-    Returns:
-        The record, equal to the one written.
-
-    Raises:
-        DataError: If the file is missing, is not JSON, is of another format version, lacks a part, or its parts do not fit together.
     """
     read = _of_type(path, record, version, command)
     if faults := [*_not_finite(read.to_json()), *(misfits(read) if misfits is not None else ())]:

@@ -22,15 +22,7 @@ RANKINGS = {"dot": "dot product", "distance": "Euclidean distance"}
 
 
 def headline(result: Result) -> str:
-    """The verdict in one sentence.
-
-    Args:
-        result: Of a training run or an evaluation.
-
-    Returns:
-        For instance ``The target cs got better: nDCG@10 0.612 → 0.661, +8.2 % [+5.1, +11.0]; none of the 3 retention sets got
-        measurably worse.``
-    """
+    """The verdict in one sentence."""
     if not result.datasets:
         return "Nothing was measured." if result.training is None else training_sentence(result.training)
     compared = [dataset for dataset in result.datasets if dataset.main_change().before is not None]
@@ -45,14 +37,7 @@ def headline(result: Result) -> str:
 
 
 def tone(result: Result) -> Tone:
-    """Whether the head line is good news.
-
-    Args:
-        result: Of a training run or an evaluation.
-
-    Returns:
-        ``good`` only where every target is better and nothing kept is worse, ``bad`` where anything is worse, else ``plain``.
-    """
+    """Whether the head line is good news."""
     verdicts = {(dataset.role, dataset.main_change().verdict) for dataset in result.datasets}
     if any(verdict == "worse" for _, verdict in verdicts):
         return "bad"
@@ -61,14 +46,7 @@ def tone(result: Result) -> Tone:
 
 
 def reservations(result: Result) -> list[str]:
-    """What the head line leaves out and an honest reader should know.
-
-    Args:
-        result: Of a training run or an evaluation.
-
-    Returns:
-        Plain sentences, possibly none.
-    """
+    """What the head line leaves out and an honest reader should know."""
     if not result.datasets:
         return [] if result.training is None else [_caution(result.training)]
     found = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
@@ -83,26 +61,12 @@ def _caution(record: TrainingRecord) -> str:
 
 
 def period(record: TrainingRecord) -> str:
-    """What a run is counted in between two validations.
-
-    Args:
-        record: Of the run.
-
-    Returns:
-        ``epoch``, or ``validation`` where it went by passes over its pairs.
-    """
+    """What a run is counted in between two validations."""
     return "epoch" if record.passes is None else "validation"
 
 
 def training_sentence(record: TrainingRecord) -> str:
-    """What a training run reached on its validation set.
-
-    Args:
-        record: The record of the run.
-
-    Returns:
-        One sentence.
-    """
+    """What a training run reached on its validation set."""
     ran = length(record)
     if record.best_epoch == 0:
         return f"{record.kind.capitalize()} did not improve on the start in {ran}; the starting weights were kept."
@@ -120,14 +84,7 @@ def training_sentence(record: TrainingRecord) -> str:
 
 
 def length(record: TrainingRecord) -> str:
-    """How long a run was.
-
-    Args:
-        record: Of the run.
-
-    Returns:
-        Such as ``3 epochs (300 steps)``, or ``300 steps (1.5 passes over its pairs)``.
-    """
+    """How long a run was."""
     steps = counted(record.steps, "step")
     return (
         f"{counted(record.epochs, 'epoch')} ({steps})" if record.passes is None else f"{steps} ({record.passes:.2g} passes over its pairs)"
@@ -135,14 +92,7 @@ def length(record: TrainingRecord) -> str:
 
 
 def kept(record: TrainingRecord) -> str:
-    """Which weights are the result.
-
-    Args:
-        record: Of the run.
-
-    Returns:
-        Such as ``epoch 2``, or ``the last weights``.
-    """
+    """Which weights are the result."""
     if record.passes is None:
         return f"epoch {record.best_epoch}"
     return "the last weights" if record.best_epoch == record.epochs else f"those of validation {record.best_epoch}"
@@ -158,14 +108,7 @@ def _level(dataset: DatasetResult) -> str:
 
 
 def caveats(result: Result) -> list[str]:
-    """What must be known beside the head line wherever it stands, in the terminal too.
-
-    Args:
-        result: Of a training run or an evaluation.
-
-    Returns:
-        Sentences, possibly none.
-    """
+    """What must be known beside the head line wherever it stands, in the terminal too."""
     listed = [
         f"{_name(dataset)}: only the candidates that its queries list were ranked, not the {integer(dataset.documents)} documents of the "
         "store; measure.negatives = store ranks them all."
@@ -280,15 +223,7 @@ def _name(dataset: DatasetResult) -> str:
 
 
 def named(name: str) -> str:
-    """A name as it may stand in a sentence.
-
-    Args:
-        name: Of a data set, a task, a model.
-
-    Returns:
-        Its beginning, rid of marks that turn what follows, and set apart by isolating marks where it runs right to left, so that the
-        sentence around it keeps its order.
-    """
+    """A name as it may stand in a sentence."""
     shown = cut_name(name, limit=NAME_LENGTH)
     if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in shown):
         return f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
@@ -296,14 +231,7 @@ def named(name: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence.
-
-    Args:
-        names: As they may stand in one.
-
-    Returns:
-        For instance ``a, b and c``; of more than `MOST_NAMED`, the first, and how many more.
-    """
+    """Names in a sentence."""
     if len(names) > MOST_NAMED:
         return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

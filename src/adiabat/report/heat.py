@@ -38,10 +38,6 @@ def colours(cells: Float[np.ndarray, "..."], *, compared: bool) -> tuple[Colorma
 
     Args:
         cells: All that share the scale; NaN where there is no value.
-        compared: Whether they are changes, coloured from worse over zero to better, or values, from the lowest to the highest.
-
-    Returns:
-        A colour map, and what scales the numbers for it.
     """
     finite = cells[np.isfinite(cells)]
     if compared:
@@ -52,16 +48,7 @@ def colours(cells: Float[np.ndarray, "..."], *, compared: bool) -> tuple[Colorma
 
 
 def legible(value: float, colour_map: Colormap, scale: Normalize) -> str:
-    """Black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme).
-
-    Args:
-        value: Of the cell.
-        colour_map: As from `colours`.
-        scale: Likewise.
-
-    Returns:
-        A CSS colour; grey for a cell without a value.
-    """
+    """Black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
     if not np.isfinite(value):
         return MUTED
     red, green, blue, _ = (
@@ -77,10 +64,6 @@ def value_cells(values: Float[np.ndarray, "q d"], *, among: Float[np.ndarray, ".
 
     Args:
         values: One row for each row of the map; NaN where there is no value.
-        among: The values of all maps that are to be compared by eye.
-
-    Returns:
-        Cells, row by row; none is marked.
     """
     colour_map, scale = colours(among, compared=False)
     texts = [[f"{100 * value:.1f}" if np.isfinite(value) else DASH for value in row] for row in values]
@@ -94,12 +77,6 @@ def change_cells(
 
     Args:
         changes: One row for each row of the map; NaN where there is no value.
-        marked: Where a change is more than chance.
-        among: The changes of all maps that are to be compared by eye.
-        lower_is_better: Whether a change below zero is good.
-
-    Returns:
-        Cells, row by row.
     """
     colour_map, scale = colours(100 * among, compared=True)
     texts = [[signed(100 * change, decimals=1) if np.isfinite(change) else DASH for change in row] for row in changes]

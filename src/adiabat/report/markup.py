@@ -23,38 +23,17 @@ _JOINED = "-,"
 
 
 def markdown_row(cells: Sequence[str]) -> str:
-    """A row of a table of Markdown.
-
-    Args:
-        cells: Already as Markdown.
-
-    Returns:
-        The line.
-    """
+    """A row of a table of Markdown."""
     return f"| {' | '.join(cells)} |"
 
 
 def markdown(text: str) -> str:
-    """Text of one line as Markdown that shows it as it is.
-
-    Args:
-        text: Any.
-
-    Returns:
-        Markdown.
-    """
+    """Text of one line as Markdown that shows it as it is."""
     flat = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_{}\[\]#|~!$])", r"\\\1", flat)
 
 
 def latex(text: str) -> str:
-    """Text of one line as LaTeX that sets it as it is.
-
-    Args:
-        text: Any.
-
-    Returns:
-        LaTeX of 2020 or later, without a package.
-    """
+    """Text of one line as LaTeX that sets it as it is."""
     neighbours = zip(text, [*text[1:], ""], strict=False)
     return "".join(_LATEX.get(one, one) + "{}" * (one == other and one in _JOINED) for one, other in neighbours)

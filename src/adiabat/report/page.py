@@ -29,14 +29,7 @@ _KINDS = {"ranking": "whole store ranked", "pairs": "listed candidates", "grid":
 
 
 def render_page(result: Result) -> str:
-    """The report of a result.
-
-    Args:
-        result: Of a training run, an evaluation, or both.
-
-    Returns:
-        A complete HTML document, self-contained.
-    """
+    """The report of a result."""
     measured = [dataset.main_change() for dataset in result.datasets]
     return template("page.html.j2").render(
         result=result,
@@ -76,16 +69,7 @@ def render_page(result: Result) -> str:
 
 
 def write_evaluation(result: Result, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
-    """Write ``result.json``, ``report.html`` and what belongs to them, all or none.
-
-    Args:
-        result: Of a training run, an evaluation, or both.
-        folder: An existing directory.
-        beside: Name of a further file to its content.
-
-    Raises:
-        DataError: If a number is not finite, or a file cannot be written.
-    """
+    """Write ``result.json``, ``report.html`` and what belongs to them, all or none."""
     files: dict[str, Callable[[], str | bytes]] = {"report.html": lambda: render_page(result)}
     files |= {name: partial(bytes, content) for name, content in (beside or {}).items()}
     write_record(result.to_json(), folder / "result.json", beside=files)

@@ -35,11 +35,6 @@ _MOST_POINTS = 300
 def forest(datasets: Sequence[DatasetResult], *, name: str = "forest", narrow: bool = False) -> str | None:
     """Improvement of each data set's main measure with its paired 95 % interval, one row each.
 
-    Args:
-        datasets: In the order of the rows, top to bottom.
-        name: Prefix of the ids inside the picture, unique in a page.
-        narrow: Names stand above the rows and numbers are left out, for a telephone.
-
     Returns:
         SVG, or None where no data set has an improvement with an interval.
     """
@@ -114,15 +109,7 @@ def _forest_frame(axes: Axes, rows: Sequence[DatasetResult], *, narrow: bool) ->
 
 
 def curves(record: TrainingRecord, *, name: str = "curves") -> list[str]:
-    """Training and validation loss, then validation errors, by epoch, with the kept epoch marked: one picture each.
-
-    Args:
-        record: The record; training steps are placed on the epoch axis by ``steps / epochs``.
-        name: Prefix of the ids inside the pictures, unique in a page.
-
-    Returns:
-        SVGs; fewer than two where something was not logged.
-    """
+    """Training and validation loss, then validation errors, by epoch, with the kept epoch marked: one picture each."""
     by_epoch = record.epochs > 0 and record.steps > 0
     pictures = []
     with drawing():
@@ -182,14 +169,6 @@ def heatmap(languages: Sequence[str], grid: GridComparison, *, name: str) -> str
     """One cell per (query language, document language): improvement in percent, or PND where there is no baseline.
 
     A dot marks cells whose paired verdict, corrected over all cells, is better or worse; a cell without a value is grey with a dash.
-
-    Args:
-        languages: Codes of rows and columns, at least one.
-        grid: One comparison on one similarity.
-        name: Prefix of the ids inside the picture, unique in a page.
-
-    Returns:
-        SVG.
     """
     compared = grid.improvement is not None
     cells = np.array(grid.improvement if grid.improvement is not None else grid.after, dtype=float)
@@ -256,10 +235,6 @@ def _heat_frame(axes: Axes, languages: Sequence[str]) -> None:
 def layer_bars(layers: Sequence[LayerChange], *, name: str = "layers") -> str | None:
     """Relative change of parameter tensors as bars.
 
-    Args:
-        layers: In the order of the bars, top to bottom; those without a relative change are left out.
-        name: Prefix of the ids inside the picture, unique in a page.
-
     Returns:
         SVG, or None where no bar is left.
     """
@@ -289,15 +264,7 @@ def layer_bars(layers: Sequence[LayerChange], *, name: str = "layers") -> str | 
 
 
 def ladder(changes: Sequence[Change], *, name: str) -> str:
-    """PND by the number of the listed negative with its 95 % interval, before and after.
-
-    Args:
-        changes: Of the first negative, the second, ...
-        name: Prefix of the ids inside the picture, unique in a page.
-
-    Returns:
-        SVG.
-    """
+    """PND by the number of the listed negative with its 95 % interval, before and after."""
     with drawing():
         figure = Figure(figsize=(_WIDTH, 3.0), layout="constrained")
         axes = figure.add_subplot()

@@ -15,15 +15,7 @@ _FORMULA = re.compile(r"^[=+\-@\t\r\n|%]")
 
 
 def csv_of(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table as CSV.
-
-    Args:
-        columns: Its head line.
-        rows: Each with a cell for every column.
-
-    Returns:
-        Lines that end in a line feed alone.
-    """
+    """A table as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)

@@ -28,11 +28,7 @@ _LARGEST_SCALE = 1.5
 
 
 def drawing() -> AbstractContextManager[None]:
-    """The project's drawing settings, for as long as the context lasts.
-
-    Returns:
-        A context to draw and save a figure in; what was set before comes back afterwards.
-    """
+    """The project's drawing settings, for as long as the context lasts."""
     return matplotlib.rc_context(
         {
             "svg.fonttype": "none",
@@ -56,14 +52,7 @@ def drawing() -> AbstractContextManager[None]:
 
 
 def saved(draw: Callable[[], Figure]) -> str:
-    """A figure as a file that stands alone, with colours and fonts of its own.
-
-    Args:
-        draw: Makes it, within `drawing`.
-
-    Returns:
-        SVG, complete.
-    """
+    """A figure as a file that stands alone, with colours and fonts of its own."""
     vectors = io.StringIO()
     with drawing(), _without_glyphs():
         draw().savefig(vectors, format="svg", facecolor=PAPER, metadata={"Date": None})
@@ -80,15 +69,7 @@ def _without_glyphs() -> Iterator[None]:
 
 
 def inline_svg(figure: Figure, *, name: str) -> str:
-    """The figure as an SVG element for inlining: no prolog, no style sheet, ids of its own, the page's fonts and colours.
-
-    Args:
-        figure: Drawn within `drawing`, and saved within it too.
-        name: Prefix of the ids inside the picture, unique in a page.
-
-    Returns:
-        One ``svg`` element.
-    """
+    """The figure as an SVG element for inlining: no prolog, no style sheet, ids of its own, the page's fonts and colours."""
     figure.patch.set_visible(False)
     for axes in figure.axes:
         if not axes.collections:

@@ -21,12 +21,6 @@ def result_table(result: Result) -> Table:
     """One row per data set by its main measure; for a result of training alone, one row per validation figure.
 
     Texts of the data are shown as they are: square brackets in a name are no styling.
-
-    Args:
-        result: Of a training run or an evaluation.
-
-    Returns:
-        A table to print, its caption the head line of the report.
     """
     if not result.datasets and result.training is not None:
         return _training_table(result, result.training)
@@ -81,12 +75,6 @@ def empty_table(title: str, first: str, *, caption: str = "", narrowest: bool = 
 
     Args:
         title: Above it; none where it is empty.
-        first: Head of the column of names.
-        caption: Under it; likewise.
-        narrowest: Whether that column keeps a width at which names can still be read.
-
-    Returns:
-        A table without rows, to which columns of figures are added.
     """
     table = Table(
         title=Text(title) if title else None,

@@ -21,14 +21,7 @@ from adiabat.report import wording
 
 @cache
 def template(name: str) -> jinja2.Template:
-    """A template of this room, which may include ``made.html.j2`` and shows the style sheet of all pages as ``sheet``.
-
-    Args:
-        name: Path from this room, such as ``suite/page.html.j2``.
-
-    Returns:
-        The template; what it is not given is an error.
-    """
+    """A template of this room, which may include ``made.html.j2`` and shows the style sheet of all pages as ``sheet``."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(source),
         autoescape=True,
@@ -44,32 +37,17 @@ def template(name: str) -> jinja2.Template:
 
 @cache
 def source(name: str) -> str:
-    """The text of a file of this room.
-
-    Args:
-        name: Path from this room, such as ``style.css`` or ``suite/page.html.j2``.
-
-    Returns:
-        All of it.
-    """
+    """The text of a file of this room."""
     return resources.files("adiabat.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def script() -> str:
-    """What sorts and filters.
-
-    Returns:
-        JavaScript, as it stands between the tags.
-    """
+    """What sorts and filters."""
     return source("sorting.js")
 
 
 def script_hash() -> str:
-    """The script by its hash, for the page's policy.
-
-    Returns:
-        Such as ``sha256-AbC=``.
-    """
+    """The script by its hash, for the page's policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()}"
 
 
@@ -83,9 +61,6 @@ def picture(svg: str | None) -> Markup | None:
 
     Args:
         svg: From a module that draws, which escapes the texts it is given; None where there is nothing to draw.
-
-    Returns:
-        Markup that is not escaped again.
     """
     return None if svg is None else Markup(svg)
 
@@ -95,23 +70,12 @@ def given(*tables: tuple[str, str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Args:
         *tables: Id in the page, title, and nested plain data; empty ones are left out.
-
-    Returns:
-        For ``made.html.j2``: rows stand under dotted keys.
     """
     return [{"id": name, "title": title, "rows": flat(table)} for name, title, table in tables if table]
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Settings by dotted key, as they are written after ``--set``.
-
-    Args:
-        settings: Nested plain data.
-        prefix: Before every key.
-
-    Returns:
-        Sorted by key; a list of tables, such as the tasks of a suite, has a row for each of them, in their order.
-    """
+    """Settings by dotted key, as they are written after ``--set``."""
     rows: list[tuple[str, str]] = []
     for key, value in sorted(settings.items()):
         if isinstance(value, Mapping) and value:
@@ -128,15 +92,7 @@ def _text(value: Any) -> str:
 
 
 def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, every: str) -> list[tuple[str, str]]:
-    """Each note once, behind the names that it is about.
-
-    Args:
-        notes: Of each name.
-        every: Stands for all names, where there are several.
-
-    Returns:
-        Names in one line, and the note.
-    """
+    """Each note once, behind the names that it is about."""
     about: dict[str, dict[str, None]] = {}
     for name, said in notes:
         for note in said:

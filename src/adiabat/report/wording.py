@@ -30,28 +30,12 @@ _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 def cut_name(text: str, *, limit: int) -> str:
-    """The beginning of a name that stands among other words, whose order it must not change.
-
-    Args:
-        text: Anything.
-        limit: Most characters of the answer, > 1.
-
-    Returns:
-        As `cut`, with U+FFFD in place of marks that override, embed or isolate a direction.
-    """
+    """The beginning of a name that stands among other words, whose order it must not change."""
     return _TURNING.sub("\N{REPLACEMENT CHARACTER}", cut(text, limit=limit))
 
 
 def cut_middle(text: str, *, limit: int) -> str:
-    """Both ends of a name, with an ellipsis between them: parameter names differ at either end.
-
-    Args:
-        text: Anything; runs of white space become one space.
-        limit: Most characters of the answer, > 2.
-
-    Returns:
-        At most `limit` characters.
-    """
+    """Both ends of a name, with an ellipsis between them: parameter names differ at either end."""
     flat = " ".join(printable(text).split())
     if len(flat) <= limit:
         return flat
@@ -60,15 +44,7 @@ def cut_middle(text: str, *, limit: int) -> str:
 
 
 def number(value: float, *, digits: int = 4) -> str:
-    """A number with a fixed count of significant digits, a real minus sign and no needless exponent.
-
-    Args:
-        value: Finite.
-        digits: Significant digits, > 0.
-
-    Returns:
-        For instance ``0.6132``, ``12.30``; below 0.0001 with an exponent, whose minus sign is a real one too.
-    """
+    """A number with a fixed count of significant digits, a real minus sign and no needless exponent."""
     size = abs(value)
     if value == 0:
         return "0"
@@ -82,52 +58,23 @@ def number(value: float, *, digits: int = 4) -> str:
 
 
 def setting(value: float) -> str:
-    """A number as it is written in a configuration.
-
-    Args:
-        value: Finite.
-
-    Returns:
-        As few digits as tell it from its neighbours, six at most, for instance ``4.64e-8``: 1e-7 / 2 ** 0.5 is nobody's setting.
-    """
+    """A number as it is written in a configuration."""
     digits, _, exponent = f"{value:.6g}".partition("e")
     return f"{digits}e{int(exponent)}" if exponent else digits
 
 
 def score(value: float) -> str:
-    """A measure between 0 and 1, as a table shows it: four decimals, more digits only where those would all be zero.
-
-    Args:
-        value: Finite.
-
-    Returns:
-        For instance ``0.6132``.
-    """
+    """A measure between 0 and 1, as a table shows it: four decimals, more digits only where those would all be zero."""
     return f"{value:.4f}".replace("-", MINUS) if abs(value) >= 0.001 or value == 0 else number(value, digits=2)
 
 
 def integer(value: int) -> str:
-    """A count with separators between thousands.
-
-    Args:
-        value: Any count.
-
-    Returns:
-        For instance ``487,983``.
-    """
+    """A count with separators between thousands."""
     return f"{value:,}".replace("-", MINUS)
 
 
 def signed(value: float, *, decimals: int) -> str:
-    """A number with its sign and a fixed count of decimals.
-
-    Args:
-        value: Finite.
-        decimals: Digits after the point, >= 0.
-
-    Returns:
-        For instance ``+8.2``; what rounds to zero bears no sign.
-    """
+    """A number with its sign and a fixed count of decimals."""
     rounded = f"{abs(value):,.{decimals}f}"
     if not rounded.strip("0.,"):
         return rounded
@@ -135,16 +82,7 @@ def signed(value: float, *, decimals: int) -> str:
 
 
 def decimals_for(values: Sequence[float], *, least: int, most: int) -> int:
-    """How many decimals keep every non-zero value away from a printed zero, so that an interval's sign stays visible.
-
-    Args:
-        values: Numbers that are shown together.
-        least: The usual count of decimals.
-        most: The largest count that is still readable.
-
-    Returns:
-        Between `least` and `most`.
-    """
+    """How many decimals keep every non-zero value away from a printed zero, so that an interval's sign stays visible."""
     for decimals in range(least, most):
         if all(value == 0 or round(abs(value), decimals) > 0 for value in values):
             return decimals
@@ -152,27 +90,12 @@ def decimals_for(values: Sequence[float], *, least: int, most: int) -> int:
 
 
 def interval(bounds: tuple[float, float], *, decimals: int) -> str:
-    """An interval of signed numbers.
-
-    Args:
-        bounds: Low and high.
-        decimals: Digits after the point, >= 0.
-
-    Returns:
-        For instance ``[+5.1, +11.0]``, not broken over lines.
-    """
+    """An interval of signed numbers."""
     return f"[{signed(bounds[0], decimals=decimals)},{NO_BREAK}{signed(bounds[1], decimals=decimals)}]"
 
 
 def value_interval(change: Change) -> str:
-    """The interval of the value after.
-
-    Args:
-        change: Any.
-
-    Returns:
-        For instance ``[0.5901, 0.6331]``; nothing where there is none, for a single unit has none.
-    """
+    """The interval of the value after."""
     if change.after_interval is None:
         return ""
     low, high = map(score, change.after_interval)
@@ -180,15 +103,7 @@ def value_interval(change: Change) -> str:
 
 
 def improvement(change: Change, *, with_interval: bool = True) -> str:
-    """The improvement of a measure in percent, or its plain difference where the baseline is zero and percent means nothing.
-
-    Args:
-        change: One that has a baseline.
-        with_interval: Whether the paired interval follows.
-
-    Returns:
-        For instance ``+8.2 % [+5.1, +11.0]``; an en dash where there is no baseline.
-    """
+    """The improvement of a measure in percent, or its plain difference where the baseline is zero and percent means nothing."""
     if change.improvement is None:
         return difference(change, with_interval=with_interval)
     decimals = _percent_decimals(change)
@@ -199,27 +114,12 @@ def improvement(change: Change, *, with_interval: bool = True) -> str:
 
 
 def improvement_interval(change: Change) -> str:
-    """The paired interval of the improvement, percent, rounded as `improvement` rounds.
-
-    Args:
-        change: Any.
-
-    Returns:
-        For instance ``[+5.1, +11.0]``; nothing where there is none.
-    """
+    """The paired interval of the improvement, percent, rounded as `improvement` rounds."""
     return "" if change.improvement_interval is None else interval(change.improvement_interval, decimals=_percent_decimals(change))
 
 
 def difference(change: Change, *, with_interval: bool = True) -> str:
-    """The difference after minus before.
-
-    Args:
-        change: Any.
-        with_interval: Whether the paired interval follows.
-
-    Returns:
-        For instance ``+0.0502 [+0.0311, +0.0690]``; an en dash where there is no baseline.
-    """
+    """The difference after minus before."""
     if change.difference is None:
         return DASH
     text = signed(change.difference, decimals=_difference_decimals(change))
@@ -227,14 +127,7 @@ def difference(change: Change, *, with_interval: bool = True) -> str:
 
 
 def difference_interval(change: Change) -> str:
-    """The paired interval of the difference, rounded as `difference` rounds.
-
-    Args:
-        change: Any.
-
-    Returns:
-        For instance ``[+0.0311, +0.0690]``; nothing where there is none.
-    """
+    """The paired interval of the difference, rounded as `difference` rounds."""
     return "" if change.difference_interval is None else interval(change.difference_interval, decimals=_difference_decimals(change))
 
 
@@ -247,52 +140,24 @@ def _difference_decimals(change: Change) -> int:
 
 
 def z_value(change: Change) -> str:
-    """The z statistic to two decimals.
-
-    Args:
-        change: Any.
-
-    Returns:
-        An en dash where the measure has none.
-    """
+    """The z statistic to two decimals."""
     return DASH if change.z is None else signed(change.z, decimals=2)
 
 
 def p_value(change: Change) -> str:
-    """The paired p-value to three decimals.
-
-    Args:
-        change: Any.
-
-    Returns:
-        ``< 0.001`` below that; an en dash where there is none.
-    """
+    """The paired p-value to three decimals."""
     if change.p is None:
         return DASH
     return f"<{NO_BREAK}0.001" if change.p < 0.001 else f"{change.p:.3f}"
 
 
 def verdict(change: Change) -> str:
-    """The verdict with its mark.
-
-    Args:
-        change: Any.
-
-    Returns:
-        For instance ``▲ better``; an en dash where there is no baseline.
-    """
+    """The verdict with its mark."""
     return DASH if change.verdict is None else f"{VERDICT_MARKS[change.verdict]}{NO_BREAK}{change.verdict.replace(' ', NO_BREAK)}"
 
 
 def duration(seconds: float) -> str:
-    """A time span in the two largest units that say something.
-
-    Args:
-        seconds: >= 0.
-
-    Returns:
-        For instance ``1 h 12 min``.
-    """
+    """A time span in the two largest units that say something."""
     if seconds < 10:
         return f"{seconds:.1f}{NO_BREAK}s"
     whole = round(seconds)
@@ -305,28 +170,13 @@ def duration(seconds: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun.
-
-    Args:
-        count: >= 0.
-        noun: In the singular; its plural ends in ``s``, or ``y`` becomes ``ies``.
-
-    Returns:
-        For instance ``1 query``, ``3 queries``.
-    """
+    """A count with its noun."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{integer(count)}{NO_BREAK}{noun if count == 1 else plural}"
 
 
 def share(value: float) -> str:
-    """A probability in percent, never rounded to certainty.
-
-    Args:
-        value: In [0, 1].
-
-    Returns:
-        For instance ``97 %``, ``> 99 %``, ``< 1 %``.
-    """
+    """A probability in percent, never rounded to certainty."""
     percent = 100 * value
     if 0 < percent < 1:
         return f"<{NO_BREAK}1{NO_BREAK}%"
@@ -336,14 +186,7 @@ def share(value: float) -> str:
 
 
 def millions(parameters: int) -> str:
-    """A number of parameters.
-
-    Args:
-        parameters: How many.
-
-    Returns:
-        For instance ``22.7 M``; small ones as they are.
-    """
+    """A number of parameters."""
     return f"{parameters / 1e6:,.1f}{NO_BREAK}M" if parameters >= 100_000 else f"{parameters:,}"
 
 
@@ -352,9 +195,6 @@ def amount(held: int | None) -> str:
 
     Args:
         held: In bytes; None or 0 where it is not known.
-
-    Returns:
-        For instance ``1.8 GiB``; nothing where it is not known.
     """
     if not held:
         return ""

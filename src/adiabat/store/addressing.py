@@ -59,14 +59,7 @@ class AddressedSet:
         return self.positives if self.answers is None else self.answers
 
     def take(self, kept: Int[np.ndarray, " n"]) -> "AddressedSet":
-        """Some of the queries.
-
-        Args:
-            kept: Which, in the order wanted.
-
-        Returns:
-            They alone, under the same name and notes.
-        """
+        """Some of the queries."""
         return replace(
             self,
             query_ids=[self.query_ids[index] for index in kept],
@@ -90,22 +83,12 @@ class Addresses(Protocol):
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of documents by their ids.
 
-        Args:
-            doc_ids: Any ids.
-
         Returns:
             One row per id, -1 for an unknown one.
         """
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
-        """Rows of documents by their texts.
-
-        Args:
-            texts: Any texts.
-
-        Returns:
-            Text to row, for those that are known.
-        """
+        """Rows of documents by their texts."""
 
 
 def address(
@@ -118,20 +101,6 @@ def address(
 
     Entries of equal query text, such as those of a file with one pair per row, know each other's positives: `AddressedSet.known` holds
     them all, and none of them stays a negative.
-
-    Args:
-        examples: The data set.
-        store: Holds the vectors.
-        missing: What to do with documents that are not in the store: ``error`` names them; ``drop`` leaves them out, and with them every
-            query that has no positive left.
-        merge_equal: Make one query, under the first one's id, of all entries of equal text: it has the positives and the negatives of
-            them all. Where there is nothing to merge and nothing to drop, negatives are also given as a ladder.
-
-    Returns:
-        The examples by rows, with notes on what was dropped and merged.
-
-    Raises:
-        DataError: If documents are missing and not to be dropped, or no query is left.
     """
     rows = _rows_of(examples, store)
     absent = _absent(examples, rows)
@@ -153,15 +122,7 @@ def address(
 
 
 def sharing_answers(*sets: AddressedSet) -> tuple[AddressedSet, ...]:
-    """Let the entries of equal query text, in any of several sets over one store, know each other's positives.
-
-    Args:
-        *sets: Any number.
-
-    Returns:
-        The same sets with `AddressedSet.known` over all of them, and with no negative that is known to answer the query; a note says how
-        many were left out for that.
-    """
+    """Let the entries of equal query text, in any of several sets over one store, know each other's positives."""
     answers: dict[str, dict[int, None]] = {}
     for examples in sets:
         for row, query in enumerate(examples.queries):
@@ -222,16 +183,7 @@ def _rows_of(examples: ExampleSet, store: Addresses) -> Int[np.ndarray, " docume
 
 
 def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = False) -> Int[np.ndarray, " entries"]:
-    """Find documents in a store by their id, by the hash of their text, or by the text that the store keeps.
-
-    Args:
-        entries: Ids or texts, each once.
-        store: Holds the vectors.
-        ids_alone: Whether no entry is a text.
-
-    Returns:
-        Rows; -1 where there is none.
-    """
+    """Find documents in a store by their id, by the hash of their text, or by the text that the store keeps."""
     rows = store.rows(entries)
     unknown = np.flatnonzero(rows < 0)
     if len(unknown) and not ids_alone:

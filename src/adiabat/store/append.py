@@ -77,21 +77,6 @@ def append_documents(
 
     Cut short while encoding, the store is as it was and the same call goes on; cut short within the commit, `Store.open` refuses until this
     function or `finish_append` has completed it.
-
-    Args:
-        encoder: The document tower that built the store.
-        documents: Gives the new documents; called once.
-        path: Directory of the store.
-        existing: What to do about a document whose id is in the store: refuse the call, or leave the document out.
-        chunk_size: Documents encoded between two commits, > 0.
-        on_progress: Called with documents done and in all.
-        source: Name of the new documents, for messages.
-
-    Returns:
-        The longer store, and what was done.
-
-    Raises:
-        StoreError: If the encoder is not the store's or the store does not know its encoder, ids are taken, or the disk is full.
     """
     folder = Path(path)
     if chunk_size < 1:
@@ -121,14 +106,7 @@ def append_documents(
 
 
 def finish_append(path: str | os.PathLike[str]) -> bool:
-    """Complete an append that was cut short within its commit.
-
-    Args:
-        path: Directory of the store.
-
-    Returns:
-        Whether there was one.
-    """
+    """Complete an append that was cut short within its commit."""
     folder = Path(path)
     if not (folder / APPENDING / COMMIT_FILE).exists():
         return False

@@ -68,21 +68,7 @@ def build_store(
     are byte for byte those of a call that was not cut short. A finished store of the same encoder and corpus is returned as it is.
 
     Args:
-        encoder: The document tower.
-        documents: Gives the corpus from its beginning; called once.
         out: Directory of the store; must not exist, be empty, or be the store of an earlier call.
-        dtype: Of the stored vectors.
-        keep_texts: Whether texts stay beside the vectors, for showing results.
-        chunk_size: Documents encoded between two commits, > 0; a resumed build keeps the size it began with.
-        on_progress: Called with documents done and in all, at the start and after each chunk.
-        source: Name of the corpus, for messages and the manifest.
-        encoder_name: Name of the encoder, for the manifest.
-
-    Returns:
-        The store, and what was done.
-
-    Raises:
-        StoreError: If `out` holds something else, the build was begun otherwise, the corpus or a vector is unusable, or the disk is full.
     """
     if dtype not in DTYPES:
         raise StoreError(f"dtype must be float16 or float32, got {dtype}")
@@ -107,28 +93,12 @@ def build_store(
 
 
 def is_store(target: Path) -> bool:
-    """Whether a finished store lies there.
-
-    Args:
-        target: A directory that may not exist.
-
-    Returns:
-        True where its manifest exists.
-    """
+    """Whether a finished store lies there."""
     return (target / MANIFEST_FILE).exists()
 
 
 def refuse_swapped(store: str | Path, *others: object, order: str) -> None:
-    """Say so where arguments stand in the wrong order; whatever else is wrong with a store, opening it says.
-
-    Args:
-        store: What is to be a store.
-        *others: The other arguments; those that are no paths are passed over.
-        order: Of the arguments, as the user should give them.
-
-    Raises:
-        StoreError: If one of the others is a store, and `store` is none.
-    """
+    """Say so where arguments stand in the wrong order; whatever else is wrong with a store, opening it says."""
     if is_store(Path(store)):
         return
     for other in others:
@@ -139,17 +109,7 @@ def refuse_swapped(store: str | Path, *others: object, order: str) -> None:
 
 
 def begin(target: Path) -> Path:
-    """Prepare the folder in which the store for `target` is made.
-
-    Args:
-        target: Directory that the store will have.
-
-    Returns:
-        The folder beside it (beside what it links to), which exists.
-
-    Raises:
-        StoreError: If `target` is taken by something else, or no folder can be renamed to it.
-    """
+    """Prepare the folder in which the store for `target` is made."""
     if target.exists() and not target.is_dir():
         raise StoreError(f"{target} must be a directory, it is a file; choose another --out")
     if target.exists() and any(target.iterdir()):
@@ -176,15 +136,7 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
     """Write the manifest and move the folder to where the store belongs.
 
     Args:
-        building: Holds every file of the store but the manifest.
         target: Missing or an empty directory, or a link to one.
-        manifest: What the files hold.
-
-    Returns:
-        The store.
-
-    Raises:
-        StoreError: If the folder cannot be moved there, as when something was put there meanwhile.
     """
     manifest.write(building)
     real = Path(os.path.realpath(target))

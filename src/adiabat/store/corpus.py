@@ -17,14 +17,7 @@ from adiabat.store.manifest import HASH_FILE, ID_FILE, INDEX_FILE, TEXT_FILE
 
 
 def digest_documents(documents: Iterable[Document]) -> str:
-    """SHA-256 over ids and texts in order.
-
-    Args:
-        documents: The corpus.
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """SHA-256 over ids and texts in order."""
     digest = hashlib.sha256()
     for document in documents:
         digest.update(_digested(document))
@@ -53,19 +46,7 @@ class CorpusFiles:
 
 
 def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) -> CorpusFiles:
-    """Write the ids, the texts, the id index and the hashes of the texts of a corpus.
-
-    Args:
-        documents: The corpus, read once.
-        folder: Where the files go.
-        source: Name of the corpus, for messages.
-
-    Returns:
-        What was written.
-
-    Raises:
-        StoreError: If ids repeat or strings are not Unicode.
-    """
+    """Write the ids, the texts, the id index and the hashes of the texts of a corpus."""
     digest, hashes, faults, stream = hashlib.sha256(), [np.empty(0, dtype=np.uint64)], Faults(), iter(documents)
     with (
         StringColumnWriter(folder / ID_FILE, name="doc_id", batch_rows=ID_BATCH) as ids,

@@ -26,9 +26,6 @@ LOOKUP_SLICE = 16384
 def hash_ids(doc_ids: Sequence[str]) -> UInt64[np.ndarray, " n"]:
     """64 bits per id; equal ids give equal hashes, and the rare reverse is what `StringColumn.take` is asked about.
 
-    Args:
-        doc_ids: Document ids.
-
     Returns:
         One hash per id.
     """
@@ -40,14 +37,7 @@ class StringColumn:
     """One column of strings in an Arrow file, read by batches and never as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file.
-
-        Args:
-            path: An Arrow IPC file of one column whose batches, but the last, are equally long.
-
-        Raises:
-            StoreError: If it is not such a file.
-        """
+        """Open the file."""
         with reading(path, remedy="rebuild the store", error=StoreError):
             # Read, not memory-mapped: mapped pages would count as this process's memory and grow with the corpus.
             self._file = pa.ipc.open_file(pa.OSFile(str(path)))
@@ -60,14 +50,7 @@ class StringColumn:
         return self._count
 
     def take(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
-        """The strings at `rows`, in that order; each batch concerned is read once.
-
-        Args:
-            rows: From 0, any order, repeats allowed.
-
-        Returns:
-            As many strings.
-        """
+        """The strings at `rows`, in that order; each batch concerned is read once."""
         wanted = np.asarray(rows, dtype=np.int64)
         if not len(wanted):
             return []
@@ -86,9 +69,6 @@ class StringColumn:
     def slices(self, start: int = 0) -> Iterator[list[str]]:
         """All strings from row `start` on, batch by batch.
 
-        Args:
-            start: First row.
-
         Yields:
             Lists of strings, none empty.
         """
@@ -106,8 +86,6 @@ class StringColumnWriter:
         """Create the file.
 
         Args:
-            path: Where; an existing file is replaced.
-            name: Of the column.
             batch_rows: Rows per Arrow batch.
         """
         self._schema = pa.schema([pa.field(name, pa.string(), nullable=False)])
@@ -117,11 +95,7 @@ class StringColumnWriter:
         self._writer = pa.ipc.new_file(self._sink, self._schema)
 
     def extend(self, strings: Iterable[str]) -> None:
-        """Append strings.
-
-        Args:
-            strings: Valid Unicode.
-        """
+        """Append strings."""
         self._waiting.extend(strings)
         while len(self._waiting) >= self._batch_rows:
             self._flush()
@@ -153,15 +127,7 @@ class IdIndex:
     """From id to row by a sorted file of 64-bit hashes; every answer is verified against the id itself."""
 
     def __init__(self, path: Path, ids: StringColumn) -> None:
-        """Map the file.
-
-        Args:
-            path: What `write` made: hashes in ascending order, then their rows.
-            ids: The ids by row.
-
-        Raises:
-            StoreError: If the file is not as long as there are ids.
-        """
+        """Map the file."""
         self._ids = ids
         count = len(ids)
         if not path.exists() or path.stat().st_size != HEADER_BYTES + 16 * count:
@@ -173,15 +139,7 @@ class IdIndex:
 
     @staticmethod
     def write(path: Path, hashes: UInt64[np.ndarray, " n"]) -> Digest:
-        """Write the index of ids whose hashes are given in row order.
-
-        Args:
-            path: The npy file.
-            hashes: From `hash_ids`.
-
-        Returns:
-            Of the file.
-        """
+        """Write the index of ids whose hashes are given in row order."""
         order = np.argsort(hashes, kind="stable")
         with DigestedFile(path) as file:
             file.write(npy_header("uint64", 2, len(hashes)))
@@ -192,9 +150,6 @@ class IdIndex:
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of ids.
-
-        Args:
-            doc_ids: Any strings.
 
         Returns:
             One row per id, -1 for an unknown one.
@@ -226,14 +181,7 @@ class IdIndex:
 
 
 def rows_that_repeat(hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " some"]:
-    """Rows whose hash another row has.
-
-    Args:
-        hashes: By row.
-
-    Returns:
-        Rows, ascending.
-    """
+    """Rows whose hash another row has."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     equal = ordered[1:] == ordered[:-1]
@@ -241,16 +189,7 @@ def rows_that_repeat(hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " so
 
 
 def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, where: str) -> None:
-    """Check that every id occurs once.
-
-    Args:
-        hashes: In row order.
-        ids: The ids by row.
-        where: Name of the corpus, for the message.
-
-    Raises:
-        StoreError: Naming the ids that repeat.
-    """
+    """Check that every id occurs once."""
     counts = Counter(ids.take(rows_that_repeat(hashes)))
     repeated = [f'"{doc_id}" {times} times' for doc_id, times in counts.items() if times > 1]
     if repeated:
@@ -258,14 +197,7 @@ def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, where
 
 
 def unwritable(strings: Iterable[str]) -> list[int]:
-    """Places of strings that are not valid Unicode (half a surrogate pair), which neither Arrow nor a tokenizer takes.
-
-    Args:
-        strings: Ids or texts.
-
-    Returns:
-        Positions, ascending.
-    """
+    """Places of strings that are not valid Unicode (half a surrogate pair), which neither Arrow nor a tokenizer takes."""
     return [place for place, string in enumerate(strings) if not _encodes(string)]
 
 

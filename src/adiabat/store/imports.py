@@ -67,23 +67,11 @@ def import_vectors(
     only.
 
     Args:
-        vectors: ``.npy``, ``.parquet``, ``.faiss`` or ``.index``; a compressed faiss index gives approximations, with a warning.
         out: Directory of the store; must not exist or be empty.
         ids: One per vector: strings or whole numbers, or a file (text with one per line, ``.json``, ``.npy``, ``.arrow``,
             ``.parquet``); None takes those of the Parquet file or faiss index itself.
         documents: Texts by id, in any order; texts of other ids are left out. None for a store without texts.
-        encoder: The document tower that is said to have made the vectors.
-        dtype: Of the stored vectors.
-        sample: Documents encoded again, > 0.
-        seed: Of their choice.
         source: Name of the corpus, for the manifest; None takes the file's.
-        encoder_name: Name of the encoder, for the manifest.
-
-    Returns:
-        The store.
-
-    Raises:
-        StoreError: If the file, ids, texts or vectors are faulty or do not belong together, or the encoder gives other vectors.
     """
     target = Path(out)
     if dtype not in DTYPES:

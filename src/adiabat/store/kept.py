@@ -23,27 +23,14 @@ class KeptVectors:
     known: Bool[np.ndarray, " n"]
 
     def __init__(self, rows: int, width: int) -> None:
-        """Nothing is known yet, and nothing written.
-
-        Args:
-            rows: How many there are.
-            width: Numbers in each.
-        """
+        """Nothing is known yet, and nothing written."""
         self.vectors = np.empty((rows, width), dtype=np.float32)
         self.known = np.zeros(rows, dtype=np.bool_)
         self._checksums = np.zeros(rows, dtype=np.uint64)
         self._flags: Path | None = None
 
     def keep_in(self, place: Path, *, resume: bool) -> None:
-        """Keep vectors in files from here on.
-
-        Args:
-            place: Of the files, without their endings; its folder is made where missing.
-            resume: Whether to read what stands there, but for rows that are not what they were when they were saved; else it is begun anew.
-
-        Raises:
-            JobError: If there is no room for all vectors.
-        """
+        """Keep vectors in files from here on."""
         path, self._flags = place.with_suffix(".f32"), place.with_suffix(".npy")
         goes_on = resume and self._flags.is_file() and path.is_file() and path.stat().st_size == self.vectors.nbytes
         try:
@@ -63,11 +50,7 @@ class KeptVectors:
             self._checksums[~self.known] = 0
 
     def save(self) -> None:
-        """Note on the disk which rows are known, where they are kept in files: what comes later is computed again after a kill.
-
-        Raises:
-            JobError: If the disk is full or not writable.
-        """
+        """Note on the disk which rows are known, where they are kept in files: what comes later is computed again after a kill."""
         if self._flags is None:
             return
         new = np.flatnonzero(self.known & (self._checksums == 0))

@@ -105,21 +105,7 @@ def build_lexical(
     `LexicalIndex.open` refuses, and is begun anew.
 
     Args:
-        texts: The documents by row; read once.
-        folder: A directory, which may hold other files; made where there is none.
-        k1: How soon more of the same word counts no more, > 0.
-        b: How much long documents are marked down, 0 to 1.
         stemmer: Language whose words are cut to their stems, as `analyser_of` knows it; None leaves words as they stand.
-        corpus: Digest of the documents, kept for the caller to compare.
-        on_progress: Called now and then.
-
-    Returns:
-        The index, opened.
-
-    Raises:
-        ConfigError: If k1 or b is out of range, or there is no stemmer of that language.
-        MissingDependencyError: If stems are asked for, and the extra ``stemming`` is not installed.
-        StoreError: If there is no word in all of the corpus, or the disk is full.
     """
     _require_parameters(k1, b)
     analyse = analyser_of(stemmer)
@@ -185,10 +171,6 @@ class _Weights:
 def inverse_frequencies(frequencies: Int64[np.ndarray, " v"], count: int) -> Float32[np.ndarray, " v"]:
     """Inverse document frequencies, ``ln(1 + (N - df + 0.5) / (df + 0.5))``.
 
-    Args:
-        frequencies: Documents that hold each word (df).
-        count: Documents in all (N).
-
     Returns:
         One per word, above zero.
     """
@@ -234,15 +216,7 @@ class LexicalIndex:
     """A finished index; its postings stay on disk."""
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
-        """Open the files; `LexicalIndex.open` is the way in.
-
-        Args:
-            folder: The directory.
-            record: What its ``lexical.json`` says.
-
-        Raises:
-            StoreError: If a file is missing or damaged.
-        """
+        """Open the files; `LexicalIndex.open` is the way in."""
         self.path = folder
         with reading(folder, remedy=REMEDY, error=StoreError):
             require({name: Digest(**digest) for name, digest in record["files"].items()}, folder, remedy=REMEDY, error=StoreError)
@@ -255,17 +229,7 @@ class LexicalIndex:
 
     @classmethod
     def open(cls, folder: Path) -> "LexicalIndex":
-        """Open a finished index.
-
-        Args:
-            folder: Its directory.
-
-        Returns:
-            The index.
-
-        Raises:
-            StoreError: If there is none, it is unfinished or damaged, or of a version unknown here.
-        """
+        """Open a finished index."""
         if not (folder / LEXICAL_FILE).exists():
             raise StoreError(f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again")
         if (version := _version(folder)) != VERSION:
@@ -276,14 +240,8 @@ class LexicalIndex:
     def at_hand(cls, folder: Path) -> "LexicalIndex | None":
         """Open an index that was kept for another use.
 
-        Args:
-            folder: Its directory.
-
         Returns:
             The index; None where there is none, or one of another version, which is to be built again.
-
-        Raises:
-            StoreError: If it is damaged.
         """
         if not (folder / LEXICAL_FILE).exists() or _version(folder) != VERSION:
             return None
@@ -297,15 +255,8 @@ class LexicalIndex:
     def search(self, queries: Sequence[str], k: int) -> Hits:
         """Find the documents that share most with each query.
 
-        Args:
-            queries: Texts.
-            k: How many, > 0; an index of fewer documents gives fewer columns.
-
         Returns:
             Best first, of equal scores the lower row; -1 and minus infinity from where documents share no word with the query.
-
-        Raises:
-            StoreError: If `k` is not positive.
         """
         if k < 1:
             raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
@@ -318,10 +269,6 @@ class LexicalIndex:
 
     def score_rows(self, queries: Sequence[str], rows: Integer[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
         """Scores of given documents, bit for bit those of `search`.
-
-        Args:
-            queries: Texts.
-            rows: Documents to score with each query; -1 for "none".
 
         Returns:
             Scores, 0 where a document shares no word with the query; minus infinity at a row of -1.
@@ -336,12 +283,7 @@ class LexicalIndex:
         """Count, for each query and threshold, the documents that score at least as high.
 
         Args:
-            queries: Texts.
             thresholds: Scores; plus infinity for "none".
-            excluded: Per query, rows never counted.
-
-        Returns:
-            Counts, ties included; all other documents for a threshold of 0.
         """
         counts = np.zeros(thresholds.shape, dtype=np.int64)
         for place, table in enumerate(self._tables(queries)):
@@ -363,10 +305,6 @@ class LexicalIndex:
 
     def scores(self, query: str, texts: Sequence[str]) -> Float32[np.ndarray, " n"]:
         """Scores of texts that need not be in the corpus, bit for bit those of `search` where they are.
-
-        Args:
-            query: A text.
-            texts: Any number.
 
         Returns:
             One score per text; 0 where it shares no word with the query.

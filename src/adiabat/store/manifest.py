@@ -93,11 +93,7 @@ class Manifest:
         return {VECTOR_FILE: Digest(self.file_bytes, self.sha256, HEADER_BYTES), **self.files}
 
     def write(self, folder: Path) -> None:
-        """Put the manifest into `folder`, whole or not at all.
-
-        Args:
-            folder: An existing directory.
-        """
+        """Put the manifest into `folder`, whole or not at all."""
         record: dict[str, Any] = {"format": FORMAT, "version": VERSION}
         record |= {name: getattr(self, name) for name in self.__dataclass_fields__}
         record["fingerprint"] = self.fingerprint.to_json() if self.fingerprint else None
@@ -107,17 +103,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the manifest of a finished store.
-
-        Args:
-            folder: Its directory.
-
-        Returns:
-            The manifest.
-
-        Raises:
-            StoreError: If it is damaged, or of a format or version unknown here.
-        """
+        """Read the manifest of a finished store."""
         where = folder / MANIFEST_FILE
         with reading(where, remedy=REBUILD, error=StoreError):
             # Those of before version 2 have no checksum.
@@ -138,23 +124,12 @@ class Manifest:
 
 
 def building_of(target: Path) -> Path:
-    """The folder in which the store for `target` is made.
-
-    Args:
-        target: Directory that the store will have, or a link to it.
-
-    Returns:
-        A folder beside the directory itself, so that one rename can put it into place.
-    """
+    """The folder in which the store for `target` is made."""
     return Path(f"{os.path.realpath(target)}{BUILDING_SUFFIX}")
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames inside a directory durable.
-
-    Args:
-        folder: The directory.
-    """
+    """Make renames inside a directory durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -165,11 +140,6 @@ def sync_folder(folder: Path) -> None:
 def npy_header(dtype: str, count: int, width: int) -> bytes:
     """Header of an npy file (format 1.0), padded to `HEADER_BYTES`.
 
-    Args:
-        dtype: NumPy name of the numbers.
-        count: Rows.
-        width: Columns.
-
     Returns:
         The bytes.
     """
@@ -179,13 +149,7 @@ def npy_header(dtype: str, count: int, width: int) -> bytes:
 
 
 def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
-    """Write all of `content` at a place in a file.
-
-    Args:
-        handle: File descriptor.
-        content: Bytes.
-        offset: Where they begin.
-    """
+    """Write all of `content` at a place in a file."""
     left = memoryview(content).cast("B")
     while left:
         written = os.pwrite(handle, left, offset)
@@ -196,16 +160,10 @@ def read_rows(handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width
     """Read some vectors of an open vector file.
 
     Args:
-        handle: File descriptor.
-        rows: From 0, any order, repeats allowed.
-        dtype: Of the stored numbers.
         width: Numbers per row.
 
     Returns:
         One vector per row, as stored.
-
-    Raises:
-        EOFError: If the file ends before one of them.
     """
     out = np.empty((len(rows), width), dtype=np.dtype(dtype).newbyteorder("<"))
     row_bytes = width * out.itemsize
@@ -222,14 +180,8 @@ class VectorFile:
         """Open or create the file and cut it to its first `rows` rows.
 
         Args:
-            path: The npy file.
-            dtype: Of the stored numbers.
             width: Numbers per row.
-            rows: How many rows are already good.
             sha256: Over these rows, compared with what the file holds; None where the caller has compared them.
-
-        Raises:
-            StoreError: If the file is missing, shorter than these rows need, or holds other rows.
         """
         self.rows = rows
         self._dtype, self._width = dtype, width
@@ -248,11 +200,7 @@ class VectorFile:
         os.ftruncate(self._handle, needed)
 
     def append(self, vectors: np.ndarray) -> None:
-        """Write rows at the end.
-
-        Args:
-            vectors: Of the file's dtype and width.
-        """
+        """Write rows at the end."""
         content = np.ascontiguousarray(vectors, dtype=np.dtype(self._dtype).newbyteorder("<"))
         write_at(self._handle, content.data, HEADER_BYTES + self.rows * self._row_bytes)
         self._hash.update(content.data)
@@ -265,9 +213,6 @@ class VectorFile:
 
     def take(self, rows: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
         """Read rows again.
-
-        Args:
-            rows: Of those written so far.
 
         Returns:
             One vector per row.
@@ -287,16 +232,7 @@ class VectorFile:
 
 
 def hash_of_vectors(path: Path, size: int, so_far: "hashlib._Hash | None" = None) -> "hashlib._Hash":
-    """SHA-256 over the vectors of a file, header left out.
-
-    Args:
-        path: A vector file.
-        size: Bytes of its first vectors.
-        so_far: Of vectors that stand before them; not changed.
-
-    Returns:
-        What the digest follows from, and can go on with.
-    """
+    """SHA-256 over the vectors of a file, header left out."""
     digest = hashlib.sha256() if so_far is None else so_far.copy()
     with path.open("rb") as file:
         file.seek(HEADER_BYTES)
@@ -308,17 +244,7 @@ def hash_of_vectors(path: Path, size: int, so_far: "hashlib._Hash | None" = None
 
 @contextmanager
 def disk_full_is_plain(where: Path) -> Iterator[None]:
-    """Turn a full disk (or quota), or a file that grows beyond the limit of the process, into one clear line.
-
-    Args:
-        where: Directory that was being written.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        StoreError: In place of their OSError, which names no file.
-    """
+    """Turn a full disk (or quota), or a file that grows beyond the limit of the process, into one clear line."""
     try:
         yield
     except (OSError, DataError) as fault:

@@ -48,14 +48,7 @@ class FixedPoint:
 
     @classmethod
     def of(cls, vectors: Float[np.ndarray, "n e"]) -> "FixedPoint":
-        """Round vectors to integers.
-
-        Args:
-            vectors: Finite.
-
-        Returns:
-            The integers, of at most ``(53 - log2 E) / 2`` bits.
-        """
+        """Round vectors to integers."""
         wide = vectors.astype(np.float64)
         bits = (53 - ceil(log2(max(1, wide.shape[1])))) // 2
         # max is the one reduction that no order of evaluation changes, so equal vectors get equal exponents.
@@ -66,24 +59,12 @@ class FixedPoint:
         return cls(units, exponents, np.einsum("ne,ne->n", units, units))
 
     def take(self, rows: Int64[np.ndarray, " p"]) -> "FixedPoint":
-        """Some of the vectors.
-
-        Args:
-            rows: Which.
-
-        Returns:
-            They alone.
-        """
+        """Some of the vectors."""
         return FixedPoint(self.units[rows], self.exponents[rows], self.squares[rows])
 
 
 def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, " p"]:
     """Scores of query ``i`` and document ``i``.
-
-    Args:
-        query: As many as documents.
-        document: As many as queries.
-        similarity: What the score is.
 
     Returns:
         One score per pair.
@@ -93,16 +74,7 @@ def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity)
 
 
 def exact_table(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, "q n"]:
-    """Scores of every query with every document, equal to those of `exact_pairs`.
-
-    Args:
-        query: The rows of the table.
-        document: The columns of the table.
-        similarity: What the score is.
-
-    Returns:
-        The table.
-    """
+    """Scores of every query with every document, equal to those of `exact_pairs`."""
     with plain_arithmetic():
         products = (torch.from_numpy(query.units) @ torch.from_numpy(document.units).T).numpy()
     one, other = query.exponents[:, None], document.exponents[None]
@@ -122,8 +94,6 @@ def row_scores(
     exactly 1 and a distance of exactly 0. `exact_pairs` gives the float32 scores that search goes by.
 
     Args:
-        a: Finite.
-        b: As many, or several sets of as many.
         similarity: ``cosine`` (0 where a vector is zero), ``dot``, or ``distance`` (minus the Euclidean distance).
         squares: Product of the squared lengths of each pair, where they are known already; None computes them.
 
@@ -181,14 +151,7 @@ class Queries:
         return FixedPoint.of(self.vectors)
 
     def exact_of(self, rows: Int64[np.ndarray, " p"]) -> FixedPoint:
-        """The integers of some queries; as for `Block.fixed_of`, all are kept where many are asked for.
-
-        Args:
-            rows: Which.
-
-        Returns:
-            They alone.
-        """
+        """The integers of some queries; as for `Block.fixed_of`, all are kept where many are asked for."""
         many = 4 * len(rows) >= len(self.vectors) or "exact" in vars(self)
         return self.exact.take(rows) if many else FixedPoint.of(self.vectors[rows])
 
@@ -207,14 +170,7 @@ class Queries:
         return (self.vectors / lengths[:, None]).astype(np.float32)
 
     def take(self, rows: slice) -> "Queries":
-        """Some of the queries.
-
-        Args:
-            rows: Which.
-
-        Returns:
-            They alone.
-        """
+        """Some of the queries."""
         return Queries(self.vectors[rows], self.similarity)
 
 
@@ -241,14 +197,7 @@ class Block:
         return FixedPoint.of(self.vectors.numpy())
 
     def fixed_of(self, places: Int64[np.ndarray, " p"]) -> FixedPoint:
-        """The integers of some documents: where many are asked for, other queries will ask for many too, and all are kept.
-
-        Args:
-            places: Which.
-
-        Returns:
-            They alone.
-        """
+        """The integers of some documents: where many are asked for, other queries will ask for many too, and all are kept."""
         many = 4 * len(places) >= len(self) or "fixed" in vars(self)
         return self.fixed.take(places) if many else FixedPoint.of(self.vectors.numpy()[places])
 
@@ -260,9 +209,6 @@ class Block:
 
     def approximate(self, queries: Queries) -> tuple[Float32[np.ndarray, "q b"], Float64[np.ndarray, " q"]]:
         """Quick scores, and how far from the exact ones they can be.
-
-        Args:
-            queries: Against which.
 
         Returns:
             Scores (for ``distance`` minus its square), and per query a bound on their error.
@@ -288,7 +234,6 @@ class Block:
         """Exact scores of chosen pairs.
 
         Args:
-            queries: Against which.
             query: Which query, per pair.
             place: Which document of the block, per pair.
 
@@ -312,14 +257,6 @@ def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: S
 
     Args:
         vectors: One row per query.
-        width: Of the store.
-        similarity: What the score is.
-
-    Returns:
-        The queries.
-
-    Raises:
-        StoreError: If they are of another width, hold NaN or infinity, are absurdly long or short, or `similarity` is unknown.
     """
     if similarity not in SIMILARITIES:
         raise StoreError(f"similarity must be cosine, distance or dot, got {similarity}; name one of them")
@@ -343,11 +280,7 @@ def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: S
 
 @contextmanager
 def plain_arithmetic() -> Iterator[None]:
-    """Float32 products in float32: without autocast, and whatever precision the process chose for its training.
-
-    Yields:
-        Nothing.
-    """
+    """Float32 products in float32: without autocast, and whatever precision the process chose for its training."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -57,19 +57,8 @@ def search(
     The result is exact (`adiabat.store.scoring` says in which sense) and the same for any `block_rows` and any company of other queries.
 
     Args:
-        store: The documents.
         queries: One row per query, of any length; one of zeros, which says nothing of what it is near to, finds nothing.
-        k: How many, > 0; a store of fewer documents gives fewer columns.
-        similarity: ``cosine``, ``distance`` (minus the Euclidean distance) or ``dot``.
-        block_rows: Documents read at once, > 0.
         excluded: Per query, rows never returned; None for no exclusions.
-        on_progress: Called after each block.
-
-    Returns:
-        Rows and scores.
-
-    Raises:
-        StoreError: If queries do not fit the store or a setting is out of range.
     """
     checked = checked_queries(queries, store.width, similarity)
     if k < 1:
@@ -104,19 +93,9 @@ def count_at_least(
     full store: every other document that ties with a positive, or scores higher.
 
     Args:
-        store: The documents.
         queries: One row per query.
         thresholds: Scores; plus infinity for "none", where queries have unequally many.
-        similarity: ``cosine``, ``distance`` or ``dot``, as for the thresholds.
-        block_rows: Documents read at once, > 0.
         excluded: Per query, rows never counted, each once; None for no exclusions.
-        on_progress: Called after each block.
-
-    Returns:
-        Counts, ties included.
-
-    Raises:
-        StoreError: If queries do not fit the store, or thresholds hold NaN.
     """
     checked = checked_queries(queries, store.width, similarity)
     if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
@@ -142,16 +121,10 @@ def score_rows(
     """Scores of given documents, bit for bit those that `search` and `count_at_least` use.
 
     Args:
-        store: The documents.
         queries: One row per query.
-        rows: Documents to score with each query; -1 for "none".
-        similarity: ``cosine``, ``distance`` or ``dot``.
 
     Returns:
         Scores; minus infinity at a row of -1.
-
-    Raises:
-        StoreError: If queries or rows do not fit the store.
     """
     checked = checked_queries(queries, store.width, similarity)
     if rows.ndim != 2 or len(rows) != len(queries):

@@ -45,21 +45,10 @@ class DocumentEncoder(Protocol):
         """Numbers per vector (E)."""
 
     def fingerprint(self, side: Side) -> Fingerprint:
-        """What decides the vectors of one side.
-
-        Args:
-            side: Query or document.
-
-        Returns:
-            The fingerprint; equal for encoders that give equal vectors.
-        """
+        """What decides the vectors of one side."""
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         """Vectors of texts, in their order.
-
-        Args:
-            texts: Any number.
-            side: Query or document.
 
         Returns:
             One row per text, float32.
@@ -81,9 +70,6 @@ class Plan:
     def differences(self, other: "Plan") -> list[str]:
         """Name what differs.
 
-        Args:
-            other: The plan of the call at hand; `self` is what lies on disk.
-
         Returns:
             Phrases; empty where both agree.
         """
@@ -100,33 +86,12 @@ class Staging:
     """
 
     def __init__(self, folder: Path, plan: Plan, state: dict[str, Any], remedy: str) -> None:
-        """Take over a prepared folder; `Staging.prepare` is the way in.
-
-        Args:
-            folder: Where the files lie.
-            plan: Of the call at hand.
-            state: Content of ``state.json``.
-            remedy: What to do about a folder that was begun otherwise, for messages.
-        """
+        """Take over a prepared folder; `Staging.prepare` is the way in."""
         self.folder, self.plan, self._state, self._remedy = folder, plan, state, remedy
 
     @classmethod
     def prepare(cls, folder: Path, plan: Plan, *, chunk_size: int, remedy: str) -> "Staging":
-        """Create the folder, or go on in one that was left behind.
-
-        Args:
-            folder: Where to work; it exists.
-            plan: What is to be made.
-            chunk_size: Documents encoded between two commits; a resumed build keeps the size it began with, so that its chunks, and so its
-                vectors, are the same.
-            remedy: What to do about a folder that was begun otherwise, for messages.
-
-        Returns:
-            The staging.
-
-        Raises:
-            StoreError: If the folder was begun with another plan, or holds something else.
-        """
+        """Create the folder, or go on in one that was left behind."""
         if (folder / STATE_FILE).exists():
             state = read_json(folder / STATE_FILE, remedy=remedy, error=StoreError)
             if lacking := [name for name in _STATE_NAMES if name not in state]:
@@ -169,15 +134,7 @@ class Staging:
         return str(self._state["sha256"])
 
     def take_corpus(self, documents: Iterable[Document], *, source: str) -> None:
-        """Write ids and texts, or check that they are those written before.
-
-        Args:
-            documents: The whole corpus.
-            source: Its name, for messages.
-
-        Raises:
-            StoreError: If ids repeat, texts are not Unicode, the corpus is not that of the build, or what was written is damaged.
-        """
+        """Write ids and texts, or check that they are those written before."""
         if self._state["corpus"] is not None:
             if digest_documents(documents) != self.corpus:
                 raise StoreError(f"{self.folder} was begun with another corpus than {source}; {self._remedy}")
@@ -192,19 +149,7 @@ class Staging:
         self._commit(corpus=corpus.sha256, count=corpus.count, files={name: digest._asdict() for name, digest in corpus.files.items()})
 
     def encode(self, encoder: DocumentEncoder, on_progress: Progress | None, *, store: Store | None = None) -> int:
-        """Encode what is not yet encoded: each distinct text once, for the last bits of a vector depend on what is encoded beside it.
-
-        Args:
-            encoder: Of the plan.
-            on_progress: Called at the start and after each chunk.
-            store: What the documents are to be added to; a text that it holds gets the vector that it has there.
-
-        Returns:
-            Documents encoded by this call.
-
-        Raises:
-            StoreError: If a vector cannot be stored, or those that are on disk are damaged.
-        """
+        """Encode what is not yet encoded: each distinct text once, for the last bits of a vector depend on what is encoded beside it."""
         began, chunk = self.encoded, int(self._state["chunk_size"])
         ids, texts = StringColumn(self.folder / ID_FILE), _chunks(StringColumn(self.folder / TEXT_FILE), began, chunk)
         report = on_progress or (lambda done, total: None)
@@ -277,28 +222,13 @@ class _Filling:
 
 
 def narrowed(vectors: Float[np.ndarray, "n e"], dtype: StoreDtype) -> Float[np.ndarray, "n e"]:
-    """Vectors in the store's dtype; what is too large for it becomes infinite, which `unusable` reports.
-
-    Args:
-        vectors: Any float dtype.
-        dtype: Of the store.
-
-    Returns:
-        The converted vectors.
-    """
+    """Vectors in the store's dtype; what is too large for it becomes infinite, which `unusable` reports."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return vectors.astype(dtype, copy=False)
 
 
 def unusable(vectors: Float[np.ndarray, "n e"]) -> tuple[np.ndarray, list[str]]:
-    """Find rows that no similarity can be computed with.
-
-    Args:
-        vectors: As they are to be stored.
-
-    Returns:
-        Rows, ascending, and what each holds, in words.
-    """
+    """Find rows that no similarity can be computed with."""
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.sqrt(np.einsum("ne,ne->n", vectors, vectors, dtype=np.float64))
         rows = np.flatnonzero(~((lengths >= SHORTEST) & (lengths <= LONGEST)))

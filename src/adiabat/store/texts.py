@@ -30,9 +30,7 @@ class Copies:
         """Find the documents of a corpus whose text stands before them: in the corpus, or in the store that it is to follow.
 
         Args:
-            path: Hashes of the corpus's texts.
             after: Hashes of the texts of the store; None for none.
-            offset: Documents of the store.
 
         Returns:
             The copies, by rows of the longer store; memory is 16 bytes a text of the corpus, and as much again while they are sorted.
@@ -51,29 +49,13 @@ class Copies:
         return cls(offset + rows, originals[rows])
 
     def between(self, start: int, end: int) -> "Copies":
-        """Those among some rows.
-
-        Args:
-            start: First row.
-            end: After the last.
-
-        Returns:
-            A part of the same.
-        """
+        """Those among some rows."""
         part = slice(*np.searchsorted(self.rows, [start, end]))
         return Copies(self.rows[part], self.originals[part])
 
 
 def first_rows(path: Path, hashes: Hashes) -> Int64[np.ndarray, " n"]:
-    """Find texts by their hash.
-
-    Args:
-        path: Hashes by row.
-        hashes: Of the texts that are looked for.
-
-    Returns:
-        The first row with each text; -1 for one that is not there.
-    """
+    """Find texts by their hash."""
     distinct, inverse = np.unique(hashes, return_inverse=True)
     rows = np.full(len(distinct), -1, dtype=np.int64)
     for start, block in _blocks(path) if len(distinct) else ():

@@ -37,19 +37,7 @@ class VectorSource:
 
 
 def open_vectors(path: Path, *, block_rows: int) -> VectorSource:
-    """Open a file of vectors by its suffix.
-
-    Args:
-        path: ``.npy`` (a two-dimensional float array), ``.parquet`` (a column of ids, a column of vectors), ``.faiss`` or ``.index``.
-        block_rows: Rows read at once.
-
-    Returns:
-        The vectors.
-
-    Raises:
-        StoreError: If the file is missing, damaged or of another kind.
-        MissingDependencyError: If it takes faiss, which is not installed.
-    """
+    """Open a file of vectors by its suffix."""
     readers = {".npy": _open_numpy, ".parquet": _open_parquet, ".faiss": _open_faiss, ".index": _open_faiss}
     if not path.exists():
         raise StoreError(f"{path}: vectors must be a file, there is none")
@@ -188,12 +176,6 @@ def read_ids(path: Path) -> Iterator[str]:
 
     Args:
         path: ``.json`` (a list), ``.npy``, ``.arrow`` or ``.parquet`` (a column named doc_id, _id or id), or text, one id per line.
-
-    Returns:
-        The ids in order.
-
-    Raises:
-        StoreError: If the file is missing or damaged.
     """
     if not path.exists():
         raise StoreError(f"{path}: ids must be a file, there is none")
@@ -255,17 +237,7 @@ def _column_ids(path: Path) -> Iterator[str]:
 
 
 def given_ids(ids: Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
-    """Take document ids that are in memory.
-
-    Args:
-        ids: Strings or whole numbers, Python's or numpy's.
-
-    Returns:
-        The ids in order.
-
-    Raises:
-        StoreError: If one is something else.
-    """
+    """Take document ids that are in memory."""
     return iter(_plain_ids("ids given", ids))
 
 

@@ -25,22 +25,7 @@ def known_documents(
     note: Callable[[str], None],
     setting: str = "data.blank",
 ) -> Iterator[Document]:
-    """Documents that get a vector with a direction.
-
-    Args:
-        encoder: The document tower.
-        documents: Of the corpus.
-        blank: Whether others are faults, or are left out, and counted in a note.
-        source: Name of the corpus.
-        note: Gets a sentence on how many were left out.
-        setting: Where `blank` comes from, for the message.
-
-    Yields:
-        Those documents, in order.
-
-    Raises:
-        DataError: At the end, if there are others and `blank` is ``error``; all are counted, the first named.
-    """
+    """Documents that get a vector with a direction."""
     with_weight = tokens_with_weight(encoder)
     if with_weight is None:
         yield from documents

@@ -45,7 +45,6 @@ def words(text: str, known: Container[str] | None = None) -> list[str]:
     """The words of a text, by the rule of the module's first lines.
 
     Args:
-        text: Anything.
         known: The words of all documents, where the text is a query; None where it is a document.
 
     Returns:
@@ -86,13 +85,6 @@ def analyser_of(stemmer: str | None) -> Analyser:
 
     Args:
         stemmer: Language whose words are cut to their stems, such as ``english``; None leaves words as they stand.
-
-    Returns:
-        The analyser.
-
-    Raises:
-        ConfigError: If there is no stemmer of that language.
-        MissingDependencyError: If the extra ``stemming`` is not installed.
     """
     if stemmer is None:
         return words
@@ -113,9 +105,6 @@ def analyser_of(stemmer: str | None) -> Analyser:
 
 def common_words(language: str) -> frozenset[str]:
     """Words that are left out before stems are taken.
-
-    Args:
-        language: Such as ``english``.
 
     Returns:
         As `words` gives them; empty where bm25s lists none.

@@ -88,16 +88,7 @@ class Bench:
         return noise_of(self.start_reading, self._read(self.model, probes.otherwise(), OTHERWISE, self.start_reading))
 
     def outcomes(self, model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> list[TaskOutcome]:
-        """Measure a tuned tower on every task.
-
-        Args:
-            model: The tuned pair.
-            name: Of the run.
-            trained: What it was trained on.
-
-        Returns:
-            What each task says of it.
-        """
+        """Measure a tuned tower on every task."""
         scores = self._scores(model, name, trained)
         drawing = {"seed": self.settings.run.seed, "resamples": self.settings.measure.resamples}
         found = []
@@ -107,21 +98,13 @@ class Bench:
         return found
 
     def forget(self, model: DualEncoder) -> None:
-        """Remove the vectors of the tasks' corpora that a document tower made which no other run has.
-
-        Args:
-            model: A pair that was measured.
-        """
+        """Remove the vectors of the tasks' corpora that a document tower made which no other run has."""
         own = model.fingerprint("document")
         if own != self.model.fingerprint("document"):
             self.scoring.corpora.forget(own)
 
     def drift(self, model: DualEncoder, name: str) -> Drift | None:
         """How far its answers on the probes are from those of the untuned tower.
-
-        Args:
-            model: The tuned pair.
-            name: Of the run.
 
         Returns:
             None where there are no probes.

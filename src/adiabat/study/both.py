@@ -34,14 +34,7 @@ SIDES_APART: Mapping[str, Any] = {
 
 
 def require_possible(run: Planned) -> None:
-    """Refuse settings that tuning both towers does not know.
-
-    Args:
-        run: Of both towers.
-
-    Raises:
-        ConfigError: Naming all of them.
-    """
+    """Refuse settings that tuning both towers does not know."""
     given = {name: attrgetter(name)(run.settings) for name in SIDES_APART}
     faults = [
         f"{name} must be {json.dumps(value)}, got {json.dumps(given[name])}" for name, value in SIDES_APART.items() if given[name] != value
@@ -55,14 +48,7 @@ def require_possible(run: Planned) -> None:
 
 
 def require_texts(store: Store) -> None:
-    """Refuse a store whose documents cannot be encoded.
-
-    Args:
-        store: Of the study.
-
-    Raises:
-        StoreError: If it keeps vectors alone.
-    """
+    """Refuse a store whose documents cannot be encoded."""
     if not store.has_texts:
         raise StoreError(f'{store.path} must keep texts where variants.towers = "both", it holds vectors only; rebuild it with texts')
 
@@ -71,18 +57,6 @@ def train_settings(run: Planned, inputs: Mapping[str, str], ground: Ground, job:
     """Write what a run trains and validates on, and what `adiabat train` is told.
 
     Queries, their first positives and their negatives are those of a run that tunes the query tower alone.
-
-    Args:
-        run: Of both towers.
-        inputs: Names of model, store and data.
-        ground: Model, store and data.
-        job: Directory of the run.
-
-    Returns:
-        The settings.
-
-    Raises:
-        AdiabatError: If data are faulty, or the disk is full.
     """
     settings, section = run.settings, run.settings.tune
     files = {name: job.prepared / f"{name}.jsonl" for name in ("train", "validation")}

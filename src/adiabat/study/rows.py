@@ -11,17 +11,7 @@ from adiabat.measure.study_results import StudyRun, TaskOutcome
 
 
 def rows_at(path: Path) -> Rows[str, StudyRun]:
-    """The runs of a study that are done.
-
-    Args:
-        path: Of the file; perhaps missing.
-
-    Returns:
-        Runs by name.
-
-    Raises:
-        JobError: If the file is damaged.
-    """
+    """The runs of a study that are done."""
     return parquet_rows(path, StudyRun, key=lambda run: run.name, columns=_columns, of="a study")
 
 

@@ -50,17 +50,7 @@ class Planned:
 
 
 def plan_runs(settings: StudySettings) -> list[Planned]:
-    """All runs of a study, seed by seed, so that the first seed tells early how the whole grid comes off.
-
-    Args:
-        settings: Of the study.
-
-    Returns:
-        The runs, their names unique.
-
-    Raises:
-        ConfigError: If a combination makes no run.
-    """
+    """All runs of a study, seed by seed, so that the first seed tells early how the whole grid comes off."""
     cells = _drawn_cells(settings)
     runs = [_planned(settings, variant, varied, seed) for seed in settings.study.seeds for variant, varied in cells]
     counts = Counter(run.name for run in runs)

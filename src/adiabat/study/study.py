@@ -38,19 +38,6 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     The directory holds ``config.toml`` (as resolved), ``runs.parquet`` (a row for each run that is done), ``runs/NAME`` (a job each),
     ``scores`` (of every unit), ``readings`` (of the probes), ``stores`` (vectors of the tasks' corpora), ``result.json``, the page, tables
     and figures.
-
-    Args:
-        load: Gives a model by its name; called once settings, tasks and data have been found sound.
-        settings: `StudySection.out`, `StudyJobSection` and at least one task must be given.
-        resume: Go on with a study that was cut short. What is done is not done again; grid, variants and seeds may have grown.
-        command: The command line, for the reports.
-        watch: Whom to tell.
-
-    Returns:
-        What was found, as written to ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong; what can be seen before the first run is seen before it.
     """
     runs = _checked(settings)
     folder = Path(str(settings.study.out))

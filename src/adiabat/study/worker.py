@@ -104,26 +104,11 @@ class Worker:
         return Bench(self.folder, settings, self.ground.model.to(place), scoring, self.probes, self.probed, self.watch)
 
     def measure_start(self) -> None:
-        """Measure the untuned tower, which takes the model and every task once: whatever is wrong with them is told before any run.
-
-        Raises:
-            AdiabatError: If a task cannot be measured.
-        """
+        """Measure the untuned tower, which takes the model and every task once: whatever is wrong with them is told before any run."""
         _ = self.bench.start, self.bench.start_reading
 
     def make(self, run: Planned) -> StudyRun:
-        """Tune and measure a run.
-
-        Args:
-            run: Which.
-
-        Returns:
-            Its row; a run that diverged is ``failed``.
-
-        Raises:
-            AdiabatError: If what the user gave is wrong, or the disk is full.
-            InterruptionError: After Ctrl-C, with a checkpoint written.
-        """
+        """Tune and measure a run."""
         if not self._job(run).is_done:
             try:
                 if run.both:
@@ -196,20 +181,12 @@ class Worker:
         )
 
     def tidy(self, run: Planned) -> None:
-        """Remove what a run needs no more once its row is on the disk.
-
-        Args:
-            run: Whose row is there.
-        """
+        """Remove what a run needs no more once its row is on the disk."""
         job = self._job(run)
         shutil.rmtree(job.prepared, ignore_errors=True)
         job.tidy(keep_model=self.settings.study.keep_models)
 
     def tidy_left(self, run: Planned) -> None:
-        """Remove what a process left that was killed once the row was on the disk; models that were kept before stay.
-
-        Args:
-            run: Whose row is there.
-        """
+        """Remove what a process left that was killed once the row was on the disk; models that were kept before stay."""
         if self._job(run).checkpoints.is_dir():
             self.tidy(run)

@@ -65,13 +65,6 @@ class Corpora:
         """The vectors of a corpus by a model's document tower: those at hand, or embedded now and kept.
 
         A call that was cut short is gone on with.
-
-        Args:
-            model: Whose document tower.
-            corpus: Its documents.
-
-        Returns:
-            The store.
         """
         fingerprint = model.fingerprint("document")
         for place in corpus.stores:
@@ -98,11 +91,7 @@ class Corpora:
             return build_store(model, documents, place, on_progress=told, source=corpus.name, encoder_name=model.name).store
 
     def forget(self, fingerprint: Fingerprint) -> None:
-        """Remove the vectors of every corpus that were made by a document tower of which no other model will be measured.
-
-        Args:
-            fingerprint: Of the tower.
-        """
+        """Remove the vectors of every corpus that were made by a document tower of which no other model will be measured."""
         for place in self.folder.glob(f"*/{_named(fingerprint)}"):
             shutil.rmtree(place, ignore_errors=True)
 
@@ -110,11 +99,7 @@ class Corpora:
         """BM25 over a corpus: its index at hand, or built now and kept.
 
         Args:
-            corpus: Its documents.
             stemmer: Language whose words are cut to stems; None leaves them whole.
-
-        Returns:
-            The index, with the ids and texts that its rows are found by.
         """
         with left_out_was_said():
             known = [(document.doc_id, text_id(document.text)) for document in corpus.documents()]

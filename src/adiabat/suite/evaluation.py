@@ -74,16 +74,7 @@ def read_dataset(
     """Read a data set and find its documents in a store.
 
     Args:
-        store: Holds the documents.
-        path: Of the data set.
-        role: ``target`` or ``retain``.
-        settings: Columns of the target, and what to do with missing documents. A retention set goes by the names of columns that are
-            known: it has no reason to share those of the target.
         split: Of the data set; None takes the usual one.
-        baseline_stores: Where a baseline may find the same documents.
-
-    Returns:
-        The data set.
     """
     columns = settings.data.columns.given() if role == "target" else {}
     examples = read_examples(path, split=split, columns=columns)
@@ -108,22 +99,9 @@ def evaluate_datasets(
     """Measure every data set.
 
     Args:
-        model: Under test.
         baseline: What it is compared with, or None.
-        datasets: The target first.
-        settings: What to measure.
-        title: Of the report.
-        command: The command line, for the report.
-        watch: Told how far it is.
         keep: Takes what each model scored on each unit; None keeps nothing.
         trained: What the jobs of model and baseline were trained on; None for one that is of no job.
-
-    Returns:
-        The result, without the record of a tuning job.
-
-    Raises:
-        StoreError: If a store was not made by the document tower of the model, if the baseline finds its documents nowhere, or if one of
-            its stores is of no use.
     """
     started = time.monotonic()
     prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
@@ -221,18 +199,7 @@ def _other_similarity(after: System, before: System | None) -> list[str]:
 def changed_queries(
     after: System, before: System, examples: AddressedSet | LanguageGridSet, *, settings: MeasureSection, seed: int
 ) -> list[ChangedQuery]:
-    """Queries whose first results changed, drawn at random and not for effect: gains and losses as they come.
-
-    Args:
-        after: Under test.
-        before: What it is compared with.
-        examples: Whose queries are asked; a language grid has none to show.
-        settings: Which documents the measures leave out: they are not shown either.
-        seed: Of the draw.
-
-    Returns:
-        At most `SHOWN_QUERIES`, each with its first `SHOWN_HITS` results before and after.
-    """
+    """Queries whose first results changed, drawn at random and not for effect: gains and losses as they come."""
     store = after.store
     if isinstance(examples, LanguageGridSet):
         return []
@@ -270,11 +237,6 @@ def hits_of(
     """The results of one query, with ids and texts.
 
     Args:
-        store: That was searched.
-        hits: What was found.
-        query: Which query of `hits`.
-        positives: Rows known to be relevant.
-        similarity: That was searched by.
         characters: Of each text, at most; None takes all.
 
     Returns:

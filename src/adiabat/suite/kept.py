@@ -52,14 +52,7 @@ LONGEST_TAME = 100
 
 
 def folder_names(names: Sequence[str]) -> list[str]:
-    """Names of folders that can be told apart on any disk, each the same in whatever order they come.
-
-    Args:
-        names: Of models or tasks; equal ones are numbered.
-
-    Returns:
-        One for each, in order.
-    """
+    """Names of folders that can be told apart on any disk, each the same in whatever order they come."""
     plain = [_cut(re.sub(r"[^\w.+-]+", "-", name).strip("-.")) or "unnamed" for name in names]
     alike = Counter(name.casefold() for name in plain)
     shown = [
@@ -80,14 +73,7 @@ def _cut(name: str) -> str:
 
 
 def folder_of(name: str) -> str:
-    """Folder of what belongs to a run: another one for every run, on any disk.
-
-    Args:
-        name: Of the run.
-
-    Returns:
-        The name itself, with other marks, where that tells it apart; otherwise as much of it as fits, and digits of its SHA-256.
-    """
+    """Folder of what belongs to a run: another one for every run, on any disk."""
     plain = folder_names([name])[0]
     if TAME.fullmatch(name) and len(name) <= LONGEST_TAME:
         return plain
@@ -95,17 +81,7 @@ def folder_of(name: str) -> str:
 
 
 def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str, Any]) -> None:
-    """Write what one model scored on one task, whole or not at all.
-
-    Args:
-        scores: Of every unit.
-        path: Where to; folders are made.
-        key: SHA-256 of what the scores follow from, by which a later run knows them.
-        about: Further plain data to keep with them, such as the model's name.
-
-    Raises:
-        DataError: If the file cannot be written.
-    """
+    """Write what one model scored on one task, whole or not at all."""
     columns: dict[str, Any] = {"unit": _strings(scores.units)}
     if scores.texts:
         columns["text"] = _strings(scores.texts)
@@ -126,14 +102,7 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
     """Read what `write_scores` wrote.
 
     Args:
-        path: The file.
         record: What `read_record` gave of it; None reads that too.
-
-    Returns:
-        The scores, equal to those written.
-
-    Raises:
-        DataError: If it is missing, damaged, or no such file.
     """
     record = read_record(path) if record is None else record
     with reading(path, remedy=AGAIN):
@@ -159,17 +128,7 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What stands in a file beside its rows.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its ``key``, ``about`` and what is true of all units.
-
-    Raises:
-        DataError: If it is missing, damaged, or no such file.
-    """
+    """What stands in a file beside its rows."""
     if not path.exists():
         raise DataError(f"{path} must be a file of scores, got no such file; run adiabat evaluate first")
     with reading(path, remedy=AGAIN):
@@ -201,19 +160,7 @@ class _Record(BaseModel):
 
 @contextmanager
 def scores_kept(kept: Sequence[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]) -> Iterator[None]:
-    """Keep the scores of an evaluation beside its result: both take the place of what stood there, or neither.
-
-    Args:
-        kept: A side, ``model`` or ``baseline``, with its scores of one data set.
-        folder: Of the result.
-        models: Side to the name of its model.
-
-    Yields:
-        Nothing, once they are on disk; within, the result is written.
-
-    Raises:
-        DataError: If a file cannot be written.
-    """
+    """Keep the scores of an evaluation beside its result: both take the place of what stood there, or neither."""
     scores, part, former = (folder / name for name in (SCORES, f".{SCORES}", f".former-{SCORES}"))
     try:
         shutil.rmtree(part, ignore_errors=True)
@@ -250,14 +197,7 @@ def _in_place_of(folder: Path, part: Path, former: Path) -> Iterator[None]:
 
 
 def require_no_others(folder: Path) -> None:
-    """Refuse a folder in which something else keeps its scores: those of an evaluation would take their place.
-
-    Args:
-        folder: Of a result to come.
-
-    Raises:
-        JobError: If it holds scores of a suite that is not finished, or files of the user.
-    """
+    """Refuse a folder in which something else keeps its scores: those of an evaluation would take their place."""
     ended = (folder / "result.json").exists()
     own = {folder / SCORES / side for side in SIDES} if ended else set()
     found = next((path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and path.parent not in own), None)
@@ -267,9 +207,6 @@ def require_no_others(folder: Path) -> None:
 
 def scores_in(folder: Path) -> Iterator[Path]:
     """Every file of scores below a folder.
-
-    Args:
-        folder: Of a result, or of its scores.
 
     Yields:
         Paths, sorted.

@@ -43,14 +43,7 @@ class Measured:
     runs: Sequence[Mapping[str, TaskScores]]
 
     def on(self, task: str) -> list[TaskScores]:
-        """Scores of every run on a task.
-
-        Args:
-            task: Its name.
-
-        Returns:
-            One for each run; none where the model was not measured on it.
-        """
+        """Scores of every run on a task."""
         return [run[task] for run in self.runs if task in run]
 
 
@@ -71,17 +64,7 @@ def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, 
     """Compare models on every task that they were measured on.
 
     Args:
-        models: At least one.
         baseline: Name of the model that all others are compared with; None takes the best of each task.
-        seed: Of resamples and sign flips.
-        resamples: How many, > 0.
-        watch: Told how far it is.
-
-    Returns:
-        The findings.
-
-    Raises:
-        DataError: If models were measured on different units of a task, or by different measures.
     """
     found = Findings([], [], [], [], [], [], [])
     tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))

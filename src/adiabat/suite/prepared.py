@@ -81,31 +81,12 @@ class Prepared:
     lexical: bool = False
 
     def key(self, subject: Subject) -> str:
-        """SHA-256 of what scores follow from.
-
-        Args:
-            subject: Who is measured.
-
-        Returns:
-            Hexadecimal digits.
-        """
+        """SHA-256 of what scores follow from."""
         return _sha256([VERSION, self.sha256, subject.key])
 
 
 def prepare(settings: SuiteSettings, watch: Watch) -> list[Prepared]:
-    """Read all tasks.
-
-    Args:
-        settings: Of the suite.
-        watch: Told how far it is.
-
-    Returns:
-        The tasks, in order.
-
-    Raises:
-        ConfigError: If there is no task, or two have one name.
-        DataError: Naming the faults of every task.
-    """
+    """Read all tasks."""
     if not settings.tasks:
         raise ConfigError("tasks must be given, got none; list them under [[tasks]]")
     faults: list[str] = []

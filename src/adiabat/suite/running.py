@@ -34,11 +34,7 @@ class Clock:
     others: Counter[str] = field(default_factory=Counter)
 
     def notes(self) -> list[str]:
-        """What was not measured as this call would have.
-
-        Returns:
-            Sentences.
-        """
+        """What was not measured as this call would have."""
         every = self.found + self.made
         return [f"{count:,} of {every:,} scores were kept from a call with {other}" for other, count in self.others.items()]
 
@@ -46,21 +42,7 @@ class Clock:
 def evaluate_suite(
     subjects: Sequence[tuple[Subject, ...]], settings: SuiteSettings, folder: Path, *, command: str, watch: Watch
 ) -> SuiteResult:
-    """Measure models on the tasks of a suite, and compare them.
-
-    Args:
-        subjects: For each model its runs.
-        settings: Tasks, measures, the seed.
-        folder: Where scores and vectors are kept; must exist.
-        command: For the report.
-        watch: Told how far it is.
-
-    Returns:
-        The result; nothing of it is written but the scores.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-    """
+    """Measure models on the tasks of a suite, and compare them."""
     names = [runs[0].name for runs in subjects]
     _require_baseline(settings.suite.baseline, names)
     tasks = prepare(settings, watch)
@@ -125,18 +107,7 @@ class Scoring:
     watch: Watch
 
     def model(self, runs: Sequence[Subject], folder: Path) -> Measured:
-        """Score every run of a model.
-
-        Args:
-            runs: At least one.
-            folder: Where their scores are kept.
-
-        Returns:
-            The model, and the scores of each run.
-
-        Raises:
-            AdiabatError: If the model cannot do a task.
-        """
+        """Score every run of a model."""
         places = [folder] if len(runs) == 1 else [folder / f"run-{number}" for number in range(1, len(runs) + 1)]
         for surplus in sorted({path.parent for path in scores_in(folder)} - set(places)):
             self.watch.note(f"{surplus} holds scores of a run that is not listed now; compare-runs would count it, so remove it")
@@ -154,15 +125,7 @@ class Scoring:
         """Score one run of a model on every task that it can do; what was scored before is read.
 
         Args:
-            subject: Who is measured.
-            folder: Where its scores are kept.
             which: Number of the run, to keep with the scores; None keeps none.
-
-        Returns:
-            Scores by task.
-
-        Raises:
-            AdiabatError: If the model cannot do a task.
         """
         asked = [task for task in self.tasks if task.lexical or not subject.is_lexical]
         found = {}

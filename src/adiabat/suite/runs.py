@@ -20,22 +20,7 @@ from adiabat.suite.outcome import Measured, findings_of
 
 
 def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: CompareRunsSettings, command: str) -> SuiteResult:
-    """Compare two models on every task that both were measured on.
-
-    Args:
-        first: What the other is compared with: scores of one model in a folder or a file, or a run in the format of TREC.
-        second: Likewise.
-        qrels: Judgements for runs in the format of TREC.
-        settings: What to do with them.
-        command: For the report.
-
-    Returns:
-        The result, with `first` as the baseline.
-
-    Raises:
-        ConfigError: If judgements are missing, or given to what needs none.
-        DataError: If there is nothing to compare, or the two were not measured alike.
-    """
+    """Compare two models on every task that both were measured on."""
     if first.resolve() == second.resolve():
         raise ConfigError(f"the two must differ, got {first} twice; name two models or runs")
     kept = [_is_kept(path) for path in (first, second)]
@@ -133,19 +118,10 @@ def scores_of_run(
     """Measure a run against judgements; documents with equal scores are counted, and their order is told.
 
     Args:
-        run: Scores of documents by query.
         qrels: Grades of documents by query; a query without a document above 0 is left out.
-        measures: Names of the ir-measures grammar, the first carries the verdict.
-        task: Its name.
-        name: Of the run, for the message.
-        ties: As for `ranking_measures`.
 
     Returns:
         Values of every query that has a relevant document; 0 where the run has nothing for it.
-
-    Raises:
-        ConfigError: If a measure is unknown.
-        DataError: If the run has none of the queries.
     """
     asked = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
     if not set(asked) & set(run):

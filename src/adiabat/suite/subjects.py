@@ -31,14 +31,7 @@ def no_record(model: str) -> None:
 
 
 def is_lexical(model: str) -> bool:
-    """Whether a model's name means BM25.
-
-    Args:
-        model: As on the command line.
-
-    Returns:
-        True for `LEXICAL`, alone or with a language.
-    """
+    """Whether a model's name means BM25."""
     return model.partition(":")[0] == LEXICAL
 
 
@@ -96,14 +89,7 @@ class Subject:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def about(self, runs: Sequence["Subject"]) -> SuiteModel:
-        """For tables and reports.
-
-        Args:
-            runs: All runs of the model, this one first.
-
-        Returns:
-            What is known of it.
-        """
+        """For tables and reports."""
         others = [run.model for run in runs] if len(runs) > 1 else []
         if self.is_lexical:
             words = f"cut to {self.stemmer.capitalize()} stems" if self.stemmer else "as they stand"
@@ -124,21 +110,7 @@ class Subject:
 def subjects_of(
     sections: Sequence[ModelSection], names: Sequence[str], encoder: EncoderSection, loader: Loader, recorder: Recorder = no_record
 ) -> list[tuple[Subject, ...]]:
-    """The models of a suite and of the command line, each with its runs.
-
-    Args:
-        sections: Of the suite.
-        names: Of the command line.
-        encoder: Overrides for those.
-        loader: Loads a model.
-        recorder: Says what the job of a model was trained on.
-
-    Returns:
-        For each model its runs, at least one.
-
-    Raises:
-        ConfigError: If there is no model, two have one name, one has the same run twice, or BM25 is given what it cannot have.
-    """
+    """The models of a suite and of the command line, each with its runs."""
     wanted: list[tuple[str, tuple[str, ...], EncoderSection]] = [(one.name, (one.model, *one.runs), one.encoder) for one in sections]
     # BM25 encodes nothing, so what is set for all models is not for it.
     wanted += [(name, (name,), EncoderSection() if is_lexical(name) else encoder) for name in dict.fromkeys(names)]

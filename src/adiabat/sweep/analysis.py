@@ -43,16 +43,7 @@ class Evidence:
 
 
 def evidence_of(rows: Sequence[SweepRun], kind: LossOf, *, least_steps: int) -> Evidence:
-    """Part rows that laws can be fitted to from those that they cannot.
-
-    Args:
-        rows: Of a sweep.
-        kind: Which loss.
-        least_steps: Shorter runs say more about where training starts than about training.
-
-    Returns:
-        Both.
-    """
+    """Part rows that laws can be fitted to from those that they cannot."""
     left_out = {row.name: why for row in rows if (why := _why_not(row, kind, least_steps))}
     kept = [row for row in rows if row.name not in left_out]
     return Evidence(kept, [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in kept], left_out)
@@ -79,18 +70,8 @@ def fitted(
     """Fit the law of each family and method.
 
     Args:
-        evidence: Rows.
         asked: Options and budgets that laws are for; None: the options of the rows, at the largest budget.
         data_tokens: Most tokens that laws are for; None sets no limit.
-        resamples: How often runs are drawn again.
-        seed: Of the draws.
-        watch: Told how far it is.
-
-    Returns:
-        One for each kind.
-
-    Raises:
-        DataError: If there is no run to fit to.
     """
     largest = max((run.budget for run in evidence.runs), default=0.0)
     return fit_kinds(
@@ -104,15 +85,7 @@ def fitted(
 
 
 def record_of(fit: KindFit, evidence: Evidence) -> KindRecord:
-    """What the runs of one kind say, as plain data.
-
-    Args:
-        fit: Of the kind.
-        evidence: All rows.
-
-    Returns:
-        The record.
-    """
+    """What the runs of one kind say, as plain data."""
     points, budgets = points_of(fit.runs), np.array([run.budget for run in fit.runs])
     return KindRecord(
         kind=fit.kind,
@@ -157,14 +130,7 @@ def _record(found: Trend | None) -> LineRecord | None:
 
 
 def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
-    """Where the frontiers of a family's methods cross, near to the budgets of its runs.
-
-    Args:
-        fits: Of all kinds.
-
-    Returns:
-        Those whose lines meet within `NEAR` times these budgets, by family.
-    """
+    """Where the frontiers of a family's methods cross, near to the budgets of its runs."""
     lines = sorted(((one.kind, one.frontier) for one in fits if one.frontier is not None), key=lambda one: -one[1].line.slope)
     found = []
     for (first, before), (second, after) in combinations(lines, 2):
@@ -176,18 +142,7 @@ def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
 
 
 def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -> list[Correlation]:
-    """Correlation of losses with scores of tasks, over the runs that have the score.
-
-    Args:
-        evidence: Rows.
-        kind: Which loss.
-        resamples: How often runs are drawn again.
-        seed: Of the draws.
-
-    Returns:
-        Of the mean over tasks where there are several, then of each; of all runs, and where there are several families of each, whose
-        models may differ from the others' in more than their loss. Nothing where no run was measured on any.
-    """
+    """Correlation of losses with scores of tasks, over the runs that have the score."""
     tasks = list(dict.fromkeys(task for row in evidence.rows for task in row.scores))
     families = list(dict.fromkeys(row.way.family for row in evidence.rows if row.scores))
     wanted = {ALL_TASKS: tasks} if len(tasks) > 1 else {}

@@ -22,11 +22,6 @@ TOO_LONG = f"its tokens make more than {MOST_STEPS:,} steps"
 def excluded(why: str, before: Iterable[Option], after: Collection[Option]) -> dict[str, list[str]]:
     """Options that are no candidates any more.
 
-    Args:
-        why: They are not.
-        before: Options.
-        after: Those that are left.
-
     Returns:
         The reason with the names of the others; empty where there are none.
     """
@@ -40,15 +35,6 @@ def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str,
     Args:
         held: What each takes, in bytes; None where that is not known.
         memory: That there is; None sets no limit.
-        takes: What the least of them does, ``{}`` in place of how much; for a message.
-        instead: What else may be done than having more memory.
-
-    Returns:
-        At least one, in order.
-
-    Raises:
-        ConfigError: If it suffices for none.
-        DataError: If nothing is known of any.
     """
     if memory is not None and all(taken is None for taken in held.values()):
         raise DataError("--runs must say what they held where plan.memory is given, got none that does; leave plan.memory out")
@@ -68,9 +54,6 @@ def fitting(held: Mapping[Option, int | None], memory: int | None) -> list[Optio
     Args:
         held: What each takes, in bytes; None where that is not known.
         memory: That there is; None sets no limit.
-
-    Returns:
-        In order.
     """
     if memory is None:
         return list(held)
@@ -84,20 +67,7 @@ def _above(option: Option, large: Iterable[Option]) -> bool:
 
 
 def budgets_of(options: Sequence[Option], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
-    """What each option may spend.
-
-    Args:
-        options: That memory allows.
-        rows: Runs of each, which say how fast they were.
-        section: The budget, or the time.
-
-    Returns:
-        Budgets in FLOP: the same of all, or what each computes in the same time, by the fastest of its runs on the device that most were
-        made on: small runs spend much on all but steps, and a run that other work was done beside says little of the machine.
-
-    Raises:
-        DataError: If time is asked for, and no run says how long it took.
-    """
+    """What each option may spend."""
     if section.budget is not None:
         return dict.fromkeys(options, section.budget)
     assert section.budget_seconds is not None, "a plan has a budget or a time"
@@ -122,20 +92,7 @@ def _speed(option: Option, timed: Sequence[SweepRun]) -> float:
 def with_steps(
     budgets: Mapping[Option, float], long_enough: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection
 ) -> dict[Option, float]:
-    """Options whose tokens make as many steps as runs must have that laws are fitted to, and no more than a run may have.
-
-    Args:
-        budgets: Of each option, in FLOP.
-        long_enough: Those of them that have the steps (`enough`).
-        rows: Runs of each, which say how many tokens a step has.
-        section: The tokens there are, and the least steps.
-
-    Returns:
-        At least one, in order, with its budget.
-
-    Raises:
-        ConfigError: If none has so many, or all have more.
-    """
+    """Options whose tokens make as many steps as runs must have that laws are fitted to, and no more than a run may have."""
     if found := {one: budget for one, budget in long_enough.items() if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)}:
         return found
     if long_enough:
@@ -159,16 +116,7 @@ def with_steps(
 
 
 def enough(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
-    """Of options those whose tokens make as many steps as runs must have that laws are fitted to.
-
-    Args:
-        budgets: Of each option, in FLOP.
-        rows: Runs of each, which say how many tokens a step has.
-        section: The tokens there are, and the least steps.
-
-    Returns:
-        In order, with their budgets; it may be none.
-    """
+    """Of options those whose tokens make as many steps as runs must have that laws are fitted to."""
     least = _least(budgets, rows, section)
     return {option: budget for option, budget in budgets.items() if _tokens(option, budget, section) >= least[option]}
 

@@ -28,18 +28,7 @@ def result_of(
     """Put together what runs say.
 
     Args:
-        settings: Of the sweep, or of the plan.
-        title: For the head of the page.
-        rows: All of them.
-        evidence: Those that laws are fitted to.
-        fits: Of each kind.
         advice: What to train; None of a sweep.
-        command: The command line.
-        inputs: What was read.
-        notes: What a reader must know.
-
-    Returns:
-        The record.
     """
     section = settings.plan if isinstance(settings, PlanSettings) else settings.sweep
     seed = settings.run.seed

@@ -39,20 +39,7 @@ least: the source's budgets are a factor of four apart."""
 
 
 def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> SweepResult:
-    """Say what to train for a budget, with reasons.
-
-    Args:
-        load: Gives a model by its name; called where there are no runs, and where time and memory are measured.
-        settings: `PlanSection.budget`, or `PlanSection.budget_seconds`, must be given.
-        command: The command line, for the report.
-        watch: Whom to tell.
-
-    Returns:
-        What the runs say, with the advice; nothing is written.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong, or the runs do not suffice.
-    """
+    """Say what to train for a budget, with reasons."""
     section = settings.plan
     title = _title(section)
     if section.runs is None:

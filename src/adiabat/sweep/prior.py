@@ -42,21 +42,7 @@ NOTES = (
 
 
 def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
-    """What was published says of a budget.
-
-    Args:
-        load: Gives a model by its name.
-        settings: Budget, models, memory, tokens.
-        watch: Whom to tell.
-
-    Returns:
-        The method, and what each model takes. One model alone is recommended, and where the data are scarce the largest; of several that
-        spend the budget nothing tells which.
-
-    Raises:
-        AdiabatError: If a model cannot be loaded.
-        ConfigError: If the budget does not pay for a step, or memory suffices for none.
-    """
+    """What was published says of a budget."""
     section, budget = settings.plan, settings.plan.budget
     assert budget is not None, "time is for plans with runs"
     method, scarce, (held, choices) = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)

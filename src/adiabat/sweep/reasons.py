@@ -23,15 +23,8 @@ def reasons_of(
     """Why each value is recommended.
 
     Args:
-        found: The recommendation.
-        own: A run of the sweep that trains the same model by the same method.
-        section: What was asked.
-        largest: Budget of the runs, in FLOP.
         missed: By how much of the losses of that budget the law of this kind missed them when it was fitted without; None where it was not.
         temperature: Of the runs; None where rows alone are there, which do not say it.
-
-    Returns:
-        In the order in which they are decided.
     """
     reasons = [*_of_time(found, section), *_of_method(found), *_of_tokens(found, section), *_of_regime(own, temperature)]
     if found.best.flops > largest:

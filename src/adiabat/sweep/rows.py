@@ -14,17 +14,7 @@ ROWS = "runs.parquet"
 
 
 def rows_at(path: Path) -> Rows[str, SweepRun]:
-    """The runs of a sweep that are over.
-
-    Args:
-        path: Of the file; perhaps missing.
-
-    Returns:
-        Runs by name.
-
-    Raises:
-        JobError: If the file is damaged.
-    """
+    """The runs of a sweep that are over."""
     return _rows(path, "without the file, what is measured is made again")
 
 
@@ -33,18 +23,7 @@ def _rows(path: Path, advice: str) -> Rows[str, SweepRun]:
 
 
 def rows_in(place: Path) -> list[SweepRun]:
-    """The runs of a sweep that is there.
-
-    Args:
-        place: Its directory, or its file of rows.
-
-    Returns:
-        The rows, in the order they were made.
-
-    Raises:
-        DataError: If there is none.
-        JobError: If the file is damaged.
-    """
+    """The runs of a sweep that is there."""
     path = place / ROWS if place.is_dir() else place
     if not path.is_file():
         raise DataError(f"--runs must be the directory of a sweep, or its {ROWS}, got {place}; make one with adiabat sweep")

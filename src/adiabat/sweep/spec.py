@@ -61,18 +61,7 @@ class Planned:
 
 
 def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Tried]:
-    """Every model with every method.
-
-    Args:
-        settings: Of the sweep.
-        blocks_of: Asked of models that are taken as they are, or cut.
-
-    Returns:
-        One for each, models in order; shares of frozen blocks that come to the same number of blocks are one.
-
-    Raises:
-        ConfigError: If a model has fewer blocks than are asked for, or no share of any comes to some of its blocks.
-    """
+    """Every model with every method."""
     found = []
     for family in settings.models:
         whole = blocks_of(family.model)
@@ -112,15 +101,7 @@ def _frozen(share: float, count: int) -> int | None:
 
 
 def without_freezing(settings: SweepSettings, blocks_of: BlockCount) -> list[str]:
-    """Models that a share of frozen blocks makes no run of.
-
-    Args:
-        settings: Of the sweep.
-        blocks_of: As for `ways_of`.
-
-    Returns:
-        A sentence for each share that is lost on some.
-    """
+    """Models that a share of frozen blocks makes no run of."""
     sizes = [(family.title, count) for family in settings.models for count in family.blocks or (blocks_of(family.model),)]
     lost = {share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None] for share in settings.methods.freezing}
     return [
@@ -131,18 +112,7 @@ def without_freezing(settings: SweepSettings, blocks_of: BlockCount) -> list[str
 
 
 def plan_runs(settings: SweepSettings, ways: Sequence[Tried]) -> list[Planned]:
-    """Every way at every budget, with every seed: small budgets first, so that a sweep that is cut short has whole ones.
-
-    Args:
-        settings: Of the sweep.
-        ways: From `ways_of`.
-
-    Returns:
-        The runs, their names unique.
-
-    Raises:
-        ConfigError: If a run cannot be made of the settings.
-    """
+    """Every way at every budget, with every seed: small budgets first, so that a sweep that is cut short has whole ones."""
     common = settings.common()
     return [
         _planned(common, way, budget, seed) for budget in sorted(settings.sweep.budgets) for seed in settings.sweep.seeds for way in ways

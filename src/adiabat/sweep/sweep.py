@@ -42,21 +42,6 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
 
     The directory holds ``config.toml`` (as resolved), ``runs.parquet`` (a row for each run that is over), ``runs/NAME`` (a job each),
     ``result.json``, the page and figures.
-
-    Args:
-        load: Gives a model by its name; called once settings, tasks and data have been found sound.
-        settings: `SweepSection.out`, budgets, a model and data must be given.
-        resume: Go on with a sweep that was cut short. What is done is not done again, but for what failed; models, methods, budgets,
-            seeds and tasks may be others. A run that was made before a task was asked for has no score of it.
-        command: The command line, for the reports.
-        watch: Whom to tell.
-
-    Returns:
-        What was found, as written to ``result.json``: of the runs that settings name, in their order.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong; what can be seen before the first run is seen before it. A sweep of which
-            no run could be made is one too, once its rows and its page are written.
     """
     _check(settings)
     folder = Path(str(settings.sweep.out))

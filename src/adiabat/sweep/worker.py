@@ -67,17 +67,7 @@ class Worker:
         return {}
 
     def count(self, run: Planned) -> PassedParameters:
-        """Set a model up as a run trains it, once for each way, and count its parameters.
-
-        Args:
-            run: One of those that train it so.
-
-        Returns:
-            Of a tower that is trained: where both are, one costs as much as the other.
-
-        Raises:
-            AdiabatError: If the model cannot be loaded, or settings do not fit it.
-        """
+        """Set a model up as a run trains it, once for each way, and count its parameters."""
         way = run.tried.way
         if way not in self._counted:
             try:
@@ -90,18 +80,7 @@ class Worker:
         return self._counted[way]
 
     def make(self, run: Planned) -> SweepRun:
-        """Train and measure a run.
-
-        Args:
-            run: Which.
-
-        Returns:
-            Its row; a run that diverged, that memory did not suffice for, or whose budget does not pay for a step, is ``failed``.
-
-        Raises:
-            AdiabatError: If what the user gave is wrong, or the disk is full.
-            InterruptionError: After Ctrl-C, with a checkpoint written.
-        """
+        """Train and measure a run."""
         row, job, device = self._begun(run), self._job(run), device_of(run.settings.run.device)
         measured = not job.is_done
         begin_peak(device)
@@ -177,19 +156,11 @@ class Worker:
         return {task: value for task, value in values.items() if math.isfinite(value)}
 
     def tidy(self, run: Planned) -> None:
-        """Remove what a run needs no more once its row is on the disk.
-
-        Args:
-            run: Whose row is there.
-        """
+        """Remove what a run needs no more once its row is on the disk."""
         self._job(run).tidy(keep_model=self.settings.sweep.keep_models)
 
     def tidy_left(self, run: Planned) -> None:
-        """Remove what a process left that was killed once the row was on the disk; models that were kept before stay.
-
-        Args:
-            run: Whose row is there.
-        """
+        """Remove what a process left that was killed once the row was on the disk; models that were kept before stay."""
         if self._job(run).checkpoints.is_dir():
             self.tidy(run)
 

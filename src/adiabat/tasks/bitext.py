@@ -25,25 +25,7 @@ TILE_ROWS = 256
 
 
 def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """Share of sentences whose translation is the nearest, by the model's similarity, among all sentences of the other side, both ways.
-
-    Args:
-        model: Under test.
-        sentences: With their translations.
-        side: Whose tower and prompt embeds both languages.
-        name: Of the task.
-        watch: Told how far it is.
-
-    Returns:
-        ``accuracy`` (mean of both ways), ``accuracy a to b`` and ``accuracy b to a``; ties count as errors, except among equal sentences,
-        which are one answer. A unit is a pair.
-
-    Raises:
-        DataError: If a vector is zero or not finite.
-
-    Reference:
-        Artetxe and Schwenk 2019 (similarity search on Tatoeba); mission B9.
-    """
+    """Share of sentences whose translation is the nearest, by the model's similarity, among all sentences of the other side, both ways."""
     texts = [*sentences.a, *sentences.b]
     vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
     require_directions(vectors, texts, name=name)
@@ -78,16 +60,6 @@ def finds_own(
 
     Args:
         queries: One row per pair, none zero.
-        answers: The right answer of each, likewise; equal texts have equal vectors.
-        texts: Of the answers: equal ones are the same answer.
-        similarity: What closer means.
-        name: Of the task, for progress.
-        watch: Told how far it is.
-        block_rows: Answers scored at a time, > 0. Like `tile_rows` it changes nothing but memory and time.
-        tile_rows: Queries scored at a time, > 0.
-
-    Returns:
-        True where no other answer scores as high.
     """
     row_of: dict[str, int] = {}
     right = np.array([row_of.setdefault(text, len(row_of)) for text in texts])

@@ -31,14 +31,7 @@ class Corpus:
 
     @classmethod
     def of(cls, section: TaskSection) -> "Corpus":
-        """The corpus of a task.
-
-        Args:
-            section: Of the task.
-
-        Returns:
-            Where it is.
-        """
+        """The corpus of a task."""
         columns = section.columns.given()
         if section.corpus is None:
             # The split of a BEIR folder is one of its judgements; its corpus has none.
@@ -48,11 +41,7 @@ class Corpus:
         return cls(section.corpus, section.corpus_split, tuple(own.items()), section.blank)
 
     def documents(self) -> Iterator[Document]:
-        """Read it.
-
-        Returns:
-            The documents, in order.
-        """
+        """Read it."""
         return read_corpus(self.source, columns=dict(self.columns), split=self.split, blank=self.blank)
 
 
@@ -75,30 +64,12 @@ class Task:
     corpus_sha256: str
 
     def addressed(self, documents: Addresses) -> AddressedSet:
-        """Queries with the rows of their documents.
-
-        Args:
-            documents: Of the corpus.
-
-        Returns:
-            The queries; those of equal text are one.
-        """
+        """Queries with the rows of their documents."""
         return address(_examples_of(self.section), documents, missing=self.section.missing, merge_equal=True)
 
 
 def read_tasks(sections: Sequence[TaskSection], watch: Watch) -> list[Task]:
-    """Read the tasks from beginning to end, so that a fault in them comes before anything is trained.
-
-    Args:
-        sections: As they were given.
-        watch: Told how far it is.
-
-    Returns:
-        The tasks.
-
-    Raises:
-        AdiabatError: Naming the faults of every task.
-    """
+    """Read the tasks from beginning to end, so that a fault in them comes before anything is trained."""
     faults: list[str] = []
     examples: dict[int, ExampleSet] = {}
     for number, section in enumerate(sections):
@@ -197,11 +168,7 @@ def _digest(examples: ExampleSet) -> str:
 
 @contextmanager
 def left_out_was_said() -> Iterator[None]:
-    """Read a corpus again without telling again what its reader leaves out.
-
-    Yields:
-        Nothing.
-    """
+    """Read a corpus again without telling again what its reader leaves out."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
         yield

@@ -36,24 +36,7 @@ def score_classification(
     Vectors are taken as the model gives them, of unit length or not.
 
     Args:
-        model: Under test.
-        training: What the regression learns from; it has every label of `test`.
-        test: What it is tried on.
-        side: Whose tower and prompt embeds the texts.
-        name: Of the task.
         per_label: Training texts of each label, drawn at random, > 0; None takes all.
-        regularization: C of the regression, > 0: the inverse of the strength of its L2 penalty.
-        seed: Of the draw.
-        watch: Told how far it is.
-
-    Returns:
-        ``accuracy``, and ``balanced accuracy`` (the mean over labels); F1 averaged over labels as a fact. A unit is a test text.
-
-    Raises:
-        DataError: If `training` has one label alone or lacks one of `test`, or a vector is not finite.
-
-    Reference:
-        Muennighoff et al. 2023 (classification of MTEB); mission B9.
     """
     require_separable(training, test)
     labels = training.distinct
@@ -93,23 +76,7 @@ def score_clustering(
     Vectors are taken as the model gives them, of unit length or not.
 
     Args:
-        model: Under test.
-        texts: Of two labels at least.
-        side: Whose tower and prompt embeds the texts.
-        name: Of the task.
-        restarts: Of k-means, > 0; the tightest counts.
         most: Texts, drawn at random, > 0; None takes all.
-        seed: Of the draw and of k-means.
-        watch: Told how far it is.
-
-    Returns:
-        ``V-measure``, with homogeneity and completeness as facts. A unit is a text.
-
-    Raises:
-        DataError: If there is one label alone, or a vector is not finite.
-
-    Reference:
-        Rosenberg and Hirschberg 2007; mission B9.
     """
     rows = np.arange(len(texts))
     if most is not None and most < len(texts):

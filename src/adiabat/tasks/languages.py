@@ -41,20 +41,9 @@ def score_nli_grid(
     """Score a grid of sentence pairs (mission A9): premises through the query tower, hypotheses through the document tower.
 
     Args:
-        model: Under test.
-        grid: The sentence pairs.
         hypotheses: Made by the model's document tower, holding every hypothesis by its `grid_id`; None embeds them here.
         similarities: To rank by, the main one first; None takes what is worth it for this model alone.
         trained: What the job of the model was trained on; None where it is of none.
-        watch: Told how far it is.
-
-    Returns:
-        The mean PND over all cells and both comparisons, the same of retrieval (`adiabat.measure.retrieval_grid`), and the cells. A unit
-        is a premise with its sentence pairs, named by the position of the first of them; its values are pseudo-values
-        (`adiabat.measure.grid`).
-
-    Raises:
-        DataError: If hypotheses are not in the store (they are counted, and the first ten of a language named), or a vector is not finite.
     """
     asked = _embedded(model, grid.premises, grid.languages, side="query", name=grid.name, watch=watch)
     if hypotheses is None:
@@ -97,16 +86,7 @@ def score_question_grid(
     Paragraphs of equal text in a language are one paragraph there: whichever of them a question belongs to, it is answered.
 
     Args:
-        model: Under test.
-        grid: Questions and paragraphs.
         similarities: To rank by, the main one first; None takes what is worth it for this model alone.
-        watch: Told how far it is.
-
-    Returns:
-        The mean P@1, reciprocal rank and PND of each question over all cells, and P@1 and PND in every cell.
-
-    Raises:
-        DataError: If a vector is not finite.
     """
     asked = _embedded(model, grid.questions, grid.languages, side="query", name=grid.name, watch=watch)
     every = _embedded(model, grid.paragraphs, grid.languages, side="document", name=grid.name, watch=watch)
@@ -138,15 +118,7 @@ def grid_result(
     """A grid of sentence pairs before and after, for the page of a model.
 
     Args:
-        after: Of the model under test, by `score_nli_grid`.
         before: Of what it is compared with, by the same similarities; or None.
-        grid: That was scored.
-        role: For the report.
-        seed: Of draws and flips.
-        resamples: Of the bootstrap, and sign flips at the least.
-
-    Returns:
-        The result; its main change is the mean PND over all cells and both comparisons.
     """
     against = [None] * len(after.cells) if before is None else before.cells
     tables = [compare_cells(now, was, seed=seed, resamples=resamples) for now, was in zip(after.cells, against, strict=True)]

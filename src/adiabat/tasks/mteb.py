@@ -46,24 +46,10 @@ def score_mteb(
     left as they were.
 
     Args:
-        model: Its towers may be one.
-        task: Name of a task that mteb knows, or a task of one's own (mteb's ``AbsTask``).
         name: For tables; None takes the task's.
         store: Vectors of the documents of a retrieval task; None encodes them.
-        missing: Whether documents that the store lacks are an error, or are encoded.
-        side: Whose tower and prompt embeds texts that are neither queries nor documents.
         folder: Where mteb's results, and the model's answers, are kept; the same call goes on from them for a task known by name. None
             keeps nothing.
-        watch: Told how far it is.
-
-    Returns:
-        The scores; ``facts`` has mteb's own figure.
-
-    Raises:
-        ConfigError: If mteb knows no such task, or it is none of texts.
-        DataError: If its data cannot be had, or a score is not a number.
-        MissingDependencyError: If mteb is not installed.
-        StoreError: If the store is of another encoder, or lacks documents that are not to be encoded.
     """
     with _random_states_kept(), _folder(folder) as place, _without_bars():
         mteb = import_mteb()
@@ -86,16 +72,7 @@ def score_mteb(
 
 
 def require_task(name: str) -> None:
-    """Find out, before a model is loaded, whether a task can be run: that mteb knows it, that it is of texts, that its data can be had.
-
-    Args:
-        name: Of the task.
-
-    Raises:
-        ConfigError: If mteb knows no such task, or it is none of texts.
-        DataError: If its data cannot be had.
-        MissingDependencyError: If mteb is not installed.
-    """
+    """Find out, before a model is loaded, whether a task can be run: that mteb knows it, that it is of texts, that its data can be had."""
     with _random_states_kept(), _without_bars():
         mteb = import_mteb()
         asked = _task_named(mteb, name)
@@ -105,14 +82,7 @@ def require_task(name: str) -> None:
 
 
 def import_mteb() -> Any:
-    """Import mteb, which takes seconds.
-
-    Returns:
-        The module.
-
-    Raises:
-        MissingDependencyError: If it is not installed.
-    """
+    """Import mteb, which takes seconds."""
     try:
         import mteb
     except ImportError as error:

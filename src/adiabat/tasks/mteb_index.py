@@ -69,16 +69,7 @@ class MtebIndex(MtebEncoder):
         """Wrap a model and its documents.
 
         Args:
-            model: Its document tower made the store's vectors.
-            store: Holds them.
-            missing: Whether documents that it lacks are an error, or are encoded, each time anew.
-            side: As for `MtebEncoder`.
-            similarity: As for `MtebEncoder`.
             folder: Where vectors are copied to, if need be; None takes the system's folder for temporary files.
-            watch: Told how far it is.
-
-        Raises:
-            StoreError: If another encoder made the store.
         """
         super().__init__(model, side=side, similarity=similarity, watch=watch)
         store.require_encoder(model.fingerprint("document"), who=model.name or None)
@@ -99,20 +90,7 @@ class MtebIndex(MtebEncoder):
         num_proc: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Find the documents of a task in the store.
-
-        Args:
-            corpus: mteb's documents.
-            task_metadata: Of the task.
-            hf_split: Unused.
-            hf_subset: Unused.
-            encode_kwargs: Unused.
-            num_proc: Unused.
-            **kwargs: Reserved by mteb.
-
-        Raises:
-            StoreError: If documents are missing and are not to be encoded; they are counted, and the first are named.
-        """
+        """Find the documents of a task in the store."""
         del hf_split, hf_subset, encode_kwargs, num_proc, kwargs
         ids = list(corpus["id"])
         rows, absent = _located(self.store, corpus, ids, task_metadata)
@@ -145,21 +123,7 @@ class MtebIndex(MtebEncoder):
         """Rank the documents that were indexed last.
 
         Args:
-            queries: mteb's queries.
-            task_metadata: Of the task.
-            hf_split: Unused.
-            hf_subset: Unused.
             top_k: Documents per query.
-            encode_kwargs: As for `encode`.
-            top_ranked: Where given, the documents of each query that are to be ranked, and no others.
-            num_proc: Unused.
-            **kwargs: Reserved by mteb.
-
-        Returns:
-            Scores by document id, for each query id.
-
-        Raises:
-            RuntimeError: If nothing was indexed.
         """
         from mteb.types import PromptType
 

@@ -36,10 +36,7 @@ class MtebEncoder:
         """Wrap a model.
 
         Args:
-            model: Its towers may be one.
-            side: Whose tower and prompt embeds texts that mteb gives no role, as in tasks of similarity and classification.
             similarity: What compares vectors; None takes what the model states, or cosine where it states nothing.
-            watch: Told how far it is.
         """
         self.model = model
         self.side = side
@@ -59,18 +56,10 @@ class MtebEncoder:
         """Embed texts in float32, each distinct one once.
 
         Args:
-            inputs: Batches, with texts under ``text``; how many come at once does not matter.
-            task_metadata: Of the task.
-            hf_split: Unused.
-            hf_subset: Unused.
             prompt_type: Query or document; None for neither.
-            **kwargs: mteb's ``batch_size`` and ``show_progress_bar``, for which an encoder batches by tokens and a watch tells.
 
         Returns:
             One row per text.
-
-        Raises:
-            ConfigError: If something else is asked for, such as quantised vectors.
         """
         if others := sorted(set(kwargs) - set(READING)):
             raise ConfigError(f"encode_kwargs must hold {' and '.join(READING)} alone, got {', '.join(others)}; leave those out")
@@ -83,10 +72,6 @@ class MtebEncoder:
 
         Args:
             embeddings1: Arrays or tensors, one row per text.
-            embeddings2: Likewise.
-
-        Returns:
-            A tensor with a row for each of the first, more is closer.
         """
         from mteb.similarity_functions import select_similarity
 
@@ -97,7 +82,6 @@ class MtebEncoder:
 
         Args:
             embeddings1: Arrays or tensors, one row per text.
-            embeddings2: As many.
 
         Returns:
             A tensor with one score per pair, more is closer.

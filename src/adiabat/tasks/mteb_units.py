@@ -91,9 +91,6 @@ class Units:
 def units_of(parts: Sequence[Part]) -> Units | None:
     """Scores of every text, the data sets of a task one after the other.
 
-    Args:
-        parts: At least one, of one task.
-
     Returns:
         The units, in groups where there are several parts; None where mteb keeps too little, or they do not give its score again.
     """

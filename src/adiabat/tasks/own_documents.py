@@ -33,18 +33,7 @@ def own_documents(
     *,
     drop: DropSameId,
 ) -> OwnDocuments:
-    """Find the documents that are queries themselves: by id and text (`is_own_document`), unless the user says that ids are enough.
-
-    Args:
-        system: Whose documents are ranked.
-        query_ids: Of the queries.
-        queries: Their texts.
-        positives: Rows of their relevant documents, which are never left out.
-        drop: By id and text, by id alone, or not at all.
-
-    Returns:
-        Their rows.
-    """
+    """Find the documents that are queries themselves: by id and text (`is_own_document`), unless the user says that ids are enough."""
     ids = system.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
     shared = np.array([row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())], dtype=np.int64)
     rows = shared if drop is True else _of_equal_text(system, queries, shared)

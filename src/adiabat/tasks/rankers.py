@@ -40,10 +40,6 @@ class Ranker(Protocol):
     def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
         """Scores of given documents.
 
-        Args:
-            queries: Which of its queries.
-            rows: Documents to score with each of them; -1 for "none".
-
         Returns:
             Scores; minus infinity at a row of -1.
         """
@@ -54,13 +50,7 @@ class Ranker(Protocol):
         """Count, for each query and threshold, the documents that score at least as high.
 
         Args:
-            queries: Which of its queries.
             thresholds: Scores; plus infinity for "none".
-            excluded: For each of the queries, rows never counted, each once.
-            on_progress: Called now and then.
-
-        Returns:
-            Counts, ties included.
         """
 
 
@@ -89,31 +79,13 @@ class DenseRanker:
         return -math.inf
 
     def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
-        """Scores of given documents.
-
-        Args:
-            queries: Which of its queries.
-            rows: As for `Ranker.scores`.
-
-        Returns:
-            Scores.
-        """
+        """Scores of given documents."""
         return score_rows(self.store, self.vectors[queries], rows, similarity=self.similarity)
 
     def count_at_least(
         self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
     ) -> Int64[np.ndarray, "q p"]:
-        """Count the documents that score at least as high, in one pass over the store.
-
-        Args:
-            queries: Which of its queries.
-            thresholds: As for `Ranker.count_at_least`.
-            excluded: As for `Ranker.count_at_least`.
-            on_progress: Called after each block of documents.
-
-        Returns:
-            Counts, ties included.
-        """
+        """Count the documents that score at least as high, in one pass over the store."""
         told = None if on_progress is None else lambda done, total: on_progress(done / total)
         vectors = self.vectors[queries]
         return count_at_least(self.store, vectors, thresholds, similarity=self.similarity, excluded=excluded, on_progress=told)
@@ -147,31 +119,13 @@ class LexicalRanker:
         return float(np.nextafter(np.float32(0), np.float32(1)))
 
     def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
-        """Scores of given documents.
-
-        Args:
-            queries: Which of its queries.
-            rows: As for `Ranker.scores`.
-
-        Returns:
-            Scores.
-        """
+        """Scores of given documents."""
         return self.index.score_rows(self.texts[queries], rows)
 
     def count_at_least(
         self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
     ) -> Int64[np.ndarray, "q p"]:
-        """Count the documents that score at least as high.
-
-        Args:
-            queries: Which of its queries.
-            thresholds: As for `Ranker.count_at_least`.
-            excluded: As for `Ranker.count_at_least`.
-            on_progress: Called after each few queries.
-
-        Returns:
-            Counts, ties included.
-        """
+        """Count the documents that score at least as high."""
         texts, counts = self.texts[queries], np.zeros(thresholds.shape, dtype=np.int64)
         for start in range(0, len(texts), QUERIES_AT_A_TIME):
             part = np.arange(start, min(start + QUERIES_AT_A_TIME, len(texts)))

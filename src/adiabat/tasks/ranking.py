@@ -35,17 +35,7 @@ class Standings:
 
 
 def stand_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watch: Watch) -> Standings:
-    """Rank the positives of each query against every document that is neither a positive nor left out.
-
-    Args:
-        ranker: Of the queries of `examples`.
-        examples: Queries and rows.
-        left_out: Rows that a query is not compared with, beside its positives, each once and none of them a positive.
-        watch: Told how far it is.
-
-    Returns:
-        Their standings.
-    """
+    """Rank the positives of each query against every document that is neither a positive nor left out."""
     label, every = f"ranking {examples.name}", len(examples)
     lost, found = np.zeros(len(examples.positives.values), dtype=np.int64), ranker.count - left_out.lengths
     scores = np.zeros(len(lost), dtype=np.float32)
@@ -68,16 +58,7 @@ def stand_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, wat
 
 
 def stand_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Standings:
-    """Rank the positives of each query against its listed negatives; all of them are found, whatever they score.
-
-    Args:
-        ranker: Of the queries of `examples`.
-        examples: Queries and rows, with negatives.
-        watch: Told how far it is.
-
-    Returns:
-        Their standings.
-    """
+    """Rank the positives of each query against its listed negatives; all of them are found, whatever they score."""
     every = len(examples)
     lost, scores = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(len(examples.positives.values), dtype=np.float32)
     for start in range(0, every, QUERIES_AT_A_TIME):
@@ -95,10 +76,6 @@ def stand_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Stan
 
 def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarray, "q d"]:
     """Find for each query the numbers of the listed negatives that its positive is not strictly closer than.
-
-    Args:
-        ranker: Of the queries of `examples`.
-        examples: With a ladder of negatives.
 
     Returns:
         True where it is an error; a tie is one. Column 0 is the negative that is listed first.

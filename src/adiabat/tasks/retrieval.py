@@ -39,25 +39,8 @@ def score_retrieval(
     """Score one model on one data set.
 
     Args:
-        system: Under test; its store must be of its document tower, which `Store.require_encoder` asks.
-        examples: Queries, and rows of the system's documents.
-        settings: Measures, depth, which negatives.
         similarities: To rank by, the main one first; None takes what is worth it for this model alone. BM25 has its own.
         trained: What the job of the model was trained on; None where it is of none.
-        watch: Told how far it is.
-
-    Returns:
-        Values of every query that is measured. The first of `settings.measures` comes first where the corpus is ranked, PND where listed
-        candidates are; then PND, and the other measures.
-
-    Raises:
-        ConfigError: If a measure is unknown, or also counts documents judged not relevant.
-        DataError: If listed negatives are asked for and there are none, if there is nothing to compare positives with, or if the vector of
-            a query is not finite.
-        StoreError: If stored vectors are not finite, or of another width.
-
-    Reference:
-        Missions A6 and C5.
     """
     plan = _planned(system, examples, settings, watch)
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
@@ -181,14 +164,7 @@ def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role
     """Queries before and after, for the page of a model.
 
     Args:
-        after: Of the model under test, by `score_retrieval`.
         before: Of what it is compared with, by the same similarities; or None.
-        role: For the report.
-        seed: Of draws and flips.
-        resamples: Of the bootstrap.
-
-    Returns:
-        The result; its main change is that of the first sample.
     """
     pooled = next(one for one in after.samples if one.measure == "PND pooled")
     assert pooled.reference is not None

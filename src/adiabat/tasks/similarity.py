@@ -25,24 +25,7 @@ PairVectors = tuple[Float[np.ndarray, "n e"], Float[np.ndarray, "n e"]]
 
 
 def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """Rank correlation of the model's similarities with those that people gave (STS).
-
-    Args:
-        model: Under test.
-        pairs: Of one set: `ScoredPairs.sets` is not looked at.
-        side: Whose tower and prompt embeds both texts.
-        name: Of the task.
-        watch: Told how far it is.
-
-    Returns:
-        ``Spearman`` by `similarities_of` the model. A unit is a pair.
-
-    Raises:
-        DataError: If a vector is zero or not finite, or the model finds all pairs equally similar.
-
-    Reference:
-        Cer et al. 2017; Spearman 1904.
-    """
+    """Rank correlation of the model's similarities with those that people gave (STS)."""
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
     samples = _correlations(vectors, pairs, model, sets=None)
     _require_two_similarities(samples, [""], name)
@@ -55,20 +38,6 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
     """Rank correlation on pairs of words, averaged over sets.
 
     A word whose vector is zero has similarity 0 with every other. Words that the tokenizer does not know are scored like others, and told.
-
-    Args:
-        model: Under test.
-        pairs: In one set or several.
-        side: Whose tower and prompt embeds both words.
-        name: Of the task.
-        watch: Told how far it is.
-
-    Returns:
-        ``Spearman``, the plain mean over sets, by the similarities of `score_sts`; that of each set by the first, and how many words and
-        pairs are out of vocabulary or without a vector, as facts. A unit is a pair.
-
-    Raises:
-        DataError: If a vector is not finite, or the model finds all pairs of a set equally similar.
     """
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch, zeros=True)
     sets = list(dict.fromkeys(pairs.sets))
@@ -87,25 +56,7 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
 
 
 def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """How well the similarity tells pairs that belong together from pairs that do not.
-
-    Args:
-        model: Under test.
-        pairs: Of both kinds.
-        side: Whose tower and prompt embeds both texts.
-        name: Of the task.
-        watch: Told how far it is.
-
-    Returns:
-        ``average precision`` by the similarities of `score_sts`; by each the best accuracy and F1 over all thresholds, and the
-        threshold, as facts. A unit is a pair.
-
-    Raises:
-        DataError: If a vector is zero or not finite.
-
-    Reference:
-        Muennighoff et al. 2023 (pair classification of MTEB).
-    """
+    """How well the similarity tells pairs that belong together from pairs that do not."""
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
     together, facts, samples = pairs.together.astype(np.float64), dict[str, float](), []
     for similarity in similarities_of(model):
@@ -135,8 +86,6 @@ def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], 
     """Similarity of each pair of vectors, by `row_scores`, with few of them in 64 bits at a time.
 
     Args:
-        a: One vector of each pair.
-        b: The other.
         similarity: ``cosine`` (0 where a vector is zero), ``dot``, or ``distance`` (minus the Euclidean distance).
 
     Returns:
@@ -167,15 +116,7 @@ class BestThresholds:
 
 
 def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, " n"]) -> BestThresholds:
-    """Try every observed similarity as the threshold, and one above them all.
-
-    Args:
-        scores: Higher is closer.
-        together: Which pairs belong together, at least one.
-
-    Returns:
-        The best accuracy and F1.
-    """
+    """Try every observed similarity as the threshold, and one above them all."""
     levels, level_of = np.unique(-scores, return_inverse=True)
     hits = np.cumsum(np.bincount(level_of, weights=together))
     taken = np.cumsum(np.bincount(level_of))
@@ -188,15 +129,7 @@ def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, 
 
 
 def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
-    """Words of which the tokenizer keeps nothing: it has its unknown token for them, or no token at all.
-
-    Args:
-        encoder: Whose tokenizer.
-        words: Any number, equal ones among them.
-
-    Returns:
-        The unknown ones, each once, in order of first appearance.
-    """
+    """Words of which the tokenizer keeps nothing: it has its unknown token for them, or no token at all."""
     distinct = list(dict.fromkeys(words))
     tokenizer = encoder.tokenizer
     every = tokenizer(distinct, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False)["input_ids"]

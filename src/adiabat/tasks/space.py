@@ -48,17 +48,7 @@ class Looked:
 
     @classmethod
     def drawn(cls, examples: AddressedSet, store: Store, section: SpaceSection, *, seed: int) -> "Looked":
-        """Draw queries and documents.
-
-        Args:
-            examples: All queries, with their positives.
-            store: All documents.
-            section: How many.
-            seed: Of the draw.
-
-        Returns:
-            The samples, in the order of the data.
-        """
+        """Draw queries and documents."""
         generator = np.random.default_rng(seed)
         picked: list[int] = _drawn(len(examples), section.queries, generator).tolist()
         positives = [int(examples.positives[row][examples.grades[row].argmax()]) for row in picked]
@@ -67,15 +57,7 @@ class Looked:
         return cls(ids, texts, np.array(positives, dtype=np.int64), documents)
 
     def only(self, queries: Bool[np.ndarray, " n"], documents: Bool[np.ndarray, " m"]) -> "Looked":
-        """What is left of it.
-
-        Args:
-            queries: Which of the queries.
-            documents: Which of the documents.
-
-        Returns:
-            They alone.
-        """
+        """What is left of it."""
         kept = np.flatnonzero(queries)
         ids, texts = [self.query_ids[row] for row in kept], [self.queries[row] for row in kept]
         return Looked(ids, texts, self.positives[kept], self.documents[documents])
@@ -109,24 +91,7 @@ def analyse_space(
     inputs: dict[str, str],
     watch: Watch,
 ) -> SpaceResult:
-    """Describe the space of a model, and how it differs from a baseline's.
-
-    Args:
-        after: Under test.
-        before: What it is compared with; a row of its store is the same document.
-        examples: Queries with positives by rows of the stores.
-        settings: What to look at.
-        title: Of the report.
-        command: The command line, for the report.
-        inputs: What was read, for the report.
-        watch: Told how far it is.
-
-    Returns:
-        The result.
-
-    Raises:
-        DataError: If there are too few queries to describe a space by, or a vector is not finite.
-    """
+    """Describe the space of a model, and how it differs from a baseline's."""
     started = time.monotonic()
     section, seed = settings.space, settings.run.seed
     watch = replace(watch, note=once(watch.note))

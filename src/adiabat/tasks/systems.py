@@ -24,14 +24,7 @@ UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank
 
 
 def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
-    """What is worth ranking by: cosine alone where all vectors have unit length, on which all similarities rank alike.
-
-    Args:
-        *models: Whose vectors are compared; the one under test first.
-
-    Returns:
-        The similarity that the first one states, then the others.
-    """
+    """What is worth ranking by: cosine alone where all vectors have unit length, on which all similarities rank alike."""
     if all(model.unit for model in models):
         return ("cosine",)
     main = models[0].similarity
@@ -39,15 +32,7 @@ def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
 
 
 def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]:
-    """What a model's texts are compared by, where that is not plain.
-
-    Args:
-        model: That is measured.
-        chosen: The main similarity first.
-
-    Returns:
-        A sentence; none where vectors of any length are compared by cosine, as the model states.
-    """
+    """What a model's texts are compared by, where that is not plain."""
     main, own = IN_WORDS[chosen[0]], IN_WORDS[model.similarity]
     if model.unit and len(chosen) == 1:
         return [UNIT_LENGTH]
@@ -76,9 +61,6 @@ class System:
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of documents.
 
-        Args:
-            doc_ids: Any ids.
-
         Returns:
             One row per id, -1 for an unknown one.
         """
@@ -91,9 +73,6 @@ class System:
 
     def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
         """Texts of documents.
-
-        Args:
-            rows: From 0.
 
         Returns:
             One per row.
@@ -142,9 +121,6 @@ class LexicalSystem:
     def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
         """Texts of documents, in one pass over the corpus.
 
-        Args:
-            rows: From 0.
-
         Returns:
             One per row.
         """
@@ -165,90 +141,39 @@ class LexicalSystem:
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of documents.
 
-        Args:
-            doc_ids: Any ids.
-
         Returns:
             One row per id, -1 for an unknown one.
         """
         return np.array([self._row_of.get(doc_id, -1) for doc_id in doc_ids], dtype=np.int64)
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
-        """Rows of documents by their texts.
-
-        Args:
-            texts: Any texts.
-
-        Returns:
-            Text to row, for those that are known.
-        """
+        """Rows of documents by their texts."""
         return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
 
 
 def open_baseline_stores(places: Sequence[str | Path], *, baseline: bool) -> list[Store]:
-    """Open the stores in which a baseline may find its documents.
-
-    Args:
-        places: Their directories.
-        baseline: Whether there is one.
-
-    Returns:
-        The stores, each once.
-
-    Raises:
-        ConfigError: If there are stores and no baseline.
-        StoreError: If one is none.
-    """
+    """Open the stores in which a baseline may find its documents."""
     if places and not baseline:
         raise ConfigError(f"--baseline-store must come with --baseline, got {', '.join(map(str, places))} alone; name the baseline")
     return [Store.open(place) for place in dict.fromkeys(places)]
 
 
 def refuse_idle(stores: Sequence[Store], used: Sequence[Store]) -> None:
-    """Refuse stores of a baseline that it has no use for.
-
-    Args:
-        stores: Given for it.
-        used: Those that `baseline_of` chose.
-
-    Raises:
-        StoreError: If one of the first is none of the second.
-    """
+    """Refuse stores of a baseline that it has no use for."""
     for store in stores:
         if not any(store is one for one in used):
             raise StoreError(f"--baseline-store {store.path} must be of use to the baseline, got no data set that needs it; leave it out")
 
 
 def stores_read(store: Store, before: System | None) -> dict[str, str]:
-    """Where the vectors came from, for a result file.
-
-    Args:
-        store: Documents of the model under test.
-        before: The baseline, if there is one.
-
-    Returns:
-        Directory and SHA-256 of each store; of the baseline's only where it has its own.
-    """
+    """Where the vectors came from, for a result file."""
     stores = {"": store} if before is None or before.store is store else {"": store, "baseline_": before.store}
     places = {f"{whose}store": str(one.path) for whose, one in stores.items()}
     return {**places, **{f"{whose}store_sha256": one.manifest.sha256 for whose, one in stores.items()}}
 
 
 def baseline_of(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store]) -> System:
-    """The baseline with documents of its own: those of the model under test where one tower made both, else the same in another store.
-
-    Args:
-        baseline: What a model is compared with.
-        fingerprint: Of its document tower: taking it reads all weights.
-        store: Documents of the model under test.
-        others: Stores that the baseline's document tower may have made.
-
-    Returns:
-        The baseline and its store, in which a row is the same document as in `store`.
-
-    Raises:
-        StoreError: If no store holds these documents as the baseline's tower embeds them.
-    """
+    """The baseline with documents of its own: those of the model under test where one tower made both, else the same in another store."""
     differences = store.differences(fingerprint)
     if not differences:
         return System(baseline, store)

@@ -19,18 +19,8 @@ _SHOWN = 5
 def embed_texts(model: DualEncoder, texts: Sequence[str], *, side: Side, name: str, watch: Watch) -> Float32[np.ndarray, "n e"]:
     """Embed texts in float32; equal texts share one vector, to the last bit.
 
-    Args:
-        model: Whose tower.
-        texts: Any number, equal ones among them.
-        side: Which tower, and whose prompt.
-        name: Of the task, for messages.
-        watch: Told how far it is.
-
     Returns:
         One row per text, in the order given.
-
-    Raises:
-        DataError: If a vector is not finite; the first few texts are named.
     """
     row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
 
@@ -51,9 +41,6 @@ def zero_rows(vectors: Float[np.ndarray, "n e"]) -> Bool[np.ndarray, " n"]:
 
     Args:
         vectors: One row per text.
-
-    Returns:
-        True where all numbers are 0.
     """
     return np.asarray(~vectors.any(axis=1))
 
@@ -63,11 +50,6 @@ def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], 
 
     Args:
         vectors: One row per text.
-        texts: What they are of.
-        name: Of the task, for the message.
-
-    Raises:
-        DataError: If there is one; the first few texts are named.
     """
     zero = zero_rows(vectors)
     if zero.any():

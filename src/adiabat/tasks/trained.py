@@ -21,11 +21,6 @@ def trained_queries(record: TrainedTexts | None, examples: AddressedSet, store: 
 
     Args:
         record: Of the job of the measured model; None where it is of none.
-        examples: The queries, and rows of their documents.
-        store: The documents.
-
-    Returns:
-        A count for each query.
     """
     if record is None:
         return None
@@ -43,11 +38,6 @@ def trained_premises(record: TrainedTexts | None, grid: LanguageGridSet, cluster
 
     Args:
         record: Of the job of the measured model; None where it is of none.
-        grid: The sentence pairs; a hypothesis that a premise entails is relevant to it.
-        clusters: Number of each sentence pair's premise.
-
-    Returns:
-        A count for each premise.
     """
     if record is None:
         return None
@@ -63,15 +53,7 @@ def trained_premises(record: TrainedTexts | None, grid: LanguageGridSet, cluster
 
 
 def trained_on(model: str, scores: TaskScores) -> Iterator[TrainedOn]:
-    """What to say of one model.
-
-    Args:
-        model: Its name.
-        scores: Of the model.
-
-    Yields:
-        The counts; nothing where the model is of no job.
-    """
+    """What to say of one model."""
     found = scores.trained
     if found is None:
         return
@@ -91,11 +73,6 @@ def trained_on(model: str, scores: TaskScores) -> Iterator[TrainedOn]:
 def unseen_of(scores: Sequence[TaskScores], *, seed: int, resamples: int) -> Unseen | None:
     """Measure on the queries of which no model was trained on anything.
 
-    Args:
-        scores: Of the model under test, and perhaps of what it is compared with: of queries, each with a value of its own.
-        seed: Of draws and flips.
-        resamples: Of the bootstrap.
-
     Returns:
         None where that is all queries or fewer than two, or where a model may have been trained on more than is known.
     """
@@ -112,15 +89,7 @@ def unseen_of(scores: Sequence[TaskScores], *, seed: int, resamples: int) -> Uns
 
 
 def with_trained(result: DatasetResult, found: Sequence[TrainedOn]) -> DatasetResult:
-    """Say what models were trained on; where that is more than a few of the queries, without a verdict.
-
-    Args:
-        result: Of a data set.
-        found: Of its models.
-
-    Returns:
-        The result.
-    """
+    """Say what models were trained on; where that is more than a few of the queries, without a verdict."""
     if all(one.is_proof for one in found):
         return replace(result, trained=list(found))
     changes, ladder = without_verdicts(result.changes), without_verdicts(result.ladder)
@@ -128,24 +97,10 @@ def with_trained(result: DatasetResult, found: Sequence[TrainedOn]) -> DatasetRe
 
 
 def without_verdicts(changes: Sequence[Change]) -> list[Change]:
-    """Changes of a model that was trained on too many of the units.
-
-    Args:
-        changes: With verdicts.
-
-    Returns:
-        The same figures.
-    """
+    """Changes of a model that was trained on too many of the units."""
     return [replace(change, verdict=None) for change in changes]
 
 
 def without_marks(grids: Sequence[GridComparison]) -> list[GridComparison]:
-    """The same for language grids.
-
-    Args:
-        grids: With a verdict for each cell.
-
-    Returns:
-        The same figures.
-    """
+    """The same for language grids."""
     return [replace(grid, verdicts=None, improved=None, worsened=None, improved_z=None, worsened_z=None) for grid in grids]

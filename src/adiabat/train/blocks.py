@@ -36,9 +36,6 @@ class BlockOutput:
 def blocks_of(backbone: nn.Module) -> list[nn.Module]:
     """The blocks of a backbone: the list of modules that holds most parameters, the outermost where several hold the same.
 
-    Args:
-        backbone: Of any family, packed or not, with adapters inside or not.
-
     Returns:
         The blocks in order; empty where the backbone has no list of modules.
     """
@@ -51,10 +48,6 @@ def frozen_prefix(encoder: Encoder, blocks: Sequence[nn.Module]) -> int:
     """How many leading blocks give what nothing trainable has a part in.
 
     Found by passing one token: names do not tell what is read before the first block (MPNet registers its relative positions after it).
-
-    Args:
-        encoder: The tower.
-        blocks: Its blocks.
 
     Returns:
         The number; 0 where blocks do not pass once each, in order (ALBERT repeats one).
@@ -90,12 +83,7 @@ def recorded(block: nn.Module, record: list[BlockOutput], *, device: torch.devic
     """Append what a block gives to a list, while the context lasts.
 
     Args:
-        block: The last one of a frozen prefix.
-        record: What is appended to.
         device: Where the pass runs if it may draw random numbers; None if not.
-
-    Returns:
-        The context.
     """
     forward = block.forward
 
@@ -108,15 +96,7 @@ def recorded(block: nn.Module, record: list[BlockOutput], *, device: torch.devic
 
 
 def replayed(blocks: Sequence[nn.Module], output: BlockOutput) -> AbstractContextManager[None]:
-    """Let blocks give what the last of them gave in an earlier pass, while the context lasts.
-
-    Args:
-        blocks: A frozen prefix; each gives the same, for none looks at what it is given.
-        output: What was recorded.
-
-    Returns:
-        The context.
-    """
+    """Let blocks give what the last of them gave in an earlier pass, while the context lasts."""
 
     def repeat(*given: Any, **options: Any) -> Any:
         if output.state is not None:
@@ -130,16 +110,6 @@ def checkpointed(blocks: Sequence[nn.Module], *, draws: bool) -> AbstractContext
     """Let blocks keep nothing but their input for the gradient, and compute again what else it needs, while the context lasts.
 
     transformers' own switch works in training mode alone, that is, with dropout on.
-
-    Args:
-        blocks: Any.
-        draws: Whether the pass may draw random numbers, which are then the same again.
-
-    Returns:
-        The context; the gradient may be asked for after it has ended.
-
-    Reference:
-        Chen et al. 2016; mission D5.
     """
     # What torch preserves by itself is its own random state alone, which is one for all threads.
     contexts = {block: partial(_twice, next(block.parameters()).device if draws else None) for block in blocks}

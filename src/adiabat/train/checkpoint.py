@@ -41,18 +41,6 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
 
     The files are written beside their place, flushed to disk and then renamed, so a checkpoint that has its name is whole. Checkpoints of
     later steps are removed: the run has fallen back behind them because they were damaged.
-
-    Args:
-        folder: Holds the checkpoints of one job.
-        step: Names the checkpoint.
-        snapshot: What to write.
-        keep: How many to keep, >= 2: one to fall back to.
-
-    Returns:
-        The checkpoint's directory.
-
-    Raises:
-        JobError: If the disk is full or not writable; earlier checkpoints stay.
     """
     target = folder / f"step-{step:09d}"
     partial = folder / f".partial-{step:09d}"
@@ -84,11 +72,7 @@ def _tidy(folder: Path, newest: Path, keep: int) -> None:
 
 
 def drop_older(folder: Path) -> None:
-    """Remove all checkpoints but the newest, from which a run that is over can be made longer.
-
-    Args:
-        folder: Holds the checkpoints of one job; may be missing.
-    """
+    """Remove all checkpoints but the newest, from which a run that is over can be made longer."""
     for path in _checkpoints(folder)[1:]:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -96,14 +80,8 @@ def drop_older(folder: Path) -> None:
 def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
     """Read the newest checkpoint that is whole.
 
-    Args:
-        folder: Holds the checkpoints of one job; may be missing.
-
     Returns:
         The snapshot, None where there is none; and one sentence for each damaged checkpoint that was passed over.
-
-    Raises:
-        JobError: If there are checkpoints and none is whole.
     """
     damaged: list[str] = []
     for path in _checkpoints(folder):
@@ -138,14 +116,7 @@ def _flush(path: Path) -> None:
 
 
 def optimizer_snapshot(optimizer: optim.Optimizer) -> Snapshot:
-    """An optimizer's state as tensors and plain data.
-
-    Args:
-        optimizer: Any of torch's.
-
-    Returns:
-        Tensors named ``optimizer/INDEX/NAME``; what is no tensor, and the parameter groups, in the record.
-    """
+    """An optimizer's state as tensors and plain data."""
     state = optimizer.state_dict()
     tensors: dict[str, Tensor] = {}
     scalars: dict[str, Any] = {}
@@ -156,12 +127,7 @@ def optimizer_snapshot(optimizer: optim.Optimizer) -> Snapshot:
 
 
 def restore_optimizer(optimizer: optim.Optimizer, snapshot: Snapshot) -> None:
-    """Give an optimizer the state that `optimizer_snapshot` took.
-
-    Args:
-        optimizer: Made over the same parameters in the same order.
-        snapshot: Its tensors may hold others beside the optimizer's.
-    """
+    """Give an optimizer the state that `optimizer_snapshot` took."""
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**snapshot.tensors, **snapshot.record["scalars"]}.items():
         kind, _, rest = key.partition("/")
@@ -172,13 +138,7 @@ def restore_optimizer(optimizer: optim.Optimizer, snapshot: Snapshot) -> None:
 
 
 def restore_weights(module: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str) -> None:
-    """Copy saved weights into a module's parameters.
-
-    Args:
-        module: Whose parameters are overwritten in place.
-        tensors: May hold others beside the module's.
-        prefix: Of the names, such as ``weights/``.
-    """
+    """Copy saved weights into a module's parameters."""
     parameters = dict(module.named_parameters())
     for name, saved in tensors.items():
         if name.startswith(prefix):

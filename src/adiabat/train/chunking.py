@@ -72,18 +72,7 @@ class Piece:
 
 
 def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: int, packed: bool, longest: int) -> list[Piece]:
-    """Cut a group of texts.
-
-    Args:
-        lengths: Tokens of each text.
-        chunking: How.
-        threads: One or two.
-        packed: Whether padding costs nothing.
-        longest: The tower's limit, in tokens.
-
-    Returns:
-        Pieces in a fixed order; every text in one.
-    """
+    """Cut a group of texts."""
     if not len(lengths):
         return []
     if chunking.buckets and chunking.tokens:
@@ -99,12 +88,7 @@ def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple
     """What is computed of texts that pass together.
 
     Args:
-        lengths: Tokens of each text, at least one text.
-        packed: Whether padding costs nothing.
         shape: Rows and length to which they are padded; None goes by the texts.
-
-    Returns:
-        Lengths of all rows, padding among them.
     """
     if shape is not None:
         return np.full(*shape, dtype=np.int64)
@@ -113,11 +97,6 @@ def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple
 
 def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) -> list[Places]:
     """Cut a batch into one part per thread so that the longest pass is short.
-
-    Args:
-        lengths: Tokens of each text, at least one text.
-        threads: One or two.
-        packed: Whether padding costs nothing.
 
     Returns:
         Places in the batch; as many parts as threads or as texts, none empty.
@@ -128,15 +107,7 @@ def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) ->
 
 
 def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[Places]:
-    """Longest first, each piece to the thread that has least so far.
-
-    Args:
-        costs: Of each piece.
-        threads: > 0.
-
-    Returns:
-        Pieces of each thread that has any.
-    """
+    """Longest first, each piece to the thread that has least so far."""
     parts: list[list[int]] = [[] for _ in range(threads)]
     sums = [0] * threads
     for piece in np.argsort(-np.asarray(costs, dtype=np.int64), kind="stable").tolist():

@@ -68,11 +68,7 @@ class Chunk:
     _record: list[BlockOutput] = field(default_factory=list)
 
     def embed(self) -> Float[Tensor, "p e"]:
-        """Embed the texts, and keep what the gradient will need.
-
-        Returns:
-            Embeddings without a graph.
-        """
+        """Embed the texts, and keep what the gradient will need."""
         manner = self.manner
         if not manner.trained:
             return self.pass_through(graph=False)
@@ -88,11 +84,7 @@ class Chunk:
             return self.pass_through(graph=False)
 
     def carry_on(self, gradient: Float[Tensor, "p e"]) -> None:
-        """Add to the gradients of the weights; what was kept is let go.
-
-        Args:
-            gradient: Of the loss with respect to the embeddings.
-        """
+        """Add to the gradients of the weights; what was kept is let go."""
         graph = self._graph if self._graph is not None else self._again()
         self.forget()
         torch.autograd.backward(graph, gradient)
@@ -103,14 +95,7 @@ class Chunk:
         self._record.clear()
 
     def pass_through(self, *, graph: bool) -> Float[Tensor, "p e"]:
-        """Embed the texts, and keep nothing.
-
-        Args:
-            graph: Whether the embeddings can be differentiated.
-
-        Returns:
-            Embeddings.
-        """
+        """Embed the texts, and keep nothing."""
         with ExitStack() as stack:
             if self.seed is not None:
                 stack.enter_context(drawing_from(torch.Generator().manual_seed(self.seed)))

@@ -20,18 +20,6 @@ def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking)
     """Copies of towers for the passes of several threads.
 
     On a CPU they compute no padding where the backbone can; on a GPU, attention text by text would leave it idle.
-
-    Args:
-        encoders: The towers.
-        count: Threads.
-        chunking: How batches pass.
-
-    Returns:
-        For each thread a copy of every tower; those of the first thread have the towers' own parameters, the others only their values,
-        and gradients of their own.
-
-    Raises:
-        ModelError: If blocks are to be checkpointed and a backbone has none.
     """
     copies = [working_copies(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders]
     for own in copies:
@@ -63,25 +51,11 @@ def _give_own_gradients(module: nn.Module) -> None:
 
 
 def is_packed(encoder: Encoder) -> bool:
-    """Whether an encoder computes no padding.
-
-    Args:
-        encoder: Any.
-
-    Returns:
-        True where its backbone packs.
-    """
+    """Whether an encoder computes no padding."""
     return isinstance(encoder.backbone, PackedBackbone)
 
 
 def size_of(encoder: Encoder) -> int:
-    """What a token costs, up to a factor.
-
-    Args:
-        encoder: Any.
-
-    Returns:
-        Its numbers outside of tables, which are looked up, not multiplied; at least 1.
-    """
+    """What a token costs, up to a factor."""
     multiplied = (part for part in encoder.modules() if not isinstance(part, nn.Embedding))
     return max(1, sum(weights.numel() for part in multiplied for weights in part.parameters(recurse=False)))

@@ -21,12 +21,6 @@ def passed_parameters(encoder: Encoder) -> PassedParameters:
     The gradient passes back to the first block that holds, or follows, something trainable, and no further; a block counts whole. Weights
     that a token passes several times, as those of ALBERT, count as often. A projection behind the pooling counts as if each token passed
     it, in place of each text.
-
-    Args:
-        encoder: The tower, with what is frozen switched off.
-
-    Returns:
-        The counts.
     """
     looked_up = {id(part.weight) for part in encoder.modules() if isinstance(part, nn.Embedding)}
     multiplied = {id(weights): weights for weights in encoder.used_parameters().values() if id(weights) not in looked_up}

@@ -75,17 +75,7 @@ class Processes:
         return self.rank == 0
 
     def share(self, count: int) -> slice:
-        """Which items of a global batch are this process's: equal parts, without gaps, in rank order.
-
-        Args:
-            count: Items of the batch.
-
-        Returns:
-            Their places.
-
-        Raises:
-            ConfigError: If there is no equal part for everyone: a mean over processes would then weigh items unequally.
-        """
+        """Which items of a global batch are this process's: equal parts, without gaps, in rank order."""
         part, rest = divmod(count, self.count)
         if rest or not part:
             choices = " or ".join(str(number * self.count) for number in (part, part + 1) if number)
@@ -97,15 +87,6 @@ class Processes:
 
         Processes may bring different numbers of rows, and none. The loss of every process must depend on the result, or that of none:
         its backward pass is an exchange too.
-
-        Args:
-            embeddings: This process's rows.
-
-        Returns:
-            All rows in rank order.
-
-        Raises:
-            JobError: If another process is lost.
         """
         if self.count == 1:
             return embeddings
@@ -118,17 +99,7 @@ class Processes:
         return gathered
 
     def gather_numbers(self, numbers: Int[Tensor, " b"]) -> Int[Tensor, " n"]:
-        """Numbers of all processes, such as keys of texts; processes may bring different counts.
-
-        Args:
-            numbers: This process's own.
-
-        Returns:
-            All in rank order.
-
-        Raises:
-            JobError: If another process is lost.
-        """
+        """Numbers of all processes, such as keys of texts; processes may bring different counts."""
         if self.count == 1:
             return numbers
         lengths = self._joined(torch.tensor([len(numbers)], device=self.device), [1] * self.count)
@@ -138,12 +109,6 @@ class Processes:
         """This process's rows at their places in the global batch, zeros elsewhere; nothing is sent.
 
         For what only a process's own rows look at: `Pairs.own`, each query's own negatives.
-
-        Args:
-            part: As many rows as every other process has.
-
-        Returns:
-            As many rows as all processes have.
         """
         if self.count == 1:
             return part
@@ -155,12 +120,6 @@ class Processes:
         """Replace each gradient by its mean over processes; one that some process lacks counts as zero there.
 
         Where no process has one, there is none afterwards either, so that an optimiser passes over the weight as it does in one process.
-
-        Args:
-            parameters: The same in every process, in the same order; frozen ones are passed over.
-
-        Raises:
-            JobError: If another process is lost.
         """
         trained = [weights for weights in dict.fromkeys(parameters) if weights.requires_grad]
         if self.count == 1 or not trained:
@@ -177,45 +136,18 @@ class Processes:
                 gradient.copy_(mean.view_as(gradient))
 
     def mean(self, value: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-        """A number's mean over processes, for the log; without gradient.
-
-        Args:
-            value: This process's own.
-
-        Returns:
-            The same in every process.
-
-        Raises:
-            JobError: If another process is lost.
-        """
+        """A number's mean over processes, for the log; without gradient."""
         return value.detach() if self.count == 1 else self._reduce(value.detach().clone(), dist.ReduceOp.SUM).div_(self.count)
 
     def any(self, flag: bool) -> bool:
-        """Whether it holds in any process: how all come to stop at the same step when one was interrupted.
-
-        Args:
-            flag: Whether it holds in this one.
-
-        Returns:
-            The same in every process.
-
-        Raises:
-            JobError: If another process is lost.
-        """
+        """Whether it holds in any process: how all come to stop at the same step when one was interrupted."""
         if self.count == 1:
             return flag
         return bool(self._reduce(torch.tensor([flag], dtype=torch.int32, device=self.device), dist.ReduceOp.MAX).item())
 
     @torch.no_grad()
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
-        """Overwrite tensors, such as weights, with those of the main process.
-
-        Args:
-            tensors: As many in every process, of the same shapes, in the same order.
-
-        Raises:
-            JobError: If another process is lost.
-        """
+        """Overwrite tensors, such as weights, with those of the main process."""
         if self.count == 1:
             return
         for tensor in tensors:
@@ -301,17 +233,6 @@ def processes(device: torch.device, *, timeout: timedelta = PATIENCE) -> Iterato
     They speak gloo on a CPU and NCCL on GPUs, of which each takes the one of its rank on its machine. What connects them is
     `accelerate.PartialState`; a connection that the caller has made already is used, and left. On a CPU only ``torchrun`` will do:
     ``accelerate launch --cpu`` starts one process whatever ``--num_processes`` says. Under ``mpirun`` every process is alone.
-
-    Args:
-        device: ``cpu``, or ``cuda`` without a number where there are several processes.
-        timeout: How long an exchange, the first included, waits for all others.
-
-    Yields:
-        The processes as this one sees them.
-
-    Raises:
-        ConfigError: If the device suits one process only, or the launcher was told to shard weights.
-        JobError: If the others cannot be reached.
     """
     if not _launched():
         yield Processes(device=device)

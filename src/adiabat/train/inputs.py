@@ -10,17 +10,7 @@ from adiabat.store.embeddings import Store
 
 
 def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stores: Iterable[str] = ()) -> None:
-    """Refuse inputs that are missing, or of no form that is known.
-
-    Args:
-        examples: Sources of examples.
-        corpora: Sources of documents.
-        stores: Directories of stores.
-
-    Raises:
-        StoreError: If a store cannot be opened.
-        DataError: If a source is missing or of an unknown form; naming all of them where there are several.
-    """
+    """Refuse inputs that are missing, or of no form that is known."""
     faults: list[AdiabatError] = []
     for look, sources in ((Store.open, stores), (_look_at_examples, examples), (_look_at_corpus, corpora)):
         faults += [fault for source in dict.fromkeys(sources) for fault in _faults(look, source)]

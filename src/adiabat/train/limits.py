@@ -27,15 +27,7 @@ class Validation:
     outside: str | None = None
 
     def improves_on(self, best: "Validation", *, keep: Keep) -> bool:
-        """Whether an epoch's weights take the place of the best so far.
-
-        Args:
-            best: The epoch to beat.
-            keep: What decides: loss **and** errors below the best (mission A3), the loss alone, or nothing.
-
-        Returns:
-            True where they do; never of weights that are `outside`.
-        """
+        """Whether an epoch's weights take the place of the best so far."""
         if self.outside is not None:
             return False
         if keep == "last":
@@ -44,29 +36,14 @@ class Validation:
 
 
 def validations_in(rows: Iterable[Mapping[str, Any]]) -> list[Validation]:
-    """What the validations of a run found.
-
-    Args:
-        rows: Of its log.
-
-    Returns:
-        The start's first.
-    """
+    """What the validations of a run found."""
     return [
         Validation(row["validation_loss"], row["validation_errors"], row["validation_pairs"]) for row in rows if "validation_loss" in row
     ]
 
 
 def idle_counts(validations: Sequence[Validation], *, keep: Keep) -> list[int]:
-    """How many epochs have passed since the last improvement, after the start and after each epoch.
-
-    Args:
-        validations: Of the start and of each epoch.
-        keep: What an improvement is.
-
-    Returns:
-        One for each.
-    """
+    """How many epochs have passed since the last improvement, after the start and after each epoch."""
     counts: list[int] = []
     best: Validation | None = None
     for one in validations:
@@ -77,14 +54,7 @@ def idle_counts(validations: Sequence[Validation], *, keep: Keep) -> list[int]:
 
 
 def least_idle(counts: Sequence[int]) -> int:
-    """The least limit of idle epochs with which a run would have come as far as it is.
-
-    Args:
-        counts: By `idle_counts`, at least one.
-
-    Returns:
-        At the latest epoch the run may end by being idle just so long; at each one before it must have gone on.
-    """
+    """The least limit of idle epochs with which a run would have come as far as it is."""
     return max([counts[-1], *(count + 1 for count in counts[:-1])])
 
 
@@ -154,14 +124,7 @@ class Position:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "Position":
-        """Read what `asdict` wrote.
-
-        Args:
-            record: From a checkpoint.
-
-        Returns:
-            The position.
-        """
+        """Read what `asdict` wrote."""
         best = Validation(**record["best"]) if record["best"] else None
         return cls(**{**record, "best": best})
 

@@ -16,11 +16,7 @@ REMEDY = "start anew in another directory"
 
 
 def require_tensorboard() -> None:
-    """Refuse to write curves that nothing can write.
-
-    Raises:
-        MissingDependencyError: If TensorBoard is not installed.
-    """
+    """Refuse to write curves that nothing can write."""
     if importlib.util.find_spec("tensorboard") is None:
         raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="run.tensorboard = true")
 
@@ -32,12 +28,7 @@ class JobLog:
         """Set the log up; nothing is written yet.
 
         Args:
-            path: Of the JSON lines.
             tensorboard: Folder for TensorBoard's event files; None writes none.
-            silent: Write nothing at all, as every process but the main one.
-
-        Raises:
-            MissingDependencyError: If `tensorboard` is given and the package is not installed.
         """
         if tensorboard:
             require_tensorboard()
@@ -51,17 +42,7 @@ class JobLog:
         """Of the last row, and with it of all before."""
 
     def row(self, *, step: int, epoch: int, values: Mapping[str, float | int], seconds: float) -> None:
-        """Add one row.
-
-        Args:
-            step: Optimiser steps taken.
-            epoch: Epochs finished.
-            values: Name to number.
-            seconds: Since the job began, interruptions left out.
-
-        Raises:
-            JobError: If the disk is full or not writable.
-        """
+        """Add one row."""
         if self._silent:
             return
         with self._faults_in_plain_words():
@@ -88,11 +69,7 @@ class JobLog:
             raise JobError(f"{self.path} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
 
     def flush(self) -> None:
-        """Put every row on the disk, so that a checkpoint never outlives the rows before it.
-
-        Raises:
-            JobError: If the disk is full or not writable.
-        """
+        """Put every row on the disk, so that a checkpoint never outlives the rows before it."""
         with self._faults_in_plain_words():
             if self._stream:
                 os.fsync(self._stream.fileno())
@@ -111,11 +88,7 @@ class JobLog:
         The shortened log replaces the old one in one move, so a run that is killed here loses nothing.
 
         Args:
-            step: Last step to keep; -1 keeps nothing.
             checksum: What the rows up to that step must have; None accepts any.
-
-        Raises:
-            JobError: If a row to keep is damaged or missing, or the disk is full or not writable.
         """
         if self._silent:
             return
@@ -144,17 +117,7 @@ class JobLog:
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a log.
-
-    Args:
-        path: Of the JSON lines.
-
-    Returns:
-        Each whole row; a last line that was cut off is left out.
-
-    Raises:
-        JobError: If the file is missing, or a row damaged.
-    """
+    """Rows of a log."""
     return (line.row for line in read_lines(path, remedy=REMEDY, error=JobError))
 
 

@@ -78,19 +78,7 @@ class Loop:
         self._late = False
 
     def run(self, *, resume: bool = False) -> Outcome:
-        """Train, and leave the best epoch's weights in the module.
-
-        Args:
-            resume: Go on from the newest whole checkpoint where there is one.
-
-        Returns:
-            Where the run stands and why it stopped.
-
-        Raises:
-            InterruptionError: After Ctrl-C or SIGTERM, with a checkpoint written.
-            DivergedError: If a loss, or the gradient's norm where it is limited, is no finite number.
-            JobError: If a checkpoint cannot be written, or none of those there is whole.
-        """
+        """Train, and leave the best epoch's weights in the module."""
         try:
             self._start(resume=resume)
             reason = self._steps()
@@ -155,11 +143,7 @@ class Loop:
             )
 
     def step(self) -> None:
-        """One optimiser step.
-
-        Raises:
-            DivergedError: If the loss, or the gradient's norm where it is limited, is no finite number; no weight has moved for it then.
-        """
+        """One optimiser step."""
         position = self.position
         # Texts of different processes draw different dropout.
         torch.manual_seed((step_seed(self.seed, position.step) + self.processes.rank) % 2**64)

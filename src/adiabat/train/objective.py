@@ -20,28 +20,10 @@ class Objective(Protocol):
         """Holds the parameters; those that require gradients are trained."""
 
     def loss(self, step: int) -> Tensor:
-        """The loss of one step.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            A scalar to differentiate.
-        """
+        """The loss of one step."""
 
     def validate(self) -> Validation:
-        """Loss and errors on data that is not trained on.
-
-        Returns:
-            Both, and the number of pairs.
-        """
+        """Loss and errors on data that is not trained on."""
 
     def batch_ids(self, step: int) -> list[str]:
-        """What a step learns from, for the message when it fails.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            Ids of its queries.
-        """
+        """What a step learns from, for the message when it fails."""

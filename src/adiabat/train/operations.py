@@ -27,17 +27,7 @@ _LENGTHS = (2, 4, 7)
 
 
 def operations_of(encoder: Encoder) -> TowerOperations:
-    """Count what a tower's passes cost, once for all towers that are made alike.
-
-    Args:
-        encoder: The tower, with what is frozen switched off; its state and torch's random numbers stay as they are.
-
-    Returns:
-        The counts, by the length of a text.
-
-    Raises:
-        ModelError: If the tower cannot pass.
-    """
+    """Count what a tower's passes cost, once for all towers that are made alike."""
     if (key := _made_of(encoder)) not in _FOUND:
         blocks = blocks_of(encoder.backbone)
         prefix = frozen_prefix(encoder, blocks) if blocks else 0

@@ -37,9 +37,6 @@ def decay_groups(module: nn.Module) -> list[Group]:
     What has two or more dimensions decays: matrices, embedding tables (of positions too), and adapters. Biases and the gains of norms
     do not, nor does a single number, such as `LearnedTemperature` has: decay would pull them to 0 whatever they multiply or shift.
 
-    Args:
-        module: Its parameters are taken in their order, a shared one once; frozen ones are left out.
-
     Returns:
         The two groups that `make_optimizer` takes, matrices first; a group may be empty.
 
@@ -82,23 +79,6 @@ def make_optimizer(
     6e-8, and a norm's gain of 1.1 (ulp 1.2e-7) does not move at all. Weights of 0.05, as most are, move as they should. The decay
     ``a k |w|`` of ``adamw`` has no effect on any weight unless ``a k`` is above `ROUNDED_AWAY`: at 5e-8 and the default of 0.01 it is
     sixty times below.
-
-    Args:
-        name: Which optimiser.
-        parameters: What it updates, alike or in groups; frozen ones (``requires_grad`` False) are left out, so that no decay and no state
-            touches them, and so are groups without any.
-        learning_rate: ``a``, > 0: the peak, which a schedule's factor multiplies.
-        weight_decay: ``k``, >= 0, of all but the groups that do not decay.
-
-    Returns:
-        The optimiser, with one parameter group, or one for each that was given.
-
-    Raises:
-        ConfigError: If the name is unknown, a number is out of range, or no parameter is trainable.
-
-    Reference:
-        Loshchilov and Hutter 2019 (AdamW); Kingma and Ba 2015 (Adamax); Zeiler 2012 (Adadelta); Shazeer and Stern 2018, algorithms 4 to 6
-        (Adafactor); source 000; missions A4, C4 (Adafactor, rate 0.001).
     """
     groups = _torch_groups(parameters, weight_decay)
     _check(name, groups, learning_rate, weight_decay)

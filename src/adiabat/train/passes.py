@@ -72,9 +72,6 @@ class Passes:
         """Set up.
 
         Args:
-            *encoders: The towers.
-            precision: Of the forward pass.
-            copies: For each thread a copy of every tower (`training_copies`); none makes the towers themselves the only ones.
             run: Carries out jobs side by side and gives their results in order; None runs them one after the other.
             chunking: None makes one chunk for each thread.
         """
@@ -89,16 +86,7 @@ class Passes:
         self._counted: dict[tuple[int, tuple[bool, ...]], TowerOperations] = {}
 
     def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"], *, tower: int = 0) -> Float[Tensor, "b e"]:
-        """Embed some texts of a table: `embed_all` for one group.
-
-        Args:
-            table: Tokenised by the tower.
-            picked: Which texts.
-            tower: Its number.
-
-        Returns:
-            Their embeddings.
-        """
+        """Embed some texts of a table: `embed_all` for one group."""
         return self.embed_all([Group(table, picked, tower)])[0]
 
     def embed_all(self, groups: Sequence[Group]) -> list[Float[Tensor, "_ _"]]:
@@ -106,13 +94,6 @@ class Passes:
 
         Args:
             groups: Any number, of any tower; they may be empty.
-
-        Returns:
-            The embeddings of each group. Differentiating one function of them all adds to the gradients of the weights, and may be done
-            once. Those of a tower without trainable weights are computed once, without a graph.
-
-        Raises:
-            RuntimeError: When they are differentiated a second time.
         """
         for weights, twin in self._twins():
             # What is trained may have changed since the copies were made.
@@ -127,14 +108,7 @@ class Passes:
         return list(joined)
 
     def operations(self, groups: Sequence[Group]) -> float:
-        """What passing groups forwards and backwards takes, counted one by one.
-
-        Args:
-            groups: Any number, of any tower.
-
-        Returns:
-            Multiplications and additions of matrix products; see `adiabat.train.operations`.
-        """
+        """What passing groups forwards and backwards takes, counted one by one."""
         return sum(self._operations(group) for group in groups)
 
     def _operations(self, group: Group) -> float:
@@ -306,17 +280,6 @@ def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | N
 
     With one thread chunks pass one after the other, as they do on a GPU, where the backbone is compiled, and with dropout on in a backbone
     that cannot be packed, whose random numbers two threads would draw in no fixed order.
-
-    Args:
-        *encoders: The towers, in the mode they will be trained in; towers that share weights add their gradients up.
-        precision: Of the forward pass.
-        chunking: See `Chunking`.
-
-    Yields:
-        What runs them.
-
-    Raises:
-        ModelError: If blocks are to be checkpointed and a backbone has none.
     """
     chunking = chunking or Chunking()
     count = _threads(encoders, chunking)

@@ -29,24 +29,13 @@ class RandomState:
 
     @classmethod
     def now(cls, device: torch.device) -> Self:
-        """Note the state.
-
-        Args:
-            device: Where the pass runs.
-
-        Returns:
-            The state at this moment.
-        """
+        """Note the state."""
         if (generator := own_generator()) is not None:
             return cls(device, generator.get_state(), None, own=True)
         return cls(device, torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
 
     def restore(self) -> None:
-        """Go back to it.
-
-        Raises:
-            RuntimeError: If it is of a generator of a thread's own, and this thread has none.
-        """
+        """Go back to it."""
         if self.own:
             generator = own_generator()
             if generator is None:
@@ -59,11 +48,7 @@ class RandomState:
 
     @contextmanager
     def replayed(self) -> Iterator[None]:
-        """Go back to it while the block lasts; afterwards the generators stand where they stood before.
-
-        Yields:
-            Nothing.
-        """
+        """Go back to it while the block lasts; afterwards the generators stand where they stood before."""
         # Torch's generator is one for all threads: what draws from its own must not touch it.
         apart = drawing_from(torch.Generator()) if self.own else torch.random.fork_rng([self.device] if self.gpu is not None else [])
         with apart:
@@ -72,12 +57,5 @@ class RandomState:
 
 
 def draws(module: nn.Module) -> bool:
-    """Whether a pass may draw random numbers.
-
-    Args:
-        module: A tower.
-
-    Returns:
-        True where any part is in training mode, for dropout may be on in a part alone.
-    """
+    """Whether a pass may draw random numbers."""
     return any(part.training for part in module.modules())

@@ -12,16 +12,8 @@ Done = TypeVar("Done")
 def on_main(processes: Processes, work: Callable[[], Done]) -> Done | None:
     """Do in the main process what is done once; the others wait, and where it fails there, they end too.
 
-    Args:
-        processes: All of them.
-        work: What is to be done.
-
     Returns:
         What came of it; None in the others.
-
-    Raises:
-        AdiabatError: What the work raised.
-        JobError: In the others, where it raised.
     """
     done, fault = None, None
     if processes.is_main:

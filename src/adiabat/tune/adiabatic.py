@@ -60,22 +60,7 @@ def tune(
     """Tune a query tower against a store, and leave a job directory: configuration, log, checkpoints, model, result and report.
 
     Args:
-        load_model: Gives the model; called once data and store have been read, so that their faults come first.
-        store_path: Document vectors of this model.
-        data_path: Examples: (query, positives, negatives).
-        out: The job directory.
         settings: None takes the default regime.
-        model_name: For ``config.toml`` and the report.
-        resume: Go on with a job that was cut short.
-        command: The command line, for the report.
-        watch: Whom to tell.
-
-    Returns:
-        The result, as written to ``result.json``; the tuned pair is in ``out/model``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong; an output directory that was not there before is then not made, unless it is the
-            safe rate that is not found.
     """
     settings = settings or TuneSettings()
     check_settings(settings)
@@ -111,24 +96,7 @@ class TuningRun:
     def begin(
         cls, ground: Ground, inputs: Mapping[str, str], out: Path, *, settings: TuneSettings, resume: bool, watch: Watch
     ) -> "TuningRun":
-        """Claim the directory and say what will be tuned.
-
-        Args:
-            ground: Model, store and data.
-            inputs: See `inputs_of`.
-            out: The job directory.
-            settings: Of the run.
-            resume: Whether the job may stand there already.
-            watch: Whom to tell.
-
-        Returns:
-            The run.
-
-        Raises:
-            AdiabatError: If anything the user gave is wrong; a directory that was not there before is then not made, unless it is the
-                rate that is not found.
-            InterruptionError: After Ctrl-C while a safe rate is looked for.
-        """
+        """Claim the directory and say what will be tuned."""
         tower, frozen = prepared_tower(ground.model.query, settings)
         objective = ground.objective(tower, settings)
         job = open_job(out, _description(ground, inputs, objective, settings), resume=resume, rules=RULES)
@@ -144,35 +112,12 @@ class TuningRun:
         return self.objective.encoder
 
     def carry_out(self, *, resume: bool, command: str) -> Result:
-        """Take all steps, and end.
-
-        Args:
-            resume: Go on from the newest whole checkpoint where there is one.
-            command: The command line, for the report.
-
-        Returns:
-            The result.
-
-        Raises:
-            InterruptionError: After Ctrl-C or SIGTERM, with a checkpoint written.
-            JobError: If the run cannot go on, or the disk is full or not writable.
-        """
+        """Take all steps, and end."""
         with sole_writer(self.job.folder), side_passes(self.tower, precision=self.settings.run.precision) as self.objective.passes:
             return self.end(self.loop.run(resume=resume), command=command)
 
     def end(self, outcome: Outcome, *, command: str) -> Result:
-        """Write the model, the result and its page.
-
-        Args:
-            outcome: Of the loop.
-            command: The command line, for the report.
-
-        Returns:
-            The result.
-
-        Raises:
-            JobError: If the disk is full or not writable.
-        """
+        """Write the model, the result and its page."""
         tower, softened = self._ended()
         # Where runs are listed, as in a study, why each ended is listed with it.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))

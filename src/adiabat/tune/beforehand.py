@@ -12,35 +12,15 @@ from adiabat.tune.resuming import RULES, WORDS
 
 
 def inputs_of(model: str, store: str | Path, data: str) -> dict[str, str]:
-    """What a tuning job is given beside its settings, as its ``config.toml`` has it.
-
-    Args:
-        model: Its name.
-        store: Document vectors of this model.
-        data: Examples.
-
-    Returns:
-        Name to value.
-    """
+    """What a tuning job is given beside its settings, as its ``config.toml`` has it."""
     return {"model": model, "store": str(store), "data": data}
 
 
 def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSettings, resume: bool) -> str | None:
     """Refuse a run that cannot begin, or go on.
 
-    Args:
-        inputs: See `inputs_of`.
-        out: Directory of the job.
-        settings: Of the run.
-        resume: Whether its job may stand there already.
-
     Returns:
         What to tell people where there is nothing to go on with, and None elsewhere.
-
-    Raises:
-        ConfigError: If the device has no name.
-        JobError: If the directory is not for this job.
-        AdiabatError: If data or store are missing, or swapped.
     """
     require_device_name(settings.run.device)
     # Before the data: settings that were left out make faults that speak of anything but resuming.
@@ -50,14 +30,6 @@ def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSetting
 
 
 def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
-    """Refuse data and stores that are missing, or swapped.
-
-    Args:
-        inputs: See `inputs_of`.
-        settings: Name the validation data.
-
-    Raises:
-        AdiabatError: If they are.
-    """
+    """Refuse data and stores that are missing, or swapped."""
     refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order="MODEL STORE DATA")
     require_inputs([inputs["data"], *filter(None, [settings.data.validation])], stores=[inputs["store"]])

@@ -23,31 +23,12 @@ from adiabat.tune.remedies import pull_to_start
 
 
 def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:
-    """A copy of a query tower to be tuned; the original, which is often the document tower too, stays as it is.
-
-    Args:
-        tower: Where tuning starts.
-        dropout: Whether dropout is on in training.
-
-    Returns:
-        The `trainable_copy`, in training mode only where dropout is wanted.
-    """
+    """A copy of a query tower to be tuned; the original, which is often the document tower too, stays as it is."""
     return trainable_copy(tower).train(dropout)
 
 
 def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, FreezeReport]:
-    """A copy of a query tower of which what the settings ask for is trained, on the device of the run.
-
-    Args:
-        tower: Where tuning starts.
-        settings: Method, dropout, what is frozen, device; adapters are drawn by the seed of the run.
-
-    Returns:
-        The copy, and how much of it is frozen.
-
-    Raises:
-        ModelError: If a name of what is frozen is not the model's.
-    """
+    """A copy of a query tower of which what the settings ask for is trained, on the device of the run."""
     section = settings.tune
     copy = tunable_tower(tower, dropout=section.dropout).to(device_of(settings.run.device))
     with torch.random.fork_rng([]):
@@ -59,17 +40,7 @@ def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, Fre
 
 
 def learning_rate_of(section: TuneSection) -> float:
-    """The peak rate that a run takes.
-
-    Args:
-        section: Its rate, batch size, and how the one follows the other.
-
-    Returns:
-        The rate.
-
-    Raises:
-        ValueError: If it is yet to be found.
-    """
+    """The peak rate that a run takes."""
     if isinstance(section.learning_rate, str):
         raise ValueError("the rate must be a number by now, got safe")
     return scaled_learning_rate(
@@ -86,19 +57,7 @@ def make_loop(
     watch: Callable[[Position], None],
     note: Callable[[str], None],
 ) -> Loop:
-    """The loop of a run, with nothing written yet.
-
-    Args:
-        objective: What it minimises.
-        settings: Of the run.
-        folder: Of its log and checkpoints.
-        limits: When it ends.
-        watch: Called after each step.
-        note: Called with what people must know.
-
-    Returns:
-        The loop.
-    """
+    """The loop of a run, with nothing written yet."""
     section, run = settings.tune, settings.run
     rate = learning_rate_of(section)
     trainable = [weights for weights in objective.module.parameters() if weights.requires_grad]
@@ -121,26 +80,12 @@ def make_loop(
 
 
 def writing(settings: TuneSettings) -> dict[str, Any]:
-    """How often a run writes.
-
-    Args:
-        settings: Of the run.
-
-    Returns:
-        Of `Limits`, by name.
-    """
+    """How often a run writes."""
     return settings.run.model_dump(include={"log_every", "checkpoint_seconds", "keep_checkpoints"})
 
 
 def schedule_of(settings: TuneSettings) -> Schedule:
-    """The schedule that settings describe, over the longest the run may last.
-
-    Args:
-        settings: `TuneSection.schedule` and what belongs to it.
-
-    Returns:
-        The schedule.
-    """
+    """The schedule that settings describe, over the longest the run may last."""
     section = settings.tune
     return Schedule(
         name=section.schedule,
@@ -153,15 +98,7 @@ def schedule_of(settings: TuneSettings) -> Schedule:
 
 
 def check_settings(settings: TuneSettings) -> None:
-    """Refuse what can be seen to be wrong without data or model.
-
-    Args:
-        settings: Of a run.
-
-    Raises:
-        ConfigError: If the device, a pattern of what is frozen, or the schedule is wrong.
-        MissingDependencyError: If curves are wanted for TensorBoard, which is not installed.
-    """
+    """Refuse what can be seen to be wrong without data or model."""
     device_of(settings.run.device)
     check_patterns(settings.tune.freeze)
     schedule_of(settings)

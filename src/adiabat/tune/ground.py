@@ -39,13 +39,7 @@ class Ground:
     """Model, store, examples and tokens; a run takes what its settings ask for, and what another run has asked for is there already."""
 
     def __init__(self, load_model: Callable[[], DualEncoder], store_path: Path, data_path: str) -> None:
-        """Nothing is read yet.
-
-        Args:
-            load_model: Gives the model; called when the first objective is made, so that faults of data and store come first.
-            store_path: Document vectors of this model.
-            data_path: Examples: (query, positives, negatives).
-        """
+        """Nothing is read yet."""
         self._load_model = load_model
         self._store_path = store_path
         self._data_path = data_path
@@ -74,12 +68,6 @@ class Ground:
 
         Args:
             path: Of document vectors of this model; None takes those that are tuned against.
-
-        Returns:
-            The store.
-
-        Raises:
-            StoreError: If it was not made by the document tower of the model.
         """
         if path is None:
             return self.store
@@ -93,18 +81,7 @@ class Ground:
         return hashlib.sha256(json.dumps(self.model.fingerprint("query").to_json(), sort_keys=True).encode()).hexdigest()
 
     def digests(self, settings: TuneSettings, *examples: AddressedSet) -> dict[str, str]:
-        """SHA-256 of everything that a run begins with, for its description.
-
-        Args:
-            settings: Of the run: whether it has a guard, and a rehearsal.
-            *examples: Trained and validated on.
-
-        Returns:
-            By the names that a description has for them.
-
-        Raises:
-            AdiabatError: If texts of guard or rehearsal are faulty.
-        """
+        """SHA-256 of everything that a run begins with, for its description."""
         found = {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
         if (distance := self.distance(settings.tune)) != "cosine":
             found["similarity"] = distance
@@ -115,17 +92,7 @@ class Ground:
         return found
 
     def distance(self, section: TuneSection) -> Distance:
-        """What queries and documents are compared by in a run.
-
-        Args:
-            section: Asks for one, or for that of the model.
-
-        Returns:
-            That; cosine for unit vectors, unless another was asked for.
-
-        Raises:
-            ConfigError: If it is Euclidean under a softmax, whose scores are products.
-        """
+        """What queries and documents are compared by in a run."""
         distance = section.distance or NAMES[self.model.ranks_by]
         if distance == "euclidean" and section.loss != "triplet":
             raise ConfigError(
@@ -135,63 +102,23 @@ class Ground:
         return distance
 
     def compared(self, section: TuneSection) -> TuneSection:
-        """Settings that name what is compared by.
-
-        Args:
-            section: As for `distance`.
-
-        Returns:
-            The same with `TuneSection.distance` set.
-
-        Raises:
-            ConfigError: As for `distance`.
-        """
+        """Settings that name what is compared by."""
         return section.model_copy(update={"distance": self.distance(section)})
 
     def probes(self, source: str) -> ProbeSet:
-        """Texts that are rehearsed, or looked at.
-
-        Args:
-            source: A file, or the name of a packaged set.
-
-        Returns:
-            The texts.
-
-        Raises:
-            DataError: If they are faulty.
-        """
+        """Texts that are rehearsed, or looked at."""
         if source not in self._probes:
             self._probes[source] = read_probes(source)
         return self._probes[source]
 
     def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
-        """What is trained on, and what is validated on as it was read.
-
-        Args:
-            section: Which part of the data.
-
-        Returns:
-            Training and validation examples; validation may lack negatives.
-
-        Raises:
-            DataError: If a file is faulty, a document is missing, or there are too few queries.
-        """
+        """What is trained on, and what is validated on as it was read."""
         if section not in self._examples:
             self._examples[section] = read_data(self._data_path, section, self.store)
         return self._examples[section]
 
     def with_negatives(self, settings: TuneSettings) -> tuple[AddressedSet, AddressedSet]:
-        """What is trained on and what is validated on, each query with negatives.
-
-        Args:
-            settings: Data, and what "near" means.
-
-        Returns:
-            Training and validation examples; queries that list no negatives have the hardest of the store for the untuned tower.
-
-        Raises:
-            DataError: If data are faulty, or the store holds no document beside a query's positives.
-        """
+        """What is trained on and what is validated on, each query with negatives."""
         similarity = STATED[self.distance(settings.tune)]
         train, validation = (
             with_negatives(one, self.store, self.model.query, similarity=similarity) for one in self._usable(settings.data)
@@ -217,15 +144,7 @@ class Ground:
         return replace(kept, notes=(*kept.notes, told))
 
     def require_possible(self, runs: Sequence[TuneSettings]) -> None:
-        """Refuse what model, store and data cannot give, before anything is written.
-
-        Args:
-            runs: Settings of those to be made.
-
-        Raises:
-            ConfigError: Naming the faults of every run: what is to be frozen or adapted, where negatives are to come from, or what is
-                rehearsed or looked at.
-        """
+        """Refuse what model, store and data cannot give, before anything is written."""
         faults = []
         adapted: set[tuple[str, int, float | None]] = set()
         for settings in runs:
@@ -249,18 +168,7 @@ class Ground:
             self._rehearsal(settings)
 
     def objective(self, tower: Encoder, settings: TuneSettings) -> StoredDocuments:
-        """What a run minimises.
-
-        Args:
-            tower: To be tuned, still as it starts: the store's hardest negatives for validation are those of this tower.
-            settings: Data, loss, negatives, seed and precision.
-
-        Returns:
-            The objective.
-
-        Raises:
-            DataError: If data are faulty, or there are too few queries or documents.
-        """
+        """What a run minimises."""
         validation, validation_tokens = self._validation(tower, settings)
         return StoredDocuments(
             validation=validation,
@@ -271,32 +179,11 @@ class Ground:
         )
 
     def drifting(self, tower: Encoder, settings: TuneSettings) -> DriftingDocuments:
-        """What a run minimises that is only to show how far it drifts.
-
-        Args:
-            tower: To be tuned.
-            settings: As for `objective`, with a guard.
-
-        Returns:
-            The objective.
-
-        Raises:
-            AdiabatError: If data or probes are faulty, or there are too few queries or documents.
-        """
+        """What a run minimises that is only to show how far it drifts."""
         return DriftingDocuments(guard=self.guard(settings), **self._learned(tower, settings))
 
     def guard(self, settings: TuneSettings) -> Guard:
-        """A watch over drift; equal sections have the same.
-
-        Args:
-            settings: What is asked for (`TuneSettings.watched`), and on which device.
-
-        Returns:
-            The guard, which has looked at the untuned tower.
-
-        Raises:
-            AdiabatError: As `probes`, `store_at` and `Guard.of`.
-        """
+        """A watch over drift; equal sections have the same."""
         section = settings.watched
         if section not in self._guards:
             self.model.query.to(device_of(settings.run.device))

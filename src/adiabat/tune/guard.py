@@ -63,20 +63,7 @@ class Guard:
 
     @classmethod
     def of(cls, section: GuardSection, probes: ProbeSet, model: DualEncoder, store: Store) -> Self:
-        """Look at the untuned tower.
-
-        Args:
-            section: What is asked for.
-            probes: Those that it names.
-            model: Where tuning starts.
-            store: The one that it names, or that of the job.
-
-        Returns:
-            The guard.
-
-        Raises:
-            ConfigError: If the limit is to be made of noise, and there is none.
-        """
+        """Look at the untuned tower."""
         tokens = TokenTable.of(model.query, probes.texts, side="query")
         read = partial(_read, model.query, store=store, depth=section.depth, similarity=model.ranks_by)
         start = read(tokens)
@@ -93,17 +80,7 @@ class Guard:
         return len(self.tokens)
 
     def look(self, tower: Encoder) -> Look:
-        """How far a tower has drifted.
-
-        Args:
-            tower: The query tower as it is now, in evaluation mode.
-
-        Returns:
-            All measures, and whether the one that is guarded is beyond its limit.
-
-        Raises:
-            DivergedError: If a vector is not finite.
-        """
+        """How far a tower has drifted."""
         now = _read(tower, self.tokens, store=self.store, depth=self.section.depth, similarity=self.similarity, start=self.start)
         found = drift_of(self.start, now).means
         name, most = self.section.measure, self.most

@@ -52,24 +52,6 @@ def safe_rate(
 
     The directory holds ``config.toml`` (as resolved), ``rungs.jsonl`` (a row for each run), ``rungs/RATE-seed-N/log.jsonl``,
     ``result.json``, ``report.html`` and figures. No model is left behind.
-
-    Args:
-        load_model: Gives the model; called once data and store have been read, so that their faults come first.
-        store_path: Document vectors of this model.
-        data_path: Examples: (query, positives, negatives).
-        out: The directory.
-        settings: With ``tune.learning_rate = "safe"``.
-        model_name: For ``config.toml`` and the report.
-        resume: Go on with a search that was cut short; rates and seeds may have been added.
-        command: The command line, for the report.
-        watch: Whom to tell.
-
-    Returns:
-        What was found, as written to ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong; an output directory that was not there before is then not made.
-        InterruptionError: After Ctrl-C, with a checkpoint written.
     """
     check_settings(settings)
     _check_ladder(settings)
@@ -92,23 +74,7 @@ def safe_rate(
 def climb(
     ground: Ground, inputs: Mapping[str, str], folder: Path, *, settings: TuneSettings, command: str = "", watch: Watch = SILENT
 ) -> SafeRate:
-    """Make the runs of a ladder that are still to be made.
-
-    Args:
-        ground: Model, store and data.
-        inputs: See `inputs_of`.
-        folder: Of the ladder, in one that exists; what stands there is gone on with.
-        settings: With ``tune.learning_rate = "safe"``.
-        command: The command line, for the report.
-        watch: Whom to tell.
-
-    Returns:
-        What was found, as written to ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong, or the disk is full.
-        InterruptionError: After Ctrl-C, with a checkpoint written.
-    """
+    """Make the runs of a ladder that are still to be made."""
     folder.mkdir(exist_ok=True)
     with sole_writer(folder):
         measure = settings.watched.measure
@@ -141,18 +107,7 @@ def _claim(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: Tu
 
 
 def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:
-    """Settings of a run at the rate that was found, guarded by the same limit.
-
-    Args:
-        settings: With ``tune.learning_rate = "safe"``.
-        found: By `climb`.
-
-    Returns:
-        The same with the rate and the limit as numbers.
-
-    Raises:
-        JobError: If no rate is safe.
-    """
+    """Settings of a run at the rate that was found, guarded by the same limit."""
     if found.rate is None:
         raise JobError(
             f"one rate of the ladder must stay within the band (drift {found.limit:.3g}), got none: the lowest, {found.rates[0]:g}, leaves "

@@ -21,21 +21,7 @@ Chooser = Callable[[Int[np.ndarray, " b"], int, Float[Tensor, "b e"]], Ragged]
 
 
 def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store, *, seed: int) -> Chooser:
-    """The way of choosing negatives that the settings ask for.
-
-    Args:
-        settings: `TuneSection.negatives`, `TuneSection.negatives_per_query`, and `TuneSection.distance`, which must be set.
-        examples: What is trained on.
-        store: Where random and hardest negatives come from.
-        seed: Of random ones.
-
-    Returns:
-        A function that chooses for one step; it depends on its arguments alone.
-
-    Raises:
-        DataError: If examples list fewer negatives than the difficulty asks for, or the store holds too few documents.
-        ConfigError: If no query has anything to be told apart from: batches of one query, and no negatives listed.
-    """
+    """The way of choosing negatives that the settings ask for."""
     wanted = settings.negatives_per_query
     if settings.loss == "store_softmax":
         return lambda picked, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in picked)
@@ -98,10 +84,6 @@ def _without_negatives(examples: AddressedSet, settings: TuneSection) -> int:
 def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str | None:
     """What becomes of queries that list no negatives.
 
-    Args:
-        examples: What is trained on.
-        settings: `TuneSection.negatives` and `TuneSection.loss`.
-
     Returns:
         A sentence; None where there are no such queries, or they need none.
     """
@@ -125,10 +107,6 @@ def _require_contrast(examples: AddressedSet, settings: TuneSection) -> None:
 def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | None:
     """What becomes of queries that list fewer negatives than are wanted of each.
 
-    Args:
-        examples: What is trained on.
-        settings: `TuneSection.negatives`, `TuneSection.negatives_per_query` and `TuneSection.loss`.
-
     Returns:
         A sentence; None where there are no such queries, or the negatives are not the listed ones.
     """
@@ -148,14 +126,6 @@ def listed_negatives(examples: AddressedSet, picked: Int[np.ndarray, " b"], sett
 
     Under the triplet loss a list that is shorter than wanted is gone through again, so that every query weighs the same. Under the softmax,
     whose negatives serve every query of the batch, a repeated one would count double, and none is repeated.
-
-    Args:
-        examples: For the triplet loss each must list at least one.
-        picked: Which examples.
-        settings: `TuneSection.loss`, `TuneSection.difficulty` and `TuneSection.negatives_per_query`.
-
-    Returns:
-        Rows of each query's negatives; under the triplet loss equally many.
     """
     lists = [rows[min(settings.difficulty, len(rows)) - 1 :] for rows in (examples.negatives[int(row)] for row in picked)]
     if settings.loss == "triplet":
@@ -188,14 +158,5 @@ def _hardest(known: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e
 
 
 def gather_ragged(store: Store, rows: Ragged, device: torch.device) -> Float[Tensor, "n e"]:
-    """Vectors of all lists, one after another.
-
-    Args:
-        store: Holds them.
-        rows: Which.
-        device: Where to.
-
-    Returns:
-        Vectors, float32.
-    """
+    """Vectors of all lists, one after another."""
     return torch.from_numpy(store.gather(rows.values)).to(device, non_blocking=True)

@@ -72,14 +72,7 @@ class StoredLoss:
         return self.encoder
 
     def loss(self, step: int) -> Tensor:
-        """The loss of one batch of queries, each with its first positive, and that of the rehearsal where there is one.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            A scalar.
-        """
+        """The loss of one batch of queries, each with its first positive, and that of the rehearsal where there is one."""
         picked = self._stream.rows(step, self.settings.batch_size)
         query = self.passes.embed(self.tokens, picked)
         negatives = self.choose(picked, step, query)
@@ -87,14 +80,7 @@ class StoredLoss:
         return loss if self.rehearsal is None else loss + self.rehearsal.loss(self.passes, step)
 
     def cost(self, step: int) -> Cost:
-        """What one step takes (mission B4).
-
-        Args:
-            step: From 0.
-
-        Returns:
-            Of its queries, and of what it rehearses; documents are stored.
-        """
+        """What one step takes (mission B4)."""
         groups = [Group(self.tokens, self._stream.rows(step, self.settings.batch_size))]
         groups += [] if self.rehearsal is None else [self.rehearsal.group(step)]
         tokens = sum(int(group.table.lengths[group.picked].sum()) for group in groups)
@@ -105,14 +91,7 @@ class StoredLoss:
         return passed_parameters(self.encoder)
 
     def batch_ids(self, step: int) -> list[str]:
-        """Ids of the queries of one step.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            As the examples have them.
-        """
+        """Ids of the queries of one step."""
         return [self.train.query_ids[row] for row in self._stream.rows(step, self.settings.batch_size)]
 
     def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, picked: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
@@ -172,9 +151,6 @@ class StoredDocuments(StoredLoss):
 
         The loss is that of training, on each query's first positive and first negatives, with none where training has none
         (`loss_negatives`); errors are counted over all its pairs.
-
-        Returns:
-            Both signals, and the number of pairs.
         """
         with self.evaluating():
             queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
@@ -236,11 +212,7 @@ class DriftingDocuments(StoredLoss):
     guard: Guard
 
     def validate(self) -> Validation:
-        """Look at the drift.
-
-        Returns:
-            The guarded measure in place of a loss, no errors, and the number of probes.
-        """
+        """Look at the drift."""
         with self.evaluating():
             found = self.guard.look(self.encoder)
         drift = found.measures[self.guard.section.measure]
@@ -265,25 +237,10 @@ def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], 
 
 
 def pairs_of(examples: AddressedSet) -> int:
-    """How many (positive, negative) pairs examples hold.
-
-    Args:
-        examples: Any.
-
-    Returns:
-        The count.
-    """
+    """How many (positive, negative) pairs examples hold."""
     return int((examples.positives.lengths * examples.negatives.lengths).sum())
 
 
 def known_positives(answers: Ragged, documents: Int[np.ndarray, " n"]) -> Bool[np.ndarray, "b n"]:
-    """Which documents of a batch must not count as negatives, because the query is known to be answered by them.
-
-    Args:
-        answers: Rows that answer each query.
-        documents: Rows scored; document ``i`` is the positive of query ``i``.
-
-    Returns:
-        True where a document answers the query, a query's own positive included.
-    """
+    """Which documents of a batch must not count as negatives, because the query is known to be answered by them."""
     return np.stack([np.isin(documents, answers[index]) for index in range(len(answers))])

@@ -25,15 +25,7 @@ HALVINGS = 10
 
 
 def pull_to_start(optimizer: optim.Optimizer, strength: float) -> None:
-    """Add ``strength (w - w_0)`` to the gradient of every weight before each step, ``w_0`` being where it stands now.
-
-    Args:
-        optimizer: No step of it has been taken.
-        strength: >= 0; the penalty is ``strength / 2 |w - w_0|^2``.
-
-    Reference:
-        Li, Grandvalet and Davoine 2018 (L2-SP).
-    """
+    """Add ``strength (w - w_0)`` to the gradient of every weight before each step, ``w_0`` being where it stands now."""
     start = {weights: weights.detach().clone() for group in optimizer.param_groups for weights in group["params"]}
 
     def pull(stepping: optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -45,15 +37,7 @@ def pull_to_start(optimizer: optim.Optimizer, strength: float) -> None:
 
 
 def require_apart(taught: ProbeSet, probes: ProbeSet) -> None:
-    """Refuse to measure drift on what is rehearsed: it would tell of these texts alone.
-
-    Args:
-        taught: What is rehearsed.
-        probes: What drift is measured on.
-
-    Raises:
-        ConfigError: If they share a text.
-    """
+    """Refuse to measure drift on what is rehearsed: it would tell of these texts alone."""
     if shared := len({*taught.texts} & {*probes.texts}):
         raise ConfigError(
             f"rehearsal.texts must be others than the probes that drift is measured on, got {shared:,} that are in {probes.name} too; "
@@ -75,15 +59,7 @@ class Taught:
 
     @classmethod
     def of(cls, texts: ProbeSet, start: Encoder) -> Self:
-        """Embed the texts.
-
-        Args:
-            texts: To be rehearsed.
-            start: The untuned query tower.
-
-        Returns:
-            Both.
-        """
+        """Embed the texts."""
         tokens = TokenTable.of(start, texts.texts, side="query")
         with torch.no_grad():
             return cls(tokens, embed_all(start, tokens, token_budget=PROBE_TOKENS))
@@ -93,41 +69,16 @@ class Rehearsal:
     """A share of the loss that grows as texts move from where the untuned tower puts them."""
 
     def __init__(self, taught: Taught, weight: float, texts_per_step: int, *, seed: int) -> None:
-        """Nothing is computed yet.
-
-        Args:
-            taught: The texts.
-            weight: Of the penalty.
-            texts_per_step: How many are passed.
-            seed: Of their order.
-        """
+        """Nothing is computed yet."""
         self._taught, self._weight, self._texts_per_step = taught, weight, texts_per_step
         self.stream = ShuffledStream(len(taught.tokens), seed=seed)
 
     def group(self, step: int) -> Group:
-        """The texts of a step.
-
-        Args:
-            step: From 0.
-
-        Returns:
-            Which of all.
-        """
+        """The texts of a step."""
         return Group(self._taught.tokens, self.stream.rows(step, self._texts_per_step))
 
     def loss(self, passes: Passes, step: int) -> Tensor:
-        """``weight mean(1 - cos(q, q_0))`` over the texts of a step.
-
-        Args:
-            passes: Of the tower in training.
-            step: From 0.
-
-        Returns:
-            A scalar.
-
-        Reference:
-            Robins 1995 (pseudorehearsal: other inputs, with what the untuned network made of them); mission A12's probes, without labels.
-        """
+        """``weight mean(1 - cos(q, q_0))`` over the texts of a step."""
         asked = self.group(step)
         now = passes.embed(asked.table, asked.picked)
         before = self._taught.vectors[torch.from_numpy(asked.picked)].to(now.device)
@@ -153,20 +104,6 @@ def soften(tower: Encoder, start: Encoder, guard: Guard) -> Softened:
     """Take a tuned tower so far back towards its start that its drift is within the limit.
 
     The largest share is looked for by bisection, as if drift grew with it; what is returned was looked at, and is inside.
-
-    Args:
-        tower: Tuned; left as it is. Adapters are merged first.
-        start: The untuned tower.
-        guard: Says how far it drifts, and how far it may.
-
-    Returns:
-        The tower, in evaluation mode.
-
-    Raises:
-        ValueError: If the guard has no limit.
-
-    Reference:
-        Wortsman et al. 2022 (WiSE-FT), with the share chosen by drift instead of by labels.
     """
     limit = guard.most
     if limit is None:

@@ -36,46 +36,17 @@ class Attempt:
         return f"rate {self.rate:g}, seed {self.seed}"
 
     def settings(self, settings: TuneSettings) -> TuneSettings:
-        """Of the run.
-
-        Args:
-            settings: Of the ladder.
-
-        Returns:
-            Those of a run at this rate with this seed.
-        """
+        """Of the run."""
         tune, run = settings.tune.model_copy(update={"learning_rate": self.rate}), settings.run.model_copy(update={"seed": self.seed})
         return settings.model_copy(update={"tune": tune, "guard": settings.watched, "run": run})
 
     def folder(self, ladder: Path) -> Path:
-        """Where it is made.
-
-        Args:
-            ladder: Directory of the ladder.
-
-        Returns:
-            One of its own.
-        """
+        """Where it is made."""
         return ladder / "rungs" / f"{self.rate:g}-seed-{self.seed}"
 
 
 def make_rung(attempt: Attempt, ground: Ground, settings: TuneSettings, ladder: Path, watch: Watch) -> Rung:
-    """Make a run, which ends when its drift leaves the band, or its steps are done.
-
-    Args:
-        attempt: Which run.
-        ground: Model, store, data, and the guard.
-        settings: Of the ladder.
-        ladder: Its directory.
-        watch: Told how far the drift is.
-
-    Returns:
-        What became of it; a run that diverged has left the band.
-
-    Raises:
-        AdiabatError: If what the user gave is wrong, or the disk is full.
-        InterruptionError: After Ctrl-C, with a checkpoint written.
-    """
+    """Make a run, which ends when its drift leaves the band, or its steps are done."""
     own = attempt.settings(settings)
     objective = ground.drifting(prepared_tower(ground.model.query, own)[0], own)
     loop = _loop(attempt, objective, settings, ladder, watch)
@@ -88,12 +59,7 @@ def make_rung(attempt: Attempt, ground: Ground, settings: TuneSettings, ladder: 
 
 
 def clear_rung(attempt: Attempt, ladder: Path) -> None:
-    """Remove what a run needs no more once its row is written; its log stays.
-
-    Args:
-        attempt: That is done.
-        ladder: Directory of the ladder.
-    """
+    """Remove what a run needs no more once its row is written; its log stays."""
     shutil.rmtree(Job(attempt.folder(ladder)).checkpoints, ignore_errors=True)
 
 

@@ -22,19 +22,7 @@ MINED_NEGATIVES = 10
 
 
 def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[AddressedSet, AddressedSet]:
-    """Read the examples, find their documents in the store, and part training from validation.
-
-    Args:
-        path: Of the examples.
-        settings: Splits, columns, and where validation comes from.
-        store: Holds the documents.
-
-    Returns:
-        Training and validation examples.
-
-    Raises:
-        DataError: If a file is faulty, a document is missing, or one of the two parts would be empty.
-    """
+    """Read the examples, find their documents in the store, and part training from validation."""
     everything = _read(path, settings.split, settings, store, usual="train")
     if settings.validation:
         named = _read(settings.validation, settings.validation_split or settings.split, settings, store, usual="dev")
@@ -59,15 +47,7 @@ def _with_overlap_noted(validation: AddressedSet, train: AddressedSet) -> Addres
 
 
 def trained_too(validation: AddressedSet, train: AddressedSet) -> int:
-    """How many validation queries have a text that is trained on.
-
-    Args:
-        validation: Counted.
-        train: Compared with.
-
-    Returns:
-        The count.
-    """
+    """How many validation queries have a text that is trained on."""
     trained = set(train.queries)
     return sum(query in trained for query in validation.queries)
 
@@ -82,21 +62,7 @@ def _read(path: str, split: str | None, settings: TuneDataSection, store: Store,
 def with_negatives(
     validation: AddressedSet, store: Store, tower: Encoder, *, similarity: Similarity, mine_all: bool = False
 ) -> AddressedSet:
-    """Give each validation query that lists no negatives the hardest documents for the tower before tuning.
-
-    Args:
-        validation: Some or all queries may lack negatives.
-        store: Where they are mined.
-        tower: Before tuning.
-        similarity: What hardest goes by.
-        mine_all: Mine for the queries that list negatives too, in their place.
-
-    Returns:
-        The same queries, each with negatives; a note says how many had others.
-
-    Raises:
-        DataError: If the store holds no document beside a query's positives.
-    """
+    """Give each validation query that lists no negatives the hardest documents for the tower before tuning."""
     bare = np.flatnonzero((validation.negatives.lengths == 0) | mine_all)
     if not len(bare):
         return validation
@@ -118,14 +84,7 @@ def with_negatives(
 
 
 def examples_digest(*sets: AddressedSet) -> str:
-    """SHA-256 over queries, positives and negatives of data sets, in their order.
-
-    Args:
-        *sets: Any number.
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """SHA-256 over queries, positives and negatives of data sets, in their order."""
     digest = hashlib.sha256()
     for examples in sets:
         lengths = np.array([len(examples), *map(len, examples.queries)], dtype=np.int64)

@@ -12,27 +12,12 @@ from adiabat.report.templates import given, picture, template
 
 
 def write_comparison(found: Comparison, folder: Path) -> None:
-    """Write ``result.json`` and ``report.html``, both or neither.
-
-    Args:
-        found: A comparison.
-        folder: An existing directory.
-
-    Raises:
-        DataError: If a number is not finite, or a file cannot be written.
-    """
+    """Write ``result.json`` and ``report.html``, both or neither."""
     write_record(found.to_json(), folder / "result.json", beside={"report.html": lambda: render_comparison(found)})
 
 
 def render_comparison(found: Comparison) -> str:
-    """The page of a comparison.
-
-    Args:
-        found: A comparison.
-
-    Returns:
-        A complete HTML document, self-contained.
-    """
+    """The page of a comparison."""
     return template("comparison/page.html.j2").render(
         found=found,
         command=found.command,

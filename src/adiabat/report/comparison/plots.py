@@ -24,15 +24,7 @@ _LEAST_REACH = 0.02
 
 
 def ranking(found: Comparison, *, name: str = "ranking") -> str:
-    """Candidates from the highest down: scores with intervals and single runs on the left, differences to the first on the right.
-
-    Args:
-        found: A comparison.
-        name: Prefix of the ids inside the picture, unique in a page.
-
-    Returns:
-        SVG.
-    """
+    """Candidates from the highest down: scores with intervals and single runs on the left, differences to the first on the right."""
     count = len(found.standings) + len(found.starts)
     with drawing():
         figure = Figure(figsize=(_WIDTH, 1.0 + 0.34 * count), layout="constrained")
@@ -72,10 +64,6 @@ def _draw_contrast(axes: Axes, row: int, one: Standing) -> None:
 def tasks(found: Comparison, *, name: str = "tasks") -> str | None:
     """A heat map of candidates on tasks: the score in each cell, its colour by how far below the task's best candidate it is.
 
-    Args:
-        found: A comparison.
-        name: Prefix of the ids inside the picture, unique in a page.
-
     Returns:
         SVG; None where there is but one task.
     """
@@ -114,10 +102,6 @@ def _write_scores(axes: Axes, cells: Float[np.ndarray, "c t"], gaps: Float[np.nd
 
 def speed(found: Comparison, *, name: str = "speed") -> str | None:
     """Quality against the speed of encoding, one dot per backbone; filled where no other is both faster and higher.
-
-    Args:
-        found: A comparison.
-        name: Prefix of the ids inside the picture, unique in a page.
 
     Returns:
         SVG; None where no speed was measured.

@@ -16,12 +16,6 @@ def comparison_tables(found: Comparison) -> Group:
     """The ranking, and what each candidate took.
 
     Texts of the user's are shown as they are: square brackets in a name are no styling.
-
-    Args:
-        found: A comparison.
-
-    Returns:
-        What to print; the caption under the ranking is the head line of the report.
     """
     return Group(_ranking(found), _costs(found))
 

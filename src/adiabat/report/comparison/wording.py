@@ -6,15 +6,7 @@ from adiabat.report.wording import DASH, MINUS, NO_BREAK, VERDICT_MARKS, counted
 
 
 def headline(found: Comparison) -> str:
-    """Who is ahead, and of whom that is known.
-
-    Args:
-        found: A comparison.
-
-    Returns:
-        For instance ``squad is ahead: nDCG@10 0.612 [0.590, 0.633], mean of 3 seeds on 2 tasks; measurably above quora; no evidence of a
-        difference to medquad.``
-    """
+    """Who is ahead, and of whom that is known."""
     first, *others = found.standings
     worse = [one.name for one in others if one.to_best is not None and one.to_best.verdict == "worse"]
     even = [one.name for one in others if one.name not in worse]
@@ -30,27 +22,13 @@ def headline(found: Comparison) -> str:
 
 
 def tone(found: Comparison) -> Tone:
-    """Whether the comparison found a winner.
-
-    Args:
-        found: A comparison.
-
-    Returns:
-        ``good`` where the first is measurably above all others and above its untrained start, over several runs; else ``plain``.
-    """
+    """Whether the comparison found a winner."""
     alone = all(one.to_best is None or one.to_best.verdict == "worse" for one in found.standings)
     return "good" if alone and len(found.seeds) > 1 and found.standings[0].gain.verdict == "better" else "plain"
 
 
 def reservations(found: Comparison) -> list[str]:
-    """What the head line leaves out and an honest reader should know.
-
-    Args:
-        found: A comparison.
-
-    Returns:
-        Plain sentences.
-    """
+    """What the head line leaves out and an honest reader should know."""
     return [sentence for sentence in (_about_starts(found), _about_runs(found), _about_tasks(found), *found.notes) if sentence]
 
 
@@ -84,28 +62,12 @@ def _about_tasks(found: Comparison) -> str:
 
 
 def level(one: Level, *, decimals: int = 3) -> str:
-    """A score with its interval.
-
-    Args:
-        one: The score.
-        decimals: Digits after the point.
-
-    Returns:
-        For instance ``0.612 [0.590, 0.633]``.
-    """
+    """A score with its interval."""
     return f"{one.score:.{decimals}f} {level_interval(one, decimals=decimals)}".replace("-", MINUS)
 
 
 def level_interval(one: Level, *, decimals: int = 3) -> str:
-    """The interval of a score.
-
-    Args:
-        one: The score.
-        decimals: Digits after the point.
-
-    Returns:
-        For instance ``[0.590, 0.633]``.
-    """
+    """The interval of a score."""
     low, high = one.interval
     return f"[{low:.{decimals}f},{NO_BREAK}{high:.{decimals}f}]".replace("-", MINUS)
 
@@ -115,10 +77,6 @@ def contrast(one: Contrast | None, *, decimals: int = 3) -> str:
 
     Args:
         one: The difference; None for the best, which differs from nothing.
-        decimals: Digits after the point, at the least.
-
-    Returns:
-        For instance ``−0.010 [−0.021, −0.002]``.
     """
     if one is None:
         return DASH
@@ -127,41 +85,19 @@ def contrast(one: Contrast | None, *, decimals: int = 3) -> str:
 
 
 def difference_size(value: float) -> str:
-    """A distance between scores.
-
-    Args:
-        value: >= 0.
-
-    Returns:
-        For instance ``0.0042``.
-    """
+    """A distance between scores."""
     return f"{value:.{decimals_for([value], least=3, most=6)}f}"
 
 
 def verdict(one: Standing, found: Comparison) -> str:
-    """What may be said of a candidate beside the first.
-
-    Args:
-        one: The candidate.
-        found: The comparison it is part of.
-
-    Returns:
-        For instance ``▼ worse``; ``best`` or ``ahead`` for the first.
-    """
+    """What may be said of a candidate beside the first."""
     if one.to_best is None:
         return "best" if all(other.to_best is None or other.to_best.verdict == "worse" for other in found.standings) else "ahead"
     return f"{VERDICT_MARKS[one.to_best.verdict]}{NO_BREAK}{one.to_best.verdict.replace(' ', NO_BREAK)}"
 
 
 def start_name(start: Start) -> str:
-    """What an untrained model is called beside the candidates.
-
-    Args:
-        start: The model.
-
-    Returns:
-        For instance ``minilm, untrained``.
-    """
+    """What an untrained model is called beside the candidates."""
     return f"{named(start.candidate or start.model)}, untrained"
 
 
@@ -182,9 +118,6 @@ def rate_range(speed: Speed | None) -> str:
 
     Args:
         speed: None where it was not measured.
-
-    Returns:
-        For instance ``1,180–1,210``.
     """
     return "" if speed is None else f"{_per_second(speed.slowest)}{DASH}{_per_second(speed.fastest)}"
 
@@ -198,9 +131,6 @@ def step_time(seconds: float | None) -> str:
 
     Args:
         seconds: None where it was not measured.
-
-    Returns:
-        For instance ``1.25 s`` or ``84 ms``.
     """
     if seconds is None:
         return DASH

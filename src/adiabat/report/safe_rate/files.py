@@ -13,32 +13,14 @@ from adiabat.report.safe_rate.table import safe_rate_csv
 
 
 def write_safe_rate(result: SafeRate, folder: Path) -> None:
-    """Write ``result.json``, ``report.html`` and ``table.csv``, all or none, then the figures, each whole.
-
-    Args:
-        result: Of a search.
-        folder: An existing directory; figures go into ``figures/NAME.svg``.
-
-    Raises:
-        DataError: If a number is not finite, or a file cannot be written.
-    """
+    """Write ``result.json``, ``report.html`` and ``table.csv``, all or none, then the figures, each whole."""
     texts = {"report.html": render_safe_rate, "table.csv": safe_rate_csv}
     write_record(result.to_json(), folder / "result.json", beside={name: partial(render, result) for name, render in texts.items()})
     write_figures(folder, {picture.name: partial(picture.draw, result) for picture in pictures()})
 
 
 def read_safe_rate(path: Path) -> SafeRate:
-    """Read the record that `write_safe_rate` wrote.
-
-    Args:
-        path: A ``result.json``.
-
-    Returns:
-        The result, equal to the one written.
-
-    Raises:
-        DataError: If the file is missing, is not JSON, is of another format version, lacks a part, or its parts do not fit together.
-    """
+    """Read the record that `write_safe_rate` wrote."""
     return read_record(path, SafeRate, version=SAFE_RATE_FORMAT, misfits=_misfits, command="safe-rate")
 
 

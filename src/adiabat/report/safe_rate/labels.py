@@ -46,14 +46,7 @@ class Named:
 
 
 def name_ends(figure: Figure, axes: Axes, curves: Sequence[Named], *, others: Sequence[Float[np.ndarray, "n 2"]] = ()) -> None:
-    """Write names at the ends of curves.
-
-    Args:
-        figure: All drawn but the names, with its limits set; they do not move what is there.
-        axes: Of the curves.
-        curves: All of them.
-        others: Lines without a name that none should cover either.
-    """
+    """Write names at the ends of curves."""
     figure.draw_without_rendering()
     point = figure.dpi / 72
     drawn = [axes.transData.transform(curve.points) for curve in curves]

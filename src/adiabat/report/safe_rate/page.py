@@ -11,14 +11,7 @@ from adiabat.report.templates import given, picture, template
 
 
 def render_safe_rate(result: SafeRate) -> str:
-    """The page of a search.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        A complete HTML document, self-contained.
-    """
+    """The page of a search."""
     measures = measures_of(result)
     return template("safe_rate/page.html.j2").render(
         result=result,

@@ -58,11 +58,7 @@ class Picture:
 
 
 def pictures() -> list[Picture]:
-    """All figures of a search.
-
-    Returns:
-        Drift by steps, and steps by rate.
-    """
+    """All figures of a search."""
     drift = (
         "A curve is a run, with its rate at the end; the darker, the higher. The limit is the dashed line: a run ends at the first look "
         "beyond it. Bold: the largest safe rate."
@@ -78,28 +74,13 @@ def pictures() -> list[Picture]:
 
 
 def inlined(picture: Picture, result: SafeRate) -> str:
-    """A figure for a page.
-
-    Args:
-        picture: Which.
-        result: Of a search.
-
-    Returns:
-        SVG that follows the page's colours.
-    """
+    """A figure for a page."""
     with drawing():
         return inline_svg(picture.draw(result), name=picture.name)
 
 
 def drift_figure(result: SafeRate) -> Figure:
-    """Drift by the measure that is limited, run by run; both axes are logarithmic.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        Ready to be saved.
-    """
+    """Drift by the measure that is limited, run by run; both axes are logarithmic."""
     figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
     axes = figure.add_subplot()
     every = [value for rung in result.rungs for value in [*rung.drift[result.measure], result.limit] if value > 0]
@@ -122,14 +103,7 @@ def drift_figure(result: SafeRate) -> Figure:
 
 
 def leave_figure(result: SafeRate) -> Figure:
-    """Steps until each run left the band, by its rate; both axes are logarithmic.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        Ready to be saved.
-    """
+    """Steps until each run left the band, by its rate; both axes are logarithmic."""
     figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = figure.add_subplot()
     first, final = _steps(result)

@@ -17,12 +17,6 @@ def safe_rate_table(result: SafeRate) -> Group:
     """The runs, and what they say.
 
     Texts of the user's are shown as they are: square brackets in a name are no styling.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        What to print; below the table stand the head line of the report, and how long the rate may last.
     """
     table = empty_table(cut_name(result.title, limit=200), "rate", narrowest=False)
     for heading in ("seed", "steps", "drift", "band", "time"):
@@ -39,34 +33,17 @@ def safe_rate_table(result: SafeRate) -> Group:
 
 
 def ordered(result: SafeRate) -> list[Rung]:
-    """The runs as tables show them.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        The highest rate first, and of one rate the lowest seed.
-    """
+    """The runs as tables show them."""
     return sorted(result.rungs, key=lambda rung: (-rung.rate, rung.seed))
 
 
 def measures_of(result: SafeRate) -> list[str]:
-    """Measures of drift that some run was looked at by.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        The one that is limited first.
-    """
+    """Measures of drift that some run was looked at by."""
     return list(dict.fromkeys([result.measure, *(name for rung in result.rungs for name in rung.drift)]))
 
 
 def safe_rate_csv(result: SafeRate) -> str:
     """One line for each run.
-
-    Args:
-        result: Of a search.
 
     Returns:
         CSV with a head line: rate, seed, looks, the step of the last, how the run ended, and where; drift at the last look by each measure,

@@ -22,15 +22,7 @@ Ended = Literal["inside", "left", "diverged"]
 
 
 def ended(result: SafeRate, rung: Rung) -> Ended:
-    """How a run ended.
-
-    Args:
-        result: Of a search.
-        rung: One of its runs.
-
-    Returns:
-        ``left`` where the last look found drift beyond the limit; ``diverged`` where none did, but the run could not go on.
-    """
+    """How a run ended."""
     if rung.left_at is None:
         return "inside"
     drift = rung.drift[result.measure]
@@ -38,75 +30,35 @@ def ended(result: SafeRate, rung: Rung) -> Ended:
 
 
 def ending(result: SafeRate, rung: Rung) -> str:
-    """The same in words.
-
-    Args:
-        result: Of a search.
-        rung: One of its runs.
-
-    Returns:
-        For instance ``stays inside``, ``left after 450``.
-    """
+    """The same in words."""
     if rung.left_at is None:
         return "stays inside"
     return f"{ended(result, rung)} after {integer(rung.left_at)}"
 
 
 def drift_value(value: float) -> str:
-    """A drift.
-
-    Args:
-        value: By any measure.
-
-    Returns:
-        Three digits, for instance ``0.0231``.
-    """
+    """A drift."""
     return number(value, digits=3)
 
 
 def limit(result: SafeRate) -> str:
-    """What drift may be.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        As it was given, or with three digits where it is made of noise.
-    """
+    """What drift may be."""
     return drift_value(result.limit) if result.noise else setting(result.limit)
 
 
 def drift_range(values: list[float]) -> str:
-    """Drift of several runs.
-
-    Args:
-        values: By one measure.
-
-    Returns:
-        The lowest and the highest, ``0.0231 to 0.0262``; one of them where they are shown alike, an en dash where there is none.
-    """
+    """Drift of several runs."""
     ends = dict.fromkeys(drift_value(end) for end in (min(values), max(values))) if values else [DASH]
     return " to ".join(ends)
 
 
 def safe_runs(result: SafeRate) -> list[Rung]:
-    """Runs of the largest safe rate.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        In their order; none where no rate is safe.
-    """
+    """Runs of the largest safe rate."""
     return [rung for rung in result.rungs if rung.rate == result.rate]
 
 
 def last(rung: Rung, measure: str) -> float | None:
     """Drift at the last look.
-
-    Args:
-        rung: A run.
-        measure: Of drift.
 
     Returns:
         None where there was no look.
@@ -116,14 +68,7 @@ def last(rung: Rung, measure: str) -> float | None:
 
 
 def headline(result: SafeRate) -> str:
-    """Up to which rate the answers stay where they were, and what happens above it.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        One sentence.
-    """
+    """Up to which rate the answers stay where they were, and what happens above it."""
     stays = f"{_within(result)} for {counted(result.steps, 'step')}"
     if result.rate is None:
         return f"No rate of the ladder stays {stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
@@ -151,40 +96,19 @@ def _fate(result: SafeRate, of: float, *, before: str) -> str:
 
 
 def tone(result: SafeRate) -> Tone:
-    """Whether the head line is good news.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        ``bad`` where no rate is safe, else ``good``.
-    """
+    """Whether the head line is good news."""
     return "bad" if result.rate is None else "good"
 
 
 def reservations(result: SafeRate) -> list[str]:
-    """What should be known beside the head line.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        Sentences, with the notes of the record among them.
-    """
+    """What should be known beside the head line."""
     notes = [f"{note[:1].upper()}{note[1:]}" + "." * (not note.endswith((".", "!", "?"))) for note in result.notes]
     nothing = "Drift is a difference and no judgement: whether answers got better or worse, labelled data tell; see adiabat evaluate."
     return [*filter(None, [about_limit(result), pace(result), about_seeds(result)]), *notes, nothing]
 
 
 def about_limit(result: SafeRate) -> str:
-    """What the limit is, and where it comes from.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        Sentences.
-    """
+    """What the limit is, and where it comes from."""
     is_of = f"The limit is a drift of {limit(result)} by {result.measure}"
     if not result.noise:
         return f"{is_of}: a number that was given, not measured."
@@ -198,14 +122,7 @@ def about_limit(result: SafeRate) -> str:
 
 
 def pace(result: SafeRate) -> str:
-    """After how many steps the safe rate would leave the band.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        A sentence; nothing where no rate is safe.
-    """
+    """After how many steps the safe rate would leave the band."""
     if result.rate is None:
         return ""
     steps = result.lasts()
@@ -228,14 +145,7 @@ def _leaves(steps: float, made: int) -> str:
 
 
 def about_seeds(result: SafeRate) -> str:
-    """How far the runs of the safe rate lie apart.
-
-    Args:
-        result: Of a search.
-
-    Returns:
-        A sentence; nothing where no rate is safe.
-    """
+    """How far the runs of the safe rate lie apart."""
     runs = safe_runs(result)
     if not runs:
         return ""

@@ -14,43 +14,18 @@ from adiabat.report.templates import given, picture, template
 
 
 def write_space(result: SpaceResult, folder: Path) -> None:
-    """Write ``result.json``, ``report.html``, ``table.csv`` and ``table.md``, all or none.
-
-    Args:
-        result: An analysis.
-        folder: An existing directory.
-
-    Raises:
-        DataError: If a number is not finite, or a file cannot be written.
-    """
+    """Write ``result.json``, ``report.html``, ``table.csv`` and ``table.md``, all or none."""
     texts = {"report.html": render_space, "table.csv": csv_table, "table.md": markdown_table}
     write_record(result.to_json(), folder / "result.json", beside={name: partial(render, result) for name, render in texts.items()})
 
 
 def read_space(path: Path) -> SpaceResult:
-    """Read the ``result.json`` that `write_space` wrote.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The analysis, equal to the one written.
-
-    Raises:
-        DataError: If the file is missing, or is something else.
-    """
+    """Read the ``result.json`` that `write_space` wrote."""
     return read_record(path, SpaceResult, version=SPACE_FORMAT, command="space")
 
 
 def render_space(result: SpaceResult) -> str:
-    """The page of an analysis.
-
-    Args:
-        result: An analysis.
-
-    Returns:
-        A complete HTML document, self-contained.
-    """
+    """The page of an analysis."""
     ratio = result.distribution("ratio")
     return template("space/page.html.j2").render(
         result=result,

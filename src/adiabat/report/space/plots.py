@@ -15,16 +15,7 @@ _NEAR = (0.9, 1.1)
 
 
 def cosines(found: Distribution, *, label: str, name: str) -> str:
-    """Histogram of cosines, before as a line over after.
-
-    Args:
-        found: Before and after.
-        label: Below the axis.
-        name: Prefix of the ids inside the picture, unique in a page.
-
-    Returns:
-        SVG.
-    """
+    """Histogram of cosines, before as a line over after."""
     with drawing():
         figure = Figure(figsize=(_NARROW, 2.7), layout="constrained")
         _draw_spread(figure.add_subplot(), found, label=label)
@@ -33,10 +24,6 @@ def cosines(found: Distribution, *, label: str, name: str) -> str:
 
 def ratio(found: Distribution, *, name: str = "ratio") -> str | None:
     """Histogram of the ratio, with what is near 1 marked.
-
-    Args:
-        found: Before and after.
-        name: Prefix of the ids inside the picture, unique in a page.
 
     Returns:
         SVG; None where no ratio is defined.
@@ -81,15 +68,7 @@ def _shares(one: Histogram) -> list[float]:
 
 
 def towers(found: SpaceMap, *, name: str = "map") -> str:
-    """Maps of both towers, before on the left where there is a before.
-
-    Args:
-        found: Places of queries and documents.
-        name: Prefix of the ids inside the picture, unique in a page.
-
-    Returns:
-        SVG.
-    """
+    """Maps of both towers, before on the left where there is a before."""
     panels = [("before", found.before), ("after", found.after)] if found.before else [("", found.after)]
     with drawing():
         figure = Figure(figsize=(_WIDTH, 4.0) if len(panels) > 1 else (4.8, 4.9), layout="constrained")

@@ -16,14 +16,7 @@ COLUMNS = (
 
 
 def space_table(result: SpaceResult) -> Table:
-    """The numbers for the terminal.
-
-    Args:
-        result: An analysis.
-
-    Returns:
-        What to print; the caption is the head line of the report, and what the ratio says.
-    """
+    """The numbers for the terminal."""
     table = Table(
         title=Text(cut_name(result.title, limit=200)),
         caption=Text("\n".join(words.scales(result))),
@@ -58,9 +51,6 @@ def _name(one: SpaceNumber) -> str:
 def csv_table(result: SpaceResult) -> str:
     """The numbers for other programs, unrounded.
 
-    Args:
-        result: An analysis.
-
     Returns:
         CSV with a line of names; empty where there is no value.
     """
@@ -78,14 +68,7 @@ def _ends(ends: tuple[float, float] | None) -> tuple[float | None, float | None]
 
 
 def markdown_table(result: SpaceResult) -> str:
-    """The numbers for a note or a README.
-
-    Args:
-        result: An analysis.
-
-    Returns:
-        A table of GitHub's Markdown, and under it the sentences that the terminal shows.
-    """
+    """The numbers for a note or a README."""
     heads = ["number", *_heads(result)]
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)]]
     lines += [[_name(one), *_cells(one, result)] for one in result.numbers]

@@ -14,14 +14,7 @@ GROUPS: dict[Whose, str] = {
 
 
 def headline(result: SpaceResult) -> str:
-    """What the numbers say about the towers, in a sentence.
-
-    Args:
-        result: An analysis.
-
-    Returns:
-        Of the separation, and of its change where there is a baseline.
-    """
+    """What the numbers say about the towers, in a sentence."""
     found = result.number(SEPARATION)
     assert found.after is not None
     assert found.after_interval is not None
@@ -39,14 +32,7 @@ def _separation_change(found: SpaceNumber) -> str:
 
 
 def reservations(result: SpaceResult) -> list[str]:
-    """What should be known beside the head line.
-
-    Args:
-        result: An analysis.
-
-    Returns:
-        Sentences.
-    """
+    """What should be known beside the head line."""
     looked = f"{integer(result.looked_at)} of {counted(result.queries, 'query')}"
     sampled = f"{integer(result.sampled)} of {counted(result.documents, 'document')}"
     drawn = f"Looked at: {looked}, each with one positive, and {sampled}, drawn at random; the nearest document is that of the whole store."
@@ -63,14 +49,7 @@ def reservations(result: SpaceResult) -> list[str]:
 
 
 def scales(result: SpaceResult) -> list[str]:
-    """What the numbers that bear a scale of their own say, for a table without formulas.
-
-    Args:
-        result: An analysis.
-
-    Returns:
-        The head line, and a sentence on the ratio where there is one.
-    """
+    """What the numbers that bear a scale of their own say, for a table without formulas."""
     return [headline(result), *_ratio_sentence(result)]
 
 
@@ -84,42 +63,19 @@ def _ratio_sentence(result: SpaceResult) -> list[str]:
 
 
 def bounds(ends: tuple[float, float] | None) -> str:
-    """An interval of values that bear no sign of their own.
-
-    Args:
-        ends: Low and high.
-
-    Returns:
-        For instance ``[0.9511, 0.9702]``; nothing where there is none.
-    """
+    """An interval of values that bear no sign of their own."""
     return "" if ends is None else f"[{score(ends[0])},{NO_BREAK}{score(ends[1])}]"
 
 
 def value(number: SpaceNumber, what: float | None) -> str:
-    """A value as the table shows it.
-
-    Args:
-        number: Whose value.
-        what: The value.
-
-    Returns:
-        Four decimals, one for a rank; an en dash where there is none.
-    """
+    """A value as the table shows it."""
     if what is None:
         return DASH
     return f"{what:.1f}" if number.name == "effective rank" else score(what)
 
 
 def difference(number: SpaceNumber, *, with_interval: bool = True) -> str:
-    """The difference after minus before.
-
-    Args:
-        number: Any.
-        with_interval: Whether the paired interval follows.
-
-    Returns:
-        For instance ``+0.0502 [+0.0311, +0.0690]``; an en dash where there is none.
-    """
+    """The difference after minus before."""
     if number.difference is None:
         return DASH
     text = signed(number.difference, decimals=_decimals(number))
@@ -127,14 +83,7 @@ def difference(number: SpaceNumber, *, with_interval: bool = True) -> str:
 
 
 def difference_bounds(number: SpaceNumber) -> str:
-    """The paired interval of the difference, rounded as `difference` rounds.
-
-    Args:
-        number: Any.
-
-    Returns:
-        For instance ``[+0.0311, +0.0690]``; nothing where there is none.
-    """
+    """The paired interval of the difference, rounded as `difference` rounds."""
     return "" if number.difference_interval is None else interval(number.difference_interval, decimals=_decimals(number))
 
 
@@ -144,14 +93,7 @@ def _decimals(number: SpaceNumber) -> int:
 
 
 def outside(found: Distribution) -> str:
-    """What a histogram does not show.
-
-    Args:
-        found: Before and after.
-
-    Returns:
-        A sentence; nothing where all is shown.
-    """
+    """What a histogram does not show."""
     models = [("after", found.after), *([("before", found.before)] if found.before else [])]
     parts = [f"{name} {part}" for name, one in models if (part := _outside(one))]
     return f"Not drawn: {'; '.join(parts)}." if parts else ""

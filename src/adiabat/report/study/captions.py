@@ -35,14 +35,7 @@ CAPTIONS: dict[Kind, str] = {
 
 
 def key(seen: Overview) -> list[str]:
-    """What the marks in a table of settings mean.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        Phrases.
-    """
+    """What the marks in a table of settings mean."""
     verdicts = ", ".join(f"{sign} {found}" for found, sign in VERDICT_MARKS.items())
     counts = [len(case.done) for case in seen.cases]
     marks = [f"{verdicts}, by the paired test"]
@@ -56,28 +49,14 @@ def key(seen: Overview) -> list[str]:
 
 
 def no_figures(seen: Overview) -> str:
-    """Why there is no figure.
-
-    Args:
-        seen: A study that none can be drawn of.
-
-    Returns:
-        One sentence.
-    """
+    """Why there is no figure."""
     if not any(setting.numeric and len(setting.values) > 1 for setting in seen.settings):
         return "No setting that is a number varies, so nothing is drawn."
     return "No two settings differ in one number alone, so no curve joins them; the table has them all."
 
 
 def about_sweep(sweep: Sweep) -> str:
-    """What stands beside each other in the figures of a setting, and what is left out of them.
-
-    Args:
-        sweep: The setting.
-
-    Returns:
-        Sentences, perhaps none.
-    """
+    """What stands beside each other in the figures of a setting, and what is left out of them."""
     shown = len(sweep.combinations)
     said = []
     if sweep.of > shown:
@@ -99,25 +78,14 @@ def caption(kind: Kind, sweep: Sweep | None) -> str:
     """What a figure shows.
 
     Args:
-        kind: Of the figure.
         sweep: Setting that it is drawn against; None is the gain.
-
-    Returns:
-        Sentences.
     """
     failed = sweep is not None and any(one.failed for one in sweep.combinations)
     return CAPTIONS[kind] + (" A cross at the lower edge: a run failed there." if failed else "")
 
 
 def undrawn(seen: Overview) -> str:
-    """What is said of settings that the figure of costs does not show.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        Sentences, each with a blank before it; nothing where all are drawn.
-    """
+    """What is said of settings that the figure of costs does not show."""
     ways = ways_of(seen)
     without = len(seen.cases) - sum(len(way.cases) for way in ways)
     said = f" Of {len(ways)} ways the {MOST_WAYS} with most settings are drawn." if len(ways) > MOST_WAYS else ""
@@ -140,15 +108,7 @@ class GainTable:
 
 
 def equal_gain(seen: Overview, equal: EqualGain) -> GainTable:
-    """What ways to tune lose at one gain.
-
-    Args:
-        seen: A study.
-        equal: Of it.
-
-    Returns:
-        The table, and what stands over it.
-    """
+    """What ways to tune lose at one gain."""
     lead = (
         f"What ways change where the targets gain {_percent(equal.gain)}: at a setting that does, or (≈) between two neighbours in "
         "proportion, which tells too much harm where harm grows faster than gain; where a way comes to it more than once, at the least "

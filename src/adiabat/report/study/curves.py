@@ -136,14 +136,7 @@ class Sweep:
 
 
 def sweeps(seen: Overview) -> list[Sweep]:
-    """Settings that figures are drawn against.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        One for each numeric setting along which at least one combination of the others has two values.
-    """
+    """Settings that figures are drawn against."""
     found = (_sweep(seen, place) for place, setting in enumerate(seen.settings) if setting.numeric and len(setting.numbers) > 1)
     return [sweep for sweep in found if sweep is not None]
 
@@ -184,9 +177,6 @@ def _number(value: Value) -> float:
 def scale_of(setting: Setting) -> Scale:
     """What an axis is like.
 
-    Args:
-        setting: Numeric.
-
     Returns:
         ``log`` for learning rates and for what spans more than an order of magnitude above 0; ``symlog`` where 0 is among such values.
     """
@@ -199,15 +189,7 @@ def scale_of(setting: Setting) -> Scale:
 
 
 def improvements(seen: Overview, sweep: Sweep) -> list[Panel]:
-    """Improvement of the main measure of each task in percent.
-
-    Args:
-        seen: A study.
-        sweep: One of its settings.
-
-    Returns:
-        A panel for each combination, a curve for each task, targets first; a task without percent has none.
-    """
+    """Improvement of the main measure of each task in percent."""
     return [_filled(Panel(one.label, _task_curves(seen, one), one.failed, percent=True)) for one in sweep.combinations]
 
 
@@ -227,15 +209,7 @@ def _improvement_on(task: str) -> Measure:
 
 
 def pairs(seen: Overview, sweep: Sweep) -> list[tuple[Compared, list[Panel]]]:
-    """Language pairs improved and worsened, by the paired test and by the source's z-test.
-
-    Args:
-        seen: A study.
-        sweep: One of its settings.
-
-    Returns:
-        For each comparison of each language grid a panel for each combination.
-    """
+    """Language pairs improved and worsened, by the paired test and by the source's z-test."""
     return [(compared, [_pair_panel(one, compared) for one in sweep.combinations]) for compared in comparisons_of(seen.done, seen.ordered)]
 
 
@@ -261,15 +235,7 @@ def _count_of(compared: Compared, name: str) -> Measure:
 
 
 def drifts(seen: Overview, sweep: Sweep) -> list[Panel]:
-    """How far what tuned towers find is from what the untuned one finds.
-
-    Args:
-        seen: A study.
-        sweep: One of its settings.
-
-    Returns:
-        A panel for each measure, a curve for each combination; none where nothing was probed.
-    """
+    """How far what tuned towers find is from what the untuned one finds."""
     there = dict.fromkeys(name for run in seen.done if run.drift is not None for name in run.drift.means)
     names = [*(name for name in DRIFTS if name in there), *(name for name in there if name not in DRIFTS)]
     return [panel for name in names if (panel := _by_combination(name, sweep, _drift_of(name))).curves]
@@ -286,14 +252,7 @@ def _drift_of(name: str) -> Measure:
 
 
 def validations(sweep: Sweep) -> list[Panel]:
-    """How long runs trained, and which epoch was kept.
-
-    Args:
-        sweep: One of the settings of a study.
-
-    Returns:
-        A panel for each, a curve for each combination; none where every run failed.
-    """
+    """How long runs trained, and which epoch was kept."""
     shown: tuple[tuple[str, Measure], ...] = (
         ("steps taken", lambda run: Shown(float(run.steps))),
         ("epoch that was kept", lambda run: Shown(float(run.best_epoch))),

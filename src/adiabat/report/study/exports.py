@@ -29,17 +29,7 @@ SENTENCE_LENGTH = 1000
 
 
 def study_csv(seen: Overview) -> str:
-    """One line for each setting.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        CSV with a head line: settings, runs, then for each measure of each task, the main one first, the mean improvement in percent, the
-        ends of its interval or of the range of several runs, the mean difference, the verdict, and how many runs are better and worse;
-        counts of language pairs; training; drift. Nothing where there is nothing to say, and texts that a spreadsheet would compute
-        behind an apostrophe.
-    """
+    """One line for each setting."""
     rows = [dict(_csv_row(seen, case)) for case in seen.cases]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return csv_of([cell(column) for column in columns], ([row.get(column) for column in columns] for row in rows))
@@ -89,14 +79,7 @@ def _csv_pairs(case: Case, compared: Compared) -> Iterator[tuple[str, Any]]:
 
 
 def study_markdown(seen: Overview) -> str:
-    """One row for each setting, for a note or an issue, and the most changed tensors.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        Markdown: the head line, the tables, what their marks mean, and what an honest reader should know.
-    """
+    """One row for each setting, for a note or an issue, and the most changed tensors."""
     columns = columns_of(seen)
     lines = [markdown(cut(seen.result.title, limit=NAME_LENGTH)), "", markdown(headline(seen)), ""]
     lines.append(markdown_row(["<br>".join(map(markdown, _head(column))) for column in columns]))
@@ -111,14 +94,7 @@ def study_markdown(seen: Overview) -> str:
 
 
 def study_latex(seen: Overview) -> str:
-    """One row for each setting, for a paper: a plain ``tabular`` that needs no package.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        LaTeX of 2020 or later; comments before the table say what its marks mean, and what an honest reader should know.
-    """
+    """One row for each setting, for a paper: a plain ``tabular`` that needs no package."""
     columns = columns_of(seen)
     comments = [seen.result.title, headline(seen), *key(seen), *reservations(seen)]
     heads = [_head(column) for column in columns]

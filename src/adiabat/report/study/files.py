@@ -14,15 +14,7 @@ from adiabat.report.study.plots import figure_of, pictures
 
 
 def write_study(result: StudyResult, folder: Path) -> None:
-    """Write ``result.json``, ``report.html``, ``table.csv``, ``table.md`` and ``table.tex``, all or none, then the figures, each whole.
-
-    Args:
-        result: Of a study.
-        folder: An existing directory; figures go into ``figures/NAME.svg``.
-
-    Raises:
-        DataError: If a number is not finite, or a file cannot be written.
-    """
+    """Write ``result.json``, ``report.html``, ``table.csv``, ``table.md`` and ``table.tex``, all or none, then the figures, each whole."""
     seen = overview_of(result)
     texts = {"report.html": render_page, "table.csv": study_csv, "table.md": study_markdown, "table.tex": study_latex}
     write_record(result.to_json(), folder / "result.json", beside={name: partial(render, seen) for name, render in texts.items()})
@@ -31,17 +23,7 @@ def write_study(result: StudyResult, folder: Path) -> None:
 
 
 def read_study(path: Path) -> StudyResult:
-    """Read the record that `write_study` wrote.
-
-    Args:
-        path: A ``result.json``.
-
-    Returns:
-        The result, equal to the one written.
-
-    Raises:
-        DataError: If the file is missing, is not JSON, is of another format version, lacks a part, or its parts do not fit together.
-    """
+    """Read the record that `write_study` wrote."""
     return read_record(
         path, StudyResult, version=STUDY_FORMAT, misfits=lambda result: [*_unnamed(result), *_misfits(result)], command="study"
     )

@@ -63,14 +63,7 @@ class LayerTable:
 
 
 def most_changed(seen: Overview) -> tuple[list[LayerTable], str]:
-    """The most changed tensors of each setting by each measure.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        A table for each measure, and the beginning that was cut off the names in them; no table where no tensor changed.
-    """
+    """The most changed tensors of each setting by each measure."""
     tables = [LayerTable(measure, tuple(_rows(seen.cases, measure))) for measure in MEASURES]
     tables = [table for table in tables if table.rows]
     cut = prefix_of([name for table in tables for row in table.rows for name, _ in row.tensors])
@@ -93,14 +86,7 @@ def _top(case: Case, measure: LayerMeasure) -> tuple[tuple[str, float], ...]:
 
 
 def changed(layer: LayerChange) -> bool:
-    """Whether tuning moved a tensor.
-
-    Args:
-        layer: Of a run.
-
-    Returns:
-        False for frozen tensors; a tensor of zeros changed where it holds something else now.
-    """
+    """Whether tuning moved a tensor."""
     return layer.largest_after > 0 if layer.relative is None else layer.relative > 0
 
 
@@ -110,14 +96,7 @@ def _shortened(table: LayerTable, cut: str) -> LayerTable:
 
 
 def prefix_of(names: Sequence[str]) -> str:
-    """What stands before the number of the block in most names that have one.
-
-    Args:
-        names: Of tensors.
-
-    Returns:
-        For instance ``encoder.layer.``, as the source leaves it out; names without it keep what they have. Empty where none has a number.
-    """
+    """What stands before the number of the block in most names that have one."""
     found: Counter[str] = Counter()
     for name in dict.fromkeys(names):
         parts = name.split(".")

@@ -167,45 +167,20 @@ class Overview:
         return [run for run in self.result.runs if run.status != "done"]
 
     def worse(self, case: Case) -> list[str]:
-        """Tasks that tuning is not for and that any run of a case made worse.
-
-        Args:
-            case: One of this study.
-
-        Returns:
-            Names.
-        """
+        """Tasks that tuning is not for and that any run of a case made worse."""
         return [task for task in self.others if (seen := outcome(case, task)) is not None and seen.verdicts["worse"]]
 
     def harmless(self, case: Case) -> bool:
-        """Whether no run of a case made a task worse that tuning is not for, as far as that is known of all of them.
-
-        Args:
-            case: One of this study.
-
-        Returns:
-            False, too, where a run failed or such a task has no verdict.
-        """
+        """Whether no run of a case made a task worse that tuning is not for, as far as that is known of all of them."""
         return all(self.judged(case, task) for task in self.others) and not case.failed and not self.worse(case)
 
     def judged(self, case: Case, task: str) -> bool:
-        """Whether every run of a case has a verdict on a task.
-
-        Args:
-            case: One of this study.
-            task: Name.
-
-        Returns:
-            False, too, where a run failed.
-        """
+        """Whether every run of a case has a verdict on a task."""
         seen = outcome(case, task)
         return seen is not None and seen.verdicts.total() == len(case.runs)
 
     def gain(self, case: Case) -> float | None:
         """Mean improvement of the targets in percent.
-
-        Args:
-            case: One of this study.
 
         Returns:
             Over runs and targets; None where a target has none.
@@ -216,38 +191,17 @@ class Overview:
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:
-    """Whether a setting can stand on an axis.
-
-    Args:
-        value: Of a setting.
-
-    Returns:
-        True for whole and real numbers; truth values are none.
-    """
+    """Whether a setting can stand on an axis."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def key_of(value: Value) -> Key:
-    """What tells a value from others.
-
-    Args:
-        value: Of a setting.
-
-    Returns:
-        Hashable; ``True`` is not 1, and 1 is 1.0.
-    """
+    """What tells a value from others."""
     return isinstance(value, bool), tuple(value) if isinstance(value, list) else value
 
 
 def overview_of(result: StudyResult) -> Overview:
-    """Sort the runs of a study.
-
-    Args:
-        result: Of a study.
-
-    Returns:
-        What figures, tables and sentences are made of.
-    """
+    """Sort the runs of a study."""
     names = [*result.varied, *([VARIANT] if any(run.variant for run in result.runs) else [])]
     values = [tuple(_value(run, name) for name in names) for run in result.runs]
     settings = (Setting(name, _label(name, names), _distinct([row[place] for row in values])) for place, name in enumerate(names))
@@ -280,8 +234,6 @@ def outcome(case: Case, task: str, measured: Measured | None = None) -> Outcome 
     """What a case changed on a task.
 
     Args:
-        case: All runs of one combination.
-        task: Name.
         measured: Measure and similarity; None is the main one.
 
     Returns:
@@ -298,10 +250,6 @@ def outcome(case: Case, task: str, measured: Measured | None = None) -> Outcome 
 def measures_of(result: StudyResult, task: str) -> list[Measured]:
     """What a task was measured by.
 
-    Args:
-        result: Of a study.
-        task: Name.
-
     Returns:
         The main one first; empty where no run was measured.
     """
@@ -310,25 +258,13 @@ def measures_of(result: StudyResult, task: str) -> list[Measured]:
 
 
 def comparisons_of(runs: Sequence[StudyRun], tasks: Sequence[str]) -> list[Compared]:
-    """All comparisons of language grids.
-
-    Args:
-        runs: Of a study.
-        tasks: Names.
-
-    Returns:
-        Task, comparison and similarity, in the order of tasks.
-    """
+    """All comparisons of language grids."""
     found = ((task, grid) for task in tasks for grid, _ in _grids(runs, task))
     return list(dict.fromkeys((task, grid.comparison, grid.similarity) for task, grid in found))
 
 
 def pair_counts(runs: Sequence[StudyRun], compared: Compared) -> PairCounts | None:
     """Language pairs that runs improved and worsened.
-
-    Args:
-        runs: Of one case, or a single one.
-        compared: Which grid, by what.
 
     Returns:
         Means over the runs that were measured; None where none was.

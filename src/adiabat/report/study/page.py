@@ -25,14 +25,7 @@ OPEN_NOTES = 5
 
 
 def render_page(seen: Overview) -> str:
-    """The page of a study.
-
-    Args:
-        seen: The study.
-
-    Returns:
-        A complete HTML document, self-contained.
-    """
+    """The page of a study."""
     result, best = seen.result, words.best_of(seen)
     layers, prefix = most_changed(seen)
     return template("study/page.html.j2").render(

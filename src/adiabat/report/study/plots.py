@@ -65,23 +65,13 @@ class Picture:
 
 
 def pictures(seen: Overview) -> list[Picture]:
-    """All figures of a study, with something to show on each.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        Setting by setting, then what gains cost; none where no numeric setting varies and no two gains are known.
-    """
+    """All figures of a study, with something to show on each."""
     drawn = [picture for sweep in curves.sweeps(seen) for picture in against(seen, sweep)]
     return [*drawn, *([cost] if (cost := trade_picture(seen)) else [])]
 
 
 def trade_picture(seen: Overview) -> Picture | None:
     """What gains of the targets cost.
-
-    Args:
-        seen: A study.
 
     Returns:
         The figure; None where no two settings have a gain, or nothing beside it.
@@ -91,15 +81,7 @@ def trade_picture(seen: Overview) -> Picture | None:
 
 
 def against(seen: Overview, sweep: Sweep) -> list[Picture]:
-    """The figures of one setting, with something to show on each.
-
-    Args:
-        seen: A study.
-        sweep: The setting.
-
-    Returns:
-        In the order of a page.
-    """
+    """The figures of one setting, with something to show on each."""
     return [picture for picture in _against(seen, sweep) if any(panel.curves for panel in picture.panels)]
 
 
@@ -129,27 +111,13 @@ def _pair_pictures(seen: Overview, sweep: Sweep, slug: str) -> Iterator[Picture]
 
 
 def inlined(picture: Picture) -> str:
-    """A figure for a page.
-
-    Args:
-        picture: Of a study.
-
-    Returns:
-        SVG that follows the page's colours.
-    """
+    """A figure for a page."""
     with drawing():
         return inline_svg(figure_of(picture), name=picture.name)
 
 
 def figure_of(picture: Picture) -> Figure:
-    """Draw a figure, within `adiabat.report.svg.drawing`.
-
-    Args:
-        picture: Of a study.
-
-    Returns:
-        Ready to be saved.
-    """
+    """Draw a figure, within `adiabat.report.svg.drawing`."""
     across = min(len(picture.panels), 3 if len(picture.panels) == 3 and picture.kind in ("drift", "trade") else 2)
     rows = math.ceil(len(picture.panels) / across)
     handles = _handles(picture)
@@ -215,15 +183,7 @@ def _scale(axes: Axes, sweep: Sweep, *, width: float) -> None:
 
 
 def spread(places: Sequence[float], *, room: float) -> list[int]:
-    """Which of some places can bear a label, the first and the last among them.
-
-    Args:
-        places: From left to right, at least one.
-        room: That a label needs.
-
-    Returns:
-        Positions in `places`; those of two labels are at least `room` apart, but for the first and the last.
-    """
+    """Which of some places can bear a label, the first and the last among them."""
     kept = [0]
     for position in range(1, len(places) - 1):
         if places[position] - places[kept[-1]] >= room and places[-1] - places[position] >= room:

@@ -66,26 +66,12 @@ class Column:
 
 
 def columns_of(seen: Overview) -> list[Column]:
-    """All columns of the table of a study.
-
-    Args:
-        seen: The study.
-
-    Returns:
-        Settings, tasks with targets first, language grids, training.
-    """
+    """All columns of the table of a study."""
     return [*setting_columns(seen), *map(_task_column(seen), seen.ordered), *_pair_columns(seen), *_training_columns(seen)]
 
 
 def setting_columns(seen: Overview) -> list[Column]:
-    """What tells the rows of a study apart.
-
-    Args:
-        seen: The study.
-
-    Returns:
-        At least one column.
-    """
+    """What tells the rows of a study apart."""
     columns = [_setting_column(seen, place) for place in range(len(seen.settings))]
     columns = columns or [Column("setting", "setting", "", lambda _: Cell("as configured"), number=False)]
     if not _told(seen, "learning_rate"):
@@ -135,12 +121,7 @@ def outcome_cell(case: Case, task: str, measured: Measured | None = None) -> Cel
     """What a setting changed on a task.
 
     Args:
-        case: The setting.
-        task: Name.
         measured: Measure and similarity; None is the main one.
-
-    Returns:
-        An en dash where it was not measured.
     """
     found = outcome(case, task, measured)
     if found is None:
@@ -197,14 +178,7 @@ def _failure(case: Case) -> Cell:
 
 
 def measure_columns(seen: Overview) -> list[Column]:
-    """All measures of all tasks, the main ones too.
-
-    Args:
-        seen: The study.
-
-    Returns:
-        After the settings, a column for each measure by each similarity; none where no task has more than its main one.
-    """
+    """All measures of all tasks, the main ones too."""
     every = [(task, measured) for task in seen.ordered for measured in measures_of(seen.result, task)]
     if len(every) <= len({task for task, _ in every}):
         return []
@@ -220,25 +194,14 @@ def drift_columns(seen: Overview, group: str | None = None) -> list[Column]:
     """Drift of the probes, or of one group of them.
 
     Args:
-        seen: The study.
         group: Such as a language; None takes all probes.
-
-    Returns:
-        After the settings, a column for each measure; none where nothing was probed.
     """
     names = list(dict.fromkeys(name for run in seen.done for name in _means(run, group)))
     return [*setting_columns(seen), *(_drift_column(name, group) for name in names)] if names else []
 
 
 def drift_groups(seen: Overview) -> list[str]:
-    """Groups of probes.
-
-    Args:
-        seen: The study.
-
-    Returns:
-        Names, in the order in which they come.
-    """
+    """Groups of probes."""
     return list(dict.fromkeys(name for run in seen.done if run.drift is not None for name in run.drift.groups))
 
 

@@ -54,15 +54,7 @@ HEAD = ("drift by", "limit", "safe by drift up to", "harmless by labels up to", 
 
 
 def judged(seen: Overview) -> list[Judged]:
-    """Hold the limits that are made of noise against what labels say.
-
-    Args:
-        seen: The study.
-
-    Returns:
-        One for each ladder of at least `LEAST_RATES` rates and each limited measure of drift; none where drift was not measured, no task
-        is there to be harmed, or the study has one rate.
-    """
+    """Hold the limits that are made of noise against what labels say."""
     setting = rate_of(seen)
     if setting is None or not seen.others:
         return []

@@ -29,12 +29,6 @@ def study_tables(result: StudyResult) -> Group:
     """Settings by tasks, language pairs, and runs that failed.
 
     Texts of the user's are shown as they are: square brackets in a name are no styling.
-
-    Args:
-        result: Of a study.
-
-    Returns:
-        What to print; below the tables stands the head line of the report.
     """
     seen = overview_of(result)
     tables = [

@@ -64,14 +64,7 @@ class EqualGain:
 
 
 def ways_of(seen: Overview) -> list[Way]:
-    """Sort the cases of a study.
-
-    Args:
-        seen: The study.
-
-    Returns:
-        Ways of at least one case whose targets have a gain in percent; none where there is nothing that tuning is not for.
-    """
+    """Sort the cases of a study."""
     if not seen.others:
         return []
     worded = [place for place, one in enumerate(seen.settings) if not one.numeric]
@@ -96,14 +89,7 @@ def _way(seen: Overview, cases: Sequence[Case], named: Sequence[int]) -> Way:
 
 
 def trades(seen: Overview) -> list[Panel]:
-    """The change of every other task, and the drift, against the gain of the targets.
-
-    Args:
-        seen: The study.
-
-    Returns:
-        A panel for each, a curve for each way, of those with most runs if there are many; none where no two cases have a gain.
-    """
+    """The change of every other task, and the drift, against the gain of the targets."""
     ways = sorted(ways_of(seen), key=lambda way: -len(way.cases))[:MOST_WAYS]
     if sum(len(way.cases) for way in ways) < 2:
         return []
@@ -153,9 +139,6 @@ def at_equal_gain(seen: Overview) -> EqualGain | None:
     """What the ways lose at the gain that most of them come to; of several such gains at the largest.
 
     Between two neighbours on a way everything is taken to change in proportion. Only gains that a case has are looked at.
-
-    Args:
-        seen: The study.
 
     Returns:
         The comparison; None where no two ways come to the same gain above 0.

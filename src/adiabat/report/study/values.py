@@ -20,9 +20,6 @@ _VERDICTS: tuple[Verdict, ...] = ("better", "no evidence", "worse")
 def setting_value(value: Value) -> str:
     """The value of a setting as it is written in a configuration, but for lists.
 
-    Args:
-        value: Of a setting.
-
     Returns:
         For instance ``5e-8``, ``true``, ``embeddings + blocks[0]``; ``none`` for an empty list or text as for None.
     """
@@ -36,71 +33,31 @@ def setting_value(value: Value) -> str:
 
 
 def combination_label(labels: Sequence[str], values: Sequence[Value]) -> str:
-    """Several settings in one line.
-
-    Args:
-        labels: Of settings.
-        values: Theirs.
-
-    Returns:
-        For instance ``margin 0.1, freeze embeddings``; nothing where there are none.
-    """
+    """Several settings in one line."""
     return ", ".join(f"{label} {setting_value(value)}" for label, value in zip(labels, values, strict=True))
 
 
 def line_labels(seen: Overview, places: Sequence[int], lines: Sequence[Sequence[Case]]) -> list[str]:
-    """What tells lines of cases apart.
-
-    Args:
-        seen: The study.
-        places: Of settings that are the same along a line.
-        lines: Cases of each.
-
-    Returns:
-        For each, by those of the settings in which lines differ; a line that is alone is told by all of them.
-    """
+    """What tells lines of cases apart."""
     telling = [place for place in places if len(lines) == 1 or len({key_of(cases[0].values[place]) for cases in lines}) > 1]
     labels = [seen.settings[place].label for place in telling]
     return [combination_label(labels, [cases[0].values[place] for place in telling]) for cases in lines]
 
 
 def case_label(seen: Overview, case: Case) -> str:
-    """A case in one line, by the settings that differ in the study.
-
-    Args:
-        seen: The study.
-        case: One of its cases.
-
-    Returns:
-        For instance ``learning rate 5e-8 with margin 0.1 and freeze embeddings``; ``the only setting`` where none differs.
-    """
+    """A case in one line, by the settings that differ in the study."""
     first, *others = [combination_label([seen.settings[place].label], [case.values[place]]) for place in _differing(seen)] or [ONLY]
     return " with ".join(filter(None, [first, " and ".join(filter(None, [", ".join(others[:-1]), *others[-1:]]))]))
 
 
 def case_head(seen: Overview) -> str:
-    """What stands over cells that `case_cell` fills.
-
-    Args:
-        seen: The study.
-
-    Returns:
-        The setting that differs where there is one, else ``setting``.
-    """
+    """What stands over cells that `case_cell` fills."""
     differing = _differing(seen)
     return seen.settings[differing[0]].label if len(differing) == 1 else "setting"
 
 
 def case_cell(seen: Overview, case: Case) -> str:
-    """A case under `case_head`.
-
-    Args:
-        seen: The study.
-        case: One of its cases.
-
-    Returns:
-        The value of the setting that differs where there is one, else as `case_label`.
-    """
+    """A case under `case_head`."""
     differing = _differing(seen)
     return setting_value(case.values[differing[0]]) if len(differing) == 1 else case_label(seen, case)
 
@@ -110,28 +67,14 @@ def _differing(seen: Overview) -> list[int]:
 
 
 def gain(found: Outcome) -> str:
-    """The mean improvement of a case.
-
-    Args:
-        found: By one measure of one task.
-
-    Returns:
-        For instance ``+7.3 %``; a difference where there is no percent, an en dash where nothing was compared.
-    """
+    """The mean improvement of a case."""
     if found.mean is None:
         return DASH
     return signed(found.mean, decimals=_decimals(found)) + (f"{NO_BREAK}%" if found.percent else "")
 
 
 def gain_bounds(found: Outcome) -> str:
-    """How far the improvement may be from its mean.
-
-    Args:
-        found: By one measure of one task.
-
-    Returns:
-        The 95 % interval of one run, ``[+5.1, +9.8]``; the range of several, ``+6.9 to +7.8``; nothing where there is neither.
-    """
+    """How far the improvement may be from its mean."""
     if found.bounds is None:
         return ""
     decimals = _decimals(found)
@@ -147,14 +90,7 @@ def _decimals(found: Outcome) -> int:
 
 
 def verdict_marks(found: Outcome) -> str:
-    """Verdicts of the runs of a case.
-
-    Args:
-        found: By one measure of one task.
-
-    Returns:
-        For instance ``▲``; how many runs have each where they disagree, as ``▲2 ○1``; nothing where none has one.
-    """
+    """Verdicts of the runs of a case."""
     counts = found.verdicts
     if len(counts) < 2:
         return "".join(VERDICT_MARKS[verdict] for verdict in counts)
@@ -162,14 +98,7 @@ def verdict_marks(found: Outcome) -> str:
 
 
 def verdict_words(found: Outcome) -> str:
-    """The same in words.
-
-    Args:
-        found: By one measure of one task.
-
-    Returns:
-        For instance ``better``, or ``better in 2 of 3 seeds, no evidence in 1``; ``no verdict`` where there is none.
-    """
+    """The same in words."""
     counts = found.verdicts
     if len(counts) < 2:
         return next(iter(counts), "no verdict")
@@ -197,23 +126,12 @@ def sides(improved: float | None, worsened: float | None) -> str:
 
     Args:
         improved: How many; None where nothing was counted.
-        worsened: Likewise.
-
-    Returns:
-        For instance ``222/0``; an en dash where nothing was counted.
     """
     return DASH if improved is None or worsened is None else f"{count(improved)}/{count(worsened)}"
 
 
 def rate(value: float) -> str:
-    """A number of any order of magnitude, for an axis or a cell.
-
-    Args:
-        value: Finite.
-
-    Returns:
-        Three digits at most, for instance ``2e−5``, ``0.05``, ``12,000``.
-    """
+    """A number of any order of magnitude, for an axis or a cell."""
     if value == 0 or 1e-3 <= abs(value) < 1e6:
         return f"{float(f'{value:.3g}'):,g}".replace("-", MINUS)
     digits, _, exponent = f"{value:.2e}".partition("e")

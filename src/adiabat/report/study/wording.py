@@ -14,15 +14,7 @@ REASON_LENGTH = 160
 
 
 def headline(seen: Overview) -> str:
-    """How the runs ended, up to which setting nothing else got worse, and the best of those settings.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        One to three sentences. Where every setting is tried at each of several learning rates, the second is about rates, else about all
-        settings.
-    """
+    """How the runs ended, up to which setting nothing else got worse, and the best of those settings."""
     if not seen.done:
         return _ended(seen)
     rate = rate_of(seen)
@@ -32,15 +24,7 @@ def headline(seen: Overview) -> str:
 
 
 def tone(seen: Overview) -> Tone:
-    """Whether the head line is good news.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        ``good`` where a setting made the targets better in every run and nothing else worse; ``bad`` where no run left a model, or every
-        setting made something else worse; else ``plain``.
-    """
+    """Whether the head line is good news."""
     best = best_of(seen)
     if not seen.done or (seen.others and all(seen.worse(case) for case in seen.cases)):
         return "bad"
@@ -52,9 +36,6 @@ def tone(seen: Overview) -> Tone:
 
 def rate_of(seen: Overview) -> Setting | None:
     """The learning rate, where it varies.
-
-    Args:
-        seen: A study.
 
     Returns:
         None where it does not, or where some of its values are no numbers.
@@ -72,9 +53,6 @@ def _crossed(seen: Overview, rate: Setting) -> bool:
 
 def best_of(seen: Overview) -> Case | None:
     """The setting that gains most on the targets among those that made nothing else worse.
-
-    Args:
-        seen: A study.
 
     Returns:
         None where there is no such setting, or nothing is known of the targets.
@@ -206,14 +184,7 @@ def _pairs(case: Case, task: str) -> str:
 
 
 def reservations(seen: Overview) -> list[str]:
-    """What the head line leaves out and an honest reader should know.
-
-    Args:
-        seen: A study.
-
-    Returns:
-        Plain sentences.
-    """
+    """What the head line leaves out and an honest reader should know."""
     if not seen.done:
         return list(seen.result.notes)
     about_harm = [_about_room(seen), _about_pairs(seen)]

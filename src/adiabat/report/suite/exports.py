@@ -21,15 +21,7 @@ CSV_COLUMNS = (
 
 
 def suite_csv(seen: Overview) -> str:
-    """One line for each measure of each model on each task, then one for each fact: a measure without interval and direction.
-
-    Args:
-        seen: The result of a suite.
-
-    Returns:
-        CSV with a head line; numbers unrounded, nothing where there is nothing to say, and texts that a spreadsheet would compute
-        behind an apostrophe.
-    """
+    """One line for each measure of each model on each task, then one for each fact: a measure without interval and direction."""
     tasks = {task.name: task for task in seen.result.tasks}
     rows = [_long_row(seen, tasks[score.task], score) for score in seen.result.scores]
     rows += [_about(seen, tasks[fact.task], fact.model) | _figure(fact) for fact in seen.result.facts]
@@ -71,14 +63,7 @@ def _compared(pairing: Pairing) -> dict[str, Any]:
 
 
 def suite_markdown(seen: Overview) -> str:
-    """Models by tasks, for a note or an issue.
-
-    Args:
-        seen: The result of a suite.
-
-    Returns:
-        Markdown: the head line, the table, what its marks mean, and what is noted of models and tasks.
-    """
+    """Models by tasks, for a note or an issue."""
     tasks = _ordered(seen)
     heads = ["model", *("<br>".join(map(markdown, _head(seen, task))) for task in tasks), "mean rank"]
     lines = [markdown(cut(seen.result.title, limit=NAME_LENGTH)), "", markdown(headline(seen)), ""]
@@ -91,14 +76,7 @@ def suite_markdown(seen: Overview) -> str:
 
 
 def suite_latex(seen: Overview) -> str:
-    """Models by tasks, for a paper: a plain ``tabular`` that needs no package.
-
-    Args:
-        seen: The result of a suite.
-
-    Returns:
-        LaTeX of 2020 or later; comments before the table say what its marks mean, and what is noted of models and tasks.
-    """
+    """Models by tasks, for a paper: a plain ``tabular`` that needs no package."""
     tasks = _ordered(seen)
     comments = [seen.result.title, headline(seen), words.references(seen), *words.key(seen), "95 % intervals in brackets"]
     comments += [*words.reservations(seen), *_notes(seen)]

@@ -13,32 +13,14 @@ from adiabat.report.suite.page import render_suite
 
 
 def write_suite(result: SuiteResult, folder: Path) -> None:
-    """Write ``result.json``, ``report.html``, ``table.csv``, ``table.md`` and ``table.tex``, all or none.
-
-    Args:
-        result: Of a suite.
-        folder: An existing directory.
-
-    Raises:
-        DataError: If a number is not finite, or a file cannot be written.
-    """
+    """Write ``result.json``, ``report.html``, ``table.csv``, ``table.md`` and ``table.tex``, all or none."""
     seen = overview_of(result)
     texts = {"report.html": render_suite, "table.csv": suite_csv, "table.md": suite_markdown, "table.tex": suite_latex}
     write_record(result.to_json(), folder / "result.json", beside={name: partial(render, seen) for name, render in texts.items()})
 
 
 def read_suite(path: Path) -> SuiteResult:
-    """Read the record that `write_suite` wrote.
-
-    Args:
-        path: A ``result.json``.
-
-    Returns:
-        The result, equal to the one written.
-
-    Raises:
-        DataError: If the file is missing, is not JSON, is of another format version, lacks a part, or its parts do not fit together.
-    """
+    """Read the record that `write_suite` wrote."""
     return read_record(path, SuiteResult, version=SUITE_FORMAT, misfits=lambda result: [*_unnamed(result), *_misfits(result)])
 
 

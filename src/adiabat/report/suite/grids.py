@@ -16,11 +16,7 @@ def grids_of(grids: Sequence[SuiteGrid], *, against: str | None = None) -> list[
     """The maps of one task, for its page.
 
     Args:
-        grids: Of all models.
         against: Name of the model that the others of the task are compared with; None where there is none.
-
-    Returns:
-        One entry for each comparison and similarity, in the order in which they come; maps of one entry share their colours.
     """
     by_comparison: dict[Comparison, list[SuiteGrid]] = {}
     for grid in grids:

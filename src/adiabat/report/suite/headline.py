@@ -14,15 +14,7 @@ _STATED: dict[Verdict, str] = {"better": "better", "worse": "worse", "no evidenc
 
 
 def headline(seen: Overview) -> str:
-    """Who is best on how many tasks, or better than the baseline.
-
-    Args:
-        seen: The result of a suite.
-
-    Returns:
-        For instance ``e5 is best on 6 of 10 tasks (4 clearly), minilm on 4 (1 clearly); on 5 tasks the best cannot be told from others.``
-        Beside a baseline, a second sentence is about the tasks that it did not do.
-    """
+    """Who is best on how many tasks, or better than the baseline."""
     contested = [task for task in seen.result.tasks if task.name in seen.best]
     if not seen.result.tasks:
         return "Nothing was measured."
@@ -116,15 +108,7 @@ def _clearly(seen: Overview, tasks: Sequence[str]) -> str:
 
 
 def tone(seen: Overview) -> Tone:
-    """Whether the suite has one answer for all tasks.
-
-    Args:
-        seen: The result of a suite.
-
-    Returns:
-        ``good`` where one model is clearly best on every task, or the only one beside the baseline is better somewhere and worse nowhere;
-        ``bad`` where that one is worse somewhere and better nowhere; else ``plain``.
-    """
+    """Whether the suite has one answer for all tasks."""
     every = tallies(seen)
     found = [tally.found for tally in every if tally.found is not None]
     if len(found) == 1:

@@ -33,74 +33,34 @@ class Overview:
     ranks: dict[Place, float]
 
     def on(self, task: str) -> list[Score]:
-        """Main scores of a task, in the order of the models.
-
-        Args:
-            task: Its name.
-
-        Returns:
-            One for each model that did it.
-        """
+        """Main scores of a task, in the order of the models."""
         return [self.scores[task, model.name] for model in self.result.models if (task, model.name) in self.scores]
 
     def leaders(self, task: str) -> list[str]:
-        """Models with the best value of a task, as a sentence lists them.
-
-        Args:
-            task: Its name.
-
-        Returns:
-            The one that the others are compared with first, where it is among them; then in the order of the models.
-        """
+        """Models with the best value of a task, as a sentence lists them."""
         best = [score.model for score in self.on(task) if score.model in self.best.get(task, ())]
         return sorted(best, key=lambda model: model != self.against.get(task))
 
     def contests(self, model: str) -> list[str]:
-        """Tasks that a model did beside others.
-
-        Args:
-            model: Its name.
-
-        Returns:
-            Their names, in the order of the suite.
-        """
+        """Tasks that a model did beside others."""
         return [task.name for task in self.result.tasks if (task.name, model) in self.ranks]
 
     def beside_best(self) -> list[str]:
-        """Tasks whose models are compared with the best of them: all where there is no baseline, else those that it did not do.
-
-        Returns:
-            Their names, in the order of the suite.
-        """
+        """Tasks whose models are compared with the best of them: all where there is no baseline, else those that it did not do."""
         return [task.name for task in self.result.tasks if self.against.get(task.name, self.result.baseline) != self.result.baseline]
 
     def mixed(self) -> bool:
-        """Whether models are compared with the baseline on some tasks and with the best on others.
-
-        Returns:
-            False where one kind of comparison is all there is.
-        """
+        """Whether models are compared with the baseline on some tasks and with the best on others."""
         return self.result.baseline in self.against.values() and bool(self.beside_best())
 
     def clear(self, task: str) -> bool:
-        """Whether one model is measurably above every other on a task.
-
-        Args:
-            task: Its name.
-
-        Returns:
-            False also where the others were not compared with the best.
-        """
+        """Whether one model is measurably above every other on a task."""
         if self.best.get(task) != frozenset({self.against.get(task, "")}):
             return False
         return all(pairing.significant for (name, _), pairing in self.pairings.items() if name == task)
 
     def even(self, task: str, model: str) -> bool | None:
         """Whether a model is not measurably worse than the best of a task.
-
-        Args:
-            task: Its name.
-            model: Its name.
 
         Returns:
             True for the best itself; None where the model was not compared with the best, or did not do the task.
@@ -113,14 +73,7 @@ class Overview:
 
 
 def overview_of(result: SuiteResult) -> Overview:
-    """Sort out a result.
-
-    Args:
-        result: Of a suite.
-
-    Returns:
-        The same, by name, with what follows from it.
-    """
+    """Sort out a result."""
     seen = Overview(result, {}, {}, {}, {}, {})
     for task in result.tasks:
         main = [score for model in result.models if (score := result.main_score(task.name, model.name)) is not None]
@@ -144,14 +97,7 @@ def _rank(score: Score, among: Sequence[Score]) -> float:
 
 
 def finding(pairing: Pairing) -> Verdict:
-    """What a comparison says after the correction.
-
-    Args:
-        pairing: Of two models.
-
-    Returns:
-        No evidence, unless it holds in the family of all comparisons.
-    """
+    """What a comparison says after the correction."""
     if not pairing.significant or not pairing.change.difference:
         return "no evidence"
     return "better" if (pairing.change.difference < 0) == pairing.change.lower_is_better else "worse"
@@ -173,16 +119,7 @@ class Mark:
 
 
 def mark_of(seen: Overview, task: str, model: str) -> Mark:
-    """What to say of one value.
-
-    Args:
-        seen: A result.
-        task: Name.
-        model: Name, of one that did the task.
-
-    Returns:
-        The mark.
-    """
+    """What to say of one value."""
     best = model in seen.best.get(task, ())
     pairing = seen.pairings.get((task, model))
     beside_baseline = pairing is not None and pairing.against == seen.result.baseline
@@ -216,14 +153,7 @@ class Tally:
 
 
 def tallies(seen: Overview) -> list[Tally]:
-    """Every model over all tasks.
-
-    Args:
-        seen: A result.
-
-    Returns:
-        In the order of the models.
-    """
+    """Every model over all tasks."""
     return [_tally(seen, model.name) for model in seen.result.models]
 
 
@@ -244,28 +174,13 @@ def _tally(seen: Overview, model: str) -> Tally:
 
 
 def counted_findings(seen: Overview, model: str) -> dict[Verdict, int]:
-    """Verdicts of a model against the baseline.
-
-    Args:
-        seen: A result that has a baseline.
-        model: Name of another model.
-
-    Returns:
-        How many tasks speak for each; tasks that the baseline did not do are not counted.
-    """
+    """Verdicts of a model against the baseline."""
     found = [finding(one) for (_, name), one in seen.pairings.items() if name == model and one.against == seen.result.baseline]
     return {verdict: found.count(verdict) for verdict in ("better", "no evidence", "worse")}
 
 
 def by_kind(tasks: Iterable[SuiteTask]) -> list[tuple[Kind, list[SuiteTask]]]:
-    """Tasks side by side with others of their kind.
-
-    Args:
-        tasks: In any order.
-
-    Returns:
-        Kinds in the order in which they first come, each with its tasks.
-    """
+    """Tasks side by side with others of their kind."""
     kinds: dict[Kind, list[SuiteTask]] = {}
     for task in tasks:
         kinds.setdefault(task.kind, []).append(task)
@@ -292,14 +207,7 @@ class KindMeans:
 
 
 def kind_means(seen: Overview) -> list[KindMeans]:
-    """Means of values over tasks that can be averaged at all.
-
-    Args:
-        seen: A result.
-
-    Returns:
-        For every kind that has several tasks, all by one measure.
-    """
+    """Means of values over tasks that can be averaged at all."""
     means = []
     for kind, tasks in by_kind(seen.result.tasks):
         if len(tasks) > 1 and len({task.measure for task in tasks}) == 1:

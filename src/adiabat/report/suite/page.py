@@ -27,14 +27,7 @@ OPEN_TASKS = 1
 
 
 def render_suite(seen: Overview) -> str:
-    """The page of a suite.
-
-    Args:
-        seen: Its result.
-
-    Returns:
-        A complete HTML document, self-contained.
-    """
+    """The page of a suite."""
     result = seen.result
     groups = by_kind(result.tasks)
     return template("suite/page.html.j2").render(

@@ -24,10 +24,6 @@ _NAME_LENGTH = 28
 def forest(pairings: Sequence[Pairing], *, name: str) -> str | None:
     """Differences of models to the one that a task compares them with, with their intervals; right is better.
 
-    Args:
-        pairings: Of one task, in the order of the rows, top to bottom.
-        name: Prefix of the ids inside the picture, unique in a page.
-
     Returns:
         SVG; None where there is nothing to compare.
     """

@@ -26,12 +26,6 @@ def suite_table(result: SuiteResult) -> Group:
     """Models on every task, then over all tasks.
 
     Texts of the user's are shown as they are: square brackets in a name are no styling.
-
-    Args:
-        result: Of a suite.
-
-    Returns:
-        What to print; the caption under it is the head line of the report.
     """
     seen = overview_of(result)
     return Group(_by_task(seen), _over_tasks(seen))

@@ -25,14 +25,7 @@ KINDS: dict[Kind, str] = {
 
 
 def reservations(seen: Overview) -> list[str]:
-    """What the head line leaves out and an honest reader should know.
-
-    Args:
-        seen: The result of a suite.
-
-    Returns:
-        Plain sentences.
-    """
+    """What the head line leaves out and an honest reader should know."""
     found = [_about_family(seen), _about_open_cases(seen), _about_coverage(seen), about_runs(seen.result)]
     return [sentence for sentence in [*found, *seen.result.notes] if sentence]
 
@@ -67,27 +60,13 @@ def _about_coverage(seen: Overview) -> str:
 
 
 def about_ranks(seen: Overview) -> str:
-    """Why some models have no mean rank.
-
-    Args:
-        seen: The result of a suite.
-
-    Returns:
-        One sentence; nothing where all have one, or there is nothing to rank.
-    """
+    """Why some models have no mean rank."""
     lacking = seen.best and any(tally.rank is None for tally in tallies(seen))
     return f"A mean rank is over all tasks that several models did; {DASH} where a model lacks one of them." if lacking else ""
 
 
 def references(seen: Overview) -> str:
-    """Whom models are compared with, task by task.
-
-    Args:
-        seen: The result of a suite.
-
-    Returns:
-        For instance ``Models are compared with bm25 where it did the task, else with the best of the task (sts), on the same units.``
-    """
+    """Whom models are compared with, task by task."""
     baseline, others = seen.result.baseline, seen.beside_best()
     if not seen.pairings:
         return "No task has two models to compare."
@@ -100,15 +79,7 @@ def references(seen: Overview) -> str:
 
 
 def beside(seen: Overview, task: str) -> str:
-    """Whom the models of a task are compared with, for the head of its column.
-
-    Args:
-        seen: The result of a suite.
-        task: Name.
-
-    Returns:
-        For instance ``beside bm25``, or ``beside the best, minilm``; nothing where one kind of comparison is all there is in the suite.
-    """
+    """Whom the models of a task are compared with, for the head of its column."""
     if not seen.mixed():
         return ""
     against = seen.against.get(task)
@@ -118,14 +89,7 @@ def beside(seen: Overview, task: str) -> str:
 
 
 def about_runs(result: SuiteResult) -> str:
-    """Which values are means over seeds, and what the intervals hold.
-
-    Args:
-        result: Of a suite.
-
-    Returns:
-        One sentence or two.
-    """
+    """Which values are means over seeds, and what the intervals hold."""
     several = [f"{named(model.name)} ({runs_of(model)})" for model in result.models if model.runs]
     if not several:
         return "Every model is one run: intervals hold what differs from unit to unit, not what another seed of training would change."
@@ -136,41 +100,18 @@ def about_runs(result: SuiteResult) -> str:
 
 
 def runs_of(model: SuiteModel) -> int:
-    """How many runs the values of a model are means of.
-
-    Args:
-        model: Of a suite.
-
-    Returns:
-        At least 1.
-    """
+    """How many runs the values of a model are means of."""
     return 1 + len(model.runs)
 
 
 def measure(seen: Overview, task: SuiteTask) -> str:
-    """What carries the verdict of a task.
-
-    Args:
-        seen: The result of a suite.
-        task: One of its tasks.
-
-    Returns:
-        For instance ``nDCG@10, cosine``; the similarity only where all models have the same: BM25 ranks by one of its own.
-    """
+    """What carries the verdict of a task."""
     similarities = {score.similarity for score in seen.on(task.name)}
     return ", ".join(filter(None, [task.measure, *similarities])) if len(similarities) == 1 else task.measure
 
 
 def about(seen: Overview, task: SuiteTask) -> str:
-    """What a task is made of.
-
-    Args:
-        seen: The result of a suite.
-        task: One of its tasks.
-
-    Returns:
-        For instance ``retrieval; 300 queries, 5,183 documents; nDCG@10, cosine (higher is better)``.
-    """
+    """What a task is made of."""
     sizes = [counted(task.units, task.unit)]
     if task.documents:
         sizes.append(counted(task.documents, "document"))
@@ -181,28 +122,13 @@ def about(seen: Overview, task: SuiteTask) -> str:
 
 
 def verdict(pairing: Pairing) -> str:
-    """What a comparison says, with its mark.
-
-    Args:
-        pairing: Of two models.
-
-    Returns:
-        For instance ``▼ worse``.
-    """
+    """What a comparison says, with its mark."""
     found = finding(pairing)
     return f"{wording.VERDICT_MARKS[found]}{NO_BREAK}{found.replace(' ', NO_BREAK)}"
 
 
 def said_of_best(seen: Overview, task: SuiteTask) -> str:
-    """Who is best on a task, in few words.
-
-    Args:
-        seen: The result of a suite.
-        task: One of its tasks.
-
-    Returns:
-        For instance ``best e5 0.612 [0.590, 0.633], clearly``; the value alone where one model did it.
-    """
+    """Who is best on a task, in few words."""
     best = seen.leaders(task.name)
     if not best:
         return next((f"{named(score.model)} {level(score)}" for score in seen.on(task.name)), "not measured")
@@ -211,14 +137,7 @@ def said_of_best(seen: Overview, task: SuiteTask) -> str:
 
 
 def key(seen: Overview) -> list[str]:
-    """What the marks in a table of models and tasks mean.
-
-    Args:
-        seen: The result of a suite.
-
-    Returns:
-        Phrases, each true of all columns or naming those that it is true of.
-    """
+    """What the marks in a table of models and tasks mean."""
     if not seen.best:
         return []
     baseline = named(seen.result.baseline or "")
@@ -235,24 +154,10 @@ def key(seen: Overview) -> list[str]:
 
 
 def sign_of(mark: Mark) -> str:
-    """The sign beside a value in a table of models and tasks.
-
-    Args:
-        mark: Of the value.
-
-    Returns:
-        Such as ``≈`` or ``▲``; nothing for the best, which is bold, and where nothing is known.
-    """
+    """The sign beside a value in a table of models and tasks."""
     return EVEN if mark.even else wording.VERDICT_MARKS[mark.found] if mark.found else ""
 
 
 def rank(tally: Tally) -> str:
-    """The mean rank of a model.
-
-    Args:
-        tally: Of the model.
-
-    Returns:
-        For instance ``1.8``; an en dash where it did not do every task that several models did.
-    """
+    """The mean rank of a model."""
     return DASH if tally.rank is None else f"{tally.rank:.1f}"

@@ -80,14 +80,7 @@ SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
 
 
 def pictures(result: SweepResult) -> list[Picture]:
-    """All figures of a sweep.
-
-    Args:
-        result: Of a sweep, or of a plan made from its runs.
-
-    Returns:
-        Those that have something to show.
-    """
+    """All figures of a sweep."""
     up = f"{result.loss} loss"
     every = (
         Picture("isoflop", "Loss by size at each budget", _ISOFLOP, tuple(_isoflop(result, up))),

@@ -20,15 +20,7 @@ RUN = "train.toml"
 
 
 def write_sweep(result: SweepResult, folder: Path) -> None:
-    """Write ``result.json`` and ``report.html``, and of a plan ``train.toml``, all or none, then the figures, each whole.
-
-    Args:
-        result: Of a sweep, or of a plan.
-        folder: An existing directory; figures go into ``figures/NAME.svg``.
-
-    Raises:
-        DataError: If a number is not finite, or a file cannot be written.
-    """
+    """Write ``result.json`` and ``report.html``, and of a plan ``train.toml``, all or none, then the figures, each whole."""
     texts = {"report.html": partial(render_sweep, result)}
     if result.advice is not None and result.advice.settings:
         texts[RUN] = partial(run_toml, result.advice)
@@ -37,30 +29,13 @@ def write_sweep(result: SweepResult, folder: Path) -> None:
 
 
 def run_toml(advice: Advice) -> str:
-    """The training run that carries advice out.
-
-    Args:
-        advice: With settings.
-
-    Returns:
-        A RUN.toml, with the reasons as comments.
-    """
+    """The training run that carries advice out."""
     lines = "".join(f"# {' '.join(printable(line).split())}\n" for line in toml_head(advice))
     return lines + "\n" + tomli_w.dumps(advice.settings)
 
 
 def read_sweep(path: Path) -> SweepResult:
-    """Read the record that `write_sweep` wrote.
-
-    Args:
-        path: A ``result.json``.
-
-    Returns:
-        The result, equal to the one written.
-
-    Raises:
-        DataError: If the file is missing, is not JSON, is of another format version, lacks a part, or its parts do not fit together.
-    """
+    """Read the record that `write_sweep` wrote."""
     return read_record(path, SweepResult, version=SWEEP_FORMAT, misfits=_misfits, command="sweep")
 
 

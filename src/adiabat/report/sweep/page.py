@@ -15,14 +15,7 @@ MOST_CANDIDATES = 15
 
 
 def render_sweep(result: SweepResult) -> str:
-    """The page of a sweep, or of a plan.
-
-    Args:
-        result: Of one.
-
-    Returns:
-        A complete HTML document, self-contained.
-    """
+    """The page of a sweep, or of a plan."""
     advice = result.advice
     return template("sweep/page.html.j2").render(
         result=result,

@@ -37,27 +37,13 @@ _SHADES = LinearSegmentedColormap.from_list("small-large", ["#3f95dc", "#8071c4"
 
 
 def inlined(picture: Picture) -> str:
-    """A figure for a page.
-
-    Args:
-        picture: Of a sweep.
-
-    Returns:
-        SVG that follows the page's colours.
-    """
+    """A figure for a page."""
     with drawing():
         return inline_svg(figure_of(picture), name=picture.name)
 
 
 def figure_of(picture: Picture) -> Figure:
-    """Draw a figure, within `adiabat.report.svg.drawing`.
-
-    Args:
-        picture: Of a sweep.
-
-    Returns:
-        Ready to be saved.
-    """
+    """Draw a figure, within `adiabat.report.svg.drawing`."""
     handles = _handles(picture)
     across = min(2, len(picture.panels))
     rows, lines = math.ceil(len(picture.panels) / across), math.ceil(len(handles) / _PER_LINE)

@@ -20,12 +20,6 @@ def sweep_tables(result: SweepResult) -> Group:
     """What runs say, or what to train.
 
     Texts of the user's are shown as they are: square brackets in a name are no styling.
-
-    Args:
-        result: Of a sweep, or of a plan.
-
-    Returns:
-        What to print; below the table stand the head line of the page and what weakens it.
     """
     table = _kinds(result) if result.advice is None else _options(result, result.advice)
     said = [Text(headline(result), style="bold"), *(Text(f"- {one}") for one in reservations(result))]

@@ -20,14 +20,7 @@ FAR = 4.0
 
 
 def flop(budget: float) -> str:
-    """A number of operations.
-
-    Args:
-        budget: In FLOP.
-
-    Returns:
-        For instance ``1.5e+12 FLOP``.
-    """
+    """A number of operations."""
     return f"{budget:.3g} FLOP"
 
 
@@ -36,19 +29,12 @@ def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
 
     Args:
         ends: Of it; None where there is none.
-        digits: Significant ones.
-
-    Returns:
-        For instance ``[0.312, 0.347]``; nothing where there is none.
     """
     return "" if ends is None else f"[{number(ends[0], digits=digits)}, {number(ends[1], digits=digits)}]"
 
 
 def _best_run(result: SweepResult) -> tuple[SweepRun, float] | None:
     """The run with the least loss at the largest budget, and that loss.
-
-    Args:
-        result: Of a sweep.
 
     Returns:
         None where no run counts.
@@ -58,14 +44,7 @@ def _best_run(result: SweepResult) -> tuple[SweepRun, float] | None:
 
 
 def headline(result: SweepResult) -> str:
-    """What it comes to.
-
-    Args:
-        result: Of a sweep, or of a plan.
-
-    Returns:
-        A sentence.
-    """
+    """What it comes to."""
     advice = result.advice
     if advice is None:
         return _of_sweep(result)
@@ -88,14 +67,7 @@ def _of_sweep(result: SweepResult) -> str:
 
 
 def reservations(result: SweepResult) -> list[str]:
-    """What weakens the answer, and what else a reader must know.
-
-    Args:
-        result: Of a sweep, or of a plan.
-
-    Returns:
-        Sentences.
-    """
+    """What weakens the answer, and what else a reader must know."""
     return [*_of_advice(result), *_of_runs(result), *result.notes]
 
 
@@ -166,39 +138,18 @@ def _of_runs(result: SweepResult) -> Iterator[str]:
 
 
 def errors(one: KindRecord) -> list[str]:
-    """What a law misses losses by that it has not seen.
-
-    Args:
-        one: A family and method.
-
-    Returns:
-        On the largest model, and on the largest budget; for instance ``12 %``.
-    """
+    """What a law misses losses by that it has not seen."""
     found = (None, None) if one.law is None else (one.law.model_error, one.law.budget_error)
     return [DASH if part is None else share(part) for part in found]
 
 
 def family_of(one: Correlation) -> str:
-    """Whose runs a correlation is of.
-
-    Args:
-        one: Of a task.
-
-    Returns:
-        The family, or that it is all.
-    """
+    """Whose runs a correlation is of."""
     return "all" if one.family is None else one.family or "models as they are"
 
 
 def crossing_cells(one: CrossingRecord) -> list[str]:
-    """Two methods that change places, as a row of a table.
-
-    Args:
-        one: Of a family.
-
-    Returns:
-        Family, method ahead before, method ahead after, budget, its interval, share of draws that agree.
-    """
+    """Two methods that change places, as a row of a table."""
     found = one.found
     agree = DASH if found.agree is None else share(found.agree)
     within = DASH if found.interval is None else "[{}, {}]".format(*(INFINITE if end is None else f"{end:.2g}" for end in found.interval))
@@ -206,27 +157,13 @@ def crossing_cells(one: CrossingRecord) -> list[str]:
 
 
 def law_facts(one: KindRecord) -> list[tuple[str, str]]:
-    """Coefficients of a law with their intervals.
-
-    Args:
-        one: A family and method with a law.
-
-    Returns:
-        Name and value with interval.
-    """
+    """Coefficients of a law with their intervals."""
     assert one.law is not None
     return [(own.name, f"{own.value:.3g} [{own.low:.3g}, {own.high:.3g}]") for own in one.law.coefficients]
 
 
 def choice_cells(one: Choice) -> list[str]:
-    """An option as a row of a table.
-
-    Args:
-        one: At a budget.
-
-    Returns:
-        Title, size, tokens, operations, loss, its interval, that of one run, memory.
-    """
+    """An option as a row of a table."""
     loss = "" if one.loss is None else number(one.loss)
     numbers = [f"{one.option.size / 1e6:.3g} M", f"{one.tokens:.3g}", f"{one.flops:.3g}"]
     return [one.way.title, *numbers, loss, bounds(one.law), bounds(one.run), amount(one.memory)]
@@ -236,12 +173,5 @@ CHOICE_HEAD = ("option", "size", "tokens", "FLOP", "loss", "of the law", "of one
 
 
 def toml_head(advice: Advice) -> list[str]:
-    """Reasons as comments of a TOML file.
-
-    Args:
-        advice: What to train.
-
-    Returns:
-        Lines without the mark of a comment.
-    """
+    """Reasons as comments of a TOML file."""
     return [f"{one.what}: {one.value} ({one.why}; {one.source})" for one in advice.reasons]
