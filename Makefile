@@ -18,7 +18,7 @@ STAMP := $(VENV)/.installed
 UV := $(BIN)/uv
 LOCKS := $(addprefix requirements/,uv.txt lock.txt torch-cpu.txt torch.txt)
 # Rooms whose docstrings have every argument, return value and error.
-PUBLIC := api errors.py plan
+PUBLIC := api losses scaling_laws stats core/errors.py
 TYPED := src $(patsubst %/,%,$(sort $(dir $(wildcard scripts/*.py examples/*.py benchmarks/*.py))))
 
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python --no-deps

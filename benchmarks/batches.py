@@ -36,7 +36,12 @@ PEERS = {f"{sampler}, {workers} workers": (sampler, workers) for sampler in ("no
 
 IMPORTS = (
     ("datasets", "sentence_transformers", "sentence_transformers.sentence_transformer.losses"),
-    ("transformers.models.bert.modeling_bert", "adiabat.contrastive.order", "adiabat.contrastive.data", "adiabat.model.tokens"),
+    (
+        "transformers.models.bert.modeling_bert",
+        "adiabat.dual_encoder.batch_plan",
+        "adiabat.dual_encoder.pair_data",
+        "adiabat.models.token_cache",
+    ),
 )
 """Loaded before the clock starts, by the peer and by us."""
 
@@ -49,12 +54,13 @@ TextsOf = Callable[[int], Iterable[list[tuple[str, str]]]]
 
 def our_batches(options: argparse.Namespace) -> tuple[Batches, TextsOf, int]:
     """What a run of training does up to the towers: read or open, plan the pass, and draw, look up and pad each batch."""
-    from adiabat.config import TrainSettings, checked
-    from adiabat.contrastive.batches import draw_batch
-    from adiabat.contrastive.data import read_pairs
-    from adiabat.contrastive.order import order_of
+    from adiabat.config.dual_training import TrainSettings
+    from adiabat.config.reader import checked
     from adiabat.data.records import Side
-    from adiabat.model.tokens import TokenTable
+    from adiabat.dual_encoder.batch_plan import order_of
+    from adiabat.dual_encoder.batches import draw_batch
+    from adiabat.dual_encoder.pair_data import read_pairs
+    from adiabat.models.token_cache import TokenTable
 
     encoder = tokenizing_encoder()
     tables = {"job": {"data": options.file}, "train": {"batch_size": options.batch}, "batches": {"no_duplicates": True}}
@@ -84,10 +90,11 @@ def tokenizing_encoder() -> Any:
     """An encoder with the embedded model's tokenizer and limit, and next to no weights."""
     from transformers import BertConfig, BertModel
 
-    from adiabat.demo.model import demo_model_folder
-    from adiabat.model.backbone import Trust
-    from adiabat.model.encoder import Encoder, EncoderSettings
-    from adiabat.model.tokenizer import load_tokenizer
+    from adiabat.models.backbone import Trust
+    from adiabat.models.embedding_head import EncoderSettings
+    from adiabat.models.encoder import Encoder
+    from adiabat.models.model_names import demo_model_folder
+    from adiabat.models.tokenizer import load_tokenizer
 
     backbone = BertModel(BertConfig(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4))
     return Encoder(backbone, load_tokenizer(demo_model_folder(), Trust()), EncoderSettings(max_tokens=TOKENS))
@@ -99,7 +106,7 @@ def peer_batches(options: argparse.Namespace) -> tuple[Batches, TextsOf, int]:
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    from adiabat.demo.model import demo_model_folder
+    from adiabat.models.model_names import demo_model_folder
 
     disable_progress_bars()
     sampler, workers = PEERS[options.side]

@@ -17,7 +17,7 @@ import numpy as np
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
-from adiabat.demo.data import DEMO_CORPUS, DEMO_TRAIN
+from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TRAIN
 
 Pair = tuple[str, str]
 Row = dict[str, Any]

@@ -24,15 +24,15 @@ from torch import Tensor
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
-from adiabat.demo.data import DEMO_CORPUS, DEMO_TRAIN
-from adiabat.demo.model import demo_model_folder
-from adiabat.model.directory import load
-from adiabat.model.precision import Precision, autocast
-from adiabat.model.tokens import TokenTable
-from adiabat.train.chunking import Chunking
-from adiabat.train.losses import in_batch_softmax
-from adiabat.train.pairs import Pairs
-from adiabat.train.passes import Group, side_passes
+from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TRAIN
+from adiabat.losses.embedded_pairs import Pairs
+from adiabat.losses.in_batch import in_batch_softmax
+from adiabat.models.device import Precision, autocast
+from adiabat.models.loading import load
+from adiabat.models.model_names import demo_model_folder
+from adiabat.models.token_cache import TokenTable
+from adiabat.training.gradient_cache import Chunking
+from adiabat.training.passes import Group, side_passes
 
 SIDES = ("adiabat", "adiabat, documents frozen", "sentence-transformers")
 TEMPERATURE = 0.05

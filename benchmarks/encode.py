@@ -21,12 +21,11 @@ from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
 
 from adiabat.data.corpora import read_corpus
-from adiabat.demo.data import DEMO_CORPUS
-from adiabat.demo.model import demo_model_folder
-from adiabat.model.device import device_name, device_of
-from adiabat.model.directory import load
-from adiabat.model.encoder import Encoder
-from adiabat.model.precision import Precision, autocast, minimum_cosine
+from adiabat.datasets.bundled import DEMO_CORPUS
+from adiabat.models.device import Precision, autocast, device_name, device_of, minimum_cosine
+from adiabat.models.encoder import Encoder
+from adiabat.models.loading import load
+from adiabat.models.model_names import demo_model_folder
 
 BATCH_SIZES = (8, 16, 32, 64, 128)
 OURS, AS_IT_COMES, AUTOCAST = "adiabat", "peer as it comes", "peer under autocast"

@@ -16,15 +16,16 @@ from pathlib import Path
 import torch
 
 from adiabat import api
-from adiabat.config import TrainSettings, checked
-from adiabat.contrastive.objective import PairContrast
-from adiabat.contrastive.training import prepared
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
 from adiabat.data.corpora import read_corpus
-from adiabat.demo.data import DEMO_CORPUS
-from adiabat.model.device import device_name, device_of
-from adiabat.plan.flops import training_flops
-from adiabat.train.counts import passed_parameters
-from adiabat.train.distributed import Processes
+from adiabat.datasets.bundled import DEMO_CORPUS
+from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.dual_encoder.train import prepared
+from adiabat.models.device import device_name, device_of
+from adiabat.scaling_laws.flops import training_flops
+from adiabat.training.distributed import Processes
+from adiabat.training.flop_count import passed_parameters
 
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 """Dense bf16 operations per second that the makers state."""

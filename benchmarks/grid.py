@@ -18,11 +18,11 @@ import time
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.measure.cells import compare_cells
-from adiabat.measure.grid import NEGATIVES, grid_scores, measure_grid
-from adiabat.measure.retrieval_grid import measure_retrieval
-from adiabat.measure.samples import Cells
-from adiabat.store.scoring import Similarity
+from adiabat.evaluation.language_grid_measures import NEGATIVES, grid_scores, measure_grid
+from adiabat.evaluation.retrieval_grid import measure_retrieval
+from adiabat.models.similarity_function import Similarity
+from adiabat.stats.language_grid_stats import compare_cells
+from adiabat.stats.samples import Cells
 
 Vectors = dict[str, Float[np.ndarray, "n e"]]
 Errors = Int[np.ndarray, "s c a b"]

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 from recover_laws import LAWS, simulated
 
-from adiabat.plan.fitting import fit, refits
-from adiabat.plan.published import BUDGETS
+from adiabat.experiments.plan_prior import BUDGETS
+from adiabat.scaling_laws.fitting import fit, refits
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ import torch
 from rise import rise_of
 from torch import Tensor
 
-from adiabat.train.losses import in_batch_softmax
-from adiabat.train.pairs import Pairs
+from adiabat.losses.embedded_pairs import Pairs
+from adiabat.losses.in_batch import in_batch_softmax
 
 WIDTH, TEMPERATURE, TARGET_MB = 384, 0.05, 1024
 MB = 2**20

@@ -22,13 +22,13 @@ from pathlib import Path
 
 import bm25s
 
-from adiabat.config.mine import MineSettings
+from adiabat.config.dataset_settings import MineSettings
 from adiabat.data.corpora import read_corpus
-from adiabat.data.tables import read_rows
+from adiabat.data.table_rows import read_rows
 from adiabat.mining.mine import mine
-from adiabat.mining.questions import read_data
-from adiabat.model.towers import DualEncoder
-from adiabat.store.words import words
+from adiabat.mining.mining_queries import read_data
+from adiabat.models.towers import DualEncoder
+from adiabat.store.analysers import words
 
 OURS, ALONE, NOTHING = "adiabat mine", "bm25s alone", "imports alone"
 DEPTH = 100

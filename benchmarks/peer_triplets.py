@@ -14,8 +14,8 @@ from sentence_transformers.sentence_transformer.losses import TripletDistanceMet
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
-from adiabat.demo.data import DEMO_CORPUS
-from adiabat.demo.model import demo_model_folder
+from adiabat.datasets.bundled import DEMO_CORPUS
+from adiabat.models.model_names import demo_model_folder
 
 BATCH_SIZE, MARGIN, RATE = 14, 0.1, 5e-8
 """Of both sides."""

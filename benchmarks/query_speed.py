@@ -16,7 +16,7 @@ import torch
 from adiabat import api
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
-from adiabat.model.towers import DualEncoder
+from adiabat.models.towers import DualEncoder
 
 ALONE, TOGETHER = "one by one", "in batches"
 

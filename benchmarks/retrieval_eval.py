@@ -27,21 +27,23 @@ from jaxtyping import Float32
 from memory import parts, write_vectors
 
 from adiabat import api
-from adiabat.config import EmbedSettings, MeasureSection, TuneSettings, checked
+from adiabat.config.reader import checked
+from adiabat.config.shared import EmbedSettings, MeasureSection
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.ragged import Ragged
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
-from adiabat.data.ragged import Ragged
 from adiabat.data.records import ExampleSet, Side
-from adiabat.demo.data import DEMO_CORPUS, DEMO_TRAIN
-from adiabat.measure.samples import TaskScores
-from adiabat.measure.statistics import value_of
-from adiabat.model.encoder import Encoder
-from adiabat.model.towers import DualEncoder
+from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TRAIN
+from adiabat.evaluation.retrieval import score_retrieval
+from adiabat.evaluation.systems import System
+from adiabat.models.encoder import Encoder
+from adiabat.models.towers import DualEncoder
+from adiabat.stats.samples import TaskScores
+from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet, address
-from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
-from adiabat.tasks.retrieval import score_retrieval
-from adiabat.tasks.systems import System
+from adiabat.store.vector_store import Store
 
 DATA = ("scifact", "squad_dev")
 SIZES = {"scifact": (5_183, 300), "squad_dev": (2_067, 10_570)}

@@ -21,8 +21,9 @@ from model2vec import StaticModel
 from model2vec.distill import distill
 
 from adiabat import api
-from adiabat.config import DistilStaticSettings, checked
-from adiabat.demo.model import demo_model_folder
+from adiabat.config.distillation import DistilStaticSettings
+from adiabat.config.reader import checked
+from adiabat.models.model_names import demo_model_folder
 
 DIMS, SIF = 256, 1e-4
 TOLERATED = 1e-3

@@ -23,10 +23,11 @@ from jaxtyping import Float32
 from model2vec import StaticModel
 
 from adiabat import api
-from adiabat.config import DistilStaticSettings, checked
+from adiabat.config.distillation import DistilStaticSettings
+from adiabat.config.reader import checked
 from adiabat.data.corpora import read_corpus
-from adiabat.demo.data import DEMO_CORPUS
-from adiabat.demo.model import demo_model_folder
+from adiabat.datasets.bundled import DEMO_CORPUS
+from adiabat.models.model_names import demo_model_folder
 
 SETTINGS = checked(DistilStaticSettings, {"static": {"dtype": "float32"}, "run": {"device": "cpu"}})
 TOLERATED = 1e-4

@@ -30,8 +30,9 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 from transformers.utils import logging
 
 from adiabat import api
-from adiabat.config import StudySettings, checked
-from adiabat.demo.data import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
+from adiabat.config.reader import checked
+from adiabat.config.sweeps import StudySettings
+from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
 
 
 def main() -> None:

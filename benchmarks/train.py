@@ -27,20 +27,20 @@ from transformers import PrinterCallback
 from transformers.utils import logging
 
 from adiabat import api
-from adiabat.config import TrainSettings, checked
-from adiabat.contrastive.objective import PairContrast
-from adiabat.contrastive.training import prepared
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
-from adiabat.demo.data import DEMO_CORPUS, DEMO_TRAIN
-from adiabat.demo.model import demo_model_folder
-from adiabat.train.distributed import ALONE
-from adiabat.train.limits import Limits
-from adiabat.train.log import JobLog, read_log
-from adiabat.train.loop import Loop
-from adiabat.train.optimizers import decay_groups, make_optimizer
-from adiabat.train.schedules import Schedule
+from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TRAIN
+from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.dual_encoder.train import prepared
+from adiabat.models.model_names import demo_model_folder
+from adiabat.runs.run_log import JobLog, read_log
+from adiabat.training.distributed import ALONE
+from adiabat.training.limits import Limits
+from adiabat.training.loop import Loop
+from adiabat.training.optimizers import Schedule, decay_groups, make_optimizer
 
 RATE, TEMPERATURE, WEIGHT_DECAY, MAX_NORM = 2e-5, 0.05, 0.01, 1.0
 

@@ -19,17 +19,17 @@ from peer_triplets import BATCH_SIZE, MARGIN, RATE, Triplet, examples_of, pair_b
 from transformers.utils import logging
 
 from adiabat import api
-from adiabat.config import TuneSettings, checked
-from adiabat.demo.data import DEMO_TRAIN
-from adiabat.model.freezing import freeze
-from adiabat.train.limits import Limits
-from adiabat.train.log import JobLog
-from adiabat.train.loop import Loop
-from adiabat.train.optimizers import make_optimizer
-from adiabat.train.passes import side_passes
-from adiabat.train.schedules import Schedule
-from adiabat.tune.building import tunable_tower
-from adiabat.tune.ground import Ground
+from adiabat.adiabatic.tune_setup import tunable_tower
+from adiabat.adiabatic.tuning_context import Ground
+from adiabat.config.reader import checked
+from adiabat.config.tuning import TuneSettings
+from adiabat.datasets.bundled import DEMO_TRAIN
+from adiabat.models.freezing import freeze
+from adiabat.runs.run_log import JobLog
+from adiabat.training.limits import Limits
+from adiabat.training.loop import Loop
+from adiabat.training.optimizers import Schedule, make_optimizer
+from adiabat.training.passes import side_passes
 
 
 def main() -> None:

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 from adiabat import api
-from adiabat.config import EvaluateSettings, TuneSettings, read_settings
-from adiabat.demo.data import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
+from adiabat.config.reader import read_settings
+from adiabat.config.shared import EvaluateSettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example")
 

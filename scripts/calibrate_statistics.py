@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.measure.paired import changes_over_runs
-from adiabat.measure.results import Change
-from adiabat.measure.samples import Sample
-from adiabat.measure.significance import ERROR_RATE, Z_CRITICAL
+from adiabat.results.evaluation_result import Change
+from adiabat.stats.paired import changes_over_runs
+from adiabat.stats.samples import Sample
+from adiabat.stats.significance import ERROR_RATE, Z_CRITICAL
 
 AT_ONCE = 50
 """Trials that share their resamples."""

@@ -20,10 +20,11 @@ import torch
 from jaxtyping import Float, Int
 
 from adiabat import api
-from adiabat.config import TrainSettings, checked
-from adiabat.contrastive.data import read_pairs
-from adiabat.contrastive.ranks import ranks_of_answers
-from adiabat.model.towers import DualEncoder
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
+from adiabat.dual_encoder.answer_ranks import ranks_of_answers
+from adiabat.dual_encoder.pair_data import read_pairs
+from adiabat.models.towers import DualEncoder
 
 LOSSES: dict[str, dict[str, Any]] = {
     "standard": {},

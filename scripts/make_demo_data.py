@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from adiabat.data.tables import read_rows
+from adiabat.data.table_rows import read_rows
 
 NEGATIVES = 5
 CS_TRAIN, CS_VALIDATION, CS_TEST, CS_OTHERS = 1800, 300, 700, 700

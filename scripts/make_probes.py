@@ -1,4 +1,4 @@
-"""Make the packed probe texts of `adiabat.drift.probes` from two CC0 and two CC BY sources.
+"""Make the packed probe texts of `adiabat.adiabatic.probes` from two CC0 and two CC BY sources.
 
     python scripts/make_probes.py SHARED_DATA_DIR OUT [--round 1]
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from adiabat.data.tables import read_rows
+from adiabat.data.table_rows import read_rows
 
 PROBES = 40
 """Of each group."""
@@ -164,7 +164,7 @@ def of_round(source: Path, turn: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def main() -> None:
-    """Write the file, and print its groups and its sha256, which `adiabat.drift.probes` knows it by."""
+    """Write the file, and print its groups and its sha256, which `adiabat.adiabatic.probes` knows it by."""
     parser = argparse.ArgumentParser(description="Make the packed probe texts.")
     parser.add_argument("source", type=Path, help="folder with arxiv/, classification/, multilingual/ and pairs/")
     parser.add_argument("out", type=Path, help="folder to write to")

@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from adiabat.console import watching
-from adiabat.plan.fitting import fit
-from adiabat.plan.flops import PassedParameters
-from adiabat.plan.intervals import Ensemble
-from adiabat.plan.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Law, Points
-from adiabat.plan.published import BUDGETS, PYTHIA
-from adiabat.plan.recipe import fit_kinds, recommend
-from adiabat.plan.runs import Method, Option, Run, Way
+from adiabat.cli.console import watching
+from adiabat.experiments.plan_prior import BUDGETS, PYTHIA
+from adiabat.scaling_laws.fitting import fit
+from adiabat.scaling_laws.flops import PassedParameters
+from adiabat.scaling_laws.law_intervals import Ensemble
+from adiabat.scaling_laws.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Law, Method, Option, Points, Run, Way
+from adiabat.scaling_laws.recommendation import fit_kinds, recommend
 
 Truth = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 

@@ -31,7 +31,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from adiabat import api, cli
 from adiabat.mining import mine as mining
-from adiabat.report import page
+from adiabat.report import evaluation_page as page
 from adiabat.store import build
 
 DOCUMENTS, QUERIES = 240, 60

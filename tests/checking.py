@@ -9,7 +9,9 @@ from typing import Any, Self, get_args
 import jaxtyping
 from beartype import BeartypeConf, FrozenDict, beartype
 
-OFTEN = frozenset(["adiabat.plan.laws.columns_of", *(f"adiabat.plan.fitting._Problem.{name}" for name in ("objective", "split", "_logs"))])
+OFTEN = frozenset(
+    ["adiabat.scaling_laws.laws.columns_of", *(f"adiabat.scaling_laws.fitting._Problem.{name}" for name in ("objective", "split", "_logs"))]
+)
 """What a search for a law calls ten thousand times, and whose values and gradient have tests of their own."""
 
 # Functions are decorated one by one, and beartype knows what Self is only where it decorates the whole class.

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from adiabat import api, cli
-from adiabat.model.encoder import EncoderSettings
-from adiabat.seals import CHECKED
+from adiabat.core.checksums import CHECKED
+from adiabat.models.embedding_head import EncoderSettings
 from tests.tiny import save_tiny
 
 FAST = ("--set", "tune.max_epochs=2", "--set", "tune.batches_per_epoch=2", "--set", "data.validation_fraction=0.4")

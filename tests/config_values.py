@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from adiabat.config import ColumnsSection, SourceSection
-from adiabat.config.suite import ModelSection, StsTask
+from adiabat.config.dual_training_data import SourceSection
+from adiabat.config.shared import ColumnsSection
+from adiabat.config.tasks import ModelSection, StsTask
 
 STREAMED = {"data.validation": "dev.jsonl", "train.steps": 10}
 SOURCES = {"data.sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.data.records import Side
-from adiabat.model.fingerprint import Fingerprint
+from adiabat.models.fingerprint import Fingerprint
 
 
 @dataclass

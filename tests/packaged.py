@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from adiabat.data.packaged import packaged_folder
-from adiabat.errors import DataError
+from adiabat.core.errors import DataError
+from adiabat.core.provenance import packaged_folder
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 

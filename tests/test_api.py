@@ -10,14 +10,17 @@ import pytest
 
 from adiabat import api
 from adiabat.api import embedding, measuring, training
-from adiabat.config import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings, SuiteSettings, TuneSettings, checked
-from adiabat.errors import ConfigError, DataError, JobError, ModelError, StoreError
-from adiabat.model.encoder import EncoderSettings
-from adiabat.model.towers import DualEncoder
-from adiabat.report.files import read_result
-from adiabat.store.embeddings import Store
-from adiabat.suite import evaluation
-from adiabat.watch import Watch
+from adiabat.config.reader import checked
+from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
+from adiabat.config.tasks import SuiteSettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import ConfigError, DataError, JobError, ModelError, StoreError
+from adiabat.core.progress import Watch
+from adiabat.evaluation import evaluate as evaluation
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.towers import DualEncoder
+from adiabat.results.record import read_result
+from adiabat.store.vector_store import Store
 from tests.commands import one_thread
 from tests.tiny import save_tiny
 

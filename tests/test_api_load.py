@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from adiabat import api
-from adiabat.config import EncoderSection
-from adiabat.errors import ConfigError
+from adiabat.config.shared import EncoderSection
+from adiabat.core.errors import ConfigError
 from tests.tiny import edit, save_tiny, tiny_dual
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat.model.pooling import pool
-from adiabat.plan.intervals import Ensemble, estimate
-from adiabat.plan.laws import Points
+from adiabat.models.embedding_head import pool
+from adiabat.scaling_laws.law_intervals import Ensemble, estimate
+from adiabat.scaling_laws.laws import Points
 from tests.checking import OFTEN
 
 

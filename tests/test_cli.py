@@ -15,9 +15,9 @@ import pytest
 
 from adiabat import __version__, api
 from adiabat.cli.measuring import folded
-from adiabat.errors import ConfigError
-from adiabat.files import read_json
-from adiabat.measure.results import Hit
+from adiabat.core.errors import ConfigError
+from adiabat.core.files import read_json
+from adiabat.results.evaluation_result import Hit
 from tests.commands import DOCUMENTS, Run, Said, embed, evaluate, lines, one_thread, run_in_process, search, setting, tune, write_world
 
 
@@ -244,7 +244,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 WITHOUT_TORCH = """
 import sys
 from adiabat.cli import main
-from adiabat.files import read_json
+from adiabat.core.files import read_json
 try:
     main()
 finally:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from adiabat.console import SECONDS_PER_LINE, Lines, OneBar, complain, plain_warnings, say, watching
+from adiabat.cli.console import SECONDS_PER_LINE, Lines, OneBar, complain, plain_warnings, say, watching
 
 
 def plain(width: int = 80) -> tuple[Console, io.StringIO]:

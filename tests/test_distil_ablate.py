@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.measure.suite_results import SuiteResult
-from adiabat.report.suite.files import read_suite
+from adiabat.report.suite_files import read_suite
+from adiabat.results.suite_result import SuiteResult
 from tests.commands import Said, run_in_process
 from tests.tiny import save_tiny
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from adiabat.files import read_json
+from adiabat.core.files import read_json
 from tests.commands import Said, run_in_process
 from tests.tiny import save_tiny
 

@@ -15,10 +15,10 @@ from safetensors.numpy import load_file
 
 from adiabat import api, cli
 from adiabat.data.records import text_id
-from adiabat.model.encoder import EncoderSettings
-from adiabat.report.files import read_result
-from adiabat.store.embeddings import Store
-from adiabat.train import loop
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.results.record import read_result
+from adiabat.store.vector_store import Store
+from adiabat.training import loop
 from tests.commands import one_thread
 from tests.tiny import save_tiny
 
@@ -236,7 +236,7 @@ def test_a_store_grows_by_appending_and_by_importing_alike(run: Run, here: Path)
 def test_a_store_whose_building_was_cut_short_is_finished_by_the_same_command(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adiabat.model.encoder import Encoder
+    from adiabat.models.encoder import Encoder
 
     plain = Encoder.encode
     monkeypatch.setattr(Encoder, "encode", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))

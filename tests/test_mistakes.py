@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat.model.encoder import EncoderSettings
+from adiabat.models.embedding_head import EncoderSettings
 from tests.commands import (
     DOCUMENTS,
     PAIRS,

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat.model.card import QUERY_ARGUMENTS
-from adiabat.model.directory import load
-from adiabat.model.encoder import EncoderSettings
-from adiabat.model.saving import save
-from adiabat.model.towers import DualEncoder
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.loading import load
+from adiabat.models.saving import QUERY_ARGUMENTS, save
+from adiabat.models.towers import DualEncoder
 from tests.tiny import tiny_encoder
 
 # Warnings of the libraries while they are imported.

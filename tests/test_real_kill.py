@@ -12,7 +12,7 @@ import pytest
 from safetensors.torch import load_file
 
 from adiabat import api
-from adiabat.train.log import read_log
+from adiabat.runs.run_log import read_log
 
 KILLS = 10
 SETTINGS = {

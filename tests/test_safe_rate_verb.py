@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from adiabat import api
-from adiabat.config import TuneSettings, checked
-from adiabat.report import page
-from adiabat.report.safe_rate.files import read_safe_rate
+from adiabat.config.reader import checked
+from adiabat.config.tuning import TuneSettings
+from adiabat.report import evaluation_page as page
+from adiabat.report.rate_search_files import read_safe_rate
+from tests.adiabatic.problem import write_problem
 from tests.commands import Said, run_in_process
 from tests.tiny import save_tiny
-from tests.tune.problem import write_problem
 
 Verb = Callable[..., Said]
 

@@ -9,8 +9,8 @@ import typer
 
 from adiabat.cli.app import app
 from adiabat.cli.settings import KINDS
-from adiabat.config import checked, keys_of
-from adiabat.config.template import WIDTH, template
+from adiabat.config.reader import checked, keys_of
+from adiabat.config.settings_template import WIDTH, template
 from tests.commands import run_in_process
 
 OF_SEVERAL_TABLES = ("suite", "compare data", "compare backbones", "study", "sweep", "train", "distil ablate")

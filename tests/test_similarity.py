@@ -11,20 +11,23 @@ import pytest
 import torch
 
 from adiabat import api
-from adiabat.config import EvaluateSettings, MineSettings, RankingEncoderSection, SearchSettings, TuneSettings, checked
-from adiabat.data.ragged import Ragged
-from adiabat.drift.probes import read_probes
-from adiabat.errors import ConfigError, ModelError, StoreError
-from adiabat.model.directory import load
-from adiabat.model.encoder import EncoderSettings
-from adiabat.model.towers import DualEncoder
-from adiabat.report.files import read_result
-from adiabat.report.headline import caveats
-from adiabat.store.embeddings import Store
-from adiabat.train.losses import triplet_errors, triplet_margin
-from adiabat.tune.guard import Guard
-from adiabat.tune.store_softmax import in_blocks, store_softmax
-from adiabat.watch import Watch
+from adiabat.adiabatic.drift_guard import Guard
+from adiabat.adiabatic.probes import read_probes
+from adiabat.adiabatic.stored_loss import in_blocks, store_softmax
+from adiabat.config.dataset_settings import MineSettings
+from adiabat.config.reader import checked
+from adiabat.config.shared import EvaluateSettings, RankingEncoderSection, SearchSettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import ConfigError, ModelError, StoreError
+from adiabat.core.progress import Watch
+from adiabat.core.ragged import Ragged
+from adiabat.losses.in_batch import triplet_errors, triplet_margin
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.loading import load
+from adiabat.models.towers import DualEncoder
+from adiabat.report.evaluation_headline import caveats
+from adiabat.results.record import read_result
+from adiabat.store.vector_store import Store
 from tests.commands import Said, lines, run_in_process
 from tests.tiny import edit, save_tiny
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from adiabat import api
-from adiabat.config.space import SpaceSettings
-from adiabat.errors import ConfigError, DataError, JobError, StoreError
-from adiabat.files import read_json
-from adiabat.model.encoder import EncoderSettings
-from adiabat.report.space.page import read_space
+from adiabat.config.tasks import SpaceSettings
+from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
+from adiabat.core.files import read_json
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.report.space_page import read_space
 from tests.commands import PAIRS, Said, lines, listing, one_thread, run_in_process, setting, write_world
 from tests.tiny import save_tiny
 

@@ -9,13 +9,13 @@ import pytest
 import tomli_w
 
 from adiabat import api
-from adiabat.config import StudySettings
-from adiabat.jobs.descriptions import without_none
-from adiabat.report import page
-from adiabat.report.study.files import read_study
-from adiabat.study import study as study_module
+from adiabat.config.sweeps import StudySettings
+from adiabat.experiments import sweep as study_module
+from adiabat.report import evaluation_page as page
+from adiabat.report.sweep_files import read_study
+from adiabat.runs.run_config import without_none
 from tests.commands import Said, run_in_process
-from tests.study.world import tables_of, write_world
+from tests.experiments.sweep.world import tables_of, write_world
 from tests.tiny import save_tiny
 
 Study = Callable[..., Said]

@@ -8,10 +8,10 @@ import pytest
 import tomli_w
 
 from adiabat import api
-from adiabat.locks import sole_writer
-from adiabat.report.suite.files import read_suite
+from adiabat.core.files import sole_writer
+from adiabat.report.suite_files import read_suite
 from tests.commands import Said, run_in_process
-from tests.suite.world import tables, write_world
+from tests.evaluation.world import tables, write_world
 from tests.tiny import save_tiny
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import tomli_w
 
-from adiabat.jobs.descriptions import without_none
-from adiabat.report import page
-from adiabat.report.sweep import files
-from adiabat.report.sweep.files import read_sweep
+from adiabat.report import evaluation_page as page
+from adiabat.report import scaling_files as files
+from adiabat.report.scaling_files import read_sweep
+from adiabat.runs.run_config import without_none
 from tests.commands import Said, run_in_process
-from tests.sweep.world import tables_of, write_world
+from tests.experiments.scaling.world import tables_of, write_world
 
 Verb = Callable[..., Said]
 

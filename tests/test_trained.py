@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from adiabat import api
-from adiabat.config import EvaluateSettings, TrainSettings, checked
-from adiabat.config.suite import SuiteSettings
-from adiabat.data.trained import TrainedTexts
-from adiabat.jobs.trained import trained_by
-from adiabat.measure.results import TrainedOn
-from adiabat.report.files import read_result, write_record
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
+from adiabat.config.shared import EvaluateSettings
+from adiabat.config.tasks import SuiteSettings
+from adiabat.data.trained_texts import TrainedTexts
+from adiabat.models.trained_file import trained_by
+from adiabat.results.evaluation_result import TrainedOn
+from adiabat.results.record import read_result, write_record
 from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, run_in_process, tune, write_world
 
 QUICK = EvaluateSettings.model_validate({"measure": {"resamples": 100}})

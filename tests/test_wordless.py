@@ -8,18 +8,22 @@ import pytest
 from torch import Tensor
 
 from adiabat import api
-from adiabat.config import EmbedSettings, MineSettings, TuneSettings, checked
+from adiabat.config.dataset_settings import MineSettings
+from adiabat.config.reader import checked
+from adiabat.config.shared import EmbedSettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import DataError
+from adiabat.core.progress import Watch
 from adiabat.data.records import Document
-from adiabat.errors import DataError
-from adiabat.model.directory import load
-from adiabat.model.encoder import Encoder, EncoderSettings
-from adiabat.model.static import StaticBackbone, StaticTokenizer
-from adiabat.model.wordless import HEAD, tokens_with_weight, wordless
-from adiabat.report import page
-from adiabat.store.wordless import known_documents
-from adiabat.watch import Watch
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
+from adiabat.models.loading import load
+from adiabat.models.static import StaticBackbone, StaticTokenizer
+from adiabat.models.unknown_tokens import HEAD, tokens_with_weight, wordless
+from adiabat.report import evaluation_page as page
+from adiabat.store.corpus_files import known_documents
 from tests.commands import run_in_process
-from tests.model.static_models import UNKNOWN, WORDS, static_encoder, word_table, word_tokenizer, write_static
+from tests.models.static_models import UNKNOWN, WORDS, static_encoder, word_table, word_tokenizer, write_static
 from tests.tiny import tiny_encoder
 
 KNOWN = WORDS[4:]
@@ -97,9 +101,9 @@ def test_the_table_is_read_once_however_many_documents_there_are(monkeypatch: py
         reads.append(asked)
         return tokens_with_weight(asked)
 
-    for module in ("adiabat.store.wordless", "adiabat.model.wordless"):
+    for module in ("adiabat.store.corpus_files", "adiabat.models.unknown_tokens"):
         monkeypatch.setattr(f"{module}.tokens_with_weight", counted)
-    monkeypatch.setattr("adiabat.store.wordless.AT_ONCE", 2)
+    monkeypatch.setattr("adiabat.store.corpus_files.AT_ONCE", 2)
     texts = ["cat", "xyzzy", "", "xyzzy cat", "the"]
     documents = iter([Document(str(number), text) for number, text in enumerate(texts)])
     known = known_documents(encoder, documents, blank="drop", source="corpus", note=lambda said: None)

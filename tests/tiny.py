@@ -27,10 +27,10 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from adiabat.model.encoder import Encoder, EncoderSettings
-from adiabat.model.projection import Projection
-from adiabat.model.saving import save
-from adiabat.model.towers import DualEncoder
+from adiabat.models.embedding_head import EncoderSettings, Projection
+from adiabat.models.encoder import Encoder
+from adiabat.models.saving import save
+from adiabat.models.towers import DualEncoder
 
 Kind = Literal["bert", "xlm-roberta", "t5", "gpt-neox", "llama"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -215,7 +215,7 @@ def save_tiny(
     projection: int | None = None,
     shared: bool = True,
 ) -> Path:
-    """Write the model of `tiny_dual` to a directory that `adiabat.model.directory.load` loads; returns the directory."""
+    """Write the model of `tiny_dual` to a directory that `adiabat.models.loading.load` loads; returns the directory."""
     model = tiny_dual(kind, seed=seed, width=width, layers=layers, settings=settings, projection=projection, shared=shared)
     save(model, folder)
     return folder

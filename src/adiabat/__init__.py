@@ -1,7 +1,7 @@
 """adiabat: tune, train, plan, distil and measure dual-encoder text-embedding models.
 
 The public functions are in `adiabat.api` (the rooms of the package have the names of the verbs, so the functions cannot stand here);
-settings are in `adiabat.config`, errors in `adiabat.errors`. Importing the package itself loads nothing heavy.
+settings are in `adiabat.config`, errors in `adiabat.core.errors`. Importing the package itself loads nothing heavy.
 """
 
 from importlib.metadata import PackageNotFoundError, version

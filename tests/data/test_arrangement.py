@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from jaxtyping import Int
 
-from adiabat.data.arrangement import ArrangedStream, Rules, arranged
-from adiabat.data.batching import ShuffledStream
-from adiabat.errors import DataError
+from adiabat.core.errors import DataError
+from adiabat.data.batch_arrangement import ArrangedStream, Rules, arranged
+from adiabat.data.batch_sampler import ShuffledStream
 
 
 def of_one(count: int) -> list[Int[np.ndarray, " n"]]:
@@ -142,7 +142,7 @@ def test_examples_that_a_batch_refuses_come_in_the_next_by_hand() -> None:
 
 
 def test_repeats_across_several_windows_leave_out_no_more_than_the_remainder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adiabat.data.arrangement.WINDOW", 4)
+    monkeypatch.setattr("adiabat.data.batch_arrangement.WINDOW", 4)
     random = np.random.default_rng(0)
     # Four rows ask each question, and four on average share an answer.
     keys = np.stack([np.repeat(np.arange(500), 4), 10_000 + random.integers(0, 500, 2_000)], axis=1)

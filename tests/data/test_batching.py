@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from adiabat.data.batching import ShuffledStream, step_generator, step_seed, text_order, validation_batches
+from adiabat.data.batch_sampler import ShuffledStream, step_generator, step_seed, text_order, validation_batches
 
 
 def drawn(stream: ShuffledStream, steps: int, batch_size: int) -> list[int]:

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from adiabat.data.column_names import COLUMN_ALIASES
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.columns import Columns, RowError, entries_value, id_value, text_value
-from adiabat.data.tables import Row
-from adiabat.errors import ConfigError, DataError
+from adiabat.data.table_headers import COLUMN_ALIASES
+from adiabat.data.table_rows import Row
 
 ALL = ("grid", "examples", "corpus")
 

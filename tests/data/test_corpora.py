@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.data import corpora
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Document, text_id
-from adiabat.errors import ConfigError, DataError
 
 
 def write(path: Path, *rows: object) -> Path:

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat.data import hub
+from adiabat.core.errors import AdiabatError, ConfigError, DataError
+from adiabat.data import table_formats as hub
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.lines import LONGEST_LINE
-from adiabat.data.tables import read_rows
-from adiabat.errors import AdiabatError, ConfigError, DataError
-from adiabat.makers.streams import tab_rows
+from adiabat.data.table_rows import read_rows
+from adiabat.datasets.json_streams import tab_rows
 
 ROWS = [{"query": f"q{n} " * 5, "positive": [f"p{n} é"], "n": n / 3} for n in range(60)]
 
@@ -196,8 +196,8 @@ def test_a_line_without_end_takes_no_more_memory_than_the_limit(tmp_path: Path) 
             file.write(bytes(10_000_000))
     code = f"""
 import resource
-from adiabat.data.tables import read_rows
-from adiabat.errors import DataError
+from adiabat.data.table_rows import read_rows
+from adiabat.core.errors import DataError
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     list(read_rows({str(path)!r}))

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet, LanguageGridSet, invented_id
-from adiabat.errors import ConfigError, DataError
 
 
 def write(path: Path, *rows: object) -> Path:

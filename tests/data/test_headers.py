@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from adiabat.core.errors import DataError
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
-from adiabat.data.tables import read_rows
-from adiabat.errors import DataError
+from adiabat.data.table_rows import read_rows
 
 
 def written(path: Path, content: str) -> Path:

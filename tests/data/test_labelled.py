@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from adiabat.core.errors import DataError
 from adiabat.data.labelled import (
     LabelledTexts,
     read_labelled_pairs,
@@ -12,7 +13,6 @@ from adiabat.data.labelled import (
     read_scored_pairs,
     require_separable,
 )
-from adiabat.errors import DataError
 
 
 def written(folder: Path, *rows: object) -> Path:

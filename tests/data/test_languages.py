@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.data.languages import chosen_languages, in_languages, require_every_label
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.language_grids import chosen_languages, in_languages, require_every_label
 from adiabat.data.records import LanguageGridSet
-from adiabat.errors import ConfigError, DataError
 
 
 def grid() -> LanguageGridSet:

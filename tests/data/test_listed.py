@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.config import TrainDataSection
-from adiabat.contrastive.data import read_pairs
+from adiabat.config.dual_training_data import TrainDataSection
+from adiabat.core.errors import DataError
 from adiabat.data.corpora import read_corpus
+from adiabat.data.example_stream import Standing, Tape
 from adiabat.data.examples import read_examples, stream_examples
 from adiabat.data.labelled import read_labelled_texts
-from adiabat.data.listed import list_in
+from adiabat.data.listed_documents import list_in
 from adiabat.data.parallel import ParallelSource, read_parallel
 from adiabat.data.records import ExampleSet
-from adiabat.data.streaming import Standing, Tape
-from adiabat.errors import DataError
+from adiabat.dual_encoder.pair_data import read_pairs
 
 Listed = list[tuple[str, tuple[str, ...], tuple[str, ...]]]
 

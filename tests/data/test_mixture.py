@@ -3,8 +3,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from adiabat.config import MixtureRule
-from adiabat.data.batching import ShuffledStream
+from adiabat.config.section import MixtureRule
+from adiabat.data.batch_sampler import ShuffledStream
 from adiabat.data.mixture import STEPS_COUNTED, Mixture, drawn_counts, interleaved, pass_counts, source_weights
 
 

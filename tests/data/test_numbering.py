@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from adiabat.data.numbering import Numbering, hash_texts
+from adiabat.data.text_hashes import Numbering, hash_texts
 
 
 def plainly(texts: list[str]) -> list[int]:

@@ -2,8 +2,8 @@ import time
 
 import pytest
 
-from adiabat.data.numerals import LARGEST_GRADE, grade_of, number_of, shown
-from adiabat.measure.metrics import ranking_measures
+from adiabat.core.text import LARGEST_GRADE, grade_of, number_of, shown
+from adiabat.stats.ranking_measures import ranking_measures
 
 
 @pytest.mark.parametrize(("value", "number"), [("3", 3), (" -0.5 ", -0.5), ("1e-3", 0.001), (".5", 0.5), (7, 7), (0.25, 0.25)])

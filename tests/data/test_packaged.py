@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.data.packaged import packaged_folder, require_published
-from adiabat.errors import DataError, ModelError
+from adiabat.core.errors import DataError, ModelError
+from adiabat.core.provenance import packaged_folder, require_published
 
 
 def test_rooms_have_their_files_beside_them() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
-from adiabat.errors import ConfigError, DataError
 
 
 def table(path: Path, *rows: dict[str, Any]) -> str:

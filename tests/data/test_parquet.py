@@ -4,9 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat.data.parquet import parquet_paths, parquet_rows, parquet_size
-from adiabat.data.tables import read_rows
-from adiabat.errors import DataError
+from adiabat.core.errors import DataError
+from adiabat.data.table_formats import parquet_paths, parquet_rows, parquet_size
+from adiabat.data.table_rows import read_rows
 
 
 def write(path: Path, *columns: tuple[str, pa.Array]) -> Path:

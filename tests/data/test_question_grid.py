@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.data.question_grid import QuestionGridSet, read_question_grid
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.language_grids import QuestionGridSet, read_question_grid
 from adiabat.data.records import invented_id
-from adiabat.errors import ConfigError, DataError
 
 Rows = Sequence[Mapping[str, object]]
 

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.columns import RowError
-from adiabat.data.selection import counted, plain_value, selected_rows
-from adiabat.data.tables import Row
-from adiabat.errors import ConfigError, DataError
+from adiabat.data.row_filters import counted, plain_value, selected_rows
+from adiabat.data.table_rows import Row
 
 ROWS: list[dict[str, object]] = [
     {"lang": "de", "split": "test", "i": 0, "a": "x"},

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from adiabat.core.errors import DataError
+from adiabat.data.example_stream import Standing, Tape
 from adiabat.data.lines import START, Cursor, Mark
 from adiabat.data.records import Example, invented_id
-from adiabat.data.streaming import Standing, Tape
-from adiabat.data.tables import Row, read_rows
-from adiabat.errors import DataError
+from adiabat.data.table_rows import Row, read_rows
 
 COUNT = 23
 ROWS = [{"query": f"frage {n} ä", "positive": f"answer, {n}\nsecond line" if n % 3 == 0 else f"answer {n}"} for n in range(COUNT)]

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat.data.tables import FileFaults, count_rows, read_rows, table_name
-from adiabat.errors import ConfigError, DataError
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.table_rows import FileFaults, count_rows, read_rows, table_name
 
 ROWS = [
     {"query": "what is α?", "pos": ["a", "b"], "neg": []},

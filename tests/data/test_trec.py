@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from adiabat.core.errors import DataError
 from adiabat.data.trec import read_qrels, read_run
-from adiabat.errors import DataError
 
 
 def written(folder: Path, name: str, *lines: str) -> Path:

@@ -8,9 +8,9 @@ import pytest
 from adiabat.data.records import Document
 from adiabat.mining.candidates import DenseSource, Found, FusedSource, LexicalSource, Pairs, Source, Vectors
 from adiabat.mining.filters import fused_ranks
+from adiabat.store.bm25 import build_lexical
 from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
-from adiabat.store.lexical import build_lexical
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 
 TEXTS = [f"document {number} says {'abcdefgh'[number % 8]} and {'stuv'[number % 4]}" for number in range(40)]

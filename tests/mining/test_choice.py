@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from adiabat.mining.choice import in_order_of_choice, query_generator, query_number
+from adiabat.mining.miner import in_order_of_choice, query_generator, query_number
 
 
 def test_ranked_takes_the_best_first() -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from adiabat.core.errors import DataError, StoreError
 from adiabat.data.records import Document
-from adiabat.errors import DataError, StoreError
-from adiabat.mining.corpus import CORPUS_FILE, Documents, all_texts, rows_in_store, written
+from adiabat.mining.mining_corpus import CORPUS_FILE, Documents, all_texts, rows_in_store, written
 from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(9)]

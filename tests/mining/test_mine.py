@@ -7,22 +7,23 @@ from typing import Any
 
 import pytest
 
-from adiabat.config import EncoderSection, checked
-from adiabat.config.mine import MineSettings
+from adiabat.config.dataset_settings import MineSettings
+from adiabat.config.reader import checked
+from adiabat.config.shared import EncoderSection
+from adiabat.core.errors import AdiabatError, ConfigError, DataError
+from adiabat.core.files import read_json, write_json
+from adiabat.core.progress import Watch
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
-from adiabat.errors import AdiabatError, ConfigError, DataError
-from adiabat.files import read_json, write_json
 from adiabat.mining import mine as mine_module
 from adiabat.mining.mine import Mining, mine
 from adiabat.mining.miner import Mined, Miner
-from adiabat.model.towers import DualEncoder
+from adiabat.models.towers import DualEncoder
 from adiabat.report.wording import NO_BREAK
+from adiabat.store.bm25 import LEXICAL_FILE, LexicalIndex, build_lexical
 from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
-from adiabat.store.lexical import LEXICAL_FILE, LexicalIndex, build_lexical
-from adiabat.watch import Watch
+from adiabat.store.vector_store import Store
 from tests.commands import listing
 from tests.mining.world import lines
 from tests.tiny import tiny_dual

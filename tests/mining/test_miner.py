@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat.config.mine import JudgeSection
+from adiabat.config.dataset_settings import JudgeSection
 from adiabat.data.records import Example, Side
 from adiabat.mining import miner as miner_module
 from adiabat.mining.candidates import Vectors

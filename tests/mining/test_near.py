@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adiabat.mining.near import ENOUGH, SHINGLE, normalised, overlaps, shingles
+from adiabat.mining.filters import ENOUGH, SHINGLE, normalised, overlaps, shingles
 
 PASSAGE = "The 1973 oil crisis began in October 1973 when members of the organisation proclaimed an oil embargo against several nations."
 

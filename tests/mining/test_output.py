@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from adiabat.core.errors import DataError
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
-from adiabat.errors import DataError
-from adiabat.mining.output import APART_FILE, GROWING, ROWS_FILE, STATE_FILE, Partial, apart_of, ending_of, row_of
+from adiabat.mining.mined_file import APART_FILE, GROWING, ROWS_FILE, STATE_FILE, Partial, apart_of, ending_of, row_of
 from tests.mining.world import CORPUS, QUERY, mined, miner_of
 
 PLAN = {"settings": {"x": 1}}

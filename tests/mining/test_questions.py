@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from adiabat.config.shared import DataSection
+from adiabat.core.errors import DataError
 from adiabat.data.records import Document
-from adiabat.errors import DataError
-from adiabat.mining.corpus import WrittenCorpus, written
-from adiabat.mining.questions import Questions, entry_rows, questions_of, read_data
+from adiabat.mining.mining_corpus import WrittenCorpus, written
+from adiabat.mining.mining_queries import Questions, entry_rows, questions_of, read_data
 from adiabat.report.wording import NO_BREAK
 
 

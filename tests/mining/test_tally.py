@@ -8,7 +8,7 @@ import numpy as np
 from adiabat.data.records import Example
 from adiabat.mining.filters import KEPT, REASONS, code_of
 from adiabat.mining.miner import Mined
-from adiabat.mining.tally import EXAMPLES, SHARES, Tally, told
+from adiabat.mining.mining_counts import EXAMPLES, SHARES, Tally, told
 from adiabat.report.wording import NO_BREAK
 from tests.mining.world import mined, miner_of
 

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.mine import JudgeSection, MineSection
+from adiabat.config.dataset_settings import JudgeSection, MineSection
 from adiabat.config.shared import DataSection
 from adiabat.data.records import Document, Example, ExampleSet
 from adiabat.mining.candidates import LexicalSource, Vectors
-from adiabat.mining.corpus import all_texts, written
 from adiabat.mining.filters import REASONS
 from adiabat.mining.miner import Mined, Miner
-from adiabat.mining.questions import questions_of
-from adiabat.store.lexical import build_lexical
+from adiabat.mining.mining_corpus import all_texts, written
+from adiabat.mining.mining_queries import questions_of
+from adiabat.store.bm25 import build_lexical
 
 ANSWER = "the cat sat on the old red mat in the sun and slept until the evening came and it was cold"
 CORPUS = {

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from adiabat.measure.comparison import ComparedTask, Comparison, Contrast, Level, Speed, Standing, Start
-from adiabat.measure.results import Verdict
+from adiabat.results.comparison_result import ComparedTask, Comparison, Contrast, Level, Speed, Standing, Start
+from adiabat.results.evaluation_result import Verdict
 
 
 def make_level(score: float, half_width: float = 0.02) -> Level:

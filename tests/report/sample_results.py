@@ -1,6 +1,16 @@
 """Small results for the tests of the report room."""
 
-from adiabat.measure.results import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TrainingRecord, Verdict
+from adiabat.results.evaluation_result import (
+    Change,
+    ChangedQuery,
+    DatasetResult,
+    GridComparison,
+    Hit,
+    LayerChange,
+    Result,
+    TrainingRecord,
+    Verdict,
+)
 
 
 def make_change(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from adiabat.measure.safe_rate_results import Rung, SafeRate
+from adiabat.results.rate_search_result import Rung, SafeRate
 
 MEASURES = {"overlap loss": 1.0, "margins": 0.6, "turn": 0.2, "rotation share": 4.0}
 """What drift by each is, in that by the first."""

@@ -1,6 +1,6 @@
 """Small analyses of spaces for the tests of the report room."""
 
-from adiabat.measure.space_results import Distribution, Histogram, MapPanel, SpaceMap, SpaceNumber, SpaceResult, Whose
+from adiabat.results.space_result import Distribution, Histogram, MapPanel, SpaceMap, SpaceNumber, SpaceResult, Whose
 
 QUANTILES = [0.1, 0.15, 0.3, 0.5, 0.7, 0.85, 0.9]
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from adiabat.measure.results import Change, GridComparison, LayerChange, Verdict
-from adiabat.measure.study_results import Drift, StudyResult, StudyRun, TaskOutcome, Value
+from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, Verdict
+from adiabat.results.sweep_result import Drift, StudyResult, StudyRun, TaskOutcome, Value
 
 RATE, MARGIN = "tune.learning_rate", "tune.margin"
 RATES = [1e-8, 2e-8, 5e-8, 1e-7]

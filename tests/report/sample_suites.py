@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adiabat.measure.results import Change, GridComparison, Verdict
-from adiabat.measure.suite_results import Pairing, Score, SuiteGrid, SuiteModel, SuiteResult, SuiteTask, UnitRow
+from adiabat.results.evaluation_result import Change, GridComparison, Verdict
+from adiabat.results.suite_result import Pairing, Score, SuiteGrid, SuiteModel, SuiteResult, SuiteTask, UnitRow
 
 MEASURES = {"retrieval": "nDCG@10", "triplets": "PND", "nli_grid": "PND", "question_grid": "P@1", "sts": "Spearman", "words": "Spearman"}
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from adiabat.errors import DataError
-from adiabat.files import read_json
-from adiabat.measure.comparison import Comparison, Level, Speed
-from adiabat.report.comparison import plots
-from adiabat.report.comparison import wording as words
-from adiabat.report.comparison.page import render_comparison, write_comparison
-from adiabat.report.comparison.table import comparison_tables
+from adiabat.core.errors import DataError
+from adiabat.core.files import read_json
+from adiabat.report import comparison_plots as plots
+from adiabat.report import comparison_wording as words
+from adiabat.report.comparison_page import render_comparison, write_comparison
+from adiabat.report.comparison_table import comparison_tables
+from adiabat.results.comparison_result import Comparison, Level, Speed
 from tests.report.sample_comparisons import make_comparison, make_contrast, make_level
 from tests.report.test_page import NASTY, Page
 

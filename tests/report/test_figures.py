@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from adiabat.report import figures
+from adiabat.report import suite_values as figures
 from tests.report.sample_suites import make_score, make_suite
 
 

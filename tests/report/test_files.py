@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.errors import DataError
-from adiabat.files import write_text
-from adiabat.report.files import read_result, write_record
+from adiabat.core.errors import DataError
+from adiabat.core.files import write_text
+from adiabat.results.record import read_result, write_record
 from tests.report.sample_results import full_result, make_dataset, make_example, make_result
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report.headline import headline, reservations, tone
+from adiabat.report.evaluation_headline import headline, reservations, tone
 from tests.report.sample_results import make_change, make_dataset, make_grid, make_result, make_tuning
 
 BETTER = make_dataset("cs", "target", 0.612, 0.661)

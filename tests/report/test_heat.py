@@ -2,7 +2,7 @@ import matplotlib.colors
 import numpy as np
 import pytest
 
-from adiabat.report import heat
+from adiabat.report import heat_cells as heat
 
 
 def test_a_heat_map_is_centred_at_zero():

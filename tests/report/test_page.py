@@ -5,10 +5,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from adiabat.errors import DataError
-from adiabat.measure.results import Hit
-from adiabat.report.files import read_result
-from adiabat.report.page import EXAMPLES_SHOWN, render_page, write_evaluation
+from adiabat.core.errors import DataError
+from adiabat.report.evaluation_page import EXAMPLES_SHOWN, render_page, write_evaluation
+from adiabat.results.evaluation_result import Hit
+from adiabat.results.record import read_result
 from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

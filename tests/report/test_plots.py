@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from adiabat.report import plots
+from adiabat.report import evaluation_plots as plots
 from tests.report.sample_results import make_dataset, make_grid, make_tuning
 
 SVG = "{http://www.w3.org/2000/svg}"

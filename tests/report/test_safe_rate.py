@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from adiabat.errors import DataError
-from adiabat.measure.safe_rate_results import Rung, SafeRate
-from adiabat.report.safe_rate import files
-from adiabat.report.safe_rate import wording as words
-from adiabat.report.safe_rate.files import read_safe_rate, write_safe_rate
-from adiabat.report.safe_rate.page import render_safe_rate
-from adiabat.report.safe_rate.table import safe_rate_csv, safe_rate_table
+from adiabat.core.errors import DataError
+from adiabat.report import rate_search_files as files
+from adiabat.report import rate_search_wording as words
+from adiabat.report.rate_search_files import read_safe_rate, write_safe_rate
+from adiabat.report.rate_search_page import render_safe_rate
+from adiabat.report.rate_search_table import safe_rate_csv, safe_rate_table
+from adiabat.results.rate_search_result import Rung, SafeRate
 from tests.report.sample_safe_rates import (
     EVERY,
     LIMIT,

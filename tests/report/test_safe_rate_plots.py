@@ -9,10 +9,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
-from adiabat.measure.safe_rate_results import SafeRate
-from adiabat.report.safe_rate import plots
+from adiabat.report import rate_search_plots as plots
 from adiabat.report.svg import PAPER, drawing
 from adiabat.report.wording import setting
+from adiabat.results.rate_search_result import SafeRate
 from tests.report.sample_safe_rates import EVERY, LIMIT, diverged_search, full_search, make_rung, make_safe_rate, seeds_search
 from tests.report.test_plots import texts
 

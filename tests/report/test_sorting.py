@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.report.suite.overview import overview_of
-from adiabat.report.suite.page import render_suite
+from adiabat.report.suite_analysis import overview_of
+from adiabat.report.suite_page import render_suite
 from tests.report.sample_suites import full_suite
 
 # Three clicks on the columns of the first task and of one that a model did not do, then two texts in the box.

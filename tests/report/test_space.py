@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from adiabat.errors import DataError
-from adiabat.measure.space_results import Distribution, SpaceResult
-from adiabat.report.space import plots
-from adiabat.report.space import wording as words
-from adiabat.report.space.page import read_space, render_space, write_space
-from adiabat.report.space.table import COLUMNS, csv_table, markdown_table, space_table
+from adiabat.core.errors import DataError
+from adiabat.report import space_plots as plots
+from adiabat.report import space_wording as words
+from adiabat.report.space_page import read_space, render_space, write_space
+from adiabat.report.space_table import COLUMNS, csv_table, markdown_table, space_table
+from adiabat.results.space_result import Distribution, SpaceResult
 from tests.report.sample_spaces import make_histogram, make_number, make_space
 from tests.report.test_page import NASTY, Page
 

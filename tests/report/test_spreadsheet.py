@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from adiabat.report.spreadsheet import LENGTH, cell, csv_of
+from adiabat.report.csv_tables import LENGTH, cell, csv_of
 
 
 @pytest.mark.parametrize(

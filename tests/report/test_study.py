@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.errors import DataError
-from adiabat.measure.study_results import StudyResult
-from adiabat.report.study import files
-from adiabat.report.study.files import read_study, write_study
-from adiabat.report.study.overview import overview_of
-from adiabat.report.study.page import render_page
-from adiabat.report.templates import script
+from adiabat.core.errors import DataError
+from adiabat.report import sweep_files as files
+from adiabat.report.page_templates import script
+from adiabat.report.sweep_cases import overview_of
+from adiabat.report.sweep_files import read_study, write_study
+from adiabat.report.sweep_page import render_page
+from adiabat.results.sweep_result import StudyResult
 from tests.report.sample_studies import (
     ARABIC,
     RATE,

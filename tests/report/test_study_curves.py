@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report.study import curves
-from adiabat.report.study.overview import Setting, overview_of
+from adiabat.report import sweep_curves as curves
+from adiabat.report.sweep_cases import Setting, overview_of
 from tests.report.sample_studies import (
     MARGIN,
     RATE,

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from adiabat.report.study.exports import study_csv, study_latex, study_markdown
-from adiabat.report.study.overview import overview_of
-from adiabat.report.study.rows import columns_of, drift_columns, drift_groups, measure_columns
-from adiabat.report.study.table import MOST_ROWS, study_tables
+from adiabat.report.sweep_cases import overview_of
+from adiabat.report.sweep_columns import columns_of, drift_columns, drift_groups, measure_columns
+from adiabat.report.sweep_exports import study_csv, study_latex, study_markdown
+from adiabat.report.sweep_table import MOST_ROWS, study_tables
 from tests.report.sample_studies import (
     MARGIN,
     RATE,

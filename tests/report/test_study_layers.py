@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.measure.results import LayerChange
-from adiabat.report.study.layers import MEASURES, changed, most_changed, prefix_of
-from adiabat.report.study.overview import overview_of
+from adiabat.report.sweep_cases import overview_of
+from adiabat.report.sweep_layers import MEASURES, changed, most_changed, prefix_of
+from adiabat.results.evaluation_result import LayerChange
 from tests.report.sample_studies import RATE, full_study, make_failed, make_layers, make_run, make_study, simple_study
 
 

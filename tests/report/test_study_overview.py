@@ -4,16 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report.study.overview import (
-    Outcome,
-    comparisons_of,
-    is_number,
-    key_of,
-    measures_of,
-    outcome,
-    overview_of,
-    pair_counts,
-)
+from adiabat.report.sweep_cases import Outcome, comparisons_of, is_number, key_of, measures_of, outcome, overview_of, pair_counts
 from tests.report.sample_studies import (
     MARGIN,
     RATE,

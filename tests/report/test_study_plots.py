@@ -7,9 +7,9 @@ from functools import cache, partial
 import pytest
 from matplotlib.colors import to_hex
 
-from adiabat.report.study import plots
-from adiabat.report.study.overview import overview_of
+from adiabat.report import sweep_plots as plots
 from adiabat.report.svg import BAD, PAPER, drawing, saved
+from adiabat.report.sweep_cases import overview_of
 from tests.report.sample_studies import (
     ARABIC,
     RATE,

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.measure.drift import MARGINS, OVERLAP_LOSS, ROTATION_SHARE
-from adiabat.measure.safety import limits_of
-from adiabat.measure.study_results import Drift, StudyResult, StudyRun
-from adiabat.report.study.overview import overview_of
-from adiabat.report.study.page import render_page
-from adiabat.report.study.safety import HEAD, judged
+from adiabat.adiabatic.drift import MARGINS, OVERLAP_LOSS, ROTATION_SHARE
+from adiabat.report.sweep_cases import overview_of
+from adiabat.report.sweep_drift import HEAD, judged
+from adiabat.report.sweep_page import render_page
+from adiabat.results.drift_judgement import limits_of
+from adiabat.results.sweep_result import Drift, StudyResult, StudyRun
 from tests.report.sample_studies import MARGIN, RATE, RATES, make_run, make_study, make_tasks, plain
 
 OTHERS = [0.5, 0.2, -0.3, -4.0]

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat.measure.study_results import Drift, StudyResult, Value
-from adiabat.report.study import captions, plots
-from adiabat.report.study.overview import overview_of
-from adiabat.report.study.page import render_page
-from adiabat.report.study.trade import at_equal_gain, trades, ways_of
+from adiabat.report import sweep_captions as captions
+from adiabat.report import sweep_plots as plots
 from adiabat.report.svg import drawing
+from adiabat.report.sweep_cases import overview_of
+from adiabat.report.sweep_gain_tradeoff import at_equal_gain, trades, ways_of
+from adiabat.report.sweep_page import render_page
+from adiabat.results.sweep_result import Drift, StudyResult, Value
 from tests.report.sample_studies import RATE, grid_of, make_failed, make_run, make_study, make_tasks, plain, simple_study
 
 PULL = "tune.pull"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from adiabat.measure.results import Verdict
-from adiabat.report.study import values
-from adiabat.report.study.overview import Outcome, overview_of
+from adiabat.report import sweep_values as values
+from adiabat.report.sweep_cases import Outcome, overview_of
+from adiabat.results.evaluation_result import Verdict
 from tests.report.sample_studies import MARGIN, RATE, make_change, make_run, make_study, plain
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report.study import captions
-from adiabat.report.study.curves import MOST_COMBINATIONS, sweeps
-from adiabat.report.study.overview import overview_of
-from adiabat.report.study.wording import best_of, headline, rate_of, reservations, tone
+from adiabat.report import sweep_captions as captions
+from adiabat.report.sweep_cases import overview_of
+from adiabat.report.sweep_curves import MOST_COMBINATIONS, sweeps
+from adiabat.report.sweep_wording import best_of, headline, rate_of, reservations, tone
 from tests.report.sample_studies import (
     ARABIC,
     MARGIN,

@@ -10,14 +10,14 @@ from functools import cache
 
 import pytest
 
-from adiabat.errors import DataError
-from adiabat.files import read_json
-from adiabat.measure.suite_results import Fact, SuiteModel, SuiteResult, UnitRow
-from adiabat.report.files import write_record
-from adiabat.report.suite.files import read_suite, write_suite
-from adiabat.report.suite.overview import overview_of
-from adiabat.report.suite.page import render_suite
-from adiabat.report.templates import script
+from adiabat.core.errors import DataError
+from adiabat.core.files import read_json
+from adiabat.report.page_templates import script
+from adiabat.report.suite_analysis import overview_of
+from adiabat.report.suite_files import read_suite, write_suite
+from adiabat.report.suite_page import render_suite
+from adiabat.results.record import write_record
+from adiabat.results.suite_result import Fact, SuiteModel, SuiteResult, UnitRow
 from tests.report.sample_suites import full_suite, make_score, make_suite
 from tests.report.test_page import NASTY, Page
 

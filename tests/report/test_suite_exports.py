@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from adiabat.measure.suite_results import Fact, SuiteModel
-from adiabat.report.suite.exports import CSV_COLUMNS, suite_csv, suite_latex, suite_markdown
-from adiabat.report.suite.overview import overview_of
-from adiabat.report.suite.page import render_suite
-from adiabat.report.suite.table import suite_table
+from adiabat.report.suite_analysis import overview_of
+from adiabat.report.suite_exports import CSV_COLUMNS, suite_csv, suite_latex, suite_markdown
+from adiabat.report.suite_page import render_suite
+from adiabat.report.suite_table import suite_table
+from adiabat.results.suite_result import Fact, SuiteModel
 from tests.report.sample_suites import full_suite, make_suite
 
 HOSTILE = "=cmd|'x'!A1 <b>&amp; *x* _y_ [z](w) `c` \\end{tabular} % $1 #2 ^3 ~4 {5} \"q\"\n| new"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from adiabat.report.suite.headline import headline, tone
-from adiabat.report.suite.overview import overview_of
+from adiabat.report.suite_analysis import overview_of
+from adiabat.report.suite_headline import headline, tone
 from tests.report.sample_suites import make_suite
 
 

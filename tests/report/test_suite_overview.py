@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.measure.suite_results import SuiteResult, equal_values
-from adiabat.report.suite.overview import Overview, by_kind, finding, kind_means, mark_of, overview_of, tallies
+from adiabat.report.suite_analysis import Overview, by_kind, finding, kind_means, mark_of, overview_of, tallies
+from adiabat.results.suite_result import SuiteResult, equal_values
 from tests.report.sample_suites import full_suite, make_pairing, make_suite, make_task
 
 VALUES = {"first": {"a": 0.5, "b": 0.6, "c": 0.6}, "second": {"a": 0.9, "b": 0.3, "c": 0.1}, "alone": {"a": 0.2}}

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adiabat.measure.suite_results import Pairing
-from adiabat.report.suite import plots
-from adiabat.report.suite.grids import grids_of
-from adiabat.report.suite.overview import overview_of
+from adiabat.report import suite_plots as plots
+from adiabat.report.suite_analysis import overview_of
+from adiabat.report.suite_grids import grids_of
+from adiabat.results.suite_result import Pairing
 from tests.report.sample_suites import full_suite, make_grid, make_pairing, make_suite, make_task
 from tests.report.test_page import NASTY
 from tests.report.test_plots import texts

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.measure.suite_results import SuiteModel
-from adiabat.report.suite import wording as words
-from adiabat.report.suite.overview import overview_of
+from adiabat.report import suite_wording as words
+from adiabat.report.suite_analysis import overview_of
+from adiabat.results.suite_result import SuiteModel
 from tests.report.sample_suites import full_suite, make_suite
 
 

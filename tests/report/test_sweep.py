@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adiabat.config import PlanSettings, SweepSettings, checked
-from adiabat.errors import DataError
-from adiabat.measure.sweep_results import CrossingRecord, SweepResult
-from adiabat.plan.frontier import Crossing
-from adiabat.plan.runs import Method
-from adiabat.report.sweep.curves import Picture, pictures
-from adiabat.report.sweep.files import read_sweep, write_sweep
-from adiabat.report.sweep.page import render_sweep
-from adiabat.report.sweep.plots import _Ticks, inlined
-from adiabat.report.sweep.table import sweep_tables
-from adiabat.report.sweep.wording import crossing_cells, headline, reservations
+from adiabat.config.reader import checked
+from adiabat.config.scaling import PlanSettings, SweepSettings
+from adiabat.core.errors import DataError
+from adiabat.core.progress import SILENT
+from adiabat.experiments.plan import plan
+from adiabat.experiments.scaling_analysis import evidence_of, fitted
+from adiabat.experiments.scaling_rows import result_of, rows_at
+from adiabat.report.scaling_curves import Picture, pictures
+from adiabat.report.scaling_files import read_sweep, write_sweep
+from adiabat.report.scaling_page import render_sweep
+from adiabat.report.scaling_plots import _Ticks, inlined
+from adiabat.report.scaling_table import sweep_tables
+from adiabat.report.scaling_wording import crossing_cells, headline, reservations
 from adiabat.report.wording import NO_BREAK
-from adiabat.sweep.analysis import evidence_of, fitted
-from adiabat.sweep.outcome import result_of
-from adiabat.sweep.planning import plan
-from adiabat.sweep.rows import rows_at
-from adiabat.watch import SILENT
-from tests.sweep.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
+from adiabat.results.scaling_result import CrossingRecord, SweepResult
+from adiabat.scaling_laws.frontier import Crossing
+from adiabat.scaling_laws.laws import Method
+from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
 
 FAILED = replace(row("full", 2_000_000, 1e12, 0.5), status="failed", reason="<b>power</b> cut", loss=None, validation_loss=None)
 RANKS = [row("lora", 4_000_000, budget, 0.5 + 1 / rank, rank=rank) for budget in BUDGETS for rank in (8, 128)]

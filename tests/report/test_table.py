@@ -3,8 +3,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from adiabat.report.page import render_page
-from adiabat.report.table import result_table
+from adiabat.report.evaluation_page import render_page
+from adiabat.report.evaluation_table import result_table
 from tests.report.sample_results import make_dataset, make_grid, make_result, make_tuning
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat.data.ragged import Ragged
+from adiabat.core.errors import DataError
+from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document, Example, ExampleSet, text_id
-from adiabat.errors import DataError
 from adiabat.store.addressing import AddressedSet, address, sharing_answers
 from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 
 

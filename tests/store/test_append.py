@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adiabat.core.errors import InUseError, StoreError
+from adiabat.core.files import sole_writer
 from adiabat.data.records import Document, Side
-from adiabat.errors import InUseError, StoreError
-from adiabat.locks import sole_writer
-from adiabat.model.fingerprint import Fingerprint
+from adiabat.models.fingerprint import Fingerprint
 from adiabat.store import append as append_module
 from adiabat.store.append import AppendResult, Existing, append_documents, finish_append
 from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
-from adiabat.store.ids import IdIndex
+from adiabat.store.id_index import IdIndex
 from adiabat.store.manifest import HEADER_BYTES, VectorFile
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 
 OLD = [Document(f"d{number}", f"text {number}") for number in range(7)]

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
+from adiabat.core.errors import DataError, InUseError, StoreError
+from adiabat.core.files import sole_writer
 from adiabat.data.records import Document, Side
-from adiabat.errors import DataError, InUseError, StoreError
-from adiabat.locks import sole_writer
 from adiabat.store.build import BuildResult, build_store
-from adiabat.store.corpus import write_corpus
-from adiabat.store.embeddings import Store
+from adiabat.store.corpus_files import write_corpus
 from adiabat.store.manifest import StoreDtype
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(25)]
@@ -310,7 +310,7 @@ def test_a_disk_that_fills_while_the_corpus_is_written_can_be_resumed(tmp_path: 
     def full(*unused: object, **also_unused: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("adiabat.store.corpus.IdIndex.write", full)
+    monkeypatch.setattr("adiabat.store.corpus_files.IdIndex.write", full)
     with pytest.raises(StoreError, match="it is full"):
         build(tmp_path / "s")
     monkeypatch.undo()

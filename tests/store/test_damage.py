@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
-from adiabat import seals
+from adiabat.core import checksums as seals
+from adiabat.core.errors import StoreError
 from adiabat.data.records import Document, Side
-from adiabat.errors import StoreError
 from adiabat.store import append as append_module
 from adiabat.store.append import append_documents, finish_append
 from adiabat.store.build import BuildResult, build_store
-from adiabat.store.embeddings import Store
 from adiabat.store.manifest import HEADER_BYTES, Manifest
+from adiabat.store.vector_store import Store
 from tests.commands import run_in_process
 from tests.fake_encoder import FakeEncoder
 

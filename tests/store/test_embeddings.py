@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adiabat.core.errors import StoreError
+from adiabat.core.files import read_json, write_json
 from adiabat.data.records import Document
-from adiabat.errors import StoreError
-from adiabat.files import read_json, write_json
-from adiabat.store import embeddings
+from adiabat.store import vector_store as embeddings
 from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
 from adiabat.store.manifest import HEADER_BYTES, Manifest
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [Document(doc_id, f"text of {doc_id}") for doc_id in ("a", "ב", "ج", "d e", "é", "🧭", "g")]
@@ -199,7 +199,7 @@ def test_a_store_is_closed_though_the_interpreter_has_cleared_the_modules_names(
 
 
 def test_reading_a_store_does_not_import_torch(store: Store) -> None:
-    code = f"import sys\nfrom adiabat.store.embeddings import Store\nStore.open({str(store.path)!r}).gather([0])\n"
+    code = f"import sys\nfrom adiabat.store.vector_store import Store\nStore.open({str(store.path)!r}).gather([0])\n"
     code += "assert 'torch' not in sys.modules"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
@@ -214,7 +214,7 @@ def test_memory_does_not_grow_with_the_rows_read(tmp_path: Path) -> None:
 import os, resource
 from dataclasses import replace
 import numpy as np
-from adiabat.store.embeddings import Store
+from adiabat.store.vector_store import Store
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

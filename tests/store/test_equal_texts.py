@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
-from adiabat.data.numbering import hash_texts
-from adiabat.data.ragged import Ragged
+from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document, Side
-from adiabat.store import texts as texts_module
+from adiabat.data.text_hashes import hash_texts
+from adiabat.models.similarity_function import Similarity
+from adiabat.store import equal_texts as texts_module
 from adiabat.store.append import append_documents
 from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
+from adiabat.store.equal_texts import Copies, first_rows
 from adiabat.store.manifest import StoreDtype
-from adiabat.store.scoring import SIMILARITIES, Similarity
+from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows
-from adiabat.store.texts import Copies, first_rows
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 from tests.tiny import tiny_dual
 

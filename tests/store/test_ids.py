@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adiabat.errors import StoreError
-from adiabat.store import ids as ids_module
-from adiabat.store.ids import IdIndex, StringColumn, StringColumnWriter, hash_ids, refuse_duplicates, unwritable
+from adiabat.core.errors import StoreError
+from adiabat.store import id_index as ids_module
+from adiabat.store.id_index import IdIndex, StringColumn, StringColumnWriter, hash_ids, refuse_duplicates, unwritable
 
 STRANGE = ["", "plain", "عربي", "שלום", "é", "e\u0301", "line\nbreak", "\u202eright to left", "🧭", "a b", "0", "00"]
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from adiabat.core.checksums import CHECKED
+from adiabat.core.errors import MissingDependencyError, StoreError
 from adiabat.data.records import Document
-from adiabat.errors import MissingDependencyError, StoreError
-from adiabat.seals import CHECKED
 from adiabat.store import imports as imports_module
-from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 
 IDS = ["a", "ב", "ج d", "🧭", "e", "f", "7"]

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
+from adiabat.core.errors import StoreError
+from adiabat.core.files import write_json
 from adiabat.data.records import Document, Side
-from adiabat.errors import StoreError
-from adiabat.files import write_json
 from adiabat.store import imports as imports_module
 from adiabat.store.append import append_documents
-from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(7)]

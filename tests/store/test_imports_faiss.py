@@ -8,7 +8,7 @@ import faiss
 import numpy as np
 import pytest
 
-from adiabat.errors import StoreError
+from adiabat.core.errors import StoreError
 from adiabat.store import imports as imports_module
 from adiabat.store.imports import import_vectors
 from tests.store.test_imports import IDS, assert_holds, own_vectors

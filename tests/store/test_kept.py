@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat.store.kept import KeptVectors
+from adiabat.store.embedding_cache import KeptVectors
 
 
 def kept_at(place: Path, *, rows: int = 4) -> KeptVectors:

@@ -7,12 +7,12 @@ import bm25s
 import numpy as np
 import pytest
 
-from adiabat.data.ragged import Ragged
-from adiabat.errors import ConfigError, StoreError
-from adiabat.files import read_json, write_json
-from adiabat.store import lexical as lexical_module
-from adiabat.store.lexical import FILES, LEXICAL_FILE, SPOOL_FILE, LexicalIndex, build_lexical
-from adiabat.store.words import analyser_of, words
+from adiabat.core.errors import ConfigError, StoreError
+from adiabat.core.files import read_json, write_json
+from adiabat.core.ragged import Ragged
+from adiabat.store import bm25 as lexical_module
+from adiabat.store.analysers import analyser_of, words
+from adiabat.store.bm25 import FILES, LEXICAL_FILE, SPOOL_FILE, LexicalIndex, build_lexical
 
 TEXTS = [
     "The cat sat on the mat.",

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat.errors import StoreError
+from adiabat.core.errors import StoreError
 from adiabat.store.manifest import HEADER_BYTES, VectorFile
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adiabat.core.errors import StoreError
 from adiabat.data.records import Document
-from adiabat.errors import StoreError
 from adiabat.store.build import BuildResult, build_store
-from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
 from adiabat.store.staging import Progress
+from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(6)]

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat.errors import StoreError
+from adiabat.core.errors import StoreError
+from adiabat.models.similarity_function import Similarity
 from adiabat.store.scoring import (
     SIMILARITIES,
     Block,
     FixedPoint,
     Queries,
-    Similarity,
     checked_queries,
     exact_pairs,
     exact_table,

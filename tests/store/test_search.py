@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat.data.ragged import Ragged
-from adiabat.errors import StoreError
+from adiabat.core.errors import StoreError
+from adiabat.core.ragged import Ragged
+from adiabat.models.similarity_function import Similarity
 from adiabat.store import search as search_module
-from adiabat.store.embeddings import Store
 from adiabat.store.imports import import_vectors
 from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE, StoreDtype
-from adiabat.store.scoring import SIMILARITIES, Similarity
+from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows, search
+from adiabat.store.vector_store import Store
 
 
 def store_of(vectors: np.ndarray, folder: Path, *, dtype: StoreDtype = "float32") -> Store:

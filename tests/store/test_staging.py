@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
+from adiabat.core.errors import StoreError
+from adiabat.core.files import write_json
 from adiabat.data.records import Document, Side
-from adiabat.errors import StoreError
-from adiabat.files import write_json
 from adiabat.store.build import BuildResult, build_store
 from tests.fake_encoder import FakeEncoder
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import Stemmer
 
-from adiabat.errors import ConfigError, MissingDependencyError
-from adiabat.store.words import analyser_of, common_words, words
+from adiabat.core.errors import ConfigError, MissingDependencyError
+from adiabat.store.analysers import analyser_of, common_words, words
 
 
 @pytest.mark.parametrize(

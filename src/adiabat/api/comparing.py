@@ -1,14 +1,14 @@
 """Which data set, which backbone: the same short run on each."""
 
-from adiabat.api.loading import load_with
-from adiabat.compare.compare import compare as run_comparison
-from adiabat.config import CompareSettings
-from adiabat.measure.comparison import Comparison
-from adiabat.watch import SILENT, Watch
+from adiabat.config.comparison import CompareSettings
+from adiabat.core.progress import SILENT, Watch
+from adiabat.experiments.comparison import compare as run_comparison
+from adiabat.models.model_names import load_with
+from adiabat.results.comparison_result import Comparison
 
 
 def compare(settings: CompareSettings, *, resume: bool = False, command: str = "adiabat.compare(...)", watch: Watch = SILENT) -> Comparison:
-    """Train every candidate for the same short run, over several seeds, and rank them; see `adiabat.compare.compare.compare`.
+    """Train every candidate for the same short run, over several seeds, and rank them; see `adiabat.experiments.comparison.compare`.
 
     Args:
         settings: `CompareDataSettings` or `CompareBackbonesSettings`; `CompareSection.out`, tasks and two candidates must be given.

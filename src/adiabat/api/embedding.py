@@ -7,21 +7,21 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.api.loading import Model, is_model, load
-from adiabat.config import EmbedSettings, StoreSection
+from adiabat.config.shared import EmbedSettings, StoreSection
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.progress import SILENT, Watch
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Side
-from adiabat.errors import ConfigError, DataError
-from adiabat.model.bulk import Progress
-from adiabat.model.fingerprint import Fingerprint
-from adiabat.model.precision import Precision, emulation_note
-from adiabat.model.towers import DualEncoder
+from adiabat.models.bulk import Progress
+from adiabat.models.device import Precision, emulation_note
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.models.model_names import Model, is_model, load
+from adiabat.models.towers import DualEncoder
 from adiabat.store.append import append_documents, finish_append
 from adiabat.store.build import build_store
-from adiabat.store.embeddings import Store
+from adiabat.store.corpus_files import known_documents
 from adiabat.store.imports import import_vectors
-from adiabat.store.wordless import known_documents
-from adiabat.watch import SILENT, Watch
+from adiabat.store.vector_store import Store
 
 
 @dataclass(slots=True)

@@ -8,26 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.api.loading import Model, load, name_of
-from adiabat.config import EvaluateSettings, SearchSettings
-from adiabat.errors import DataError
-from adiabat.jobs.claims import claimed
-from adiabat.jobs.descriptions import is_job
-from adiabat.jobs.job import Job
-from adiabat.jobs.trained import trained_by
-from adiabat.measure.metrics import require_relevant_alone
-from adiabat.measure.results import Hit, Result, TrainingRecord
-from adiabat.measure.samples import TaskScores
-from adiabat.model.towers import DualEncoder
-from adiabat.report.files import read_result
-from adiabat.report.page import write_evaluation
+from adiabat.config.shared import EvaluateSettings, SearchSettings
+from adiabat.core.errors import DataError
+from adiabat.core.progress import SILENT, Watch
+from adiabat.evaluation.evaluate import evaluate_datasets, hits_of, read_dataset
+from adiabat.evaluation.score_files import require_no_others, scores_kept
+from adiabat.evaluation.systems import open_baseline_stores
+from adiabat.models.model_names import Model, load, name_of
+from adiabat.models.towers import DualEncoder
+from adiabat.models.trained_file import trained_by
+from adiabat.report.evaluation_page import write_evaluation
+from adiabat.results.evaluation_result import Hit, Result, TrainingRecord
+from adiabat.results.record import read_result
+from adiabat.runs.output_dir import claimed
+from adiabat.runs.run_config import is_job
+from adiabat.runs.run_dir import Job
+from adiabat.stats.ranking_measures import require_relevant_alone
+from adiabat.stats.samples import TaskScores
 from adiabat.store.build import refuse_swapped
-from adiabat.store.embeddings import Store
 from adiabat.store.search import search as search_store
-from adiabat.suite.evaluation import evaluate_datasets, hits_of, read_dataset
-from adiabat.suite.kept import require_no_others, scores_kept
-from adiabat.tasks.systems import open_baseline_stores
-from adiabat.watch import SILENT, Watch
+from adiabat.store.vector_store import Store
 
 
 def evaluate(

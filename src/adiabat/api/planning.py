@@ -2,19 +2,19 @@
 
 from pathlib import Path
 
-from adiabat.api.loading import load_with
-from adiabat.config import PlanSettings, SweepSettings
-from adiabat.errors import DataError
-from adiabat.jobs.claims import claimed
-from adiabat.measure.sweep_results import SweepResult
-from adiabat.report.sweep.files import read_sweep, write_sweep
-from adiabat.sweep.planning import plan as make_plan
-from adiabat.sweep.sweep import sweep as run_sweep
-from adiabat.watch import SILENT, Watch
+from adiabat.config.scaling import PlanSettings, SweepSettings
+from adiabat.core.errors import DataError
+from adiabat.core.progress import SILENT, Watch
+from adiabat.experiments.plan import plan as make_plan
+from adiabat.experiments.scaling import sweep as run_sweep
+from adiabat.models.model_names import load_with
+from adiabat.report.scaling_files import read_sweep, write_sweep
+from adiabat.results.scaling_result import SweepResult
+from adiabat.runs.output_dir import claimed
 
 
 def sweep(settings: SweepSettings, *, resume: bool = False, command: str = "adiabat.sweep(...)", watch: Watch = SILENT) -> SweepResult:
-    """Train every size with every method to every budget, and fit how the loss goes with them; see `adiabat.sweep.sweep.sweep`.
+    """Train every size with every method to every budget, and fit how the loss goes with them; see `adiabat.experiments.scaling.sweep`.
 
     Args:
         settings: `SweepSection.out`, budgets, a model and data must be given.
@@ -32,7 +32,7 @@ def sweep(settings: SweepSettings, *, resume: bool = False, command: str = "adia
 
 
 def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: Watch = SILENT) -> SweepResult:
-    """Say what to train for a budget, with reasons; see `adiabat.sweep.planning.plan`.
+    """Say what to train for a budget, with reasons; see `adiabat.experiments.plan.plan`.
 
     Args:
         settings: `PlanSection.budget` must be given; with `PlanSection.out` the page and ``train.toml`` are written there.

@@ -2,21 +2,21 @@
 
 from pathlib import Path
 
-from adiabat.api.loading import Model, load
-from adiabat.config.space import SpaceSettings
+from adiabat.config.tasks import SpaceSettings
+from adiabat.core.errors import DataError
+from adiabat.core.progress import SILENT, Watch
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
-from adiabat.errors import DataError
-from adiabat.jobs.claims import claimed
-from adiabat.measure.space_maps import require_maps
-from adiabat.measure.space_results import SpaceResult
-from adiabat.report.space.page import read_space, write_space
+from adiabat.evaluation.space_analysis import analyse_space
+from adiabat.evaluation.space_maps import require_maps
+from adiabat.evaluation.systems import System, baseline_of, open_baseline_stores, refuse_idle, stores_read
+from adiabat.models.model_names import Model, load
+from adiabat.report.space_page import read_space, write_space
+from adiabat.results.space_result import SpaceResult
+from adiabat.runs.output_dir import claimed
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.build import refuse_swapped
-from adiabat.store.embeddings import Store
-from adiabat.tasks.space import analyse_space
-from adiabat.tasks.systems import System, baseline_of, open_baseline_stores, refuse_idle, stores_read
-from adiabat.watch import SILENT, Watch
+from adiabat.store.vector_store import Store
 
 
 def space(

@@ -2,17 +2,19 @@
 
 from pathlib import Path
 
-from adiabat.api.loading import Model, load, load_with, name_of
-from adiabat.config import StudySettings, TuneSettings, checked
-from adiabat.measure.safe_rate_results import SafeRate
-from adiabat.measure.study_results import StudyResult
-from adiabat.study.study import study as run_study
-from adiabat.tune.ladder import safe_rate as find_safe_rate
-from adiabat.watch import SILENT, Watch
+from adiabat.config.reader import checked
+from adiabat.config.sweeps import StudySettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.progress import SILENT, Watch
+from adiabat.experiments.rate_search import safe_rate as find_safe_rate
+from adiabat.experiments.sweep import study as run_study
+from adiabat.models.model_names import Model, load, load_with, name_of
+from adiabat.results.rate_search_result import SafeRate
+from adiabat.results.sweep_result import StudyResult
 
 
 def study(settings: StudySettings, *, resume: bool = False, command: str = "adiabat.study(...)", watch: Watch = SILENT) -> StudyResult:
-    """Tune with every combination of a grid, and measure each on the same tasks and probes; see `adiabat.study.study.study`.
+    """Tune with every combination of a grid, and measure each on the same tasks and probes; see `adiabat.experiments.sweep.study`.
 
     Args:
         settings: `StudySection.out`, `StudyJobSection` and at least one task must be given.
@@ -40,7 +42,7 @@ def safe_rate(
     command: str = "adiabat.safe_rate(...)",
     watch: Watch = SILENT,
 ) -> SafeRate:
-    """Find the largest rate at which what unlabelled probes find stays within noise; see `adiabat.tune.ladder.safe_rate`.
+    """Find the largest rate at which what unlabelled probes find stays within noise; see `adiabat.experiments.rate_search.safe_rate`.
 
     Args:
         model: Where tuning starts.

@@ -4,21 +4,20 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from adiabat.api.loading import load_with, require_name
-from adiabat.config import read_settings
-from adiabat.config.named import suite_file
-from adiabat.config.suite import CompareRunsSettings, SuiteSettings
-from adiabat.errors import JobError
-from adiabat.jobs.claims import claimed
-from adiabat.jobs.trained import trained_by
-from adiabat.measure.metrics import ranking_measures, require_relevant_alone
-from adiabat.measure.suite_results import SuiteResult
-from adiabat.report.suite.files import read_suite, write_suite
-from adiabat.suite.kept import SCORES
-from adiabat.suite.running import evaluate_suite as run_suite
-from adiabat.suite.runs import compare_runs as run_comparison
-from adiabat.suite.subjects import subjects_of
-from adiabat.watch import SILENT, Watch
+from adiabat.config.reader import read_settings
+from adiabat.config.tasks import CompareRunsSettings, SuiteSettings, suite_file
+from adiabat.core.errors import JobError
+from adiabat.core.progress import SILENT, Watch
+from adiabat.evaluation.compare import compare_runs as run_comparison
+from adiabat.evaluation.measured_models import subjects_of
+from adiabat.evaluation.score_files import SCORES
+from adiabat.evaluation.suite import evaluate_suite as run_suite
+from adiabat.models.model_names import load_with, require_name
+from adiabat.models.trained_file import trained_by
+from adiabat.report.suite_files import read_suite, write_suite
+from adiabat.results.suite_result import SuiteResult
+from adiabat.runs.output_dir import claimed
+from adiabat.stats.ranking_measures import ranking_measures, require_relevant_alone
 
 
 def evaluate_suite(

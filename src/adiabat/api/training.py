@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from adiabat.api.loading import Model, load, load_with, name_of
-from adiabat.config import TrainSettings, TuneSettings
-from adiabat.contrastive.estimate import Estimate
-from adiabat.contrastive.estimate import estimate as estimate_run
-from adiabat.contrastive.training import train as run_training
-from adiabat.measure.results import Result
-from adiabat.tune.adiabatic import tune as run_tuning
-from adiabat.watch import SILENT, Watch
+from adiabat.adiabatic.tune import tune as run_tuning
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.progress import SILENT, Watch
+from adiabat.dual_encoder.estimate import Estimate
+from adiabat.dual_encoder.estimate import estimate as estimate_run
+from adiabat.dual_encoder.train import train as run_training
+from adiabat.models.model_names import Model, load, load_with, name_of
+from adiabat.results.evaluation_result import Result
 
 
 def tune(
@@ -23,7 +24,7 @@ def tune(
     command: str = "adiabat.tune(...)",
     watch: Watch = SILENT,
 ) -> Result:
-    """Tune a query tower against the stored vectors of the document tower; see `adiabat.tune.adiabatic.tune`.
+    """Tune a query tower against the stored vectors of the document tower; see `adiabat.adiabatic.tune.tune`.
 
     Args:
         model: Where tuning starts.
@@ -56,7 +57,7 @@ def tune(
 
 
 def train(settings: TrainSettings, *, resume: bool = False, command: str = "adiabat.train(...)", watch: Watch = SILENT) -> Result | None:
-    """Train both towers of a dual encoder; see `adiabat.contrastive.training.train`.
+    """Train both towers of a dual encoder; see `adiabat.dual_encoder.train.train`.
 
     Args:
         settings: Everything, `JobSection.model`, `JobSection.data` and `JobSection.out` among it.

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from adiabat import __version__
 from adiabat.cli.comparing import compare
+from adiabat.cli.console import complain, plain_warnings
 from adiabat.cli.data import inspect, make, mine
 from adiabat.cli.distilling import distil
 from adiabat.cli.measuring import compare_runs, demo, evaluate, folded, search
@@ -21,9 +22,8 @@ from adiabat.cli.settings import settings
 from adiabat.cli.space import space
 from adiabat.cli.studying import safe_rate, study
 from adiabat.cli.training import embed, train, tune
-from adiabat.console import complain, plain_warnings
-from adiabat.errors import AdiabatError, ConfigError, is_out_of_memory
-from adiabat.seals import VERIFY
+from adiabat.core.checksums import VERIFY
+from adiabat.core.errors import AdiabatError, ConfigError, is_out_of_memory
 
 
 class _Verbs(TyperGroup):

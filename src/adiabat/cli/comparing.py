@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from adiabat.cli.console import PEOPLE, watching
 from adiabat.cli.options import AsJson, Assignments, Device, answer, command_line, settings_of
-from adiabat.config import comparison_of
-from adiabat.console import PEOPLE, watching
+from adiabat.config.comparison import comparison_of
 
 
 def compare(
@@ -24,7 +24,7 @@ def compare(
     place = [] if out is None else [f"compare.out={json.dumps(str(out))}"]
     settings = settings_of(comparison_of(kind), spec, [*(assignments or ()), *place], device=device)
     from adiabat import api
-    from adiabat.report.comparison.table import comparison_tables
+    from adiabat.report.comparison_table import comparison_tables
 
     with watching() as watch:
         found = api.compare(settings, resume=resume, command=command_line(), watch=watch)

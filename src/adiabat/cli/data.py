@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from adiabat.cli.console import say, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
-from adiabat.config import InspectSettings, MineSettings
-from adiabat.console import say, watching
-from adiabat.errors import DataError
+from adiabat.config.dataset_settings import InspectSettings, MineSettings
+from adiabat.core.errors import DataError
 from adiabat.report.wording import counted
 
 Inspected = Annotated[str, typer.Argument(metavar="DATA", help="Examples, a corpus, a BEIR folder or a language grid.")]
@@ -31,7 +31,7 @@ def inspect(
     from rich.console import Console
 
     from adiabat import api
-    from adiabat.inspection.table import inspection_panel
+    from adiabat.profiling.profile_view import inspection_panel
 
     with watching() as watch:
         found = api.inspect(data, model=model, settings=settings, watch=watch)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from adiabat.cli.console import say, watching
 from adiabat.cli.options import (
     AsJson,
     Assignments,
@@ -20,8 +21,7 @@ from adiabat.cli.options import (
     show_result,
     show_suite,
 )
-from adiabat.config import AblateSettings, DistilStaticSettings, FitSettings, MultilingualSettings
-from adiabat.console import say, watching
+from adiabat.config.distillation import AblateSettings, DistilStaticSettings, FitSettings, MultilingualSettings
 
 distil = typer.Typer(no_args_is_help=True, help="Make students of a teacher.")
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adiabat.cli.console import one_line, say, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, show_result, show_suite
-from adiabat.config import EvaluateSettings, SearchSettings
-from adiabat.config.named import suite_file
-from adiabat.config.suite import CompareRunsSettings, SuiteSettings
-from adiabat.console import one_line, say, watching
-from adiabat.errors import ConfigError
+from adiabat.config.shared import EvaluateSettings, SearchSettings
+from adiabat.config.tasks import CompareRunsSettings, SuiteSettings, suite_file
+from adiabat.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from adiabat.measure.results import Hit
+    from adiabat.results.evaluation_result import Hit
 
 
 def evaluate(
@@ -216,8 +215,8 @@ def search(
 
 
 def _show_hits(found: "dict[str, list[Hit]]") -> None:
-    from adiabat.model.similarity import IN_WORDS
-    from adiabat.report.wording import cut
+    from adiabat.core.text import cut
+    from adiabat.models.similarity_function import IN_WORDS
 
     for name, hits in found.items():
         ranking = [IN_WORDS[hit.similarity] for hit in hits[:1] if hit.similarity]
@@ -233,7 +232,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Tune the embedded model on embedded papers, and show what got better and that nothing else got worse."""
-    from adiabat.demo.job import run_demo
+    from adiabat.api.demo_run import run_demo
 
     with watching() as watch:
         result = run_demo(out, command=command_line(), watch=watch)

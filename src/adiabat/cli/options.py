@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adiabat.config import S, read_settings
-from adiabat.console import PEOPLE, say
-from adiabat.errors import AdiabatError
+from adiabat.cli.console import PEOPLE, say
+from adiabat.config.reader import S, read_settings
+from adiabat.core.errors import AdiabatError
 
 if TYPE_CHECKING:
-    from adiabat.measure.results import Result
-    from adiabat.measure.suite_results import SuiteResult
+    from adiabat.results.evaluation_result import Result
+    from adiabat.results.suite_result import SuiteResult
 
 Config = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.", show_default=False)]
 Assignments = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as run.device=cpu.")]
@@ -69,8 +69,8 @@ def answer(found: str | dict[str, Any]) -> None:
 
 def show_result(result: "Result") -> None:
     """Print what people read: on stderr."""
-    from adiabat.report.headline import caveats
-    from adiabat.report.table import result_table
+    from adiabat.report.evaluation_headline import caveats
+    from adiabat.report.evaluation_table import result_table
 
     PEOPLE.print(result_table(result))
     for sentence in caveats(result):
@@ -87,8 +87,8 @@ def show_suite(found: "SuiteResult", out: Path | None, *, as_json: bool) -> None
     Args:
         out: Its directory; None where nothing was written.
     """
-    from adiabat.report.headline import RANKINGS
-    from adiabat.report.suite.table import suite_table
+    from adiabat.report.evaluation_headline import RANKINGS
+    from adiabat.report.suite_table import suite_table
 
     PEOPLE.print(suite_table(found))
     mains = (found.main_score(task.name, model.name) for task in found.tasks for model in found.models)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from adiabat.cli.console import PEOPLE, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
-from adiabat.config import PlanSettings, SweepSettings
-from adiabat.console import PEOPLE, watching
+from adiabat.config.scaling import PlanSettings, SweepSettings
 
 
 def sweep(
@@ -25,7 +25,7 @@ def sweep(
     short = short_for({"sweep.out": out, "sweep.engine": engine})
     settings = settings_of(SweepSettings, spec, [*(assignments or ()), *short], seed=seed, device=device)
     from adiabat import api
-    from adiabat.report.sweep.table import sweep_tables
+    from adiabat.report.scaling_table import sweep_tables
 
     with watching() as watch:
         found = api.sweep(settings, resume=resume, command=command_line(), watch=watch)
@@ -59,8 +59,8 @@ def plan(
     short = short_for({"plan.runs": runs, "plan.memory": memory, "plan.out": out}, numbers)
     settings = settings_of(PlanSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
     from adiabat import api
-    from adiabat.report.sweep.files import run_toml
-    from adiabat.report.sweep.table import sweep_tables
+    from adiabat.report.scaling_files import run_toml
+    from adiabat.report.scaling_table import sweep_tables
 
     with watching() as watch:
         found = api.plan(settings, command=command_line(), watch=watch)

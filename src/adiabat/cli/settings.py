@@ -1,42 +1,42 @@
 """The verb that shows what other verbs may be told."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from adiabat import config
-from adiabat.config.template import template
-from adiabat.errors import ConfigError
+from adiabat.config.settings_template import template
+from adiabat.core.errors import ConfigError
 
-KINDS: Mapping[str, type[config.Section]] = {
-    "embed": config.EmbedSettings,
-    "tune": config.TuneSettings,
-    "safe-rate": config.TuneSettings,
-    "train": config.TrainSettings,
-    "evaluate": config.EvaluateSettings,
-    "suite": config.SuiteSettings,
-    "compare-runs": config.CompareRunsSettings,
-    "search": config.SearchSettings,
-    "inspect": config.InspectSettings,
-    "mine": config.MineSettings,
-    "compare data": config.CompareDataSettings,
-    "compare backbones": config.CompareBackbonesSettings,
-    "space": config.SpaceSettings,
-    "study": config.StudySettings,
-    "sweep": config.SweepSettings,
-    "plan": config.PlanSettings,
-    "distil static": config.DistilStaticSettings,
-    "distil fit": config.FitSettings,
-    "distil multilingual": config.MultilingualSettings,
-    "distil ablate": config.AblateSettings,
-    "data arxiv-negatives": config.ArxivSettings,
-    "data msmarco": config.MsmarcoSettings,
-    "data squad": config.SquadSettings,
-    "data hotpotqa": config.HotpotqaSettings,
-    "data xnli": config.XnliSettings,
+KINDS: Mapping[str, str] = {
+    "embed": "shared:EmbedSettings",
+    "tune": "tuning:TuneSettings",
+    "safe-rate": "tuning:TuneSettings",
+    "train": "dual_training:TrainSettings",
+    "evaluate": "shared:EvaluateSettings",
+    "suite": "tasks:SuiteSettings",
+    "compare-runs": "tasks:CompareRunsSettings",
+    "search": "shared:SearchSettings",
+    "inspect": "dataset_settings:InspectSettings",
+    "mine": "dataset_settings:MineSettings",
+    "compare data": "comparison:CompareDataSettings",
+    "compare backbones": "comparison:CompareBackbonesSettings",
+    "space": "tasks:SpaceSettings",
+    "study": "sweeps:StudySettings",
+    "sweep": "scaling:SweepSettings",
+    "plan": "scaling:PlanSettings",
+    "distil static": "distillation:DistilStaticSettings",
+    "distil fit": "distillation:FitSettings",
+    "distil multilingual": "distillation:MultilingualSettings",
+    "distil ablate": "distillation:AblateSettings",
+    "data arxiv-negatives": "dataset_settings:ArxivSettings",
+    "data msmarco": "dataset_settings:MsmarcoSettings",
+    "data squad": "dataset_settings:SquadSettings",
+    "data hotpotqa": "dataset_settings:HotpotqaSettings",
+    "data xnli": "dataset_settings:XnliSettings",
 }
-"""By what follows ``adiabat``; a suite is what ``adiabat evaluate --suite`` reads."""
+"""Module and class of a verb's settings, by what follows ``adiabat``; a suite is what ``adiabat evaluate --suite`` reads."""
 
 
 def settings(
@@ -46,4 +46,5 @@ def settings(
     name = " ".join(verb)
     if name not in KINDS:
         raise ConfigError(f"VERB must be one of {', '.join(KINDS)}, got {name}; choose one")
-    print(template(KINDS[name]), end="")
+    module, _, kind = KINDS[name].partition(":")
+    print(template(getattr(import_module(f"adiabat.config.{module}"), kind)), end="")

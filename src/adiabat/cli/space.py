@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from adiabat.cli.console import PEOPLE, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
-from adiabat.config.space import SpaceSettings
-from adiabat.console import PEOPLE, watching
+from adiabat.config.tasks import SpaceSettings
 
 
 def space(
@@ -39,7 +39,7 @@ def space(
     wanted = [*(assignments or ()), *(["space.map=true"] if draw_map else [])]
     settings = settings_of(SpaceSettings, config, wanted, seed=seed, device=device, split=split)
     from adiabat import api
-    from adiabat.report.space.table import space_table
+    from adiabat.report.space_table import space_table
 
     with watching() as watch:
         found = api.space(

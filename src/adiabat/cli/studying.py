@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from adiabat.cli.console import PEOPLE, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
-from adiabat.config import StudySettings, TuneSettings
-from adiabat.config.reading import assigned
-from adiabat.console import PEOPLE, watching
-from adiabat.errors import ConfigError
+from adiabat.config.reader import assigned
+from adiabat.config.sweeps import StudySettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import ConfigError
 
 
 def study(
@@ -25,7 +26,7 @@ def study(
     """Tune with every combination of a grid of settings, measure each on the same tasks, and show how far is safe."""
     settings = settings_of(StudySettings, spec, [*(assignments or ()), *short_for({"study.out": out})], seed=seed, device=device)
     from adiabat import api
-    from adiabat.report.study.table import study_tables
+    from adiabat.report.sweep_table import study_tables
 
     with watching() as watch:
         found = api.study(settings, resume=resume, command=command_line(), watch=watch)
@@ -65,7 +66,7 @@ def safe_rate(
     every = ["guard.use=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']
     settings = settings_of(TuneSettings, config, every, seed=seed, device=device)
     from adiabat import api
-    from adiabat.report.safe_rate.table import safe_rate_table
+    from adiabat.report.rate_search_table import safe_rate_table
 
     with watching() as watch:
         found = api.safe_rate(model, store, data, out, settings=settings, resume=resume, command=command_line(), watch=watch)

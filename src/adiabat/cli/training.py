@@ -5,24 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adiabat.cli.options import (
-    AsJson,
-    Assignments,
-    Config,
-    Device,
-    Seed,
-    answer,
-    command_line,
-    rank,
-    settings_of,
-    show_result,
-    told_once,
-)
-from adiabat.config import EmbedSettings, TrainSettings, TuneSettings
-from adiabat.console import say, watching
+from adiabat.cli.console import say, watching
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, rank, settings_of, show_result, told_once
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.shared import EmbedSettings
+from adiabat.config.tuning import TuneSettings
 
 if TYPE_CHECKING:
-    from adiabat.measure.results import Result
+    from adiabat.results.evaluation_result import Result
 
 
 def embed(
@@ -62,7 +52,7 @@ def tune(
 ) -> None:
     """Tune a query tower against stored document vectors, which stay as they are."""
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split)
-    from adiabat.tune.beforehand import inputs_of, require_ready
+    from adiabat.adiabatic.tune_checks import inputs_of, require_ready
 
     require_ready(inputs_of(model, store, data), out, settings=settings, resume=resume)
     # Not before, for it takes seconds to load.
@@ -109,7 +99,7 @@ def train(
     """Train both towers of a dual encoder on pairs of texts."""
     with told_once():
         settings = settings_of(TrainSettings, config, assignments, seed=seed, device=device, out=out, budget_flops=budget, seconds=seconds)
-        from adiabat.contrastive.beforehand import require_estimable, require_ready
+        from adiabat.dual_encoder.train_checks import require_estimable, require_ready
 
         if dry_run:
             require_estimable(settings)

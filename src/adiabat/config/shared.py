@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from adiabat.config.faults import Need, shown
 from adiabat.config.section import DropSameId, PlacedError, Section, SeedNumber, Text, Texts, each_once
+from adiabat.config.validation import Need, shown
 
 
 class EncoderSection(Section):

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from adiabat.data.column_names import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
-from adiabat.data.remarks import Remarks
-from adiabat.data.tables import FileFaults, Row
-from adiabat.errors import ConfigError, DataError
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.skipped_rows import Remarks
+from adiabat.data.table_headers import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
+from adiabat.data.table_rows import FileFaults, Row
 
 Parsed = TypeVar("Parsed")
 

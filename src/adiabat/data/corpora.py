@@ -9,13 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from adiabat.data.column_names import Layout
+from adiabat.core.errors import ConfigError, Faults
 from adiabat.data.columns import Columns, RowError, first_of, id_value, parsed_rows, text_value, value_kind
 from adiabat.data.examples import packed_path, parse_example, parse_grid_row
-from adiabat.data.hub import HUB_PREFIX
 from adiabat.data.records import Document, Example, grid_id, text_id
-from adiabat.data.tables import FileFaults, Row, read_rows
-from adiabat.errors import ConfigError, Faults
+from adiabat.data.table_formats import HUB_PREFIX
+from adiabat.data.table_headers import Layout
+from adiabat.data.table_rows import FileFaults, Row, read_rows
 
 BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
 """Of ``corpus.jsonl``."""

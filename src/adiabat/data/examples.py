@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from adiabat.data.column_names import Layout
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.text import A_GRADE, GRADING, grade_of, shown
 from adiabat.data.columns import Columns, RowError, first_of, id_value, parsed_rows, text_value, value_kind
-from adiabat.data.hub import HUB_PREFIX
-from adiabat.data.listed import listed_documents, merged_by_query
-from adiabat.data.numerals import A_GRADE, GRADING, grade_of, shown
+from adiabat.data.listed_documents import listed_documents, merged_by_query
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
-from adiabat.data.tables import FileFaults, Row, read_rows, require_path, table_name
-from adiabat.errors import ConfigError, DataError
+from adiabat.data.table_formats import HUB_PREFIX
+from adiabat.data.table_headers import Layout
+from adiabat.data.table_rows import FileFaults, Row, read_rows, require_path, table_name
 
 LABELS = ("entailment", "neutral", "contradiction")
 """Of a sentence pair; a file may also give the position in this tuple, as XNLI on the hub does."""

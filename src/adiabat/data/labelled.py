@@ -1,6 +1,6 @@
 """Texts on an equal footing with what people said of them: pairs with a score or a label, single texts with a label, parallel sentences.
 
-Any table that `adiabat.data.tables.read_rows` reads will do; columns go by the names that the task gives, and `where` takes some rows.
+Any table that `adiabat.data.table_rows.read_rows` reads will do; columns go by the names that the task gives, and `where` takes some rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
+from adiabat.core.errors import DataError, several
+from adiabat.core.text import number_of, shown
 from adiabat.data.columns import RowError, text_value, value_kind
-from adiabat.data.numerals import number_of, shown
-from adiabat.data.selection import counted, plain_value, quoted, selected_rows
-from adiabat.data.tables import Row, table_name
-from adiabat.errors import DataError, several
+from adiabat.data.row_filters import counted, plain_value, quoted, selected_rows
+from adiabat.data.table_rows import Row, table_name
 
 _NUMBERS = "give every pair a number, or name the column of numbers with score"
 _LABELS = "give every row a text or a number, or name another column"

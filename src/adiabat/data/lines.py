@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
-from adiabat.errors import AdiabatError, ConfigError, DataError, Faults
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, Faults
 
 CODECS: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
 """Ending of a packed file to how it is packed."""

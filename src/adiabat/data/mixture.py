@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.config import Exhausted, MixtureRule
-from adiabat.data.batching import MIXTURE, ShuffledStream
-from adiabat.data.ragged import compact
+from adiabat.config.section import Exhausted, MixtureRule
+from adiabat.core.ragged import compact
+from adiabat.data.batch_sampler import MIXTURE, ShuffledStream
 
 STEPS_COUNTED = 1_024
 """Together by `drawn_counts`."""

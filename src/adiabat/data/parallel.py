@@ -7,13 +7,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from adiabat.core.errors import ConfigError, DataError, several
+from adiabat.core.text import shown
 from adiabat.data.columns import RowError, first_of, parsed_rows, text_value
-from adiabat.data.languages import CODE, names_language
+from adiabat.data.language_grids import CODE, names_language
 from adiabat.data.lines import CODECS, Cursor, text_lines
-from adiabat.data.numerals import shown
-from adiabat.data.remarks import Remarks
-from adiabat.data.tables import FileFaults, Row, read_rows, require_path
-from adiabat.errors import ConfigError, DataError, several
+from adiabat.data.skipped_rows import Remarks
+from adiabat.data.table_rows import FileFaults, Row, read_rows, require_path
 
 LANGUAGE_COLUMNS = ("lang", "language")
 TRANSLATION_COLUMNS = ("x", "translation", "target", "text")

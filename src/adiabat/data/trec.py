@@ -8,10 +8,10 @@ of a BEIR folder.
 from collections.abc import Callable
 from pathlib import Path
 
+from adiabat.core.errors import DataError
+from adiabat.core.text import A_GRADE, GRADING, grade_of, number_of, shown
 from adiabat.data.lines import Cursor, text_lines
-from adiabat.data.numerals import A_GRADE, GRADING, grade_of, number_of, shown
-from adiabat.data.tables import FileFaults, require_path
-from adiabat.errors import DataError
+from adiabat.data.table_rows import FileFaults, require_path
 
 Run = dict[str, dict[str, float]]
 """Query to document to score."""

@@ -9,11 +9,12 @@ from jaxtyping import Float32, Int64
 
 from adiabat.data.records import Side
 from adiabat.mining.filters import fused_ranks
-from adiabat.model.fingerprint import Fingerprint
-from adiabat.store.embeddings import Store
-from adiabat.store.lexical import LexicalIndex
-from adiabat.store.scoring import PAIR_CHUNK, FixedPoint, Similarity, exact_pairs
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.models.similarity_function import Similarity
+from adiabat.store.bm25 import LexicalIndex
+from adiabat.store.scoring import PAIR_CHUNK, FixedPoint, exact_pairs
 from adiabat.store.search import Hits, search
+from adiabat.store.vector_store import Store
 
 
 @runtime_checkable

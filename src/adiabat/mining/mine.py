@@ -12,27 +12,26 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from adiabat.config.mine import MineSettings
+from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.shared import EmbedDataSection, EncoderSection, RankingEncoderSection
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, StoreError
+from adiabat.core.files import sole_writer, write_text
+from adiabat.core.progress import SILENT, Watch
+from adiabat.core.provenance import now, versions
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Side
-from adiabat.errors import AdiabatError, ConfigError, DataError, StoreError
-from adiabat.files import write_text
-from adiabat.locks import sole_writer
 from adiabat.mining.candidates import DenseSource, FusedSource, LexicalSource, Source, Vectors
-from adiabat.mining.corpus import Documents, WrittenCorpus, all_texts, rows_in_store, written
+from adiabat.mining.mined_file import STATE_FILE, Partial, apart_of, ending_of, refuse_taken, row_of
 from adiabat.mining.miner import Miner
-from adiabat.mining.output import STATE_FILE, Partial, apart_of, ending_of, refuse_taken, row_of
-from adiabat.mining.questions import Questions, questions_of, read_data
-from adiabat.mining.tally import told
-from adiabat.model.fingerprint import Fingerprint
-from adiabat.model.similarity import IN_WORDS
-from adiabat.model.towers import DualEncoder
-from adiabat.provenance import now, versions
+from adiabat.mining.mining_corpus import Documents, WrittenCorpus, all_texts, rows_in_store, written
+from adiabat.mining.mining_counts import told
+from adiabat.mining.mining_queries import Questions, questions_of, read_data
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.models.similarity_function import IN_WORDS
+from adiabat.models.towers import DualEncoder
+from adiabat.store.bm25 import LexicalIndex, build_lexical
 from adiabat.store.build import is_store
-from adiabat.store.embeddings import Store
-from adiabat.store.lexical import LexicalIndex, build_lexical
-from adiabat.watch import SILENT, Watch
+from adiabat.store.vector_store import Store
 
 BLOCK_QUERIES = 1024
 """Queries between two commits; a store is read once for each such block."""

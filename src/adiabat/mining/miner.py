@@ -1,20 +1,40 @@
 """Mining for a block of queries: candidates, filters, the judge, the choice."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, UInt64
 
-from adiabat.config.mine import JudgeSection, MineSection
+from adiabat.config.dataset_settings import JudgeSection, MineSection
 from adiabat.data.records import Example, is_own_document
 from adiabat.mining.candidates import Found, Pairs, Source, Vectors
-from adiabat.mining.choice import in_order_of_choice, query_generator
-from adiabat.mining.corpus import Documents
-from adiabat.mining.filters import KEPT, Codes, Reason, code_of, coded, first_ranks, nearly_equal, too_near
-from adiabat.mining.near import normalised, overlaps, shingles
-from adiabat.mining.questions import Questions, entry_rows
+from adiabat.mining.filters import KEPT, Codes, Reason, code_of, coded, first_ranks, nearly_equal, normalised, overlaps, shingles, too_near
+from adiabat.mining.mining_corpus import Documents
+from adiabat.mining.mining_queries import Questions, entry_rows
+
+Choice = Literal["ranked", "random"]
+
+
+def query_generator(seed: int, query_id: str, query: str) -> np.random.Generator:
+    """Random numbers of one query, whatever other queries there are and in whatever blocks they come."""
+    return np.random.default_rng([seed, query_number(query_id, query)])
+
+
+def query_number(query_id: str, query: str) -> int:
+    """64 bits of a query."""
+    digest = hashlib.blake2b(query_id.encode("utf-8", "surrogatepass"), digest_size=8)
+    digest.update(b"\0" + query.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest(), "little")
+
+
+def in_order_of_choice(kept: Int64[np.ndarray, " k"], choice: Choice, generator: np.random.Generator) -> Int64[np.ndarray, " k"]:
+    """The order in which candidates are taken until there are enough."""
+    return kept if choice == "ranked" else generator.permutation(kept)
+
 
 QUERIES_AT_ONCE = 32
 """Queries whose candidates' texts are in memory together."""

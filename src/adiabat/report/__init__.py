@@ -1,1 +1,1 @@
-"""Pages and plots, made from results alone."""
+"""Pages, tables and figures, made from results alone."""

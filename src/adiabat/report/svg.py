@@ -15,7 +15,7 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from adiabat.report.wording import printable
+from adiabat.core.text import printable
 
 INK, MUTED, RULE, PAPER = "#1c2127", "#5d6773", "#d8dde3", "#fefefd"
 GOOD, BAD, ACCENT = "#1f6fb4", "#bd4f09", "#6a5196"

@@ -4,10 +4,10 @@ import math
 import re
 from collections.abc import Sequence
 
-from adiabat.excerpts import ELLIPSIS
-from adiabat.excerpts import cut as cut
-from adiabat.excerpts import printable as printable
-from adiabat.measure.results import Change, Verdict
+from adiabat.core.text import ELLIPSIS
+from adiabat.core.text import cut as cut
+from adiabat.core.text import printable as printable
+from adiabat.results.evaluation_result import Change, Verdict
 
 MINUS = "\N{MINUS SIGN}"
 NO_BREAK = "\N{NO-BREAK SPACE}"

@@ -1,1 +1,1 @@
-"""Stored document vectors: building, importing, opening and searching them."""
+"""Stored document vectors: building, importing, opening and searching them; BM25."""

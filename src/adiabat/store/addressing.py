@@ -9,10 +9,10 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int, Int64
 
-from adiabat.data.ragged import Ragged
+from adiabat.core.errors import DataError, several
+from adiabat.core.ragged import Ragged
+from adiabat.core.text import cut
 from adiabat.data.records import ExampleSet, text_id
-from adiabat.errors import DataError, several
-from adiabat.excerpts import cut
 
 LONGEST_LADDER = 50
 """Negatives of a query up to which each number has a measure of its own: as many points as a curve shows."""

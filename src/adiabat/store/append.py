@@ -10,15 +10,13 @@ from typing import Literal
 
 import numpy as np
 
+from adiabat.core.checksums import Digest, DigestedFile, require
+from adiabat.core.errors import Faults, StoreError
+from adiabat.core.files import read_json, sole_writer, write_text
 from adiabat.data.records import Document
-from adiabat.errors import Faults, StoreError
-from adiabat.files import read_json, write_text
-from adiabat.locks import sole_writer
-from adiabat.seals import Digest, DigestedFile, require
-from adiabat.store.build import CHUNK_SIZE, DocumentEncoder
-from adiabat.store.corpus import digest_documents
-from adiabat.store.embeddings import Store
-from adiabat.store.ids import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, hash_ids
+from adiabat.store.build import CHUNK_SIZE
+from adiabat.store.corpus_files import digest_documents
+from adiabat.store.id_index import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, hash_ids
 from adiabat.store.manifest import (
     APPENDING,
     COMMIT_FILE,
@@ -38,7 +36,8 @@ from adiabat.store.manifest import (
     hash_of_vectors,
     sync_folder,
 )
-from adiabat.store.staging import Plan, Progress, Staging
+from adiabat.store.staging import DocumentEncoder, Plan, Progress, Staging
+from adiabat.store.vector_store import Store
 
 MERGED = "merged"
 """Inside the staging folder: the files that take the place of the store's own."""

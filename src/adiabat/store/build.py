@@ -6,12 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from adiabat.core.errors import StoreError
+from adiabat.core.files import sole_writer
+from adiabat.core.provenance import now
 from adiabat.data.records import Document
-from adiabat.errors import StoreError
-from adiabat.locks import sole_writer
-from adiabat.provenance import now
-from adiabat.store.corpus import digest_documents
-from adiabat.store.embeddings import Store
+from adiabat.store.corpus_files import digest_documents
 from adiabat.store.manifest import (
     DISK_FULL,
     DTYPES,
@@ -26,6 +25,7 @@ from adiabat.store.manifest import (
     sync_folder,
 )
 from adiabat.store.staging import DocumentEncoder, Plan, Progress, Staging
+from adiabat.store.vector_store import Store
 
 __all__ = ["BuildResult", "DocumentEncoder", "build_store"]
 

@@ -11,16 +11,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from adiabat.core.errors import Faults, StoreError
+from adiabat.core.files import read_json, sole_writer, write_json
+from adiabat.core.provenance import now
 from adiabat.data.records import Document
-from adiabat.errors import Faults, StoreError
-from adiabat.files import read_json, write_json
-from adiabat.locks import sole_writer
-from adiabat.model.fingerprint import Fingerprint
-from adiabat.provenance import now
+from adiabat.models.fingerprint import Fingerprint
 from adiabat.store.build import begin, finish, is_store
-from adiabat.store.corpus import CorpusFiles, write_corpus
-from adiabat.store.embeddings import Store
-from adiabat.store.ids import ID_BATCH, StringColumn, StringColumnWriter, unwritable
+from adiabat.store.corpus_files import CorpusFiles, write_corpus
+from adiabat.store.id_index import ID_BATCH, StringColumn, StringColumnWriter, unwritable
 from adiabat.store.manifest import (
     DTYPES,
     HASH_FILE,
@@ -37,6 +35,7 @@ from adiabat.store.manifest import (
 )
 from adiabat.store.staging import DocumentEncoder, narrowed, unusable
 from adiabat.store.vector_sources import VectorSource, given_ids, open_vectors, read_ids
+from adiabat.store.vector_store import Store
 
 BLOCK_ROWS = 4096
 NEEDED_COSINE = 0.999

@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.errors import DataError, StoreError
-from adiabat.files import read_json, reading, write_json
-from adiabat.model.fingerprint import Fingerprint
-from adiabat.seals import Digest
+from adiabat.core.checksums import Digest
+from adiabat.core.errors import DataError, StoreError
+from adiabat.core.files import read_json, reading, write_json
+from adiabat.models.fingerprint import Fingerprint
 
 FORMAT = "adiabat-store"
 VERSION = 2

@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float, Float32, Float64, Int64
 from torch import Tensor
 
-from adiabat.errors import StoreError, several
-from adiabat.model.similarity import Similarity as Similarity
+from adiabat.core.errors import StoreError, several
+from adiabat.models.similarity_function import Similarity as Similarity
 from adiabat.store.manifest import LONGEST, SHORTEST
 
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance", "dot")

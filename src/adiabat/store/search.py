@@ -11,11 +11,12 @@ import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64, Integer
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from adiabat.data.ragged import Ragged
-from adiabat.errors import StoreError, several
-from adiabat.model.workers import side_by_side
-from adiabat.store.embeddings import Store
-from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, Similarity, checked_queries, exact_pairs, plain_arithmetic
+from adiabat.core.errors import StoreError, several
+from adiabat.core.ragged import Ragged
+from adiabat.models.similarity_function import Similarity
+from adiabat.models.threads import side_by_side
+from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, checked_queries, exact_pairs, plain_arithmetic
+from adiabat.store.vector_store import Store
 
 BLOCK_ROWS = 4096
 TILE_SCORES = 1 << 20

@@ -9,26 +9,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int64
 
+from adiabat.core.checksums import Digest, require
+from adiabat.core.errors import AdiabatError, StoreError, several
+from adiabat.core.files import read_json, write_json
 from adiabat.data.records import Document, Side
-from adiabat.errors import AdiabatError, StoreError, several
-from adiabat.files import read_json, write_json
-from adiabat.model.fingerprint import Fingerprint
-from adiabat.seals import Digest, require
-from adiabat.store.corpus import digest_documents, write_corpus
-from adiabat.store.embeddings import Store
-from adiabat.store.ids import StringColumn
-from adiabat.store.manifest import (
-    HASH_FILE,
-    ID_FILE,
-    LONGEST,
-    SHORTEST,
-    STATE_FILE,
-    TEXT_FILE,
-    VECTOR_FILE,
-    StoreDtype,
-    VectorFile,
-)
-from adiabat.store.texts import Copies
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.store.corpus_files import digest_documents, write_corpus
+from adiabat.store.equal_texts import Copies
+from adiabat.store.id_index import StringColumn
+from adiabat.store.manifest import HASH_FILE, ID_FILE, LONGEST, SHORTEST, STATE_FILE, TEXT_FILE, VECTOR_FILE, StoreDtype, VectorFile
+from adiabat.store.vector_store import Store
 
 _STATE_NAMES = ("fingerprint", "dtype", "chunk_size", "corpus", "count", "files", "encoded", "sha256")
 

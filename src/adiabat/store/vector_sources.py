@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Float, Int
 
-from adiabat.errors import MissingDependencyError, StoreError, several
-from adiabat.excerpts import cut
-from adiabat.files import reading
+from adiabat.core.errors import MissingDependencyError, StoreError, several
+from adiabat.core.files import reading
+from adiabat.core.text import cut
 
 ID_NAMES = ("doc_id", "_id", "id")
 VECTOR_NAMES = ("vector", "embedding", "embeddings", "vec")

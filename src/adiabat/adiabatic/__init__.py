@@ -1,0 +1,1 @@
+"""Tuning of a query tower against stored document vectors."""

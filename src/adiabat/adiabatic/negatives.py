@@ -1,0 +1,162 @@
+"""Where the negatives of a step come from: the examples, the store at random, or the store's hardest for the tower as it is now."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from adiabat.config.tuning import TuneSection
+from adiabat.core.errors import ConfigError, DataError, DivergedError
+from adiabat.core.ragged import Ragged
+from adiabat.data.batch_sampler import step_generator
+from adiabat.models.similarity_function import STATED, Similarity
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.search import search
+from adiabat.store.vector_store import Store
+
+Chooser = Callable[[Int[np.ndarray, " b"], int, Float[Tensor, "b e"]], Ragged]
+"""From the examples of a step, its number and its query embeddings to the rows of each query's negatives."""
+
+
+def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store, *, seed: int) -> Chooser:
+    """The way of choosing negatives that the settings ask for."""
+    wanted = settings.negatives_per_query
+    if settings.loss == "store_softmax":
+        return lambda picked, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in picked)
+    listed = settings.negatives == "examples"
+    if listed:
+        _require_listed(examples, settings)
+        _require_contrast(examples, settings)
+        if not _without_negatives(examples, settings):
+            return lambda picked, step, query: listed_negatives(examples, picked, settings)
+    _require_enough(examples, store, wanted)
+    if settings.negatives == "random":
+        return lambda picked, step, query: _random(examples.known.take(picked), store.count, wanted, step_generator(seed, step))
+    assert settings.distance is not None
+    similarity = STATED[settings.distance]
+
+    def hardest(picked: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
+        return _hardest(examples.known.take(picked), store, wanted, query, similarity)
+
+    return _listed_or(hardest, examples, settings) if listed else hardest
+
+
+def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) -> Chooser:
+    """Take listed negatives, and the store's hardest for the queries that list none."""
+
+    def choose(picked: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
+        bare = examples.negatives.lengths[picked] == 0
+        if bare.all():
+            return hardest(picked, step, query)
+        listed = iter(listed_negatives(examples, picked[~bare], settings))
+        mined = iter(hardest(picked[bare], step, query[torch.from_numpy(bare).to(query.device)]) if bare.any() else ())
+        return Ragged.of(next(mined if none else listed) for none in bare)
+
+    return choose
+
+
+def _require_enough(examples: AddressedSet, store: Store, wanted: int) -> None:
+    most = int(examples.known.lengths.max()) + wanted
+    if store.count < most:
+        raise DataError(
+            f"{store.path} must hold at least {most} documents for tune.negatives_per_query = {wanted} beside a query's positives, "
+            f"got {store.count}; lower it"
+        )
+
+
+def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
+    short = int((examples.negatives.lengths < settings.difficulty).sum())
+    if settings.difficulty > 1 and short:
+        raise DataError(
+            f"{examples.name}: every query must list at least tune.difficulty = {settings.difficulty} negatives, "
+            f"{short} of {len(examples)} do not; lower it"
+        )
+
+
+def _without_negatives(examples: AddressedSet, settings: TuneSection) -> int:
+    """How many queries take the store's hardest in place of listed negatives; under the softmax a batch has others for them."""
+    taken = settings.loss == "triplet" and settings.negatives == "examples"
+    return int((examples.negatives.lengths == 0).sum()) if taken else 0
+
+
+def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str | None:
+    """What becomes of queries that list no negatives.
+
+    Returns:
+        A sentence; None where there are no such queries, or they need none.
+    """
+    bare = _without_negatives(examples, settings)
+    if not bare:
+        return None
+    return (
+        f"{bare:,} of {len(examples):,} queries list no negatives: each step takes the store's hardest for them, as under tune.negatives = "
+        "hardest"
+    )
+
+
+def _require_contrast(examples: AddressedSet, settings: TuneSection) -> None:
+    if settings.batch_size == 1 and not len(examples.negatives.values):
+        raise ConfigError(
+            f"tune.batch_size must be at least 2 where no negatives are listed, got 1: {examples.name} lists none, so a query has no "
+            "document to be told apart from; raise it, or set tune.negatives = hardest or random"
+        )
+
+
+def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | None:
+    """What becomes of queries that list fewer negatives than are wanted of each.
+
+    Returns:
+        A sentence; None where there are no such queries, or the negatives are not the listed ones.
+    """
+    wanted, lengths = settings.negatives_per_query + settings.difficulty - 1, examples.negatives.lengths
+    short = int((lengths < wanted).sum()) - _without_negatives(examples, settings)
+    # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
+    if settings.loss == "store_softmax" or settings.negatives != "examples" or not short or not lengths.any():
+        return None
+    then = "theirs are repeated" if settings.loss == "triplet" else "they bring what they list"
+    start = f" from tune.difficulty = {settings.difficulty} on" if settings.difficulty > 1 else ""
+    sought = f"tune.negatives_per_query = {settings.negatives_per_query} negatives{start}"
+    return f"{short:,} of {len(examples):,} queries list fewer than {sought}: {then}"
+
+
+def listed_negatives(examples: AddressedSet, picked: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
+    """The negatives that examples list, from `TuneSection.difficulty` on; of a list that is shorter, its last.
+
+    Under the triplet loss a list that is shorter than wanted is gone through again, so that every query weighs the same. Under the softmax,
+    whose negatives serve every query of the batch, a repeated one would count double, and none is repeated.
+    """
+    lists = [rows[min(settings.difficulty, len(rows)) - 1 :] for rows in (examples.negatives[int(row)] for row in picked)]
+    if settings.loss == "triplet":
+        return Ragged.of(np.resize(rows, settings.negatives_per_query) for rows in lists)
+    return Ragged.of(rows[: settings.negatives_per_query] for rows in lists)
+
+
+def _random(known: Ragged, count: int, wanted: int, generator: np.random.Generator) -> Ragged:
+    """Rows drawn evenly from all documents but those known to answer the query, without repetition in one query."""
+    return Ragged.of(_draw(known[index], count, wanted, generator) for index in range(len(known)))
+
+
+def _draw(known: Int[np.ndarray, " p"], count: int, wanted: int, generator: np.random.Generator) -> Int[np.ndarray, " h"]:
+    rows = generator.choice(count - len(np.unique(known)), size=wanted, replace=False, shuffle=False)
+    # Numbers among the documents that are left, turned into rows by stepping over each known one below or at them.
+    for row in np.unique(known):
+        rows += rows >= row
+    return rows
+
+
+def _hardest(known: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e"], similarity: Similarity) -> Ragged:
+    """The nearest documents in the whole store that are not known to answer the query."""
+    if not bool(torch.isfinite(query).all()):
+        raise DivergedError(
+            "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity", "lower the learning rate"
+        )
+    embeddings = query.detach().float().cpu().numpy()
+    hits = search(store, embeddings, wanted, similarity=similarity, excluded=[known[index] for index in range(len(known))])
+    return Ragged.of(row[row >= 0] for row in hits.rows)
+
+
+def gather_ragged(store: Store, rows: Ragged, device: torch.device) -> Float[Tensor, "n e"]:
+    """Vectors of all lists, one after another."""
+    return torch.from_numpy(store.gather(rows.values)).to(device, non_blocking=True)

@@ -1,0 +1,351 @@
+"""What adiabatic tuning minimises: a query tower's loss against document vectors that are read, never computed (mission A1)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from adiabat.adiabatic.drift_guard import Guard, Look
+from adiabat.adiabatic.negatives import Chooser, gather_ragged, listed_negatives
+from adiabat.adiabatic.regularization import Rehearsal
+from adiabat.config.tuning import TuneSection
+from adiabat.core.ragged import Ragged
+from adiabat.data.batch_sampler import ShuffledStream, text_order, validation_batches
+from adiabat.losses.embedded_pairs import Pairs, unit_rows
+from adiabat.losses.in_batch import Distance, in_batch_softmax, triplet_errors, triplet_margin
+from adiabat.models.device import Precision
+from adiabat.models.encoder import Encoder
+from adiabat.models.token_cache import TokenTable, embed_all
+from adiabat.scaling_laws.flops import Cost, PassedParameters, training_flops
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.vector_store import Store
+from adiabat.training.flop_count import passed_parameters
+from adiabat.training.limits import Validation
+from adiabat.training.passes import Group, Passes
+
+BLOCK_ROWS = 4_096
+"""Documents that are scored at once."""
+
+Blocks = Callable[[], Iterator[tuple[int, Float[Tensor, "b e"]]]]
+"""Gives all documents, a block at a time, each with the row of its first."""
+
+
+def store_softmax(
+    query: Float[Tensor, "q e"], positive: Float[Tensor, "q e"], known: Ragged, blocks: Blocks, *, temperature: float, unit: bool = True
+) -> Float[Tensor, ""]:
+    """Cross-entropy of each query against one of its answers among all documents of a store but its other answers.
+
+    ``loss = -mean_i ln( exp(s_ip / T) / (exp(s_ip / T) + sum_{j not in K_i} exp(s_ij / T)) )`` with ``s`` the cosine, or the
+    dot product, ``K_i`` what is known to answer query ``i``, and ``p`` one of them.
+
+    Args:
+        query: Embeddings as the encoder gives them.
+        positive: Row ``i`` is an answer of query ``i``; no gradient goes to it.
+        known: Rows of the store that answer each query.
+        blocks: The store, such as `in_blocks` gives it; documents of any length, those of length 0 have a cosine of 0.
+        temperature: ``T`` above, > 0, dimensionless.
+        unit: Whether vectors are brought to length 1, so that ``s`` is the cosine.
+
+    Returns:
+        The loss.
+
+    Raises:
+        ValueError: If the temperature is not above 0.
+
+    Reference:
+        Mission A14; the running maximum is that of Milakov and Gimelshein 2018, the running sum of documents that of Rabe and Staats 2021.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}; 0.05 is common for cosines")
+    scaled = unit_rows if unit else _as_given
+    loss: Tensor = _StoreSoftmax.apply(scaled(query.float()), scaled(positive), known, blocks, temperature, scaled)  # type: ignore[no-untyped-call]
+    return loss
+
+
+def in_blocks(store: Store, device: torch.device, *, block_rows: int = BLOCK_ROWS) -> Blocks:
+    """A store for `store_softmax`.
+
+    Args:
+        store: Its vectors are read anew for each pass.
+        device: Where to.
+        block_rows: Documents of a block, > 0.
+
+    Returns:
+        Its documents in float32.
+    """
+
+    def blocks() -> Iterator[tuple[int, Float[Tensor, "b e"]]]:
+        for start, vectors in store.blocks(block_rows):
+            yield start, torch.from_numpy(vectors).to(device, non_blocking=True).float()
+
+    return blocks
+
+
+def _as_given(vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
+    return vectors
+
+
+class _StoreSoftmax(torch.autograd.Function):
+    """The gradient is made in the forward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Float[Tensor, "q e"],
+        positive: Float[Tensor, "q e"],
+        known: Ragged,
+        blocks: Blocks,
+        temperature: float,
+        scaled: Callable[[Tensor], Tensor],
+    ) -> Float[Tensor, ""]:
+        """Begin with the answers themselves, so that the loss is never below 0, then add up all documents."""
+        own = (query * positive).sum(dim=1).double() / temperature
+        highest, mass, mean = own.clone(), torch.ones_like(own), positive.double()
+        rows, asked = known.values, np.repeat(np.arange(len(known)), known.lengths)
+        for start, documents in blocks():
+            units = scaled(documents)
+            scores = query @ units.T / temperature
+            inside = (rows >= start) & (rows < start + len(units))
+            scores[_on(asked[inside], scores), _on(rows[inside] - start, scores)] = -torch.inf
+            higher = torch.maximum(highest, scores.amax(dim=1).double())
+            shrunk, weights = torch.exp(highest - higher), torch.exp(scores - higher.float()[:, None])
+            mass = mass * shrunk + weights.sum(dim=1).double()
+            mean = mean * shrunk[:, None] + (weights @ units).double()
+            highest = higher
+        ctx.save_for_backward(((mean / mass[:, None] - positive) / (temperature * len(query))).to(query.dtype))
+        return (highest + torch.log(mass) - own).mean().to(query.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        """``(sum_j P_ij d_j - p_i) / (q T)``."""
+        (own,) = ctx.saved_tensors
+        return gradient * own, None, None, None, None, None
+
+
+def _on(places: Int[np.ndarray, " n"], like: Tensor) -> Tensor:
+    return torch.from_numpy(places).to(like.device)
+
+
+VALIDATION_TOKENS = 4_096
+"""Tokens per forward pass of a validation."""
+VALIDATION_PAIRS = 4_096
+"""Pairs compared at a time: bounds the document vectors in memory, as the next does the pairs listed."""
+VALIDATION_QUERIES = 256
+
+
+@dataclass(kw_only=True)
+class StoredLoss:
+    """What is learned: tokenised queries on one side, a store on the other.
+
+    Attributes:
+        encoder: The query tower in training.
+        store: Document vectors.
+        train: Examples to learn from.
+        tokens: Their queries.
+        settings: Loss, distance (that of the model, where none was asked for), margin, temperature, batch size.
+        choose: Negatives of a step.
+        seed: Of the order.
+        precision: Of the training pass; validation always runs in float32.
+        rehearsal: Texts whose vectors are held where they were; None holds none.
+    """
+
+    encoder: Encoder
+    store: Store
+    train: AddressedSet
+    tokens: TokenTable
+    settings: TuneSection
+    choose: Chooser
+    seed: int
+    precision: Precision = "fp32"
+    rehearsal: Rehearsal | None = None
+
+    def __post_init__(self) -> None:
+        self.passes = Passes(self.encoder, precision=self.precision)
+        self._stream = ShuffledStream(len(self.train), seed=self.seed)
+
+    @property
+    def module(self) -> Encoder:
+        """The query tower."""
+        return self.encoder
+
+    def loss(self, step: int) -> Tensor:
+        """The loss of one batch of queries, each with its first positive, and that of the rehearsal where there is one."""
+        picked = self._stream.rows(step, self.settings.batch_size)
+        query = self.passes.embed(self.tokens, picked)
+        negatives = self.choose(picked, step, query)
+        loss = self._loss(query, self.train, picked, negatives)
+        return loss if self.rehearsal is None else loss + self.rehearsal.loss(self.passes, step)
+
+    def cost(self, step: int) -> Cost:
+        """What one step takes (mission B4)."""
+        groups = [Group(self.tokens, self._stream.rows(step, self.settings.batch_size))]
+        groups += [] if self.rehearsal is None else [self.rehearsal.group(step)]
+        tokens = sum(int(group.table.lengths[group.picked].sum()) for group in groups)
+        return Cost(training_flops(self._passed, float(tokens)), self.passes.operations(groups))
+
+    @cached_property
+    def _passed(self) -> PassedParameters:
+        return passed_parameters(self.encoder)
+
+    def batch_ids(self, step: int) -> list[str]:
+        """Ids of the queries of one step."""
+        return [self.train.query_ids[row] for row in self._stream.rows(step, self.settings.batch_size)]
+
+    def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, picked: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
+        first = examples.positives.values[examples.positives.offsets[picked]]
+        positive = torch.from_numpy(self.store.gather(first)).to(query.device)
+        settings = self.settings
+        if settings.loss == "store_softmax":
+            blocks = in_blocks(self.store, query.device)
+            return store_softmax(
+                query, positive, examples.known.take(picked), blocks, temperature=settings.temperature, unit=self.distance == "cosine"
+            )
+        negative = gather_ragged(self.store, negatives, query.device)
+        if settings.loss == "triplet":
+            lists = negative.view(len(picked), -1, negative.shape[-1])
+            return triplet_margin(query, positive, lists, margin=settings.margin, distance=self.distance)
+        known = torch.from_numpy(known_positives(examples.known.take(picked), np.concatenate([first, negatives.values])))
+        pairs = Pairs(query, positive, shared=negative, known=known.to(query.device))
+        return in_batch_softmax(pairs.unit() if self.distance == "cosine" else pairs, temperature=settings.temperature)
+
+    @property
+    def distance(self) -> Distance:
+        """What queries and documents are compared by."""
+        assert self.settings.distance is not None, "resolved where the objective is made"
+        return self.settings.distance
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Whatever of the tower is in training mode is not, for a while."""
+        training = [module for module in self.encoder.modules() if module.training]
+        self.encoder.eval()
+        try:
+            yield
+        finally:
+            for module in training:
+                module.training = True
+
+
+@dataclass(kw_only=True)
+class StoredDocuments(StoredLoss):
+    """The objective of a tuning run: what is learned, and what it is validated on.
+
+    Attributes:
+        validation: Examples to measure on, each with at least one negative.
+        validation_tokens: Their queries.
+        loss_negatives: Of the validation queries, where the validation loss takes others than the errors do; None takes the same.
+        guard: Looks at drift in each validation; None does not.
+    """
+
+    validation: AddressedSet
+    validation_tokens: TokenTable
+    loss_negatives: Ragged | None = None
+    guard: Guard | None = None
+
+    @torch.no_grad()
+    def validate(self) -> Validation:
+        """Loss and errors on the validation examples.
+
+        The loss is that of training, on each query's first positive and first negatives, with none where training has none
+        (`loss_negatives`); errors are counted over all its pairs.
+        """
+        with self.evaluating():
+            queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
+            drifted = self.guard.look(self.encoder) if self.guard else Look()
+        return Validation(
+            loss=self._validation_loss(queries),
+            errors=self._validation_errors(queries),
+            pairs=pairs_of(self.validation),
+            measures=drifted.measures,
+            # What is softened in the end may go where it will until then.
+            outside=None if self.guard and self.guard.section.then == "soften" else drifted.outside,
+        )
+
+    def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
+        """Mean over batches of the training size, so that in-batch negatives are as many as in training."""
+        own = self.loss_negatives
+        examples = self.validation if own is None else replace(self.validation, negatives=own)
+        # Nothing in a batch matters to a query that is told apart from the whole store.
+        size = VALIDATION_QUERIES if self.settings.loss == "store_softmax" else self.settings.batch_size
+        total = 0.0
+        for picked, weight in validation_batches(self._validation_order, size, full=self.settings.loss == "in_batch_softmax"):
+            negatives = listed_negatives(examples, picked, self.settings)
+            total += float(self._loss(queries[torch.from_numpy(picked).to(queries.device)], examples, picked, negatives)) * weight
+        return total / len(queries)
+
+    @cached_property
+    def _validation_order(self) -> Int[np.ndarray, " n"]:
+        """By the texts of queries, since neighbours in a file are often alike; of equal ones, by their first positive."""
+        first = self.validation.positives.values[self.validation.positives.offsets[:-1]]
+        by_positive = np.argsort(first, kind="stable")
+        return by_positive.take(text_order(self.validation.queries[row] for row in by_positive))
+
+    def _validation_errors(self, queries: Float[Tensor, "n e"]) -> int:
+        return sum(
+            self._errors(queries, np.arange(start, min(start + VALIDATION_QUERIES, len(queries))))
+            for start in range(0, len(queries), VALIDATION_QUERIES)
+        )
+
+    def _errors(self, queries: Float[Tensor, "n e"], picked: Int[np.ndarray, " b"]) -> int:
+        """Errors over all (positive, negative) pairs of some validation queries."""
+        query, near, far = pairs(self.validation.positives.take(picked), self.validation.negatives.take(picked))
+        errors = 0
+        for start in range(0, len(query), VALIDATION_PAIRS):
+            part = slice(start, start + VALIDATION_PAIRS)
+            vectors = [torch.from_numpy(self.store.gather(rows[part])).to(queries.device) for rows in (near, far)]
+            asked = queries[torch.from_numpy(picked[query[part]]).to(queries.device)]
+            errors += int(triplet_errors(asked, vectors[0], vectors[1], distance=self.distance))
+        return errors
+
+
+@dataclass(kw_only=True)
+class DriftingDocuments(StoredLoss):
+    """The objective of a run that is made to see how far it drifts: the same steps, and no labels in its validation.
+
+    Attributes:
+        guard: Looks at drift.
+    """
+
+    guard: Guard
+
+    def validate(self) -> Validation:
+        """Look at the drift."""
+        with self.evaluating():
+            found = self.guard.look(self.encoder)
+        drift = found.measures[self.guard.section.measure]
+        return Validation(loss=drift, errors=0, pairs=self.guard.probes, measures=found.measures, outside=found.outside)
+
+
+def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Every (query, positive, negative).
+
+    Args:
+        positives: Rows per query.
+        negatives: Rows per query.
+
+    Returns:
+        Number of the query, row of the positive, row of the negative; one entry per pair.
+    """
+    counts = positives.lengths * negatives.lengths
+    query = np.repeat(np.arange(len(positives)), counts)
+    near = [np.repeat(positives[i], len(negatives[i])) for i in range(len(positives))]
+    far = [np.tile(negatives[i], len(positives[i])) for i in range(len(positives))]
+    return query, Ragged.of(near).values, Ragged.of(far).values
+
+
+def pairs_of(examples: AddressedSet) -> int:
+    """How many (positive, negative) pairs examples hold."""
+    return int((examples.positives.lengths * examples.negatives.lengths).sum())
+
+
+def known_positives(answers: Ragged, documents: Int[np.ndarray, " n"]) -> Bool[np.ndarray, "b n"]:
+    """Which documents of a batch must not count as negatives, because the query is known to be answered by them."""
+    return np.stack([np.isin(documents, answers[index]) for index in range(len(answers))])

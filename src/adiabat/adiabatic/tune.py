@@ -1,0 +1,253 @@
+"""Adiabatic tuning: a query tower learns, slowly, against document vectors that never change (missions A1 to A4, A14)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adiabat.adiabatic.drift import MEASURES
+from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
+from adiabat.adiabatic.regularization import soften
+from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
+from adiabat.adiabatic.tune_checks import RULES, inputs_of, require_ready
+from adiabat.adiabatic.tune_data import trained_too
+from adiabat.adiabatic.tune_setup import check_settings, learning_rate_of, make_loop, prepared_tower, writing
+from adiabat.adiabatic.tuning_context import Ground
+from adiabat.config.tuning import TuneSection, TuneSettings
+from adiabat.core.files import sole_writer
+from adiabat.core.progress import SILENT, Watch
+from adiabat.data.trained_texts import TrainedTexts
+from adiabat.experiments.rate_search import LADDER, at_safe_rate, climb
+from adiabat.models.device import emulation_note
+from adiabat.models.encoder import Encoder
+from adiabat.models.freezing import FreezeReport
+from adiabat.models.similarity_function import IN_WORDS, STATED
+from adiabat.models.towers import DualEncoder, merged_tower
+from adiabat.models.trained_file import stored_documents, with_starts
+from adiabat.results.evaluation_result import LayerChange, Result
+from adiabat.runs.finish import finish_job
+from adiabat.runs.output_dir import open_job
+from adiabat.runs.run_config import read_description
+from adiabat.runs.run_dir import Job
+from adiabat.store.addressing import AddressedSet
+from adiabat.training.limits import Limits, Outcome, Position
+from adiabat.training.loop import Loop
+from adiabat.training.optimizers import ROUNDED_AWAY
+from adiabat.training.passes import side_passes
+from adiabat.training.run_record import layer_changes, record_of, result_of
+
+
+def tune(
+    load_model: Callable[[], DualEncoder],
+    store_path: Path,
+    data_path: str,
+    out: Path,
+    *,
+    settings: TuneSettings | None = None,
+    model_name: str,
+    resume: bool = False,
+    command: str = "",
+    watch: Watch = SILENT,
+) -> Result:
+    """Tune a query tower against a store, and leave a job directory: configuration, log, checkpoints, model, result and report.
+
+    Args:
+        settings: None takes the default regime.
+    """
+    settings = settings or TuneSettings()
+    check_settings(settings)
+    inputs = inputs_of(model_name, store_path, data_path)
+    if note := require_ready(inputs, out, settings=settings, resume=resume):
+        watch.note(note)
+    ground = Ground(load_model, store_path, data_path)
+    # Its faults come before the model, which takes long to load.
+    ground.examples(settings.data)
+    run = TuningRun.begin(ground, inputs, out, settings=settings, resume=resume, watch=watch)
+    return run.carry_out(resume=resume, command=command)
+
+
+@dataclass(frozen=True, slots=True)
+class TuningRun:
+    """One job with its loop: begun, but no step taken yet.
+
+    Attributes:
+        ground: What it shares with others.
+        settings: Of the run.
+        job: Its directory.
+        objective: What it minimises; holds the tower.
+        loop: Takes the steps.
+    """
+
+    ground: Ground
+    settings: TuneSettings
+    job: Job
+    objective: StoredDocuments
+    loop: Loop
+
+    @classmethod
+    def begin(
+        cls, ground: Ground, inputs: Mapping[str, str], out: Path, *, settings: TuneSettings, resume: bool, watch: Watch
+    ) -> "TuningRun":
+        """Claim the directory and say what will be tuned."""
+        tower, frozen = prepared_tower(ground.model.query, settings)
+        objective = ground.objective(tower, settings)
+        job = open_job(out, _description(ground, inputs, objective, settings), resume=resume, rules=RULES)
+        if settings.tune.learning_rate == "safe":
+            settings = at_safe_rate(settings, climb(ground, inputs, job.folder / LADDER, settings=settings, watch=watch))
+        loop = _loop(objective, settings, job, watch)
+        _say_what_is_tuned(watch, objective, frozen, settings)
+        return cls(ground, settings, job, objective, loop)
+
+    @property
+    def tower(self) -> Encoder:
+        """That is tuned."""
+        return self.objective.encoder
+
+    def carry_out(self, *, resume: bool, command: str) -> Result:
+        """Take all steps, and end."""
+        with sole_writer(self.job.folder), side_passes(self.tower, precision=self.settings.run.precision) as self.objective.passes:
+            return self.end(self.loop.run(resume=resume), command=command)
+
+    def end(self, outcome: Outcome, *, command: str) -> Result:
+        """Write the model, the result and its page."""
+        tower, softened = self._ended()
+        # Where runs are listed, as in a study, why each ended is listed with it.
+        outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
+        result = _result(self, outcome, tower, command=command)
+        start, tuned_by = self.ground.model, self.ground.distance(self.settings.tune)
+        # Unit vectors rank alike by every similarity; others must be ranked by the one that the tower was tuned by.
+        root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
+        model = replace(start, query=tower, name=str(self.job.folder), root=root)
+        return finish_job(self.job, model, result, self._trained(), keep_checkpoints=self.settings.run.keep_checkpoints)
+
+    def _trained(self) -> TrainedTexts:
+        """What is trained on, and what chose the weights that are kept."""
+        store, sets = self.ground.store, (self.objective.train, self.objective.validation)
+        rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))
+        queries = chain.from_iterable(examples.queries for examples in sets)
+        own = TrainedTexts.of(queries, **stored_documents(store, rows))
+        return with_starts(own, read_description(self.job)["job"]["model"])
+
+    def _ended(self) -> tuple[Encoder, str]:
+        """The tower that is left, and how far it was taken back."""
+        guard, section = self.objective.guard, self.settings.guard
+        if guard is None or section.then != "soften":
+            return merged_tower(self.tower), ""
+        found = soften(self.tower, self.ground.model.query.to(self.tower.device), guard)
+        kept = f"{found.share:.1%} of the way from the start is kept" if found.share < 1 else "all of the way from the start is kept"
+        return found.tower, f"softened: {kept}, with a drift ({section.measure}) of {found.drift:.3g}; loss and errors are of before"
+
+
+def _description(ground: Ground, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
+    """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
+    return {"job": {**inputs, **ground.digests(settings, objective.train, objective.validation)}, **settings.model_dump()}
+
+
+def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
+    train, validation = objective.train, objective.validation
+    for sentence in filter(None, (*_notes(objective, settings), emulation_note(objective.encoder.device, settings.run.precision))):
+        watch.note(sentence)
+    watch.note(f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters on {len(train):,} queries of {train.name}")
+    limit = objective.encoder.settings.limit("query")
+    if full := int((objective.tokens.lengths >= limit).sum()):
+        watch.note(f"{full:,} of {len(train):,} queries fill the limit of {limit} tokens: what goes beyond it is not read")
+    watch.note(f"validating on {len(validation):,} queries, {pairs_of(validation):,} pairs")
+
+
+def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...]:
+    """What a reader of the settings must know: what was left out or replaced, and settings that do nothing."""
+    mined, short = (note(objective.train, settings.tune) for note in (mined_negatives_note, short_lists_note))
+    decay = _decay_note(settings.tune)
+    compared = None if objective.distance == "cosine" else f"queries and documents are compared by {IN_WORDS[STATED[objective.distance]]}"
+    return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *filter(None, (mined, short, decay, compared))]))
+
+
+def _decay_note(section: TuneSection) -> str | None:
+    """Said of a decay that someone chose: below half an ulp of every weight it is rounded away (see `make_optimizer`)."""
+    chosen = section.weight_decay not in (0, TuneSection().weight_decay)
+    if section.optimizer != "adamw" or not chosen or learning_rate_of(section) * section.weight_decay >= ROUNDED_AWAY:
+        return None
+    return f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning rate {learning_rate_of(section):g} in float32"
+
+
+def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
+    """The loop of a job, with nothing written yet."""
+    section = settings.tune
+    limits = Limits(
+        section.batches_per_epoch,
+        section.max_epochs,
+        section.idle_epochs if section.keep == "both" else None,
+        keep=section.keep,
+        outside=settings.guard.then if settings.guard.use and settings.guard.then != "soften" else None,
+        **writing(settings),
+    )
+
+    def show(position: Position) -> None:
+        watch.progress(*_standing(position, section))
+
+    return make_loop(objective, settings, job.folder, limits=limits, watch=show, note=watch.note)
+
+
+def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
+    """Label, steps done in this epoch and steps of an epoch, for a progress display."""
+    done = position.step - position.epoch * section.batches_per_epoch
+    best = f"best {position.best_epoch}: {position.best.errors:,} errors" if position.best else "validating"
+    idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep == "both" else ""
+    return f"epoch {position.epoch + 1} ({best}{idle})", done, section.batches_per_epoch
+
+
+def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -> Result:
+    objective, asked = run.objective, read_description(run.job)
+    description = asked["job"]
+    found = (
+        (f"the learning rate is the largest safe one that {LADDER}/report.html found",) if asked["tune"]["learning_rate"] == "safe" else ()
+    )
+    settings = run.settings.model_copy(update={"tune": run.ground.compared(run.settings.tune)})
+    record = record_of(
+        run.job,
+        outcome,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        kind="tuning",
+        unit="pairs",
+        trained_on=_trained_on(objective.train, objective.validation),
+        parameters=sum(weights.numel() for weights in run.tower.parameters()),
+        trainable=sum(weights.numel() for weights in run.tower.parameters() if weights.requires_grad),
+        validated=pairs_of(objective.validation),
+        layers=_layers(run, tower),
+        notes=(*found, *_notes(objective, run.settings)),
+        total=run.settings.tune.max_epochs * run.settings.tune.batches_per_epoch,
+        measures=MEASURES if run.settings.guard.use else (),
+    )
+    return result_of(
+        run.job,
+        record,
+        title=f"Tuning the query tower of {description['model']} on {objective.train.name}",
+        command=command,
+        seed=run.settings.run.seed,
+        inputs=description,
+        device=run.tower.device,
+    )
+
+
+def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:
+    """How far each tensor of the tower that is left has moved: those that were tuned, or that adapters were merged into."""
+    before: dict[str, Tensor] = {name: weights.detach().cpu() for name, weights in run.ground.model.query.used_parameters().items()}
+    after = {name: weights.detach().cpu() for name, weights in tower.used_parameters().items()}
+    # Biases that the method added were zero.
+    before |= {name: torch.zeros_like(after[name]) for name in after.keys() - before.keys()}
+    tuned = {name for name, weights in run.tower.used_parameters().items() if weights.requires_grad}
+    if run.settings.tune.method == "lora":
+        tuned = {name for name, weights in after.items() if not torch.equal(weights, before[name])}
+    return layer_changes({name: before[name] for name in after if name in tuned}, {name: after[name] for name in after if name in tuned})
+
+
+def _trained_on(train: AddressedSet, validation: AddressedSet) -> str:
+    shared = trained_too(validation, train)
+    others = f"queries, {shared:,} of them trained on too" if shared else "others"
+    source = "" if validation.name == train.name else f", from {validation.name}"
+    return f"{train.name}: {len(train):,} queries, validated on {len(validation):,} {others}{source}"

@@ -1,0 +1,86 @@
+"""What can be seen to be wrong with a tuning run from its settings and on disk, before torch is loaded."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.device_names import require_device_name
+from adiabat.runs.output_dir import require_fitting
+from adiabat.runs.run_config import FREE_RUN, Rules
+from adiabat.runs.run_dir import Job
+from adiabat.runs.run_log import read_log
+from adiabat.store.build import refuse_swapped
+from adiabat.store.input_checks import require_inputs
+from adiabat.training.limits import idle_counts, least_idle, validations_in
+from adiabat.training.optimizers import ENDING
+
+WORDS = {
+    "job.query_tower": "the query tower of the model differs from the one the job began with",
+    "job.store_vectors": "the vectors of the store differ from those the job began with",
+    "job.examples": "the examples differ from those the job began with",
+    "job.probes": "the probes differ from those the job began with",
+    "job.probed_vectors": "the vectors of the store that probes are looked for in differ from those the job began with",
+    "job.similarity": "the similarity that queries and documents are compared by differs from that which the job began with",
+    "job.rehearsed": "the rehearsed texts differ from those the job began with",
+}
+"""What it means that a digest, which is known once model, store and data have been read, is another one."""
+
+LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed"))
+"""Digests that a description lacks which was made before they were compared."""
+
+
+def _behind(job: Job, wanted: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a stop that lies behind the run: the epochs since then cannot be taken back."""
+    rows = list(read_log(job.log)) if job.log.exists() else []
+    idle = idle_counts(validations_in(rows), keep="both")
+    if not idle:
+        return []
+    least = {
+        "max_epochs": (len(idle) - 1, "the epochs already done"),
+        "idle_epochs": (least_idle(idle), "or the run would have ended before"),
+    }
+    return [
+        f"tune.{name} must be at least {number}, {why}, got {wanted[f'tune.{name}']}"
+        for name, (number, why) in least.items()
+        if wanted.get(f"tune.{name}", number) < number
+    ]
+
+
+def _stopping(settings: Mapping[str, Any]) -> set[str]:
+    """Settings that say when a run stops and change no step before."""
+    return {"tune.idle_epochs"} | (set() if settings.get("tune.schedule") in ENDING else {"tune.max_epochs"})
+
+
+RULES = Rules(
+    free=frozenset(("job.model", "job.store", "job.data", *FREE_RUN)),
+    stopping=_stopping,
+    behind=_behind,
+    words=WORDS,
+    defaults=TuneSettings().model_dump(),
+    later=LATER,
+)
+
+
+def inputs_of(model: str, store: str | Path, data: str) -> dict[str, str]:
+    """What a tuning job is given beside its settings, as its ``config.toml`` has it."""
+    return {"model": model, "store": str(store), "data": data}
+
+
+def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSettings, resume: bool) -> str | None:
+    """Refuse a run that cannot begin, or go on.
+
+    Returns:
+        What to tell people where there is nothing to go on with, and None elsewhere.
+    """
+    require_device_name(settings.run.device)
+    # Before the data: settings that were left out make faults that speak of anything but resuming.
+    note = require_fitting(out, {"job": dict(inputs), **settings.model_dump()}, resume=resume, rules=RULES, unknown=WORDS)
+    require_named(inputs, settings)
+    return note
+
+
+def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
+    """Refuse data and stores that are missing, or swapped."""
+    refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order="MODEL STORE DATA")
+    require_inputs([inputs["data"], *filter(None, [settings.data.validation])], stores=[inputs["store"]])

@@ -1,0 +1,198 @@
+"""A static model made step by step, each step measured (mission E2)."""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adiabat.api.suites import evaluate_suite
+from adiabat.api.training import train
+from adiabat.config.distillation import AblateSettings, DistilStaticSettings, FitSettings
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked, read_settings
+from adiabat.config.tasks import SuiteSettings, suite_file
+from adiabat.core.errors import ConfigError, several
+from adiabat.core.progress import SILENT, Watch
+from adiabat.distillation.static_jobs import distil_fit, distil_static, made_of
+from adiabat.distillation.static_model import is_distilled
+from adiabat.dual_encoder.dataset_cache import contents_of
+from adiabat.evaluation.task_kinds import prepare
+from adiabat.results.suite_result import SuiteResult
+from adiabat.runs.output_dir import claimed_for_jobs, require_begun
+from adiabat.runs.run_config import FREE_RUN, Rules, is_described, require_same
+from adiabat.runs.run_dir import Job
+from adiabat.store.input_checks import require_inputs
+
+TEACHER = "teacher"
+STEPS: Mapping[str, Mapping[str, Any]] = {
+    "basic": {"pooling": "token", "weighting": "zipf", "normalize": False},
+    "mean pooling": {"pooling": "mean", "weighting": "zipf", "normalize": False},
+    "SIF": {"pooling": "mean", "weighting": "sif", "normalize": False},
+    "normalisation": {"pooling": "mean", "weighting": "sif", "normalize": True},
+}
+"""Of source 004, each of which adds one thing to the one before."""
+
+PASSED = "passed"
+"""Folder of the teacher's vectors, until all that is made of them is."""
+
+RULES = Rules(
+    free=frozenset(("ablate.out", *FREE_RUN)),
+    words={"inputs.learned.files_sha256": "the texts, queries or pairs differ from those the ablation began with"},
+    defaults=AblateSettings().model_dump(),
+)
+
+COUNTED, FITTED, PAIRED = "counts", "fit", "pairs"
+"""Steps beyond it: frequencies counted in a corpus, regression to the teacher, and a softmax over pairs with a tower for each side."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A model of the ablation.
+
+    Attributes:
+        name: In tables.
+        folder: Where it lies.
+        make: Makes it, or goes on where it was cut short.
+    """
+
+    name: str
+    folder: Path
+    make: Callable[[], object]
+
+
+def distil_ablate(
+    teacher: str, settings: AblateSettings, *, resume: bool = False, command: str = "adiabat.distil_ablate(...)", watch: Watch = SILENT
+) -> SuiteResult:
+    """Distil a teacher as simply as can be, add one thing after the other, and measure each model and the teacher on a suite.
+
+    Args:
+        teacher: Any encoder.
+        settings: Suite and directory must be given.
+        resume: Go on with an ablation that was cut short.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        The suite's result, in which the models are compared with the first step; it lies in ``suite`` of the directory.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+
+    Reference:
+        Source 004; mission E2.
+    """
+    section = settings.ablate
+    if missing := [f"ablate.{name} must be given, got none" for name in ("suite", "out") if getattr(section, name) is None]:
+        raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
+    folder = Path(str(section.out))
+    steps = list(_steps(teacher, settings, folder, command, watch))
+    suite = _suite(teacher, settings, steps)
+    counted = {} if settings.static.corpus is None else {"corpus": settings.static.corpus}
+    examples = [*section.queries, *([section.pairs] if section.pairs else [])]
+    require_inputs(examples, corpora=[*section.texts, *counted.values()])
+    begun = is_described(folder, "ablate")
+    if note := require_begun(folder, "static ablation", begun=begun, resume=resume):
+        watch.note(note)
+    # Faults of its data, or of what the models are made of, must not come to light after some were trained.
+    prepare(suite, watch)
+    inputs = made_of(teacher, _static(settings, counted))
+    if learned := [*section.texts, *examples]:
+        inputs["learned"] = {"files_sha256": hashlib.sha256("".join(contents_of(learned).values()).encode()).hexdigest()}
+    wanted = {"teacher": {"name": teacher}, "inputs": inputs, **settings.model_dump()}
+
+    def description() -> dict[str, Any]:
+        if begun:
+            require_same(Job(folder), wanted, rules=RULES)
+        return wanted
+
+    with claimed_for_jobs(folder, description, begun=begun):
+        for step in steps:
+            step.make()
+        shutil.rmtree(folder / PASSED, ignore_errors=True)
+        return evaluate_suite((), suite, out=folder / "suite", command=command, watch=watch)
+
+
+def _suite(teacher: str, settings: AblateSettings, steps: list[_Step]) -> SuiteSettings:
+    """The tasks, on the teacher, the steps and what the suite itself lists."""
+    given = read_settings(SuiteSettings, suite_file(str(settings.ablate.suite)))
+    listed = [{"name": TEACHER, "model": teacher, "encoder": settings.encoder.model_dump(exclude_unset=True)}]
+    listed += [{"name": step.name, "model": str(step.folder)} for step in steps]
+    tables = given.model_dump(exclude_unset=True)
+    tables["models"] = [*listed, *tables.get("models", ())]
+    tables["suite"] = {"name": f"Static models of {teacher}", "baseline": steps[0].name, **tables.get("suite", {})}
+    tables["run"] = {**tables.get("run", {}), "device": settings.run.device}
+    return checked(SuiteSettings, tables)
+
+
+def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, watch: Watch) -> Iterator[_Step]:
+    """What is made, in order: each stands on the one before."""
+    section = settings.ablate
+    last = ""
+
+    def static(name: str, own: Mapping[str, Any]) -> _Step:
+        place = folder / "models" / name.replace(" ", "-")
+        made = _static(settings, own)
+
+        def make() -> object:
+            if is_distilled(place):
+                return None
+            # What a call that was killed left there is no model, and the teacher's vectors lie elsewhere.
+            shutil.rmtree(place, ignore_errors=True)
+            return distil_static(teacher, place, settings=made, passed=folder / PASSED, command=command, watch=watch)
+
+        return _Step(name, place, make)
+
+    for name, own in STEPS.items():
+        yield static(last := name, own)
+    if settings.static.corpus is not None:
+        yield static(last := COUNTED, {**own, "corpus": settings.static.corpus})
+    student = folder / "models" / last.replace(" ", "-")
+    if section.texts or section.queries:
+        fitted = _fit(teacher, settings, student, folder / "models" / FITTED)
+        student = folder / "models" / FITTED
+        yield _job(FITTED, student, lambda resume: distil_fit(fitted, resume=resume, command=command, watch=watch))
+    if section.pairs is not None:
+        paired = _paired(settings, student, folder / "models" / PAIRED)
+        yield _job(PAIRED, folder / "models" / PAIRED, lambda resume: train(paired, resume=resume, command=command, watch=watch))
+
+
+def _static(settings: AblateSettings, own: Mapping[str, Any]) -> DistilStaticSettings:
+    """What all steps share, and what one has of its own."""
+    usual = settings.static.model_dump(exclude_unset=True, exclude={"sif", "corpus"})
+    sif = {"sif": settings.static.sif} if own.get("weighting") == "sif" else {}
+    tables = {
+        "static": {**usual, **sif, **own},
+        "encoder": settings.encoder.model_dump(exclude_unset=True),
+        "run": settings.run.model_dump(),
+    }
+    return checked(DistilStaticSettings, tables)
+
+
+def _job(name: str, place: Path, run: Callable[[bool], object]) -> _Step:
+    return _Step(name, place, lambda: Job(place).is_done or run(place.exists()))
+
+
+def _fit(teacher: str, settings: AblateSettings, student: Path, out: Path) -> FitSettings:
+    section = settings.ablate
+    train = {"learning_rate": settings.fit.learning_rate, **settings.fit.model_dump(exclude_unset=True)}
+    tables = {
+        "distil": {"teachers": [teacher], "student": str(student), "out": str(out)},
+        "teacher": settings.encoder.model_dump(exclude_unset=True),
+        "lessons": {"texts": section.texts, "queries": section.queries},
+        "train": train,
+        "run": settings.run.model_dump(),
+    }
+    return checked(FitSettings, tables)
+
+
+def _paired(settings: AblateSettings, student: Path, out: Path) -> TrainSettings:
+    train = {"learning_rate": settings.pairs.learning_rate, **settings.pairs.model_dump(exclude_unset=True)}
+    tables = {
+        "job": {"model": str(student), "data": settings.ablate.pairs, "out": str(out)},
+        "towers": {"kind": "asymmetric"},
+        "train": train,
+        "run": settings.run.model_dump(),
+    }
+    return checked(TrainSettings, tables)

@@ -1,1 +1,0 @@
-"""Training both towers of a dual encoder: data, objective, the job, and what a run will cost."""

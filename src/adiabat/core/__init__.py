@@ -1,0 +1,1 @@
+"""Errors, files, checksums, locks, progress and text: what every room uses."""

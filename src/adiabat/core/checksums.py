@@ -1,0 +1,176 @@
+"""Checksums of files that belong together: taken when they are whole, compared when they are read."""
+
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from io import BufferedWriter, BytesIO, FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from adiabat.core.errors import AdiabatError, DataError
+from adiabat.core.files import read_json, reading, write_bytes, write_json, write_text
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SHA256_BYTES = 32
+CHECKSUMS = "checksums.json"
+CHECKED = ".checked.json"
+"""Beside sealed files: the state of each file when its checksum was last compared."""
+VERIFY = "ADIABAT_VERIFY"
+"""Environment variable; where it is set, `require` compares every checksum, each once in a process."""
+
+TICK_NS = 20_000_000
+"""Above the resolution of a file's dates: a file that changed less than this ago may change again and keep its dates."""
+
+_compared: set[tuple[Path | int | str, ...]] = set()
+"""Files whose checksum this process has compared, with their state then."""
+
+
+class Digest(NamedTuple):
+    """The size and checksum that a file must have.
+
+    Attributes:
+        size: Of the whole file, in bytes.
+        sha256: From byte `start` on, in hexadecimal.
+        start: Where a header ends that its reader compares by itself; 0 for none.
+    """
+
+    size: int
+    sha256: str
+    start: int = 0
+
+
+def digest_of(path: Path, *, start: int = 0) -> Digest:
+    """Size and SHA-256 of a file."""
+    with path.open("rb") as stream:
+        stream.seek(start)
+        return Digest(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest(), start)
+
+
+class DigestedFile(BufferedWriter):
+    """A new file that is written from its beginning to its end, and the digest of what was written, whatever the disk makes of it."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the file."""
+        super().__init__(FileIO(path, "w"))
+        self._hash = hashlib.sha256()
+        self._size = 0
+
+    def write(self, content: "bytes | memoryview") -> int:  # type: ignore[override]
+        """Write bytes at the end.
+
+        Args:
+            content: The bytes.
+        """
+        self._hash.update(content)
+        self._size += (written := super().write(content))
+        return written
+
+    @property
+    def digest(self) -> Digest:
+        """Of all that was written."""
+        return Digest(self._size, self._hash.hexdigest())
+
+    def sync(self) -> None:
+        """Wait until all is on disk."""
+        self.flush()
+        os.fsync(self.fileno())
+
+
+def write_array(array: "np.ndarray", path: Path) -> None:
+    """Write an array and its SHA-256 as one npy file, in one move."""
+    import numpy as np
+
+    content = BytesIO()
+    np.save(content, array, allow_pickle=False)
+    # Readers of npy files pass over what follows the numbers.
+    content.write(hashlib.sha256(content.getbuffer()).digest())
+    write_bytes(content.getvalue(), path)
+
+
+def read_array(path: Path, *, remedy: str) -> "np.ndarray":
+    """Read an array that `write_array` wrote."""
+    import numpy as np
+
+    with reading(path, remedy=remedy, error=DataError):
+        content = path.read_bytes()
+        if hashlib.sha256(content[:-SHA256_BYTES]).digest() != content[-SHA256_BYTES:]:
+            raise ValueError("its content does not match its checksum")
+        array: np.ndarray = np.load(BytesIO(content), allow_pickle=False)
+        return array
+
+
+def seal(folder: Path, names: Iterable[str], *, into: str = CHECKSUMS) -> None:
+    """Write the checksums of files in a folder beside them."""
+    write_json({name: digest_of(folder / name)._asdict() for name in names}, folder / into)
+
+
+def require_seal(
+    folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False, source: str = CHECKSUMS
+) -> frozenset[str]:
+    """Check that sealed files are as they were when `seal` saw them."""
+    with reading(folder / source, remedy=remedy, error=error):
+        record = read_json(folder / source, remedy=remedy, error=error)
+        expected = {name: Digest(**digest) for name, digest in record.items()}
+    require(expected, folder, remedy=remedy, error=error, always=always)
+    return frozenset(expected)
+
+
+def is_whole(folder: Path, source: str) -> bool:
+    """Whether sealed files that can be made again are there and undamaged; damage gives a warning."""
+    if not (folder / source).exists():
+        return False
+    try:
+        require_seal(folder, remedy="it is made again", source=source)
+    except DataError as damage:
+        warnings.warn(str(damage), stacklevel=2)
+        return False
+    return True
+
+
+def require(
+    expected: Mapping[str, Digest], folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False
+) -> None:
+    """Check sizes of files, and the checksums of those whose size, dates or inode changed since they were last checked."""
+    checked = _checked(folder)
+    states = {name: _compared_state(folder / name, digest, checked.get(name), remedy, error, always) for name, digest in expected.items()}
+    if any(state is not None and checked.get(name) != state for name, state in states.items()):
+        _remember({**checked, **{name: state for name, state in states.items() if state is not None}}, folder)
+
+
+def _compared_state(
+    path: Path, expected: Digest, checked: object, remedy: str, error: type[AdiabatError], always: bool
+) -> list[int | str] | None:
+    """What tells an unchanged file, once it is known to be sound; None where it may yet change without a trace in it."""
+    with reading(path, remedy=remedy, error=error):
+        status, now = path.stat(), time.time_ns()
+        if status.st_size != expected.size:
+            raise ValueError(f"{status.st_size} bytes in place of {expected.size}")
+        state: list[int | str] = [expected.sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+        here = (path.absolute(), *state)
+        asked = always or (bool(os.environ.get(VERIFY)) and here not in _compared)
+        if asked or checked != state:
+            if digest_of(path, start=expected.start) != expected:
+                raise ValueError("its SHA-256 does not match its checksum")
+            _compared.add(here)
+        return state if status.st_ctime_ns + TICK_NS < now else None
+
+
+def _checked(folder: Path) -> dict[str, object]:
+    """The remembered states; none where they cannot be read, so that every checksum is compared."""
+    try:
+        record = json.loads((folder / CHECKED).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _remember(states: Mapping[str, object], folder: Path) -> None:
+    # A folder that is read-only, or full, is checked anew each time.
+    with suppress(DataError):
+        write_text(json.dumps(states), folder / CHECKED)

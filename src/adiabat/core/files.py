@@ -1,0 +1,235 @@
+"""Files that appear whole or not at all, and one door for reading them again."""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from adiabat.core.errors import AdiabatError, DataError, InUseError
+from adiabat.core.text import cut
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+LOCKLESS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+"""What file systems answer that cannot lock a directory: NFS wants a descriptor open for writing, which a directory never has."""
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Keep a second process from writing into the same directory.
+
+    File systems that cannot lock a directory (NFS, some network and user-space ones) are not guarded: there the caller must see to it that
+    one process writes at a time.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if not take_lock(handle):
+            raise InUseError(f"{folder} must have one writer at a time, another process is writing; wait for it to end")
+        yield
+    finally:
+        os.close(handle)
+
+
+def take_lock(handle: int) -> bool:
+    """Lock an open file or directory until it is closed."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in LOCKLESS:
+            raise
+    return True
+
+
+CHECKSUM = "checksum"
+"""Key of a JSON file that holds the SHA-256 of the rest of its object."""
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a UTF-8 text file in one move, so that no reader sees half of it."""
+    write_together({path: text})
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file in one move, as `write_text` does."""
+    write_together({path: content})
+
+
+def write_parquet(table: "pa.Table", path: Path) -> None:
+    """Write a table with a checksum of the whole file among its metadata, in one move, as `write_text` does."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, compression="zstd") as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({CHECKSUM: _BLANK})
+    content = sink.getvalue().to_pybytes()
+    write_bytes(_with_checksum(content, _BLANK, hashlib.sha256(content).hexdigest()), path)
+
+
+def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> "pq.ParquetFile":
+    """Open a table that `write_parquet` wrote; one without a checksum is of an earlier version, and read as it is."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reading(path, remedy=remedy, error=error):
+        content = path.read_bytes()
+        file = pq.ParquetFile(pa.BufferReader(content))
+        checksum = (file.metadata.metadata or {}).get(CHECKSUM.encode())
+        if checksum is not None and hashlib.sha256(_with_checksum(content, checksum.decode(), _BLANK)).hexdigest() != checksum.decode():
+            raise ValueError("its content does not match its checksum")
+        return file
+
+
+_BLANK = "0" * 64
+"""In place of the checksum while it is taken."""
+
+
+def _with_checksum(content: bytes, old: str, new: str) -> bytes:
+    """A Parquet file, whose metadata stand at its end, with another checksum of the same length."""
+    before, _, after = content.rpartition(old.encode())
+    return before + new.encode() + after
+
+
+def write_json(record: Mapping[str, Any], path: Path) -> None:
+    """Write a JSON object with a checksum of its content, in one move, as `write_text` does."""
+    write_text(sealed_json(record), path)
+
+
+def sealed_json(record: Mapping[str, Any]) -> str:
+    """The text that `read_json` reads: the object with a checksum of its content, keys sorted, so that equal records are equal files."""
+    # Keys that are numbers become texts, which sort otherwise.
+    record = json.loads(json.dumps(record))
+    return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError, required: bool = True) -> dict[str, Any]:
+    """Read a JSON object that `write_json` wrote."""
+    with reading(path, remedy=remedy, error=error):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise TypeError(f"it holds a JSON {type(record).__name__}, not an object")
+        checksum = record.pop(CHECKSUM, None)
+        if (required or checksum is not None) and checksum != _json_digest(record):
+            raise ValueError("its content does not match its checksum")
+        return record
+
+
+def _json_digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@contextmanager
+def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[None]:
+    """Turn any fault inside the block into one line that names the file: a damaged file can make any reader fail in any way."""
+    try:
+        yield
+    except AdiabatError:
+        raise
+    except FileNotFoundError as fault:
+        raise error(f"{fault.filename or path} must exist; {remedy}") from fault
+    except Exception as fault:
+        if isinstance(fault, OSError) and fault.errno is not None:
+            what = f"{path} must be readable, got: {fault.strerror}; see to its permissions and its disk"
+            raise error(what) from fault
+        kind = type(fault).__name__
+        detail = cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)
+        raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault
+
+
+def write_together(contents: Mapping[Path, str | bytes]) -> None:
+    """Write files that belong together, text as UTF-8: none takes its place before all of them are on disk."""
+    with ExitStack() as cleaning:
+        parts = {path: _part(content, path, cleaning) for path, content in contents.items()}
+        for path, part in parts.items():
+            with writing_to(path):
+                part.replace(path)
+
+
+@contextmanager
+def writing_whole(path: Path) -> Iterator[BinaryIO]:
+    """Write a file piece by piece that takes its place once it is on disk."""
+    with ExitStack() as cleaning, writing_to(path):
+        part, file = _open_part(path, cleaning)
+        yield file
+        _sync(file)
+        part.replace(path)
+
+
+def _part(content: str | bytes, path: Path, cleaning: ExitStack) -> Path:
+    """The content in a file beside the one that it will be, locked until it is in its place."""
+    with writing_to(path):
+        part, file = _open_part(path, cleaning)
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+        _sync(file)
+    return part
+
+
+def _open_part(path: Path, cleaning: ExitStack) -> tuple[Path, BinaryIO]:
+    part, file = _own_part(path)
+    cleaning.enter_context(file)
+    cleaning.callback(_remove, part, file)
+    return part, file
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _own_part(path: Path) -> tuple[Path, BinaryIO]:
+    """An empty file that no other process writes: one that a killed process left is taken again, so that none stay."""
+    for number in count():
+        part = path.with_name(f".{path.name}.part{number}")
+        file = os.fdopen(os.open(part, os.O_CREAT | os.O_WRONLY, 0o666), "wb")
+        # Its writer may have put it into its place since it was opened.
+        if take_lock(file.fileno()) and _is_at(part, file):
+            file.truncate(0)
+            return part, file
+        file.close()
+    raise AssertionError("numbers do not end")
+
+
+def _remove(part: Path, file: BinaryIO) -> None:
+    """Remove a part that did not take its place; once it did, another process may have begun one of the same name."""
+    if _is_at(part, file):
+        part.unlink()
+
+
+def _is_at(path: Path, file: BinaryIO) -> bool:
+    """Whether an open file is the one of that name."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    return False
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder in one that exists; one that is there already is left as it is."""
+    with writing_to(path):
+        path.mkdir(exist_ok=True)
+
+
+@contextmanager
+def writing_to(path: Path) -> Iterator[None]:
+    """Say in one line what the disk did not do."""
+    try:
+        yield
+    except OSError as error:
+        remedy = advice_on(error, "free space there or name another folder")
+        raise DataError(f"{path} must be writable, got {error.strerror or error}; {remedy}") from error
+
+
+def advice_on(fault: Exception, full: str) -> str:
+    """What to do about a file that could not be written."""
+    gone = isinstance(fault, OSError) and fault.errno in (errno.ENOENT, errno.ENOTDIR)
+    return "its directory is gone: something removed or renamed it; put it back, or run the command anew" if gone else full

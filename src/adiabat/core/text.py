@@ -1,0 +1,71 @@
+"""Beginnings of texts that are too long, or too strange, to be shown whole: in messages, on pages, in tables."""
+
+import math
+import re
+
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+# Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text. What overrides the direction
+# of the text behind it, marks of annotations and tags, which nobody sees, make a page or a terminal show other words than are there;
+# joiners and the marks of direction that right-to-left texts need do not, nor does an isolate that is closed and holds none of these.
+_MISLEADING = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\u202a-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f"
+)
+_UNPRINTABLE = re.compile(f"(\u2068[^{_MISLEADING}]*\u2069)|[{_MISLEADING}]")
+
+
+def printable(text: str) -> str:
+    """The text with every character that a page cannot hold, or that makes it show other words, replaced by U+FFFD."""
+    return _UNPRINTABLE.sub(lambda match: match[1] or "\N{REPLACEMENT CHARACTER}", text)
+
+
+def cut(text: str, *, limit: int) -> str:
+    """The beginning of a text, with an ellipsis where something was left out."""
+    # A huge text is not worth normalising whole: no more than the first part can show.
+    flat = " ".join(printable(text[: 8 * limit]).split())
+    if len(flat) <= limit and len(text) <= 8 * limit:
+        return flat
+    return flat[: limit - 1].rstrip() + ELLIPSIS
+
+
+LARGEST_GRADE = 1_000
+"""Of relevance. trec_eval's nDCG takes time with the square of a grade: half a millisecond a query for this one, minutes for 1,000,000.
+Grades beyond 64 bits it would take for others."""
+
+A_GRADE = f"a whole number from -{LARGEST_GRADE:,} to {LARGEST_GRADE:,}"
+"""What a grade must be, for messages."""
+
+GRADING = "grade documents by small whole numbers, such as 0 to 3"
+
+_SHOWN_CHARACTERS = 60
+
+
+def number_of(value: str | int | float) -> float | None:
+    """The number that a value is.
+
+    Returns:
+        The number, None where it is none, or not finite.
+    """
+    # Python reads 1_0 as 10, and the digits of every script; no other program that reads such files does.
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def grade_of(text: str) -> int | None:
+    """The relevance that a text is.
+
+    Returns:
+        The grade, None where it is not `A_GRADE`.
+    """
+    number = number_of(text)
+    return int(number) if number is not None and number.is_integer() and abs(number) <= LARGEST_GRADE else None
+
+
+def shown(value: object) -> str:
+    """A value for a message, a text in quotes."""
+    return repr(cut(value, limit=_SHOWN_CHARACTERS)) if isinstance(value, str) else cut(repr(value), limit=_SHOWN_CHARACTERS)

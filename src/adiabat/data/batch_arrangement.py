@@ -1,0 +1,333 @@
+"""Which examples share a batch: of one source, one topic, one tag; no text twice; so many tokens at most (mission D3).
+
+All of it is planned for a whole pass, from the order of its examples. A step's batch follows from the seed and the step's number: no
+state is saved, and neither the number of processes nor that of workers matters.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from adiabat.core.errors import DataError
+from adiabat.data.batch_sampler import ARRANGEMENT
+
+WINDOW = 256
+"""Batches that are filled together: so many are tried for an example whose texts repeat, before it waits for later ones."""
+
+PROBES = 64
+"""Batches of a window that are tried for an example; refused by all of them, it waits."""
+
+TRIED = 4
+"""Examples that are tried for each one that there is room for; the others wait untried, or texts that stand everywhere would cost most."""
+
+Places = Int[np.ndarray, " _"]
+"""Positions in the order of a pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What examples of one batch have to do with each other.
+
+    Attributes:
+        batch_size: Examples of a batch.
+        levels: A number for each example at each level, the finest first, such as tag, topic, source: batches are cut from examples of
+            one tag as long as there are enough, from what is left of a topic then, and at last from what is left of a source. Numbers of
+            a finer level are never shared by different numbers of a coarser one.
+        random_share: Share of the batches that are drawn at the last level right away, in [0, 1].
+        curriculum_steps: Steps over which that share falls from 1 to `random_share`; 0 begins with `random_share`.
+        keys: Numbers for the texts of each example, equal where texts are: no two examples of a batch have one in common. None allows it.
+        tokens: Of each example; None where there is no budget.
+        token_budget: Most tokens of a batch; one that has more is parted by length. None sets no limit.
+    """
+
+    batch_size: int
+    levels: Sequence[Int[np.ndarray, " n"]]
+    random_share: float = 0.0
+    curriculum_steps: int = 0
+    keys: Int[np.ndarray, "n k"] | None = None
+    tokens: Int[np.ndarray, " n"] | None = None
+    token_budget: int | None = None
+
+    def random_shares(self, steps: Int[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        """Share of random batches at some steps: ``1 - (1 - r) min(1, t / T)``."""
+        reached = np.minimum(1.0, steps / self.curriculum_steps) if self.curriculum_steps else np.ones(len(steps))
+        shares: Float[np.ndarray, " m"] = 1.0 - (1.0 - self.random_share) * reached
+        return shares
+
+
+def arranged(
+    order: Int[np.ndarray, " o"], rules: Rules, random: np.random.Generator, *, first_step: int = 0
+) -> tuple[list[Int[np.ndarray, " _"]], Int[np.ndarray, " left"]]:
+    """Cut the examples of a pass into batches."""
+    steps = first_step + np.arange(max(1, len(order) // rules.batch_size))
+    drawn = np.ones(len(order), dtype=np.bool_)
+    if len(rules.levels) > 1:
+        drawn = random.random(len(order)) < rules.random_shares(steps).mean()
+    left, alike = np.flatnonzero(~drawn), list[Places]()
+    for level in rules.levels[:-1]:
+        cut, left = _cut_each(left, level, order, rules)
+        alike += cut
+    mixed, left = _cut_each(np.sort(np.concatenate([left, np.flatnonzero(drawn)])), rules.levels[-1], order, rules)
+    batches = _in_sequence(alike, mixed, rules, random, first_step)
+    if rules.token_budget is not None:
+        batches, longest = _within_budget(batches, order, rules)
+        left = np.concatenate([left, longest])
+    return [order[places] for places in batches], order[left]
+
+
+def _cut_each(places: Places, level: Int[np.ndarray, " n"], order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
+    """Batches from the examples of each number of a level, and what they leave."""
+    if not len(places):
+        return [], places
+    numbers = level[order[places]]
+    runs = [places]
+    if (numbers != numbers[0]).any():
+        sorting = np.argsort(numbers, kind="stable")
+        runs = np.split(places[sorting], np.flatnonzero(np.diff(numbers[sorting])) + 1)
+    batches, left = list[Places](), list[Places]()
+    for run in runs:
+        whole, rest = (_cut if rules.keys is None else _cut_apart)(run, order, rules)
+        batches += whole
+        left.append(rest)
+    return batches, np.sort(np.concatenate(left))
+
+
+def _cut(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
+    del order
+    count = len(run) // rules.batch_size
+    whole = count * rules.batch_size
+    return list(run[:whole].reshape(count, rules.batch_size)), run[whole:]
+
+
+def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
+    """As `_cut`, without equal texts in a batch.
+
+    So many batches at a time are filled from the run, in its order; what they refuse goes into the next ones first. Memory follows the
+    window, not the run.
+    """
+    assert rules.keys is not None
+    size, keys = rules.batch_size, rules.keys
+    batches, waiting, start = list[Places](), run[:0], 0
+    while count := min(WINDOW, (len(waiting) + len(run) - start) // size):
+        window = _Window(count, size, lambda places: keys[order[places]].astype(np.int64))
+        waiting = window.fill(waiting)
+        while window.wanted and start < len(run):
+            more = run[start : start + max(window.wanted, size)]
+            start += len(more)
+            waiting = np.concatenate([waiting, window.fill(more)])
+        waiting = window.settle(waiting)
+        full = window.full()
+        batches += list(full)
+        if not len(full):
+            break
+    return batches, np.sort(np.concatenate([waiting, run[start:]]))
+
+
+class _Window:
+    """Batches that are filled together so that no text is twice in one."""
+
+    def __init__(self, count: int, size: int, keys_of: Callable[[Places], Int[np.ndarray, "n k"]]) -> None:
+        self._count, self._size, self._keys_of = count, size, keys_of
+        self._room = np.full(count, size)
+        self._places, self._batch = (np.empty(0, dtype=np.int64) for _ in range(2))
+        self._taken = np.empty(0, dtype=np.int64)
+        """``key * count + batch`` of each text in each batch, ascending."""
+
+    @property
+    def wanted(self) -> int:
+        """Examples that there is room for."""
+        return int(self._room.sum())
+
+    def full(self) -> Int[np.ndarray, "full size"]:
+        """Examples of each full batch; to be asked once no batch is filled in part."""
+        sorting = np.argsort(self._batch, kind="stable")
+        return np.sort(self._places[sorting].reshape(-1, self._size), axis=1)
+
+    def fill(self, places: Places) -> Places:
+        """Put examples where there is room for them, from the first batch on, and give back those that are refused.
+
+        Those whose texts stand in others too go first: the rest fit anywhere.
+        """
+        keys, refused = self._keys_of(places), np.ones(len(places), dtype=np.bool_)
+        stands, free = self._stands(keys), int(np.count_nonzero(self._room))
+        batch = np.resize(np.repeat(np.arange(self._count), self._room), len(places))
+        # So many may wait that have one and the same text that each must not cost a search.
+        hopeful = (stands < free).all(axis=1) & _thinned(keys, 2 * free)
+        bound = _repeated(keys) | stands.any(axis=1)
+        for part in (hopeful & bound, hopeful & ~bound):
+            live = np.flatnonzero(part)[: TRIED * self.wanted]
+            refused[live[self._accepted(places[live], keys[live], batch[live])]] = False
+        return places[refused]
+
+    def _accepted(self, places: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Int[np.ndarray, " _"]:
+        """Let all try a batch at once, those that are refused try the next one with room, and so on; which of them were put into one."""
+        live, put = np.arange(len(places)), [np.empty(0, dtype=np.int64)]
+        # Once more than there are batches, because who was in the way may itself have been refused.
+        for _ in range(min(PROBES, int(np.count_nonzero(self._room)) + 1)):
+            free = np.flatnonzero(self._room)
+            if not len(live) or not len(free):
+                break
+            batch = free[np.searchsorted(free, batch) % len(free)]
+            fits = self._fitting(keys[live], batch)
+            self._put(places[live[fits]], keys[live[fits]], batch[fits])
+            put.append(live[fits])
+            live, batch = live[~fits], batch[~fits] + 1
+        return np.concatenate(put)
+
+    def settle(self, waiting: Places) -> Places:
+        """Leave no batch filled in part: give up the emptier half of them to fill the others, as often as it takes."""
+        while len(partly := np.flatnonzero(self._room)):
+            emptiest = partly[np.argsort(-self._room[partly], kind="stable")]
+            waiting = np.concatenate([waiting, self._given_up(emptiest[: (len(partly) + 1) // 2])])
+            waiting = self.fill(waiting)
+        return waiting
+
+    def _given_up(self, batches: Int[np.ndarray, " _"]) -> Places:
+        """Examples of batches that are filled no more."""
+        out = np.isin(self._batch, batches)
+        released = self._places[out]
+        self._places, self._batch = self._places[~out], self._batch[~out]
+        self._room[batches] = 0
+        self._taken = self._taken[~np.isin(self._taken % self._count, batches)]
+        return released
+
+    def _stands(self, keys: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
+        """In how many of the batches with room each text stands."""
+        texts = self._taken[np.isin(self._taken % self._count, np.flatnonzero(self._room))] // self._count
+        return np.searchsorted(texts, keys, side="right") - np.searchsorted(texts, keys)
+
+    def _fitting(self, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+        """Which examples may go into the batches they try: none of their texts is there, or tried there by one before; there is room."""
+        codes = keys * self._count + batch[:, None]
+        known = np.searchsorted(self._taken, codes)
+        apart = np.flatnonzero(~(np.append(self._taken, -1)[known] == codes).any(axis=1))
+        _, first, number = np.unique(codes[apart], return_index=True, return_inverse=True)
+        alone = first[number].reshape(-1, keys.shape[1]) // keys.shape[1] == np.arange(len(apart))[:, None]
+        chosen = apart[alone.all(axis=1)]
+        fits = np.zeros(len(keys), dtype=np.bool_)
+        fits[chosen[_equal_before(batch[chosen]) < self._room[batch[chosen]]]] = True
+        return fits
+
+    def _put(self, places: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> None:
+        self._places, self._batch = np.concatenate([self._places, places]), np.concatenate([self._batch, batch])
+        self._room -= np.bincount(batch, minlength=self._count)
+        codes = np.unique(keys * self._count + batch[:, None])
+        self._taken = np.sort(np.concatenate([self._taken, codes]), kind="stable")
+
+
+def _repeated(keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
+    """Which examples have a text that another one has too; the same text twice in one example does not count."""
+    once = np.sort(keys, axis=1)
+    first = np.concatenate([np.ones((len(once), 1), dtype=np.bool_), np.diff(once, axis=1) > 0], axis=1)
+    _, number, counts = np.unique(once[first], return_inverse=True, return_counts=True)
+    repeated = np.zeros(once.shape, dtype=np.bool_)
+    repeated[first] = counts[number] > 1
+    return np.asarray(repeated.any(axis=1))
+
+
+def _thinned(keys: Int[np.ndarray, "n k"], most: int) -> Bool[np.ndarray, " n"]:
+    """All examples but those of texts that stand in more than so many: of these so many at most, evenly spread."""
+    kept = np.ones(len(keys), dtype=np.bool_)
+    for column in keys.T:
+        _, number, counts = np.unique(column, return_inverse=True, return_counts=True)
+        step = -(-counts // max(most, 1))
+        kept &= _equal_before(number) % step[number] == 0
+    return kept
+
+
+def _equal_before(numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """How many earlier entries equal each one."""
+    sorting = np.argsort(numbers, kind="stable")
+    ordered = numbers[sorting]
+    before = np.empty(len(numbers), dtype=np.int64)
+    before[sorting] = np.arange(len(numbers)) - np.searchsorted(ordered, ordered)
+    return before
+
+
+def _in_sequence(alike: list[Places], mixed: list[Places], rules: Rules, random: np.random.Generator, first_step: int) -> list[Places]:
+    """Batches by where their examples stand in the pass, random ones among them as often as each step wants."""
+    alike, mixed = (sorted(batches, key=lambda places: float(places.mean())) for batches in (alike, mixed))
+    count = len(alike) + len(mixed)
+    wanted = random.random(count) < rules.random_shares(first_step + np.arange(count))
+    # The examples decide how many random batches there are; the steps, where they stand.
+    wrong = np.flatnonzero(wanted) if wanted.sum() > len(mixed) else np.flatnonzero(~wanted)
+    wanted[random.permutation(wrong)[: abs(int(wanted.sum()) - len(mixed))]] ^= True
+    kinds = {True: iter(mixed), False: iter(alike)}
+    return [next(kinds[bool(kind)]) for kind in wanted]
+
+
+def _within_budget(batches: list[Places], order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
+    """Part batches of too many tokens, short examples from long ones; and leave out those that would be alone."""
+    assert rules.tokens is not None
+    assert rules.token_budget is not None
+    kept, alone = list[Places](), [np.empty(0, dtype=np.int64)]
+    for batch in batches:
+        lengths = rules.tokens[order[batch]]
+        if lengths.sum() <= rules.token_budget:
+            kept.append(batch)
+            continue
+        sorting = np.argsort(lengths, kind="stable")
+        for part in _parts(batch[sorting], lengths[sorting], rules.token_budget):
+            (kept if len(part) > 1 else alone).append(part)
+    return kept, np.concatenate(alone)
+
+
+def _parts(batch: Places, lengths: Int[np.ndarray, " _"], budget: int) -> list[Places]:
+    """Stretches of ascending lengths that each add up to the budget at most, but for a single example that is above it."""
+    ends = np.cumsum(lengths)
+    parts, start = list[Places](), 0
+    while start < len(batch):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
+        parts.append(batch[start:stop])
+        start = stop
+    return parts
+
+
+class ArrangedStream:
+    """Batches of one pass after another, by rules."""
+
+    def __init__(self, order: Callable[[int], Int[np.ndarray, " n"]], rules: Rules, *, seed: int, first_step: int = 0) -> None:
+        """Set up; a pass is planned when one of its steps is asked for."""
+        self._order = order
+        self._rules = rules
+        self._seed = seed
+        self._starts = [first_step]
+        self._planned = -1
+        self._batches: list[Int[np.ndarray, " _"]] = []
+        self.left: dict[int, int] = {}
+        """Examples that each pass planned so far left out."""
+
+    def rows(self, step: int) -> Int[np.ndarray, " b"]:
+        """Examples of one step."""
+        number = int(np.searchsorted(self._starts, step, side="right")) - 1
+        while number == len(self._starts) - 1:
+            count = self.batches(number)
+            if not count:
+                raise DataError(
+                    f"{self.left[number]:,} examples must make a batch of {self._rules.batch_size} by the rules of [batches], got none; "
+                    "lower train.batch_size, or loosen the rules"
+                )
+            self._starts.append(self._starts[-1] + count)
+            number += self._starts[-1] <= step
+        self._plan(number)
+        return self._batches[step - self._starts[number]]
+
+    def batches(self, number: int) -> int:
+        """How many batches a pass has.
+
+        Returns:
+            Their count, 0 where the rules leave none.
+        """
+        self._plan(number)
+        return len(self._batches)
+
+    def _plan(self, number: int) -> None:
+        if number == self._planned:
+            return
+        random = np.random.default_rng([self._seed, ARRANGEMENT, number])
+        order = self._order(number)
+        self._batches, left = arranged(order, self._rules, random, first_step=self._starts[number])
+        self._planned, self.left[number] = number, len(left)

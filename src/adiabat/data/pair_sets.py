@@ -1,0 +1,309 @@
+"""Pairs of a query and a document that answers it: each distinct text once, with what is known to answer and not to answer each query."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from adiabat.core.ragged import Ragged, compact
+from adiabat.data.records import Example
+from adiabat.data.text_hashes import Numbering, hash_texts
+
+Entry = TypeVar("Entry")
+
+BLOCK = 1_024
+"""Examples that are numbered together."""
+
+EQUAL_TEXTS = "equal.npz"
+"""In a folder of texts: what `text_numbers` gives."""
+
+
+@runtime_checkable
+class TextColumn(Protocol):
+    """Texts by row, in memory or on disk."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def __iter__(self) -> Iterator[str]:
+        """All of them, in order."""
+
+    def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
+        """Some of them."""
+
+
+class TextList(list[str]):
+    """Texts in memory."""
+
+    def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
+        """Some of them."""
+        return [self[row] for row in rows.tolist()]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Distinct texts of both sides, in the order in which they first came; pairs name them by their row.
+
+    Attributes:
+        queries: Each once.
+        documents: Each once; ids where the vectors of a store are read.
+        query_ids: The id under which each query came first, for messages.
+        folder: Where they are kept, and what is made of them may be; None where they are in memory alone.
+        sha256: Their digest in hexadecimal, where it is known; "" works it out.
+    """
+
+    queries: TextColumn
+    documents: TextColumn
+    query_ids: TextColumn
+    folder: Path | None = None
+    sha256: str = ""
+
+    def digest(self) -> bytes:
+        """SHA-256 over the texts of both sides, in their order.
+
+        Returns:
+            32 bytes.
+        """
+        if self.sha256:
+            return bytes.fromhex(self.sha256)
+        digest = hashlib.sha256()
+        for texts in (self.queries, self.documents):
+            digest.update(np.int64(len(texts)).tobytes())
+            for block in _blocks(texts):
+                digest.update(hash_texts(block).tobytes())
+        return digest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class PairSet:
+    """Pairs of a query and a document that answers it.
+
+    Attributes:
+        name: Of the data set.
+        texts: What the rows below mean; training and validation share it.
+        query: Row of each pair's query.
+        positive: Row of each pair's document.
+        answers: Rows that answer each *query* of `texts`, in any pair of training or validation.
+        negatives: Rows listed as not answering each *query*, none of them an answer.
+        sources: Number of the source of each pair, ascending.
+        topics: Number of the topic of each pair, equal where topics are; all 0 where none is given.
+        tags: The same of tags.
+        notes: Sentences on what was left out.
+    """
+
+    name: str
+    texts: Texts
+    query: Int[np.ndarray, " pairs"]
+    positive: Int[np.ndarray, " pairs"]
+    answers: Ragged
+    negatives: Ragged
+    sources: Int[np.ndarray, " pairs"]
+    topics: Int[np.ndarray, " pairs"]
+    tags: Int[np.ndarray, " pairs"]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @property
+    def asked(self) -> Int[np.ndarray, " queries"]:
+        """Rows of the distinct queries that have a pair, ascending."""
+        return np.unique(self.query)
+
+    @property
+    def candidates(self) -> Int[np.ndarray, " documents"]:
+        """Rows of the documents that a pair has, or one of its queries lists as a negative, ascending: what is ranked in validation."""
+        return np.unique(np.concatenate([self.positive, self.negatives.take(self.asked).values]))
+
+    def taken(self, kept: Bool[np.ndarray, " pairs"]) -> "PairSet":
+        """Some of the pairs."""
+        each = {name: getattr(self, name)[kept] for name in ("query", "positive", "sources", "topics", "tags")}
+        return replace(self, **each)
+
+    def digest(self) -> str:
+        """SHA-256 over texts, pairs, their sources, topics and tags, and negatives, in their order."""
+        digest = hashlib.sha256(self.texts.digest())
+        pairs = (self.query, self.positive, self.sources, self.topics, self.tags)
+        for numbers in (*pairs, self.negatives.lengths, self.negatives.values):
+            digest.update(np.int64(len(numbers)).tobytes())
+            digest.update(np.ascontiguousarray(numbers, dtype=np.int64).data)
+        return digest.hexdigest()
+
+
+def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndarray, " documents"]]:
+    """Number texts over both sides."""
+    if texts.folder is not None:
+        with np.load(texts.folder / EQUAL_TEXTS) as kept:
+            return kept["queries"], kept["documents"]
+    numbering = Numbering()
+    none = np.empty(0, dtype=np.int64)
+    sides = [
+        np.concatenate([none, *(numbering.number(hash_texts(block))[0] for block in _blocks(side))])
+        for side in (texts.queries, texts.documents)
+    ]
+    return compact(sides[0]), compact(sides[1])
+
+
+def joined(sets: Sequence[PairSet]) -> PairSet:
+    """Several sources as one set of pairs."""
+    if len(sets) == 1:
+        return sets[0]
+    return PairSet(
+        " + ".join(one.name for one in sets),
+        sets[0].texts,
+        np.concatenate([one.query for one in sets]),
+        np.concatenate([one.positive for one in sets]),
+        sets[0].answers,
+        sets[0].negatives,
+        np.repeat(np.arange(len(sets), dtype=np.int32), [len(one) for one in sets]),
+        np.concatenate([one.topics for one in sets]),
+        np.concatenate([one.tags for one in sets]),
+        tuple(chain.from_iterable(one.notes for one in sets)),
+    )
+
+
+def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    left = iter(entries)
+    while block := list(islice(left, BLOCK)):
+        yield block
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Takes texts in the order of their rows; a list does, and so does a file that is being written."""
+
+    def extend(self, strings: Iterable[str], /) -> None:
+        """Take some more."""
+
+
+class _Side:
+    """Distinct texts of one side."""
+
+    def __init__(self, texts: Sink) -> None:
+        self._texts = texts
+        self._numbering = Numbering()
+
+    def __len__(self) -> int:
+        return len(self._numbering)
+
+    def number(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " n"], list[int]]:
+        """Rows of texts, and the places of new ones."""
+        rows, new = self._numbering.number(hash_texts(texts))
+        places: list[int] = new.tolist()
+        self._texts.extend(texts[place] for place in places)
+        return rows, places
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Documents listed in some examples: what lists each, and as what."""
+
+    query: Int[np.ndarray, " n"]
+    document: Int[np.ndarray, " n"]
+    answers: Bool[np.ndarray, " n"]
+    of: Int[np.ndarray, " n"]
+    topic: Int[np.ndarray, " n"]
+    tag: Int[np.ndarray, " n"]
+
+    def where(self, kept: np.ndarray) -> "_Listed":
+        return _Listed(*(getattr(self, name)[kept] for name in self.__slots__))
+
+    def each_once(self, documents: int) -> "_Listed":
+        """Equal query and document once, in the order in which they first came."""
+        return self.where(np.sort(np.unique(self.keys(documents), return_index=True)[1]))
+
+    def keys(self, documents: int) -> Int[np.ndarray, " n"]:
+        """A number for each query with its document."""
+        keys: Int[np.ndarray, " n"] = self.query.astype(np.int64) * documents + self.document
+        return keys
+
+    def by_query(self, queries: int) -> Ragged:
+        """Documents of each query, in the order in which they came."""
+        order = np.argsort(self.query, kind="stable")
+        return Ragged(self.document[order], compact(np.concatenate([[0], np.cumsum(np.bincount(self.query, minlength=queries))])))
+
+
+class PairBuilder:
+    """Numbers texts as examples come, and puts pairs together at the end; texts need not be in memory.
+
+    Entries of equal query text share what they list, across the sets too; a negative that another entry knows as an answer is left out,
+    and counted in a note of the first set. A pair that is given twice counts once.
+    """
+
+    def __init__(self, queries: Sink, documents: Sink, query_ids: Sink) -> None:
+        """Begin."""
+        self._queries, self._documents, self._ids = _Side(queries), _Side(documents), query_ids
+        self._names: dict[str, int] = {"": 0}
+        self._listed: list[_Listed] = []
+        self._notes: dict[str, None] = {}
+
+    def add(self, examples: Iterable[Example], *, of: int) -> None:
+        """Number the examples of a set."""
+        for block in _blocks(examples):
+            self._add(block, of)
+
+    def note(self, sentences: Iterable[str]) -> None:
+        """Take sentences on what was read, for the notes of the first set."""
+        self._notes.update(dict.fromkeys(sentences))
+
+    def _add(self, examples: Sequence[Example], of: int) -> None:
+        rows, new = self._queries.number([example.query for example in examples])
+        self._ids.extend(examples[place].query_id for place in new)
+        listed = [text for example in examples for text in (*example.positives, *example.negatives)]
+        counts = [count for example in examples for count in (len(example.positives), len(example.negatives))]
+        each = np.array(counts).reshape(-1, 2).sum(axis=1)
+        topics, tags = ([self._name(getattr(example, kind)) for example in examples] for kind in ("topic", "tag"))
+        self._listed.append(
+            _Listed(
+                query=np.repeat(compact(rows), each),
+                document=compact(self._documents.number(listed)[0]),
+                answers=np.repeat(np.arange(len(counts)) % 2 == 0, counts),
+                of=np.full(len(listed), of, dtype=np.int32),
+                topic=np.repeat(compact(np.array(topics)), each),
+                tag=np.repeat(compact(np.array(tags)), each),
+            )
+        )
+
+    def _name(self, name: str) -> int:
+        return self._names.setdefault(name, len(self._names))
+
+    def built(self, names: Sequence[str], texts: Texts) -> tuple[PairSet, ...]:
+        """Put the pairs together."""
+        queries, documents = len(self._queries), len(self._documents)
+        listed = _Listed(*(np.concatenate([getattr(one, name) for one in (_nothing(), *self._listed)]) for name in _Listed.__slots__))
+        near = listed.where(listed.answers)
+        known = near.each_once(documents)
+        far = listed.where(~listed.answers).each_once(documents)
+        wrong = far.where(~np.isin(far.keys(documents), known.keys(documents)))
+        left_out = len(far.query) - len(wrong.query)
+        why = f"{left_out:,} of {len(far.query):,} listed negatives left out, because they are listed as positives of the same query"
+        answers, negatives = known.by_query(queries), wrong.by_query(queries)
+        unanswered = int((answers.lengths == 0).sum())
+        notes = (*self._notes, *([why] if left_out else []))
+        if unanswered:
+            notes += (f"{unanswered:,} of {queries:,} queries left out, because no row gives them a positive (label 1)",)
+        sets = []
+        for number, name in enumerate(names):
+            given = near.where(near.of == number)
+            pairs = given.each_once(documents)
+            said = (*notes, *_repeated(name, len(given.query), len(pairs.query)))
+            sets.append(PairSet(name, texts, pairs.query, pairs.document, answers, negatives, pairs.of * 0, pairs.topic, pairs.tag, said))
+            notes = ()
+        return tuple(sets)
+
+
+def _repeated(name: str, given: int, once: int) -> tuple[str, ...]:
+    """A note on pairs that are given more than once, where there are any."""
+    if given == once:
+        return ()
+    return (f"{name}: {given - once:,} of {given:,} pairs left out, because they are given before; each counts once",)
+
+
+def _nothing() -> _Listed:
+    none = np.empty(0, dtype=np.int32)
+    return _Listed(none, none, none > 0, none, none, none)

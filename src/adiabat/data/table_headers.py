@@ -1,0 +1,133 @@
+"""The first line of CSV and TSV, which must name the columns: a first row that is taken for them is lost without a word."""
+
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Literal
+
+from adiabat.core.errors import DataError
+from adiabat.core.text import cut, number_of, shown
+
+Layout = Literal["grid", "examples", "corpus"]
+"""What a row is: a sentence pair in several languages, a query with its documents, or one document."""
+
+COLUMN_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "doc_id": ("doc_id", "_id", "id", "docid", "pid"),
+    "text": ("text", "passage", "contents", "content", "body", "abstract"),
+    "title": ("title",),
+    "query_id": ("query_id", "query-id", "qid", "_id", "id"),
+    "query": ("query", "anchor", "question", "q", "query_text"),
+    "positive": ("positive", "pos", "positives", "passage", "positive_document_ids", "answer"),
+    "negative": ("negative", "neg", "negatives", "negative_document_ids"),
+    "topic": ("topic",),
+    "tag": ("tag",),
+    "premise": ("premise",),
+    "hypothesis": ("hypothesis",),
+    "label": ("label", "labels", "score", "relevance", "is_relevant"),
+}
+"""Our name of a column to the names it may have in a file. Our own name wins; two others at once are an error that asks."""
+
+_MORE = re.compile(r"(?:(positives?|pos)_?|(?:hard_)?(?:negatives?|neg)_?)(\d+)|hard_(?:negatives?|neg)")
+"""Further columns of positives and negatives: ``positive_2``, ``negative1``, ``hard_negatives`` ..."""
+
+OF_DOCUMENTS = frozenset(("doc_id", "text", "title"))
+"""Our names of the columns of a corpus, which files of examples with a corpus of its own have not."""
+
+OF_LAYOUT: Mapping[Layout, frozenset[str]] = {
+    "grid": frozenset({"premise", "hypothesis", "label"}),
+    "examples": frozenset({"query_id", "query", "positive", "negative", "label", "topic", "tag"}),
+    "corpus": frozenset({"doc_id", "text", "title"}),
+}
+REQUIRED: Mapping[Layout, tuple[str, ...]] = {
+    "grid": ("premise", "hypothesis"),
+    "examples": ("query", "positive"),
+    "corpus": ("doc_id", "text"),
+}
+MEANING: Mapping[Layout, str] = {"grid": "a sentence pair", "examples": "an example", "corpus": "a document"}
+
+
+def more_columns(name: str, columns: Iterable[str]) -> list[str]:
+    """Further columns of positives or negatives."""
+    found = [(known[1], key) for key in columns if (known := _numbered(key)) and known[0] == name]
+    return [key for _, key in sorted(found)]
+
+
+@lru_cache(maxsize=1024)
+def _numbered(column: str) -> tuple[str, int] | None:
+    match = _MORE.fullmatch(column)
+    return match and ("positive" if match[1] else "negative", int(match[2] or 0))
+
+
+_KNOWN = frozenset(chain.from_iterable(COLUMN_ALIASES.values()))
+_LONGEST_NAME = 80
+_MOST_WORDS = 6
+_SEPARATORS = {
+    "csv": ("commas", {";": "semicolons", "\t": "tabs", "|": "bars"}),
+    "tsv": ("tabs", {",": "commas", ";": "semicolons", "|": "bars"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Names of the columns of a file.
+
+    Attributes:
+        columns: In their order; "" is an index that pandas wrote, and is not read.
+        place: ``path:line``.
+    """
+
+    columns: tuple[str, ...]
+    place: str
+
+    def values(self, cells: Sequence[str]) -> Mapping[str, str | None]:
+        """The values of a row.
+
+        Returns:
+            Column to its cell; None where it is empty.
+        """
+        return {name: cell or None for name, cell in zip(self.columns, cells, strict=True) if name}
+
+    def described(self) -> str:
+        """The names, for messages."""
+        return _quoted(self.columns)
+
+
+def header_of(cells: Sequence[str], place: str, *, form: str, expected: Sequence[str] | None = None) -> Header:
+    """Take a line for the header.
+
+    Args:
+        expected: What it must be; None takes any names.
+    """
+    names = tuple(cell.strip() for cell in cells)
+    if expected is not None and names != tuple(expected):
+        raise DataError(f"{place} must be the header {' '.join(expected)} (by tabs), got {cut(' '.join(names), limit=120)}; add it")
+    commas, others = _SEPARATORS[form]
+    if len(names) == 1 and (other := next((sign for sign in others if sign in names[0]), None)):
+        raise DataError(
+            f"{place} must separate its columns by {commas}, got {others[other]} in {_quoted(names)}; write the file with {commas}"
+        )
+    if "" in names[1:] or names == ("",) or len(set(names)) < len(names):
+        raise DataError(f"{place} must name every column once, got {_quoted(names)}; correct the header")
+    rows = [name for name in names if _is_value(name)]
+    # pandas numbers the columns that have no name; and beside names that are known, a number is the name of a column too.
+    if rows and _KNOWN.isdisjoint(names) and names != tuple(map(str, range(len(names)))):
+        raise DataError(
+            f"{place} must be a header of column names, got {_quoted(names)}, where {shown(rows[0])} is no name; "
+            "put a header before the first row"
+        )
+    if names[0] == "":
+        warnings.warn(f"{place}: the first column has no name, as where pandas wrote its index, and is not read", stacklevel=2)
+    return Header(names, place)
+
+
+def _is_value(name: str) -> bool:
+    """Whether a cell is rather a number or a sentence than the name of a column."""
+    return number_of(name) is not None or len(name) > _LONGEST_NAME or len(name.split()) > _MOST_WORDS
+
+
+def _quoted(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
+    return ", ".join(map(shown, names[:10])) + more

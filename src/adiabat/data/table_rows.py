@@ -1,0 +1,322 @@
+"""Rows of a data file, one at a time, each with its place.
+
+Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet (a file or a folder), data sets saved by ``datasets`` and data
+sets of the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: faults are counted,
+the first ten are kept in words, and one error at the end tells all.
+"""
+
+import csv
+import difflib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from adiabat.core.errors import ConfigError, DataError, Faults
+from adiabat.core.files import reading
+from adiabat.core.text import shown
+from adiabat.data.lines import CODECS, Cursor, byte_lines, require_plain, text_lines
+from adiabat.data.table_formats import HUB_PREFIX, dataset_rows, dataset_size, parquet_paths, parquet_rows, parquet_size
+from adiabat.data.table_headers import Header, header_of
+
+Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
+"""How a source is stored: text lines, Parquet, ``Dataset.save_to_disk``, or a name of the hub."""
+
+_FORMS: Mapping[str, Form] = {
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+_FIELD_CHARACTERS = 1 << 24
+"""Longest field of CSV and TSV: more than any text that is read whole, little enough for a quote left open not to fill the memory."""
+_SNIPPET_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table.
+
+    Attributes:
+        place: ``path:line``, lines counted from 1; in Parquet and ``datasets`` sources the row number, from 1.
+        values: Column name to value. An empty cell of CSV or TSV is None, since these formats cannot tell the two apart.
+        header: ``path:line`` of the header of CSV and TSV, whose values are texts; "" in other formats.
+    """
+
+    place: str
+    values: Mapping[str, Any]
+    header: str = ""
+
+
+class FileFaults(Faults):
+    """Faults of a file, which end its reading once all of it has been looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._advice: dict[str, None] = {}
+
+    def advise(self, advice: str) -> None:
+        """Say what to do about faults of a kind.
+
+        Args:
+            advice: Said once behind them all, however often it is given; "" says nothing.
+        """
+        if advice:
+            self._advice[advice] = None
+
+    def raise_if_any(self) -> None:
+        """End the reading."""
+        if self.count:
+            raise DataError("; ".join([self.told(), *self._advice]))
+
+
+def read_rows(
+    source: str | Path,
+    *,
+    split: str | None = None,
+    faults: FileFaults | None = None,
+    cursor: Cursor | None = None,
+    header: Sequence[str] | None = None,
+) -> Iterator[Row]:
+    """Iterate over the rows of a table in order, in constant memory.
+
+    The source is checked at the call, its rows as they are asked for. Blank lines are skipped. In TSV a quote is a character like any
+    other and a field holds neither tab nor line end; CSV is quoted as RFC 4180 says.
+
+    Args:
+        split: Which split, where a ``datasets`` source has several; None takes the only one.
+        faults: Where faults of single rows go; then the caller raises them. None raises them after the last row.
+        cursor: Where to begin, in place of the first row; behind each row it says where the next one is. Where the format allows it,
+            nothing before it is read, and a data set of the hub is streamed instead of downloaded. None begins at the first row.
+        header: What the first line of CSV or TSV must be; None takes any names of columns.
+    """
+    form = table_form(source)
+    if split is not None and form not in ("saved", "hub"):
+        raise ConfigError(f'split must be left out for {source}, which has no splits, got "{split}"; leave it out')
+    if faults is not None:
+        return _guarded(source, _rows(source, form, split, faults, cursor, header))
+    return _rows_then_raise(source, form, split, cursor, header)
+
+
+def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
+    """Number of rows where it can be had without parsing them.
+
+    Parquet and ``datasets`` sources say it themselves; JSON lines and TSV are scanned for lines that are not blank; CSV, whose
+    fields may hold line ends, is not counted.
+
+    Returns:
+        The count, faulty rows included, or None where it takes a full read.
+    """
+    form = table_form(source)
+    if form == "parquet":
+        return parquet_size(Path(source))
+    if form in ("saved", "hub"):
+        return dataset_size(str(source), split=split)
+    if form == "csv":
+        return None
+    lines = sum(1 for _, line in byte_lines(Path(source), Cursor()) if line.strip())
+    return max(0, lines - 1) if form == "tsv" else lines
+
+
+def table_form(source: str | Path) -> Form:
+    """How `source` is stored, from its name and, for a folder, what lies in it."""
+    if str(source).startswith(HUB_PREFIX):
+        return "hub"
+    path = Path(source)
+    require_path(path)
+    if path.is_dir():
+        return _folder_form(path)
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = bool(suffixes) and suffixes[-1] in CODECS
+    form = _FORMS.get(suffixes[-2 if packed else -1]) if len(suffixes) > packed else None
+    if form is None or (packed and form == "parquet"):
+        found = f'"{"".join(suffixes[-2:])}"' if suffixes else "no ending"
+        raise DataError(
+            f"{source} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {found}; rename it to what it holds"
+        )
+    return form
+
+
+def require_path(path: Path) -> None:
+    """Check that a file or folder is there."""
+    require_plain(path)
+    if path.exists():
+        return
+    names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
+    advice = f"did you mean {' or '.join(str(path.parent / name) for name in near)}?" if near else "check the path"
+    raise DataError(f"{path} must exist, got no such file; {advice}")
+
+
+def table_name(source: str | Path) -> str:
+    """Name for tables and reports: the file name without its endings, or the hub's name."""
+    if str(source).startswith(HUB_PREFIX):
+        return str(source).removeprefix(HUB_PREFIX)
+    path = Path(source).resolve()
+    name = path.name.removesuffix(path.suffix) if path.suffix.lower() in CODECS else path.name
+    stem, dot, ending = name.rpartition(".")
+    return stem if dot and f".{ending.lower()}" in _FORMS else name
+
+
+def _folder_form(path: Path) -> Form:
+    if (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
+        return "saved"
+    if parquet_paths(path):
+        return "parquet"
+    raise DataError(
+        f"{path} must hold Parquet files, a saved data set (dataset_info.json or dataset_dict.json) or a BEIR layout "
+        f"(corpus.jsonl, queries.jsonl, qrels/), got {_listing(path)}; name the file itself or another folder"
+    )
+
+
+def _listing(folder: Path) -> str:
+    names = sorted(os.listdir(folder))
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}" if names else "an empty folder"
+
+
+def _guarded(source: str | Path, rows: Iterator[Row]) -> Iterator[Row]:
+    """Rows of which any fault names their source: what reads a damaged file may fail in any way."""
+    with reading(Path(source), remedy="write or download it again"):
+        yield from rows
+
+
+def _rows_then_raise(
+    source: str | Path, form: Form, split: str | None, cursor: Cursor | None, header: Sequence[str] | None
+) -> Iterator[Row]:
+    faults = FileFaults()
+    yield from _guarded(source, _rows(source, form, split, faults, cursor, header))
+    faults.raise_if_any()
+
+
+def _rows(
+    source: str | Path, form: Form, split: str | None, faults: FileFaults, cursor: Cursor | None, header: Sequence[str] | None
+) -> Iterator[Row]:
+    here = Cursor() if cursor is None else cursor
+    if form == "json":
+        return _json_rows(Path(source), faults, here)
+    if form in ("csv", "tsv"):
+        return _delimited_rows(Path(source), faults, here, form=form, expected=header)
+    if form == "parquet":
+        return _counted(parquet_rows(Path(source), after=here.rows), here)
+    rows = dataset_rows(str(source), split=split, after=here.rows, streaming=cursor is not None)
+    return _counted(((f"{source}:{number}", values) for number, values in enumerate(rows, here.rows + 1)), here)
+
+
+def _counted(rows: Iterator[tuple[str, Mapping[str, Any]]], cursor: Cursor) -> Iterator[Row]:
+    for place, values in rows:
+        cursor.rows += 1
+        yield Row(place, values)
+
+
+def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
+    for number, line, sound in text_lines(path, faults, cursor):
+        if not sound or not line.strip():
+            continue
+        try:
+            values = json.loads(line.rstrip())  # or a missing value would be reported on the next line
+            reason = f"a JSON {_json_kind(values)}"
+        except (ValueError, RecursionError) as error:
+            values, reason = None, _json_reason(error, line)
+        if isinstance(values, dict):
+            cursor.rows += 1
+            yield Row(f"{path}:{number}", values)
+        elif number == 1 and line.lstrip().startswith("["):
+            raise DataError(f"{path} must hold one JSON object per line, got a JSON array; write each element on its own line")
+        elif number == 1 and values is None and line.rstrip().endswith(("{", "[", ",")):
+            raise DataError(
+                f'{path} must hold one JSON object per line, such as {{"query": ..., "positive": ...}}, got one over many lines that '
+                f"begins with {shown(line.strip())}; write each query with its documents on its own line"
+            )
+        else:
+            faults.add(f"{path}:{number} must be one JSON object, got {reason}")
+
+
+def _json_kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = ((str, "string"), ((int, float), "number"), (list, "array"))
+    return next((name for kind, name in kinds if isinstance(value, kind)), "null")
+
+
+def _json_reason(error: Exception, line: str) -> str:
+    text = line.strip()
+    snippet = text if len(text) <= _SNIPPET_CHARACTERS else text[:_SNIPPET_CHARACTERS] + "..."
+    if text.startswith("\ufeff"):  # Python's own words for it tell of codecs.
+        return f"{snippet[1:]} (behind a byte-order mark, as where files were joined; remove it)"
+    if isinstance(error, json.JSONDecodeError):
+        detail = f"{error.msg} at column {error.colno}"
+    else:  # The only other ValueError of the parser is Python's limit on the digits of a whole number.
+        detail = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
+    return f"{snippet} ({detail})"
+
+
+def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form, expected: Sequence[str] | None) -> Iterator[Row]:
+    header = _header_of(path, expected, form=form) if cursor.lines else None
+    for first, cells in _cells(path, faults, cursor, form=form):
+        if cells is None:
+            if header is None:
+                faults.raise_if_any()
+        elif header is None:
+            header = header_of(cells, f"{path}:{first}", form=form, expected=expected)
+        elif len(cells) != len(header.columns):
+            faults.add(f"{path}:{first} must have {len(header.columns)} fields as the header has, got {len(cells)}")
+        else:
+            cursor.rows += 1
+            yield Row(f"{path}:{first}", header.values(cells), header.place)
+    if header is not None and not cursor.rows and not faults.count:
+        raise DataError(
+            f"{path} must hold at least one row, got none below line 1, {header.described()}; check that it was written to its end, and if "
+            "this line is a row, put a header of column names before it"
+        )
+
+
+def _header_of(path: Path, expected: Sequence[str] | None, *, form: Form) -> Header:
+    """The header of a file that is read from a later line on."""
+    faults = FileFaults()
+    first, cells = next(_cells(path, faults, Cursor(), form=form), (1, None))
+    faults.raise_if_any()
+    return header_of(cells or [""], f"{path}:{first}", form=form, expected=expected)
+
+
+def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Iterator[tuple[int, list[str] | None]]:
+    """First line and fields of each row that is not blank; None in place of fields where a line was unsound."""
+    # The csv module refuses fields above 131,072 characters unless told otherwise, and it can be told only for the whole process.
+    csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS))
+    unsound: set[int] = set()
+    tabs, before = form == "tsv", cursor.lines
+    lines = _sound_lines(path, faults, cursor, unsound, whole_lines=tabs)
+    reader = csv.reader(lines, delimiter="\t" if tabs else ",", quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL, strict=True)
+    while True:
+        first = before + reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {_csv_reason(error, before + reader.line_num, form)}")
+            continue
+        if cells is None:
+            return
+        spoilt = not unsound.isdisjoint(range(first, before + reader.line_num + 1))
+        unsound.clear()
+        if spoilt or len(cells) > 1 or "".join(cells).strip():
+            yield first, None if spoilt else cells
+
+
+def _csv_reason(error: csv.Error, last: int, form: Form) -> str:
+    if "field limit" not in str(error):
+        return str(error)
+    cause = "; close the quote that was left open" if form == "csv" else ""
+    return f"a field of more than {csv.field_size_limit():,} characters, read up to line {last}{cause}"
+
+
+def _sound_lines(path: Path, faults: FileFaults, cursor: Cursor, unsound: set[int], *, whole_lines: bool) -> Iterator[str]:
+    """Lines for the csv module; the numbers of unsound ones go into `unsound`, since a quoted row may span several lines."""
+    for number, line, sound in text_lines(path, faults, cursor):
+        if not sound:
+            unsound.add(number)
+        # Without quoting, a stray carriage return inside a line is text, yet the csv module would end the row there.
+        yield line.rstrip("\r\n").replace("\r", " ") if whole_lines else line

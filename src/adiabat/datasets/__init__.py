@@ -1,0 +1,1 @@
+"""Makers of known data sets, and the demo data."""

@@ -1,0 +1,272 @@
+"""Small students of a teacher."""
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from safetensors import SafetensorError
+
+from adiabat.config.distillation import DistilStaticSettings, FitSettings, MultilingualSettings, StaticSection, TeachSettings
+from adiabat.config.shared import EncoderSection
+from adiabat.core.errors import JobError, ModelError
+from adiabat.core.files import sole_writer
+from adiabat.core.progress import SILENT, Watch
+from adiabat.core.provenance import now, versions
+from adiabat.data.corpora import texts_to_learn
+from adiabat.distillation.static_model import Distilled, distil, is_distilled, list_modules, rows_and_dims, save_static
+from adiabat.distillation.student import fit, multilingual
+from adiabat.distillation.vocabulary import Word, read_words
+from adiabat.dual_encoder.dataset_cache import contents_of
+from adiabat.models.device import device_name, device_of
+from adiabat.models.encoder import Encoder
+from adiabat.models.model_names import Model, load, load_with, name_of, require_name
+from adiabat.models.saving import save
+from adiabat.models.static_files import WEIGHTS, require_writable
+from adiabat.models.towers import DualEncoder
+from adiabat.results.distillation_result import DistilResult
+from adiabat.results.evaluation_result import Result
+from adiabat.results.record import write_record
+from adiabat.runs.output_dir import require_free
+
+PASSED = ".passed"
+"""Folder of a teacher's vectors, beside the model while it is made."""
+
+
+def distil_static(
+    teacher: Model,
+    out: str | Path,
+    *,
+    settings: DistilStaticSettings | None = None,
+    passed: Path | None = None,
+    command: str = "adiabat.distil_static(...)",
+    watch: Watch = SILENT,
+) -> DistilResult:
+    """Make a static model of a teacher: one vector per token, so that a text takes a look-up and a mean.
+
+    What was cut short goes on where it was when the same is asked for again.
+
+    Args:
+        teacher: Any encoder; its document tower is distilled.
+        out: Directory of the model, which model2vec and sentence-transformers load; ``result.json`` says what it came from.
+        settings: None takes the defaults.
+        passed: Folder where the teacher's vectors are kept for other calls; None keeps them until the model is made.
+        command: For the record.
+        watch: Whom to tell.
+
+    Returns:
+        What was made, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong, or the disk is full.
+    """
+    settings, folder, begun = settings or DistilStaticSettings(), Path(out), time.monotonic()
+    section, notes = settings.static, list[str]()
+    _require_place(folder)
+    words = _words(section)
+    if section.corpus is not None:
+        # Looks at the first row, so that its faults come before the model is loaded.
+        texts_to_learn(section.corpus)
+
+    def told(sentence: str) -> None:
+        notes.append(sentence)
+        watch.note(sentence)
+
+    with _directory(folder), sole_writer(folder):
+        tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
+        corpus = section.corpus
+        found = distil(
+            tower,
+            section,
+            words=words,
+            texts=None if corpus is None else lambda: (document.text for document in texts_to_learn(corpus)),
+            folder=folder / PASSED if passed is None else passed,
+            seed=settings.run.seed,
+            watch=Watch(told, watch.progress),
+        )
+        save_static(found, section, folder, teacher=name_of(teacher))
+        seconds = time.monotonic() - begun
+        inputs = _inputs(tower, section, words)
+        result = _record(
+            found, settings, teacher=name_of(teacher), command=command, seconds=seconds, inputs=inputs, notes=notes, folder=folder
+        )
+        write_record(result.to_json(), folder / "result.json")
+        list_modules(section, folder)
+        shutil.rmtree(folder / PASSED, ignore_errors=True)
+    return result
+
+
+@contextmanager
+def _directory(folder: Path) -> Iterator[None]:
+    """A directory that is there meanwhile, and afterwards if anything lies in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise JobError(f"--out {folder} could not be made: {fault.strerror}; choose another directory") from fault
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def distil_fit(settings: FitSettings, *, resume: bool = False, command: str = "adiabat.distil_fit(...)", watch: Watch = SILENT) -> Result:
+    """Bring a student's vectors of one's own texts close to its teachers'; see `adiabat.distillation.student.fit`.
+
+    Args:
+        settings: Everything, teachers, student, texts and directory among it.
+        resume: Go on with a job that was cut short.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What the run did, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    _require_names(settings)
+    return fit(load_with, settings, resume=resume, command=command, watch=watch)
+
+
+def distil_multilingual(
+    settings: MultilingualSettings, *, resume: bool = False, command: str = "adiabat.distil_multilingual(...)", watch: Watch = SILENT
+) -> Result:
+    """Teach a student further languages by translations; see `adiabat.distillation.student.multilingual`.
+
+    Args:
+        settings: Everything, teachers, student, parallel texts and directory among it.
+        resume: Go on with a job that was cut short.
+        command: For the report.
+        watch: Whom to tell.
+
+    Returns:
+        What the run did, as in ``result.json``.
+
+    Raises:
+        AdiabatError: If anything the user gave is wrong.
+    """
+    _require_names(settings)
+    return multilingual(load_with, settings, resume=resume, command=command, watch=watch)
+
+
+def _require_names(settings: TeachSettings) -> None:
+    """What is no model is told before texts are read."""
+    for name in filter(None, (*settings.distil.teachers, settings.distil.student)):
+        require_name(name)
+
+
+def distil_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
+    """Put the query tower of one model beside the document tower of another: a small student, for an index of its teacher.
+
+    Args:
+        query: Its query tower is taken, such as a static model's that was fitted to the teacher.
+        document: Its document tower is taken; stores that it made serve the pair.
+        out: Directory of the pair, a MODEL.
+        settings: Which code may run while loading; None: none.
+
+    Returns:
+        The pair.
+
+    Raises:
+        ModelError: If a model cannot be loaded or saved, or the widths differ.
+        JobError: If the directory is taken, or cannot be written.
+    """
+    folder = Path(out)
+    require_free(folder, resume=False)
+    asked, answering = load(query, settings=settings), load(document, settings=settings)
+    if asked.query.width != answering.document.width:
+        raise ModelError(
+            f"the query tower of {name_of(query)} must be as wide as the documents of {name_of(document)}, {answering.document.width}, got "
+            f"{asked.query.width}; fit it with --set distil.width=projection"
+        )
+    pair = DualEncoder(asked.query, answering.document, f"{name_of(query)} beside {name_of(document)}", answering.root)
+    for tower in (pair.query, pair.document):
+        require_writable(tower)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
+            whole = Path(made) / "model"
+            save(pair, whole)
+            whole.replace(folder)
+    except (OSError, SafetensorError) as fault:
+        raise JobError(f"--out {folder} could not be written: {fault}; free some space, or choose another directory") from fault
+    return pair
+
+
+def _record(
+    found: Distilled,
+    settings: DistilStaticSettings,
+    *,
+    teacher: str,
+    command: str,
+    seconds: float,
+    inputs: dict[str, dict[str, str]],
+    notes: list[str],
+    folder: Path,
+) -> DistilResult:
+    return DistilResult(
+        title=f"A static model of {teacher}",
+        command=command,
+        created=now(),
+        seconds=seconds,
+        seed=settings.run.seed,
+        versions=versions(device_name(device_of(settings.run.device))),
+        teacher=teacher,
+        tokens=len(found.vocabulary.tokens),
+        added=found.vocabulary.added,
+        dims=found.vectors.shape[1],
+        kept=found.kept,
+        counted=found.counted,
+        size=(folder / WEIGHTS).stat().st_size,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        inputs=inputs,
+        notes=notes,
+    )
+
+
+def _require_place(folder: Path) -> None:
+    """A new or empty directory, or one where the same was cut short."""
+    if is_distilled(folder):
+        raise JobError(f"--out {folder} holds a model already; choose another directory")
+    if not (folder / PASSED).is_dir():
+        require_free(folder, resume=False)
+
+
+def made_of(teacher: str, settings: DistilStaticSettings) -> dict[str, dict[str, str]]:
+    """What a static model would be made of, before anything is made.
+
+    Args:
+        teacher: Any encoder.
+        settings: Of the model.
+
+    Returns:
+        Digests of teacher, vocabulary and corpus.
+
+    Raises:
+        AdiabatError: If none can be made of them.
+    """
+    section = settings.static
+    words = _words(section)
+    tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
+    rows_and_dims(tower, section, words)
+    return _inputs(tower, section, words)
+
+
+def _words(section: StaticSection) -> list[Word]:
+    return [] if section.vocabulary is None else read_words(Path(section.vocabulary))
+
+
+def _inputs(tower: Encoder, section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str, str]]:
+    found = {"teacher": {"weights_sha256": tower.weights_digest()}}
+    if section.corpus is not None:
+        files = json.dumps(contents_of([section.corpus]))
+        found["corpus"] = {"path": section.corpus, "files_sha256": hashlib.sha256(files.encode()).hexdigest()}
+    if section.vocabulary is not None:
+        told = "\n".join(word.text for word in words)
+        found["vocabulary"] = {"path": section.vocabulary, "words_sha256": hashlib.sha256(told.encode()).hexdigest()}
+    return found

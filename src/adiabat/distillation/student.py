@@ -1,0 +1,251 @@
+"""A student that comes close to its teachers: from texts or translations to lessons, targets and a training job (mission D6)."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from heapq import nsmallest
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.linear_model import RidgeCV
+
+from adiabat.config.distillation import STATIC_RATE, FitSettings, MultilingualSettings, TeachSettings, Width
+from adiabat.core.errors import ConfigError, ModelError, several
+from adiabat.core.progress import SILENT, Watch
+from adiabat.data.corpora import read_corpus, texts_to_learn
+from adiabat.data.examples import stream_examples
+from adiabat.data.language_grids import chosen_languages
+from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
+from adiabat.data.records import Side
+from adiabat.distillation.student_data import VALIDATION, Lessons, write_lessons
+from adiabat.distillation.teacher_targets import build_targets, kept_matrix, require_texts, unit
+from adiabat.dual_encoder.tower_setup import Loader, require_numbers
+from adiabat.dual_encoder.train import check, check_batch_size, train
+from adiabat.models.device import device_of
+from adiabat.models.static import StaticBackbone
+from adiabat.models.towers import DualEncoder
+from adiabat.results.evaluation_result import Result
+from adiabat.runs.output_dir import require_free
+from adiabat.runs.run_dir import Job
+from adiabat.store.vector_store import Store
+
+SAMPLE = 8_192
+"""Texts that a layer is fitted to: four times as many brought a student no nearer."""
+
+STRENGTHS = tuple(np.logspace(-4, 4, 17).tolist())
+"""Of the ridge penalty, from next to none to all."""
+
+
+def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "d e"]:
+    """The linear map from a student's vectors to its teachers' that predicts texts left out best.
+
+    A ridge regression without intercept, in closed form. What it shrinks towards are zeros, or, where both widths are one, the vectors as
+    they are: a student that starts in its teachers' space should stay there, and few texts say nothing about most directions.
+    """
+    (count, width), wide = rows.shape, towards.shape[1]
+    origins = [np.eye(width)] if width == wide else []
+    if count > width or not origins:
+        origins.append(np.zeros((width, wide)))
+    exact, wanted = rows.astype(np.float64), towards.astype(np.float64)
+    # Strengths are of rows whose length is 1 in the quadratic mean.
+    unit_of = np.sqrt(np.square(exact).sum(axis=1).mean()) or 1.0
+    fits = [(RidgeCV(alphas=STRENGTHS, fit_intercept=False).fit(exact / unit_of, wanted - exact @ origin), origin) for origin in origins]
+    best, origin = max(fits, key=lambda one: float(one[0].best_score_))
+    weights: Float[np.ndarray, "d e"] = (origin + best.coef_.T / unit_of).astype(np.float32)
+    return weights
+
+
+def write_layer(student: DualEncoder, targets: Store, lessons: Lessons, folder: Path, *, watch: Watch = SILENT) -> Path:
+    """Fit a layer to texts of the teachers that are not held out, once."""
+    made_of = targets.manifest.sha256 + json.dumps(student.fingerprint("query").to_json())
+    path = folder / f"layer-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.npy"
+    kept_matrix(path, lambda: _layer(student, targets, lessons, watch))
+    return path
+
+
+def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch) -> Float[np.ndarray, "d e"]:
+    held_out = {positive for example in stream_examples(lessons.path(VALIDATION)).examples for positive in example.positives}
+    documents = (document for document in read_corpus(lessons.folder) if document.doc_id not in held_out)
+    # Ids are digests of texts: the smallest are drawn from all files alike, and the same in every run.
+    sample = nsmallest(SAMPLE, documents, key=attrgetter("doc_id"))
+    if student.width != targets.width:
+        require_texts(len(sample), student.width, left_out=" beside those held out")
+    label = "embedding texts by the student"
+    rows = student.encode(
+        [document.text for document in sample], side="query", on_progress=lambda now: watch.progress(label, now.done, now.total)
+    )
+    towards = targets.gather(targets.rows([document.doc_id for document in sample])).astype(np.float32)
+    watch.note(f"the student starts with a layer that {len(sample):,} texts bring nearest to its teachers' vectors")
+    return fitted_layer(rows, unit(towards) if student.query.settings.unit_length else towards)
+
+
+OWN_TEXTS = "texts"
+"""What the user's texts are called among lessons."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """What a student is to learn.
+
+    Attributes:
+        check: Looks at the beginning of every file.
+        read: Gives it from its beginning.
+        sources: Files that are read.
+        own: What the teachers' own texts are called.
+        passages: Longest passage, in sentences.
+    """
+
+    check: Callable[[], object]
+    read: Callable[[], Iterable[Translation]]
+    sources: tuple[str, ...]
+    own: str
+    passages: int = 1
+
+
+def fit(load: Loader, settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
+    """Bring a student's vectors of the user's own texts close to those of its teachers."""
+    lessons = settings.lessons
+    if not (lessons.texts or lessons.queries):
+        raise ConfigError("lessons.texts must be given, got none; write it into the file, or add --texts or --queries")
+    material = _Material(
+        lambda: [*map(texts_to_learn, lessons.texts), *map(stream_examples, lessons.queries)],
+        partial(_own_texts, lessons.texts, lessons.queries),
+        (*lessons.texts, *lessons.queries),
+        OWN_TEXTS,
+    )
+    return _taught(load, settings, material, resume=resume, command=command, watch=watch)
+
+
+def multilingual(load: Loader, settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
+    """Bring a student's vectors of texts, and of their translations, close to its teachers' vectors of the texts."""
+    lessons = settings.lessons
+    if not lessons.parallel:
+        raise ConfigError("lessons.parallel must be given, got none; write it into the file, or add --parallel")
+    sources = sources_of(lessons.parallel, source=lessons.source, languages=lessons.languages)
+    paths = tuple(path for one in sources for path in (one.path, one.translation) if path is not None)
+    read = partial(_translations, sources, lessons.languages)
+    material = _Material(lambda: list(map(read_parallel, sources)), read, paths, lessons.source, lessons.passages)
+    return _taught(load, settings, material, resume=resume, command=command, watch=watch)
+
+
+def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:
+    for source in texts:
+        for document in texts_to_learn(source):
+            yield Translation(document.text, document.text, OWN_TEXTS, source)
+    for source in queries:
+        for example in stream_examples(source).examples:
+            yield Translation(example.query, example.query, OWN_TEXTS, example.where)
+
+
+def _translations(sources: Iterable[ParallelSource], wanted: tuple[str, ...]) -> Iterator[Translation]:
+    seen = set[str]()
+    for source in sources:
+        for found in read_parallel(source):
+            seen.add(found.language)
+            yield found
+    if set(wanted) - seen:
+        every = {found.language for source in sources for found in read_parallel(replace(source, languages=()))}
+        chosen_languages(wanted, every | seen, source="the parallel texts")
+
+
+def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch) -> Result:
+    section = settings.distil
+    job = Job(_out_of(settings))
+    # Before anything is read: what the run could not be is no reason to embed texts.
+    check(settings.training(**_tables(settings, _some_lessons(job, material), job.prepared)))
+    require_free(job.folder, resume=resume)
+    device = device_of(settings.run.device)
+    lessons = _lessons(job.prepared / "lessons", settings, material, watch)
+    teachers = [load(name, settings.teacher).to(device) for name in section.teachers]
+    student = load(str(section.student), settings.encoder).to(device)
+    require_numbers(student)
+    how = _how(teachers, student, section.width)
+    if settings.train.loss == "mse" and len(teachers) == 1 and how != "pca":
+        _require_reachable(teachers[0], student, section.side)
+    width = student.width if how == "pca" else None
+    targets = build_targets(teachers, lessons.folder, job.prepared, side=section.side, width=width, watch=watch)
+    layer = None if how == "none" else write_layer(student, targets, lessons, job.prepared, watch=watch)
+    static = isinstance(student.query.backbone, StaticBackbone)
+    del teachers, student
+    run = settings.training(**_tables(settings, lessons, targets.path, layer, static=static))
+    result = train(load, run, resume=resume, command=command, watch=watch)
+    assert result is not None
+    return result
+
+
+def _lessons(folder: Path, settings: TeachSettings, material: _Material, watch: Watch) -> Lessons:
+    """Before any model is loaded, so that all faults of the texts come first."""
+    material.check()
+    lessons = write_lessons(
+        material.read,
+        folder,
+        settings=settings.lessons,
+        sources=material.sources,
+        own=material.own,
+        passages=material.passages,
+        least=2 if settings.train.keep == "best" else 1,
+        watch=watch,
+    )
+    if len(lessons.counts) > 1:
+        watch.note(f"texts to learn: {', '.join(f'{name} {count:,}' for name, count in sorted(lessons.counts.items()))}")
+    check_batch_size("the texts", sum(lessons.counts.values()), settings.train.batch_size)
+    return lessons
+
+
+def _out_of(settings: TeachSettings) -> Path:
+    """The directory of the job, where enough is said for one."""
+    section = settings.distil
+    named = {"distil.teachers": section.teachers, "distil.student": section.student, "distil.out": section.out}
+    if missing := [f"{name} must be given, got none" for name, value in named.items() if not value]:
+        raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
+    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
+        raise ConfigError(f"adiabat distil must run in one process, got {processes}; start it without a launcher")
+    return Path(str(section.out))
+
+
+def _some_lessons(job: Job, material: _Material) -> Lessons:
+    """As many files as there may be, for settings to be checked by."""
+    return Lessons(job.prepared / "lessons", {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1})
+
+
+def _how(teachers: Sequence[DualEncoder], student: DualEncoder, asked: Width) -> Width:
+    """Which of the ways to the teachers' vectors a student takes, none of them ``auto``."""
+    if not student.shared:
+        raise ModelError(f"{student.name}: a student must have one tower for both sides, got two; take another model")
+    whole, own = sum(teacher.width for teacher in teachers), student.width
+    fitting: tuple[Width, ...] = ("pca", "projection") if whole > own else ("projection", "none") if whole == own else ("projection",)
+    if asked not in (*fitting, "auto"):
+        raise ConfigError(
+            f"distil.width must be {' or '.join((*fitting, 'auto'))} where the student has {own} numbers and its teachers have {whole}, "
+            f"got {asked}; change it"
+        )
+    return fitting[0] if asked == "auto" else asked
+
+
+def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -> None:
+    """Refuse vectors of unit length where those that they are to be equal to have others."""
+    asked = teacher.query if side == "query" else teacher.document
+    if student.query.settings.unit_length and not asked.settings.unit_length:
+        raise ConfigError(
+            f"train.loss = mse must have a student that can reach its teacher's vectors, {student.name} gives unit length and "
+            f"{teacher.name} does not; set teacher.normalize = true, encoder.normalize = false, or take train.loss = cosine_distance"
+        )
+
+
+def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, layer: Path | None = None, *, static: bool = False) -> dict[str, Any]:
+    """What a training job is told beside the settings that it shares with a distillation."""
+    section, files = settings.distil, [str(lessons.path(name)) for name in sorted(lessons.counts)]
+    several_files = len(files) > 1
+    return {
+        "job": {"model": section.student, "out": section.out} | ({} if several_files else {"data": files[0]}),
+        "data": {"validation": str(lessons.path(VALIDATION))} | ({"sources": [{"path": path} for path in files]} if several_files else {}),
+        "towers": {"targets": str(targets)} | ({} if layer is None else {"projection_start": str(layer)}),
+        "mixture": {"rule": settings.mixture.rule, "exhausted": settings.mixture.exhausted} if several_files else {},
+        "train": {"learning_rate": STATIC_RATE} if static and "learning_rate" not in settings.train.model_fields_set else {},
+    }

@@ -1,0 +1,234 @@
+"""What a static model knows: the tokens of its teacher, and words that are added to them (mission E1)."""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from skeletoken import TokenizerModel
+from skeletoken.padding import Padding
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from adiabat.core.errors import ConfigError, DataError, several
+from adiabat.core.progress import SILENT, Watch
+from adiabat.data.lines import require_plain
+from adiabat.distillation.token_embeddings import Sequences
+from adiabat.store.analysers import SPACELESS
+
+UNUSED = r"\[unused\d+\]"
+"""Tokens that BERT keeps free, which stand in no text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word or phrase that is added.
+
+    Attributes:
+        text: As its author wrote it.
+        place: ``FILE:LINE``, for messages.
+    """
+
+    text: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocabulary:
+    """Rows of a static model.
+
+    Attributes:
+        tokens: Of each row.
+        tokenizer: From texts to rows; puts nothing around a text.
+        sequences: What of each row passes through the teacher.
+        known: Words that were to be added and are tokens of the teacher already.
+        added: How many rows are no tokens of the teacher.
+    """
+
+    tokens: list[str]
+    tokenizer: Tokenizer
+    sequences: Sequences
+    known: list[Word]
+    added: int
+
+
+def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] = (), without: str | None = UNUSED) -> Vocabulary:
+    """The tokens of a teacher, and words that are added to them.
+
+    Added tokens of the teacher that have no part in a text, such as the mask, are left out. A word that the tokenizer takes for one piece
+    becomes a token; one that it splits, such as a phrase, is looked for in texts before they are split, though not inside of other words.
+
+    Args:
+        without: A regular expression; tokens that begin with a match are left out. None keeps all.
+    """
+    with _quietly():
+        pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
+    edited, added, known = _with_words(_bare(pruned, without), words)
+    tokens = list(edited.sorted_vocabulary)
+    if len(tokens) < 2:
+        raise ConfigError(f"static.without must leave tokens, got {without!r}, which matches all; leave it out")
+    own = pruned.vocabulary
+    new = sum(token not in own for token in tokens)
+    return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added, _opening(tokenizer, pruned)), known, new)
+
+
+def _opening(tokenizer: PreTrainedTokenizerFast, model: TokenizerModel) -> list[int]:
+    """What stands before a token though the tokenizer puts nothing there: the first state of a decoder hardly depends on its token."""
+    begin = tokenizer.bos_token_id
+    return [] if begin is None or model.bos_ids else [begin]
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without warnings that the library takes a padding token from the teacher, which no text of a static model has."""
+    logger = logging.getLogger("skeletoken")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
+    """Without what is put around texts, without the teacher's limit, and without some tokens."""
+    bare: Any = model.deep_copy()
+    bare.truncation = None
+    if bare.adds_prefix_space is not None:
+        # A word is the same token at the start of a text as within it.
+        bare.adds_prefix_space = True
+    bare.post_processor = None
+    if bare.padding is not None:
+        bare.padding = Padding(pad_id=bare.padding.pad_id, pad_token=bare.padding.pad_token, pad_type_id=0)
+    if without is None:
+        return bare  # type: ignore[no-any-return]
+    try:
+        pattern = re.compile(without)
+    except re.error as fault:
+        raise ConfigError(f"static.without must be a regular expression, got {without!r}: {fault}") from fault
+    # Without the one for what it does not know, a tokenizer fails at the first such text.
+    unknown = bare.unk_token
+    left: Any = bare.remove_tokens_from_vocabulary([token for token in bare.sorted_vocabulary if pattern.match(token) and token != unknown])
+    if unknown is not None:
+        # Unigram knows it by its number, which is another one now.
+        left.model.unk_token = unknown
+    return left  # type: ignore[no-any-return]
+
+
+def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[TokenizerModel, dict[str, Word], list[Word]]:
+    """The tokenizer with words; the word of each new token; and words that are tokens already."""
+    there, pieces, phrases = set(model.sorted_vocabulary), dict[str, Word](), dict[str, Word]()
+    known, faults = dict[str, Word](), list[str]()
+    for word in words:
+        found = model.preprocessor.preprocess(word.text, had_initial_subword_prefix=True)
+        if not found:
+            faults.append(f"{word.place}: {word.text!r} is nothing once the tokenizer has normalised it")
+            continue
+        group, token = (pieces, found[0]) if len(found) == 1 else (phrases, _normalized(model, word.text))
+        group = known if token in there else group
+        if token in group:
+            faults.append(f"{word.place}: {word.text!r} is the word of {group[token].place}")
+        group.setdefault(token, word)
+    if faults:
+        raise DataError(f"words must be left by the tokenizer, each once, got {several(faults)}; remove these lines")
+    # Other added tokens go: they have no part in texts.
+    # Short ones first: BPE makes pieces of the longer ones on its way, and a word must not be there before it comes.
+    ordered = sorted(pieces, key=len)
+    grown = model.prune_added_tokens().add_tokens_to_vocabulary(ordered, preprocess_tokens=False)
+    for whole in (True, False):
+        chosen = [phrase for phrase in phrases if _has_borders(phrase) == whole]
+        grown = grown.add_addedtokens(chosen, is_special=False, single_word=whole, normalized=True)
+    return grown, {**pieces, **phrases}, list(known.values())
+
+
+def _has_borders(phrase: str) -> bool:
+    """Whether its ends are told from letters beside it: a phrase is no part of longer words, where its script puts blanks between words."""
+    return all(end.isalnum() and not SPACELESS.match(end) for end in (phrase[0], phrase[-1]))
+
+
+def _normalized(model: TokenizerModel, text: str) -> str:
+    normalizer = model.preprocessor.normalizer
+    return (text if normalizer is None else normalizer.normalize_str(text)).strip()
+
+
+def _require_known(teacher: Tokenizer, words: Iterable[Word], unknown: int | None) -> None:
+    """Refuse words of which the teacher knows no piece: they would all have one vector."""
+    texts = {word.place: (word.text, teacher.encode(word.text, add_special_tokens=False).ids) for word in words}
+    if strange := [f"{place}: {text!r}" for place, (text, ids) in texts.items() if set(ids) <= {unknown}]:
+        raise DataError(f"of each word the teacher must know a piece, got {several(strange)}; remove these lines, or take another teacher")
+
+
+def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, Word], opening: list[int]) -> Sequences:
+    """What passes through the teacher, in its own ids: a token between special tokens, a word as the teacher takes the text."""
+    before, after, own = list(model.bos_ids or []), list(model.eos_ids or []), model.vocabulary
+    ids, teacher = dict(model.model_delta.token_mapping), model.to_tokenizer()
+    teacher.no_padding()
+    teacher.no_truncation()
+
+    def passed(token: str) -> list[int]:
+        if token in own:
+            return [*before, own[token], *after]
+        # What BPE merges on the way to a word is a token too.
+        text = added[token].text if token in added else model.preprocessor.decode(token).decoded
+        found: list[int] = teacher.encode(text).ids
+        return found
+
+    _require_known(teacher, added.values(), None if model.unk_token is None else own.get(model.unk_token))
+    return Sequences([[*opening, *(ids[one] for one in passed(token))] for token in tokens], len(opening) + len(before), len(after))
+
+
+def read_words(path: Path) -> list[Word]:
+    """Read words."""
+    require_plain(path)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as fault:
+        raise DataError(f"static.vocabulary must be a readable file, got {path}: {fault.strerror}") from fault
+    except UnicodeDecodeError as fault:
+        raise DataError(f"{path} must be text in UTF-8, got a byte that is none at position {fault.start:,}; convert it") from fault
+    words = [Word(line.strip(), f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+    if empty := [f"{word.place} is empty" for word in words if not word.text]:
+        raise DataError(f"a file of words must have one on each line: {several(empty)}; remove the line")
+    if not words:
+        raise DataError(f"{path} must hold words, one per line, got none; add some, or leave --vocabulary out")
+    return words
+
+
+BLOCK = 4_096
+"""Texts that are split at a time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenCounts:
+    """Of each row of a vocabulary.
+
+    Attributes:
+        times: How often it stands in the texts.
+        containing: How many of the texts hold it.
+        texts: How many there are.
+    """
+
+    times: Int[np.ndarray, " v"]
+    containing: Int[np.ndarray, " v"]
+    texts: int
+
+
+def count_tokens(tokenizer: Tokenizer, texts: Iterable[str], *, watch: Watch = SILENT) -> TokenCounts:
+    """Count tokens."""
+    rows = tokenizer.get_vocab_size()
+    times, containing = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+    left, done = iter(texts), 0
+    while block := list(islice(left, BLOCK)):
+        for encoding in tokenizer.encode_batch_fast(block, add_special_tokens=False):
+            found, often = np.unique(np.asarray(encoding.ids, dtype=np.int64), return_counts=True)
+            times[found] += often
+            containing[found] += 1
+        done += len(block)
+        watch.progress("counting tokens of the corpus", done, done)
+    return TokenCounts(times, containing, done)

@@ -1,1 +1,0 @@
-"""What tuning does to texts that nobody labelled: probes, and how far they move (mission A12)."""

@@ -1,0 +1,1 @@
+"""Training of both towers on pairs of texts."""

@@ -1,0 +1,184 @@
+"""Which pairs make the batch of each step, as settings ask for it (missions D3, D4)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Int
+
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.dual_training_data import BatchesSection, MixtureSection
+from adiabat.core.errors import DataError
+from adiabat.data.batch_arrangement import ArrangedStream, Rules
+from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.mixture import Mixture, drawn_counts, pass_counts, source_weights
+from adiabat.data.pair_sets import PairSet, text_numbers
+from adiabat.report.wording import cut_middle
+
+
+@dataclass(frozen=True)
+class Order:
+    """Batches by the number of their step.
+
+    Attributes:
+        rows: Pairs of a step, from 0; they depend on its number alone.
+        pairs: Of one pass.
+        batches: How many the first pass has, if it ends with a whole one.
+        left: By pass, those that were in no batch; filled in as passes begin.
+    """
+
+    rows: Callable[[int], Int[np.ndarray, " b"]]
+    pairs: int
+    batches: Callable[[], int]
+    left: Mapping[int, int] = field(default_factory=dict)
+
+    def left_out(self) -> str | None:
+        """What the passes so far left out.
+
+        Returns:
+            A sentence, or None where nothing was.
+        """
+        most = max(self.left.values(), default=0)
+        if not most:
+            return None
+        return f"up to {most:,} of {self.pairs:,} pairs of a pass were in no batch, because they fitted into none by the rules of [batches]"
+
+
+@dataclass(frozen=True, slots=True)
+class OnePass:
+    """A window of a stream: what sets the plan of its one pass apart from those over data that are all there.
+
+    Attributes:
+        seed: Of its orders.
+        first_step: The step that begins with it.
+        times: How often it takes the pairs of each source: 1 where as much was read as was asked for.
+    """
+
+    seed: int
+    first_step: int
+    times: tuple[float, ...]
+
+    def mixture(self, pairs: PairSet) -> Mixture:
+        """How much of each source the pass holds."""
+        sizes = np.bincount(pairs.sources, minlength=len(self.times))
+        counts = np.rint(sizes * np.array(self.times)).astype(np.int64)
+        return Mixture(tuple(sizes.tolist()), counts / max(1, counts.sum()), counts, self.seed)
+
+
+def order_of(
+    pairs: PairSet, settings: TrainSettings, tokens: Int[np.ndarray, " pairs"] | None = None, only: OnePass | None = None
+) -> Order:
+    """The batches that settings describe.
+
+    Args:
+        only: Of a window of a stream, whose first pass alone is then taken; None plans passes over all there is.
+    """
+    size, section = settings.train.batch_size, settings.batches
+    seed, first_step = (settings.run.seed, 0) if only is None else (only.seed, only.first_step)
+    plain = section == BatchesSection() and settings.mixture == MixtureSection()
+    if plain and not pairs.sources.any():
+        shuffled = ShuffledStream(len(pairs), seed=seed)
+        return Order(lambda step: shuffled.rows(step - first_step, size), len(pairs), lambda: len(pairs) // size)
+    mixture = mixture_of(pairs, settings) if only is None else only.mixture(pairs)
+    rules = Rules(
+        batch_size=size,
+        levels=_levels(pairs, settings, of_window=only is not None),
+        random_share=section.random_share,
+        curriculum_steps=section.curriculum_steps,
+        keys=_keys(pairs) if section.no_duplicates else None,
+        tokens=tokens,
+        token_budget=section.token_budget,
+    )
+    arranged = ArrangedStream(mixture.order, rules, seed=seed, first_step=first_step)
+    return Order(arranged.rows, int(mixture.counts.sum()), lambda: arranged.batches(0), arranged.left)
+
+
+def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
+    """How much of each source a pass holds."""
+    section = settings.mixture
+    sizes = np.bincount(pairs.sources)
+    counted = np.minimum(sizes, section.cap or sizes.max()).tolist()
+    given = [source.weight for source in settings.data.sources]
+    weights = source_weights(counted, rule=section.rule, temperature=section.temperature, weights=given)
+    counts = pass_counts(counted, weights, exhausted=section.exhausted)
+    return Mixture(tuple(sizes.tolist()), weights, counts, settings.run.seed)
+
+
+def _levels(pairs: PairSet, settings: TrainSettings, *, of_window: bool = False) -> list[Int[np.ndarray, " pairs"]]:
+    """Numbers of tag, topic and source, as far as batches go by them; finer ones are told apart by the coarser."""
+    group = settings.batches.group
+    apart = pairs.sources if settings.mixture.one_source_per_batch else np.zeros(len(pairs), dtype=np.int64)
+    topics = _within(apart, pairs.topics)
+    levels = {"none": [], "topic": [topics], "tag": [_within(topics, pairs.tags), topics]}[group]
+    names = np.unique(pairs.tags if group == "tag" else pairs.topics)
+    # A file that is sorted by topic has windows of one; number 0 is that of no name.
+    if levels and len(names) == 1 and not (of_window and names[0]):
+        raise DataError(
+            f"{pairs.name}: pairs must be of several {group}s where batches.group is {group}, got one; name the column that tells them "
+            f"apart (data.columns.{group}), or leave batches.group out"
+        )
+    if group == "tag" and len(np.unique(topics)) == len(np.unique(apart)):
+        # Without topics, what is left of the tags is random.
+        levels = levels[:1]
+    return [*levels, apart]
+
+
+def in_small_groups(pairs: PairSet, settings: TrainSettings) -> int:
+    """Pairs whose topic or tag has too few for a batch of its own.
+
+    Returns:
+        How many; 0 where batches are not grouped.
+    """
+    if settings.batches.group == "none":
+        return 0
+    sizes = np.bincount(_levels(pairs, settings)[0])
+    return int(sizes[sizes < settings.train.batch_size].sum())
+
+
+def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
+    """What becomes of pairs without a topic or tag where batches go by it.
+
+    Returns:
+        A sentence, or None where each has one, or batches are not grouped.
+    """
+    group = settings.batches.group
+    if group == "none":
+        return None
+    # Number 0 is that of no name.
+    count = int(((pairs.topics if group == "topic" else pairs.tags) == 0).sum())
+    if not count:
+        return None
+    each = " in each topic" if group == "tag" and pairs.topics.any() else ""
+    return f"{count:,} of {len(pairs):,} pairs have no {group}: they form batches of their own, as if they were of one {group}{each}"
+
+
+def mixture_told(order: Order, pairs: PairSet, settings: TrainSettings, *, steps: int) -> str | None:
+    """How much of each source a run took, beside what was asked for.
+
+    The run's passes are planned once more.
+
+    Returns:
+        A sentence, or None where there is one source, or no step.
+    """
+    paths = [source.path for source in settings.data.sources]
+    if len(paths) < 2 or not steps:
+        return None
+    counts = drawn_counts(order.rows, pairs.sources, steps=steps, count=len(paths))
+    asked = mixture_of(pairs, settings).weights
+    told = [
+        f"{cut_middle(path, limit=40)} {count:,} ({100 * count / counts.sum():.1f} %, asked for {100 * share:.1f} %)"
+        for path, count, share in zip(paths, counts.tolist(), asked.tolist(), strict=True)
+    ]
+    return f"pairs drawn of each source: {'; '.join(told)}"
+
+
+def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
+    """A number for each pair of numbers."""
+    numbers: Int[np.ndarray, " pairs"] = np.unique(outer.astype(np.int64) * (int(inner.max(initial=0)) + 1) + inner, return_inverse=True)[1]
+    return numbers
+
+
+def _keys(pairs: PairSet) -> Int[np.ndarray, "pairs 2"]:
+    """Numbers of each pair's texts, equal over both sides where texts are."""
+    queries, documents = text_numbers(pairs.texts)
+    return np.stack([queries[pairs.query], documents[pairs.positive]], axis=1)

@@ -1,0 +1,305 @@
+"""What the training of both towers minimises (missions B2, C1 to C3, D1)."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from adiabat.config.dual_training import IN_BATCH, TrainSettings
+from adiabat.data.batch_sampler import validation_batches
+from adiabat.data.pair_sets import PairSet
+from adiabat.data.records import SIDES, Side
+from adiabat.dual_encoder.answer_ranks import listed_pairs, pair_errors, ranks_of_answers
+from adiabat.dual_encoder.batch_plan import OnePass, Order, order_of
+from adiabat.dual_encoder.batches import Batch, Sides, draw_batch, pair_order, pairs_of, share_of, validation_batch
+from adiabat.dual_encoder.criterion import criterion_of
+from adiabat.dual_encoder.stream import Stream, Window, window_name
+from adiabat.dual_encoder.text_cache import Bank, Models, Stretch
+from adiabat.dual_encoder.train_checks import steps_of, steps_within
+from adiabat.losses.embedded_pairs import unit_rows
+from adiabat.losses.log_denominator import LearnedTemperature, Temperature, scheduled_temperature
+from adiabat.models.token_cache import TokenTable
+from adiabat.models.towers import DualEncoder
+from adiabat.scaling_laws.flops import Cost, PassedParameters, training_flops
+from adiabat.store.vector_store import Store
+from adiabat.training.distributed import ALONE, Processes
+from adiabat.training.flop_count import passed_parameters
+from adiabat.training.gradient_cache import Chunking
+from adiabat.training.limits import Validation
+from adiabat.training.passes import Passes, side_passes
+
+CHUNK_TOKENS = {"cpu": 4_096, "cuda": 65_536}
+"""Of one pass where nobody says how many: on a CPU what stays near the caches, on a GPU what keeps it busy."""
+
+
+@dataclass
+class PairContrast:
+    """The objective: embed a batch of pairs, and tell each query's document from the others.
+
+    Attributes:
+        towers: What is trained; a tower without trainable parameters is embedded once for each text.
+        examples: Pairs to learn from, or a stream of them.
+        validation: Pairs to measure on, over the same texts as pairs that are no stream.
+        settings: Loss, negatives, temperature, batch size, precision, and how a batch passes.
+        guide: Takes candidates out of the negatives; None where there is none, or where `towers` themselves do.
+        processes: Who shares a batch out.
+        store: Vectors that take the place of document embeddings; None embeds documents.
+    """
+
+    towers: DualEncoder
+    examples: PairSet | Stream
+    validation: PairSet
+    settings: TrainSettings
+    guide: DualEncoder | None = None
+    processes: Processes = ALONE
+    store: Store | None = None
+
+    def __post_init__(self) -> None:
+        section = self.settings.train
+        self._criterion = criterion_of(section, tile=self.settings.memory.loss_tile)
+        self._learned = LearnedTemperature(section.temperature) if section.temperature_schedule == "learned" else None
+        self._models = Models(self.towers, self.guide, self.store)
+        self._bank = Bank.of(self.validation.texts, self._models, self.settings)
+        self._kept: tuple[Path, bool] | None = None
+        self._saved_window: int | None = None
+        self._now = self._first()
+        self._drawn: tuple[int, Batch] | None = None
+        self.passes = Passes(*self._models.trained, precision=self.settings.run.precision, chunking=self._chunking())
+        self.module = nn.ModuleDict({"query": self.towers.query, "document": self.towers.document})
+        if self._learned is not None:
+            self.module["temperature"] = self._learned.to(self.towers.query.device)
+
+    @property
+    def stream(self) -> Stream | None:
+        """What is read as the run goes on; None where all pairs are there."""
+        return self.examples if isinstance(self.examples, Stream) else None
+
+    @property
+    def train(self) -> PairSet:
+        """Pairs to learn from; of a stream, those of the window at hand."""
+        return self._now.pairs
+
+    @property
+    def order(self) -> Order:
+        """Which of `train` make the batch of each step."""
+        return self._now.order
+
+    @property
+    def tables(self) -> Mapping[Side, TokenTable]:
+        """Tokens of the texts of `train`, of each side whose tower is trained."""
+        return self._now.bank.tables
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of the run."""
+        return self._paid or steps_of(self.settings.train, self.order.pairs)
+
+    @cached_property
+    def _paid(self) -> int | None:
+        """Steps that a budget of operations pays for."""
+        budget = self.settings.train.budget_flops
+        return None if budget is None else steps_within(budget, self.flops_of)
+
+    def flops_of(self, step: int) -> float:
+        """Operations of one step by parameters and tokens, which a budget is told in (mission B4)."""
+        return sum(training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items())
+
+    def cost(self, step: int) -> Cost:
+        """What one step takes (mission B4)."""
+        bank = self.at(step).bank
+        return Cost(self.flops_of(step), self.passes.operations(bank.groups(self._distinct(step))) + bank.spent_once())
+
+    @cached_property
+    def _passed(self) -> Mapping[Side, PassedParameters]:
+        return {side: passed_parameters(self.towers.tower(side)) for side in self.tables}
+
+    def _first(self) -> Stretch:
+        if isinstance(self.examples, Stream):
+            return self.examples.newest(self._planned)
+        return Stretch(self.examples, self._bank, self._order(self.examples, self._bank))
+
+    def _planned(self, window: Window) -> Stretch:
+        """The steps of a window of the stream."""
+        bank = Bank.of(window.pairs.texts, self._models, self.settings)
+        order = self._order(window.pairs, bank, window.only)
+        first = window.only.first_step
+        return Stretch(window.pairs, bank, order, range(first, first + order.batches()), window.number)
+
+    def _order(self, pairs: PairSet, bank: Bank, only: OnePass | None = None) -> Order:
+        # Counting the tokens of every pair takes time and memory that only a budget has a use for.
+        tokens = bank.tokens(pairs) if self.settings.batches.token_budget is not None else None
+        return order_of(pairs, self.settings, tokens, only)
+
+    def at(self, step: int) -> Stretch:
+        """What a step draws on; of a stream, its window is read where it has not been."""
+        if self.stream is not None and not self._now.holds(step):
+            self._now = self.stream.stretch(step, self._planned)
+            self._keep_window()
+        return self._now
+
+    def ending(self, step: int) -> str | None:
+        """Why a run ends at a step, where it is the data that end it.
+
+        Returns:
+            A phrase, or None where it goes on.
+        """
+        return None if self.stream is None else self.stream.ending(step, self._planned)
+
+    def keep_in(self, folder: Path, *, resume: bool) -> None:
+        """Keep embeddings of towers that do not change in files, so that a resumed run reads the same."""
+        self._kept = folder, resume
+        self._bank.keep_in(folder if self.stream is None else folder / "validation", self.processes.rank, resume=resume)
+        self._keep_window()
+
+    def _keep_window(self) -> None:
+        if self._kept is not None and self._now.window is not None:
+            folder, resume = self._kept
+            self._now.bank.keep_in(folder / window_name(self._now.window), self.processes.rank, resume=resume)
+
+    def save(self) -> None:
+        """Note on the disk what was embedded: to be called with every checkpoint; windows that the one before has left behind go."""
+        for bank in {id(one): one for one in (self._bank, self._now.bank)}.values():
+            bank.save()
+        if self.stream is not None:
+            if self._saved_window is not None and self._kept is not None:
+                self.stream.forget(self._saved_window, self._kept[0])
+            self._saved_window = self._now.window
+
+    def _chunking(self) -> Chunking:
+        memory = self.settings.memory
+        tokens = memory.chunk_tokens or CHUNK_TOKENS[self.towers.query.device.type]
+        compiled = self.settings.run.compile
+        return Chunking(tokens, memory.cached, checkpointed=memory.checkpointing, buckets=memory.length_buckets, compiled=compiled)
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Let threads share the passes while the block lasts."""
+        before = self.passes
+        with side_passes(*self._models.trained, precision=self.settings.run.precision, chunking=self._chunking()) as self.passes:
+            try:
+                yield
+            finally:
+                self.passes = before
+
+    def loss(self, step: int) -> Tensor:
+        """The loss of one batch of pairs: over this process's part of it, against everyone's."""
+        now, batch = self.at(step), self._batch(step)
+        mine = share_of(now.pairs, batch, self.settings.train, self.processes)
+        sides, guide = now.bank.embedded(mine, self.passes), now.bank.judged(mine)
+        pairs = pairs_of(batch, sides, now.pairs, self.settings.train, self.processes, guide=guide)
+        return self._criterion(pairs, self.temperature(step))
+
+    def temperature(self, step: int) -> Temperature:
+        """What similarities are divided by."""
+        section = self.settings.train
+        if self._learned is not None:
+            # The optimiser may have moved it out of its range.
+            self._learned.clamp_()
+            learned: Tensor = self._learned()
+            return learned
+        if section.temperature_schedule == "fixed":
+            return section.temperature
+        return scheduled_temperature(
+            step, first=section.first_temperature, last=section.temperature, steps=section.temperature_steps or self.steps
+        )
+
+    def figures(self) -> Mapping[str, float]:
+        """What the log says beside the loss."""
+        return {} if self._learned is None else {"temperature": self._validation_temperature()}
+
+    def batch_ids(self, step: int) -> list[str]:
+        """Ids of the queries of one step."""
+        pairs = self.at(step).pairs
+        return pairs.texts.query_ids.take(pairs.query[self.rows(step)])
+
+    def tokens_of(self, step: int) -> dict[Side, int]:
+        """Tokens that pass through trained towers in one step, padding left out."""
+        distinct = self._distinct(step)
+        return {side: int(table.lengths[distinct[side]].sum()) for side, table in self.tables.items()}
+
+    def _distinct(self, step: int) -> dict[Side, Int[np.ndarray, " _"]]:
+        """Texts of one step, each once."""
+        return {side: np.unique(rows) for side, rows in self._batch(step).sides.items()}
+
+    def rows(self, step: int) -> Int[np.ndarray, " p"]:
+        """Pairs of one step's batch, as all processes see it."""
+        return self.at(step).order.rows(step)
+
+    def _batch(self, step: int) -> Batch:
+        """Drawn once for all who ask for it, one after the other."""
+        if self._drawn is None or self._drawn[0] != step:
+            pairs = self.at(step).pairs
+            self._drawn = step, draw_batch(pairs, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step)
+        return self._drawn[1]
+
+    @torch.no_grad()
+    def validate(self) -> Validation:
+        """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents."""
+        asked, candidates = self.validation.asked, self.validation.candidates
+        query, document = (
+            _Rows(rows, self._bank.measured(side, rows, self.settings)) for side, rows in zip(SIDES, (asked, candidates), strict=True)
+        )
+        answers = [_places(candidates, self.validation.answers[row]) for row in asked.tolist()]
+        ranks = ranks_of_answers(self._comparable(query.vectors), self._comparable(document.vectors), answers, distance=self._distance())
+        errors, compared = int((ranks > 1).sum()), len(asked)
+        measures = {"P@1": 1.0 - errors / len(asked), "RR": float((1.0 / ranks).mean())}
+        if self.settings.train.error_unit == "pairs":
+            vectors = (lambda rows: self._comparable(query.of(rows))), (lambda rows: self._comparable(document.of(rows)))
+            errors, compared = pair_errors(self.validation, *vectors, distance=self._distance()), listed_pairs(self.validation)
+        loss = self._validation_loss(query, document)
+        # What was embedded here is no part of what the next step takes.
+        self._bank.spent_once()
+        return Validation(loss, errors, compared, measures)
+
+    def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
+        section = self.settings.train
+        measure = section.distance if section.loss == "triplet" else section.similarity
+        return unit_rows(vectors) if measure == "cosine" else vectors
+
+    def _distance(self) -> bool:
+        """Whether documents are ranked by Euclidean distance, as the loss compares them; else by the product."""
+        return self.settings.train.loss == "triplet" and self.settings.train.distance == "euclidean"
+
+    def _validation_loss(self, query: "_Rows", document: "_Rows") -> float:
+        """Mean over pairs, in batches of the training size, so that in-batch negatives are as many as in training."""
+        section, total = self.settings.train, 0.0
+        for batch, weight in self._validation_batches:
+            sides = Sides(query.of(batch.query), document.of(batch.documents))
+            pairs = pairs_of(batch, sides, self.validation, section, ALONE, guide=self._bank.judged(batch))
+            total += float(self._criterion(pairs, self._validation_temperature())) * weight
+        return total / len(self.validation)
+
+    @cached_property
+    def _validation_batches(self) -> list[tuple[Batch, int]]:
+        section, order = self.settings.train, pair_order(self.validation)
+        batches = validation_batches(order, section.batch_size, full=section.loss in IN_BATCH)
+        return [(validation_batch(self.validation, picked, section), weight) for picked, weight in batches]
+
+    @torch.no_grad()
+    def _validation_temperature(self) -> float:
+        """The temperature that losses of different steps can be compared at: the last one of a schedule, a learned one as it stands."""
+        return self.settings.train.temperature if self._learned is None else float(self.temperature(0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Embeddings of some texts, found by the rows of the texts."""
+
+    rows: Int[np.ndarray, " n"]
+    vectors: Float[Tensor, "n e"]
+
+    def of(self, wanted: Int[np.ndarray, " k"]) -> Float[Tensor, "k e"]:
+        return self.vectors[torch.from_numpy(np.searchsorted(self.rows, wanted)).to(self.vectors.device)]
+
+
+def _places(rows: Int[np.ndarray, " n"], wanted: Int[np.ndarray, " k"]) -> Int[np.ndarray, " _"]:
+    """Where some of ascending rows stand; those that are not among them are left out."""
+    places = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
+    found: Int[np.ndarray, " _"] = places[rows[places] == wanted]
+    return found

@@ -1,0 +1,190 @@
+"""Pairs that were read once: numbered, and kept in a folder of the cache, so that the next run over the same files reads nothing again.
+
+Texts lie in Arrow files that are read by row; memory holds numbers alone, about 50 bytes for each listed document.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adiabat.core.checksums import digest_of, require_seal, seal
+from adiabat.core.errors import DataError, StoreError
+from adiabat.core.files import read_json, reading, write_json
+from adiabat.core.ragged import Ragged
+from adiabat.data.pair_sets import EQUAL_TEXTS, PairBuilder, PairSet, TextList, Texts, text_numbers
+from adiabat.data.table_formats import HUB_PREFIX
+from adiabat.store.id_index import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
+
+FORMAT = 4
+"""Of the folder; another number is another folder."""
+
+MAKING = ".making-"
+"""What the name of a folder begins with until it is finished."""
+
+ABANDONED_SECONDS = 24 * 3600
+"""Age at which a folder that was never finished is taken for one of a killed process."""
+
+SAMPLES, SAMPLED_BYTES = 16, 1 << 16
+"""Blocks of a file that tell it from another of equal size and date; the first and the last are among them."""
+
+READABLE = "check that it may be read"
+
+COLUMNS = {"queries": TEXT_BATCH, "documents": TEXT_BATCH, "query_ids": ID_BATCH}
+EACH = ("query", "positive", "sources", "topics", "tags")
+Number = Callable[[PairBuilder], list[str]]
+"""Numbers examples, and gives the names of their sets."""
+
+
+def cache_folder(given: str | None) -> Path:
+    """Where pairs are kept."""
+    if given is not None:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adiabat"
+
+
+def kept_pairs(number: Number, description: dict[str, Any], cache: Path) -> tuple[PairSet, ...]:
+    """Open pairs, or number and keep them first."""
+    key = hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[:32]
+    return pairs_in(cache / key, number, advice="name another folder (data.cache)")
+
+
+def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...]:
+    """Open the pairs of a folder, or number them and put them there."""
+    if folder.is_dir():
+        try:
+            return _opened(folder)
+        except (DataError, StoreError) as damage:
+            warnings.warn(str(damage), stacklevel=2)
+            shutil.rmtree(folder, ignore_errors=True)
+    place = folder.parent
+    with _plain_faults(place, advice):
+        place.mkdir(parents=True, exist_ok=True)
+        _clear_abandoned(place)
+        making = Path(tempfile.mkdtemp(prefix=MAKING, dir=place))
+    try:
+        with _plain_faults(place, advice):
+            _write(number, making)
+            _put(making, folder)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return _opened(folder)
+
+
+def numbered(number: Number) -> tuple[PairSet, ...]:
+    """Number pairs that stay in memory."""
+    columns = TextList(), TextList(), TextList()
+    builder = PairBuilder(*columns)
+    return builder.built(number(builder), Texts(*columns))
+
+
+def files_of(source: str) -> list[tuple[str, ...]]:
+    """What a source is, without reading the whole of it."""
+    return [_state(path) if path.is_file() else (str(path),) for path in _files(source)]
+
+
+def contents_of(sources: Iterable[str]) -> dict[str, str]:
+    """What sources hold, so that a copy with another date is the same.
+
+    Returns:
+        Path of each file to the SHA-256 of its bytes; of the hub, the name alone, to "".
+    """
+    digests = dict[str, str]()
+    for path in (path for source in sources for path in _files(source)):
+        with reading(path, remedy=READABLE):
+            digests[str(path)] = digest_of(path).sha256 if path.is_file() else ""
+    return digests
+
+
+def _files(source: str) -> list[Path]:
+    """Those of a source; the name of the hub, or of a file that is missing, as it is."""
+    if source.startswith(HUB_PREFIX):
+        return [Path(source)]
+    path = Path(source).resolve()
+    return sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
+
+
+def _state(path: Path) -> tuple[str, ...]:
+    digest = hashlib.sha256()
+    with reading(path, remedy=READABLE), path.open("rb") as file:
+        state = os.fstat(file.fileno())
+        for start in np.linspace(0, max(0, state.st_size - SAMPLED_BYTES), SAMPLES, dtype=np.int64).tolist():
+            file.seek(start)
+            digest.update(file.read(SAMPLED_BYTES))
+    return str(path), *map(str, (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)), digest.hexdigest()
+
+
+@contextmanager
+def _plain_faults(place: Path, advice: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        raise DataError(f"{place} must have room for the pairs, got: {fault.strerror or fault}; free some space, or {advice}") from fault
+
+
+def _clear_abandoned(cache: Path) -> None:
+    for folder in cache.glob(f"{MAKING}*"):
+        if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put(making: Path, folder: Path) -> None:
+    """Give a folder its name, unless another process was faster."""
+    try:
+        making.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
+def _write(number: Number, folder: Path) -> None:
+    with ExitStack() as stack:
+        sinks = [
+            stack.enter_context(StringColumnWriter(folder / f"{name}.arrow", name=name, batch_rows=rows)) for name, rows in COLUMNS.items()
+        ]
+        builder = PairBuilder(*sinks)
+        names = number(builder)
+    texts = _texts(folder)
+    sets = builder.built(names, texts)
+    arrays = {f"{place}.{name}": getattr(one, name) for place, one in enumerate(sets) for name in EACH}
+    for name in ("answers", "negatives"):
+        lists: Ragged = getattr(sets[0], name)
+        arrays |= {f"{name}.values": lists.values, f"{name}.offsets": lists.offsets}
+    np.savez(folder / "numbers.npz", **arrays)
+    queries, documents = text_numbers(replace(texts, folder=None))
+    np.savez(folder / EQUAL_TEXTS, queries=queries, documents=documents)
+    about = {"sha256": texts.digest().hex(), "sets": [{"name": one.name, "notes": one.notes} for one in sets]}
+    write_json(about, folder / "about.json")
+    seal(folder, sorted(path.name for path in folder.iterdir()))
+
+
+def _texts(folder: Path, sha256: str = "") -> Texts:
+    queries, documents, query_ids = (StringColumn(folder / f"{name}.arrow") for name in COLUMNS)
+    return Texts(queries, documents, query_ids, folder, sha256)
+
+
+def _opened(folder: Path) -> tuple[PairSet, ...]:
+    remedy = "the pairs are read again"
+    require_seal(folder, remedy=remedy)
+    about = read_json(folder / "about.json", remedy=remedy)
+    with reading(folder / "numbers.npz", remedy=remedy), np.load(folder / "numbers.npz") as numbers:
+        arrays = {name: numbers[name] for name in numbers.files}
+    texts = _texts(folder, about["sha256"])
+    answers, negatives = (Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"]) for name in ("answers", "negatives"))
+    return tuple(_set(place, about["sets"][place], texts, answers, negatives, arrays) for place in range(len(about["sets"])))
+
+
+def _set(place: int, about: dict[str, Any], texts: Texts, answers: Ragged, negatives: Ragged, arrays: dict[str, np.ndarray]) -> PairSet:
+    query, positive, sources, topics, tags = (arrays[f"{place}.{name}"] for name in EACH)
+    notes: Sequence[str] = about["notes"]
+    return PairSet(about["name"], texts, query, positive, answers, negatives, sources, topics, tags, tuple(notes))

@@ -1,0 +1,161 @@
+"""What both towers are trained on: pairs of texts from one source or several, parted into training and validation."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from adiabat.config.dual_training_data import TrainDataSection
+from adiabat.core.errors import DataError, several
+from adiabat.core.progress import SILENT, Watch
+from adiabat.core.text import cut
+from adiabat.data.corpora import read_corpus, texts_of
+from adiabat.data.example_stream import held_out_queries
+from adiabat.data.examples import is_beir_examples, stream_examples
+from adiabat.data.pair_sets import PairBuilder, PairSet, joined
+from adiabat.data.records import Example, ExampleStream
+from adiabat.data.table_headers import OF_DOCUMENTS
+from adiabat.data.table_rows import count_rows
+from adiabat.data.trained_texts import TrainedTexts, in_blocks
+from adiabat.dual_encoder.dataset_cache import files_of, kept_pairs, numbered
+from adiabat.models.trained_file import stored_documents
+from adiabat.store.addressing import rows_of_entries
+from adiabat.store.vector_store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where examples are, and how they are read."""
+
+    path: str
+    split: str | None
+    usual_split: str
+    columns: Mapping[str, str]
+    corpus: str | None
+
+
+def read_pairs(
+    source: str | None, settings: TrainDataSection, *, stored: bool = False, cache: Path | None = None, watch: Watch = SILENT
+) -> tuple[PairSet, PairSet]:
+    """Read examples, and part training from validation by the query's text.
+
+    Args:
+        source: Of the examples; None reads `TrainDataSection.sources`.
+        cache: Where pairs are kept once they were read; None keeps them in memory.
+    """
+    sources = [*_sources(source, settings), *_validated(settings)]
+    sets = _numbered(sources, stored, cache, watch)
+    if not settings.validation:
+        return _parted(joined(sets), " + ".join(one.path for one in sources), settings)
+    train, validation = joined(sets[:-1]), sets[-1]
+    if note := _overlap_note(train, validation):
+        validation = replace(validation, notes=(*validation.notes, note))
+    return train, validation
+
+
+def read_validation(settings: TrainDataSection, *, cache: Path, watch: Watch = SILENT) -> PairSet:
+    """Read the pairs that a run over a stream is validated on."""
+    return _numbered(_validated(settings), False, cache, watch)[0]
+
+
+def _validated(settings: TrainDataSection) -> list[_Source]:
+    if not settings.validation:
+        return []
+    split = settings.validation_split or settings.split
+    return [_Source(settings.validation, split, "dev", settings.columns.given(), settings.corpus)]
+
+
+def _overlap_note(train: PairSet, validation: PairSet) -> str | None:
+    shared, asked = len(np.intersect1d(train.asked, validation.asked)), len(validation.asked)
+    if not shared:
+        return None
+    note = f"{shared:,} of {asked:,} validation queries are also trained on, so validation looks better than it is"
+    return note if shared < asked else f"{note}: name other data as data.validation, or leave it out to hold some of these out"
+
+
+def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watch: Watch) -> tuple[PairSet, ...]:
+    def number(builder: PairBuilder) -> list[str]:
+        names = []
+        for place, source in enumerate(sources):
+            stream = _with_texts(_read(source), source, stored=stored)
+            builder.add(_watched(stream.examples, source, watch), of=place)
+            builder.note(f"{stream.name}: {remark}" for remark in stream.remarks())
+            names.append(stream.name)
+        return names
+
+    if cache is None:
+        return numbered(number)
+    read = [{**asdict(source), "files": [*files_of(source.path), *files_of(source.corpus or source.path)]} for source in sources]
+    return kept_pairs(number, {"sources": read, "stored": stored}, cache)
+
+
+def _watched(examples: Iterator[Example], source: _Source, watch: Watch) -> Iterator[Example]:
+    """Examples as they pass by somebody who counts them."""
+    total = None if is_beir_examples(source.path) else count_rows(source.path, split=source.split)
+    for number, example in enumerate(examples):
+        if total and number % 10_000 == 0:
+            watch.progress(f"reading {cut(source.path, limit=40)}", number, total)
+        yield example
+
+
+def _sources(source: str | None, settings: TrainDataSection) -> list[_Source]:
+    """What is read; a source of several goes by the settings of all where it has none of its own."""
+    return [_Source(one.path, one.split, "train", one.columns.given(), one.corpus) for one in settings.listed(source)]
+
+
+def _read(source: _Source) -> ExampleStream:
+    # With a corpus of its own, those of a document are its columns, not the examples'.
+    columns = {name: column for name, column in source.columns.items() if source.corpus is None or name not in OF_DOCUMENTS}
+    return stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
+
+
+def _with_texts(stream: ExampleStream, source: _Source, *, stored: bool) -> ExampleStream:
+    """Put texts in the place of document ids, where the examples hold ids; examples and the texts they name are then in memory."""
+    corpus = source.corpus or (source.path if is_beir_examples(source.path) and not stored else None)
+    if corpus is None:
+        return stream if stored else replace(stream, examples=texts_of(stream.examples, source.path))
+    examples = list(stream.examples)
+    where: dict[str, str] = {}
+    for example in examples:
+        for entry in (*example.positives, *example.negatives):
+            where.setdefault(entry, example.where)
+    columns = {name: column for name, column in source.columns.items() if source.corpus and name in OF_DOCUMENTS}
+    # A blank document does no harm where no example names it, and is missing where one does.
+    documents = read_corpus(corpus, columns=columns, blank="drop")
+    found = {document.doc_id: document.text for document in documents if document.doc_id in where}
+    if absent := [f'{place}: "{cut(entry, limit=60)}"' for entry, place in where.items() if entry not in found]:
+        raise DataError(
+            f"{stream.name}: every document must be in the corpus {corpus}, it lacks {several(absent, of='documents')}; "
+            "name the corpus that holds them (data.corpus), or none where the examples hold texts"
+        )
+    return ExampleStream(stream.name, (_told(example, found) for example in examples))
+
+
+def _told(example: Example, found: dict[str, str]) -> Example:
+    positives, negatives = (tuple(found[entry] for entry in entries) for entries in (example.positives, example.negatives))
+    return replace(example, positives=positives, negatives=negatives)
+
+
+def _parted(pairs: PairSet, source: str, settings: TrainDataSection) -> tuple[PairSet, PairSet]:
+    held_out = held_out_queries(pairs.texts.queries, settings.validation_fraction, settings.max_validation)
+    validated = np.isin(pairs.query, held_out)
+    if validated.all() or not validated.any():
+        raise DataError(
+            f"{source}: data.validation_fraction = {settings.validation_fraction} must leave queries on both sides, got {len(held_out)} of "
+            f"{len(pairs.texts.queries)} held out; choose another fraction, or name a data.validation file"
+        )
+    return pairs.taken(~validated), replace(pairs, notes=()).taken(validated)
+
+
+def trained_pairs(pairs: PairSet, store: Store | None = None) -> TrainedTexts:
+    """Texts of the queries and answers of pairs.
+
+    Args:
+        store: Holds their documents, which are then given by id or text; None where they are texts.
+    """
+    queries, answers = in_blocks(pairs.texts.queries.take, pairs.asked), np.unique(pairs.positive)
+    if store is None:
+        return TrainedTexts.of(queries, documents=in_blocks(pairs.texts.documents.take, answers))
+    rows = rows_of_entries(pairs.texts.documents.take(answers), store)
+    return TrainedTexts.of(queries, **stored_documents(store, rows))

@@ -1,0 +1,328 @@
+"""A stream as a sequence of windows: read when their first step comes, planned like data that are all there, kept as long as needed.
+
+``windows.jsonl`` has a row for each window that was read. A row and the sources are all it takes to make its window again, the same to
+the last byte, so that a resumed run goes on as it would have.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.section import MixtureRule
+from adiabat.core.errors import DataError, JobError
+from adiabat.core.progress import SILENT, Watch
+from adiabat.data.batch_sampler import window_seed
+from adiabat.data.example_stream import Standing, Tape
+from adiabat.data.mixture import drawn_counts, source_weights
+from adiabat.data.pair_sets import PairBuilder, PairSet, joined
+from adiabat.data.records import Example
+from adiabat.data.text_hashes import hash_texts
+from adiabat.data.trained_texts import TrainedTexts
+from adiabat.dual_encoder.batch_plan import OnePass
+from adiabat.dual_encoder.batches import check_negatives
+from adiabat.dual_encoder.dataset_cache import MAKING, numbered, pairs_in
+from adiabat.dual_encoder.pair_data import trained_pairs
+from adiabat.dual_encoder.stream_shards import (
+    ROWS,
+    Part,
+    Row,
+    Sources,
+    append_row,
+    plain_faults,
+    read_rows,
+    texts_of,
+    whole_rows,
+    write_texts,
+)
+from adiabat.dual_encoder.text_cache import Stretch
+from adiabat.models.trained_file import packed
+from adiabat.report.wording import cut_middle
+from adiabat.store.vector_store import Store
+from adiabat.training.distributed import ALONE, Processes, on_main
+
+RESUME = "go on with --resume"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Pairs that were read together, before their steps are planned.
+
+    Attributes:
+        number: From 0.
+        pairs: Trained on.
+        only: What their one pass goes by.
+    """
+
+    number: int
+    pairs: PairSet
+    only: OnePass
+
+
+Plan = Callable[[Window], Stretch]
+"""Works out the batches of a window."""
+
+
+def window_name(number: int) -> str:
+    """What the folder of a window is called."""
+    return f"window-{number:06d}"
+
+
+class Stream:
+    """The windows of a run."""
+
+    def __init__(
+        self,
+        settings: TrainSettings,
+        *,
+        validation: Iterable[str] = (),
+        store: Store | None = None,
+        folder: Path | None = None,
+        processes: Processes = ALONE,
+        watch: Watch = SILENT,
+    ) -> None:
+        """Set up; nothing is read yet but the rows of windows that were read before.
+
+        Args:
+            folder: Of a job that goes on; None keeps windows in memory, until `keep_in` names one.
+        """
+        listed = settings.data.listed(settings.job.data)
+        rule: MixtureRule = settings.mixture.rule if settings.data.sources else "equal"
+        weights = source_weights([1] * len(listed), rule=rule, weights=[one.weight for one in listed])
+        tapes = [Tape(one.path, split=one.split, columns=one.columns.given()) for one in listed]
+        self.name = " + ".join(tape.name for tape in tapes)
+        self.paths = [one.path for one in listed]
+        self._sources = Sources(tapes, weights, settings.data.window, settings.mixture.exhausted)
+        self._validation = hash_texts(list(validation))
+        self._settings = settings
+        self._store = store
+        self._folder = folder
+        self._unwritten: dict[int, bytes] = {}
+        self._processes = processes
+        self._watch = watch
+        self._held: Stretch | None = None
+        self.rows: list[Row] = [] if folder is None else read_rows(folder / ROWS)
+        """Of all windows that were read, in their order."""
+
+    def newest(self, plan: Plan) -> Stretch:
+        """The last window that was read and has a step; the first one where none was read."""
+        return self.stretch(max((row.first for row in self.rows if row.steps), default=0), plan)
+
+    def stretch(self, step: int, plan: Plan) -> Stretch:
+        """The window of a step."""
+        while True:
+            if row := next((row for row in reversed(self.rows) if row.first <= step < row.first + row.steps), None):
+                return self._opened(row, plan)
+            if self.rows and self.rows[-1].last:
+                raise JobError(f"{self.name} must have pairs for step {step}, got none: the run ended before; lower train.steps")
+            self._go_on(plan)
+
+    def ending(self, step: int, plan: Plan) -> str | None:
+        """Why the run ends at a step, if the first source to run out ends it; where that takes reading another window, it is read.
+
+        Returns:
+            A phrase, or None where it goes on.
+        """
+        if self._settings.mixture.exhausted != "stop":
+            return None
+        while not self.rows or (self.rows[-1].first + self.rows[-1].steps <= step and not self.rows[-1].last):
+            self._go_on(plan)
+        row = self.rows[-1]
+        if not row.last or step < row.first + row.steps:
+            return None
+        ended = [path for path, part in zip(self.paths, row.parts, strict=True) if part.end.ended]
+        return f"{cut_middle(ended[0], limit=40)} ran out, and mixture.exhausted is stop"
+
+    def keep_in(self, folder: Path) -> None:
+        """Keep windows in a folder from here on; to be called by whoever alone may write there."""
+
+        def begin() -> None:
+            with plain_faults(folder / ROWS):
+                folder.mkdir(parents=True, exist_ok=True)
+                for making in folder.glob(f"{MAKING}*"):
+                    shutil.rmtree(making, ignore_errors=True)
+            for row in self.rows[len(whole_rows(folder / ROWS)) :]:
+                write_texts(folder, row.window, self._unwritten.pop(row.window))
+                append_row(folder / ROWS, row)
+
+        on_main(self._processes, begin)
+        self._folder = folder
+
+    def forget(self, number: int, *others: Path) -> None:
+        """Remove windows that no checkpoint needs."""
+        if not self._processes.is_main:
+            return
+        for folder in filter(None, (self._folder, *others)):
+            for old in folder.glob("window-*"):
+                if old.is_dir() and old.name < window_name(number):
+                    shutil.rmtree(old, ignore_errors=True)
+
+    def _opened(self, row: Row, plan: Plan) -> Stretch:
+        """A window that was read before."""
+        if self._held is None or self._held.window != row.window:
+            window = Window(row.window, self._again(row), self._pass_of(row.window, row.first, row.parts))
+            self._held = plan(window)
+        found, self._held = self._held, None
+        return found
+
+    def _again(self, row: Row) -> PairSet:
+        """The pairs of a row; made again where they are not there."""
+        starts = [part.start for part in row.parts]
+
+        def read() -> PairSet:
+            pairs = self._read(row.window, starts)[0]
+            if pairs.digest() != row.sha256:
+                raise DataError(
+                    f"{self.name}: window {row.window} must be what it was when it was first read, got other pairs; "
+                    "bring the former sources back, or start anew"
+                )
+            return pairs
+
+        if self._folder is None:
+            return read()
+        found = on_main(self._processes, read)
+        return found if found is not None else self._joined(pairs_in(self._folder / window_name(row.window), _nobody, advice=RESUME))
+
+    def _go_on(self, plan: Plan) -> None:
+        """Read the next window, and note it."""
+        if self._folder is None:
+            self.rows.append(self._next(plan))
+            return
+        folder = self._folder
+
+        def read() -> None:
+            row = self._next(plan)
+            append_row(folder / ROWS, row)
+            self.rows.append(row)
+
+        on_main(self._processes, read)
+        if not self._processes.is_main:
+            self.rows = read_rows(folder / ROWS)
+
+    def _next(self, plan: Plan) -> Row:
+        before = self.rows[-1] if self.rows else None
+        starts = [part.end for part in before.parts] if before else self._sources.begin()
+        number, first = (before.window + 1, before.first + before.steps) if before else (0, 0)
+        if self._folder is not None:
+            # Of a run that was killed before it could note where the window ended.
+            shutil.rmtree(self._folder / window_name(number), ignore_errors=True)
+        pairs, parts = self._read(number, starts)
+        check_negatives(pairs, self._settings.train)
+        only = self._pass_of(number, first, parts)
+        held = plan(Window(number, pairs, only)) if only.mixture(pairs).counts.any() else None
+        steps = 0 if held is None or held.steps is None else len(held.steps)
+        if not steps and (before is None or not before.steps) and not self._sources.is_last(parts):
+            raise DataError(
+                f"{self.name}: a window must make a batch of {self._settings.train.batch_size} by the rules of [batches], got none of "
+                f"{len(pairs):,} pairs; raise data.window, lower train.batch_size, or loosen the rules"
+            )
+        drawn = np.zeros(len(parts), dtype=np.int64)
+        if held is not None and steps:
+            # Of several processes all open it from the disk, the one that wrote it too.
+            self._held = held if self._folder is None or self._processes.count == 1 else None
+            drawn = drawn_counts(held.order.rows, pairs.sources, steps=steps, count=len(parts), start=first)
+        left = 0 if held is None else held.order.pairs - int(drawn.sum())
+        texts, content = packed(trained_pairs(pairs, self._store))
+        if self._folder is None:
+            self._unwritten[number] = content
+        else:
+            write_texts(self._folder, number, content)
+        return Row(
+            window=number,
+            first=first,
+            steps=steps,
+            pairs=len(pairs),
+            left=left,
+            validated=int(np.isin(hash_texts(list(pairs.texts.queries)), self._validation).sum()),
+            drawn=tuple(drawn.tolist()),
+            sha256=pairs.digest(),
+            last=self._sources.is_last(parts),
+            parts=parts,
+            texts=texts,
+        )
+
+    def _pass_of(self, number: int, first: int, parts: Sequence[Part]) -> OnePass:
+        return OnePass(window_seed(self._settings.run.seed, number), first, self._sources.times(parts))
+
+    def _read(self, number: int, starts: Sequence[Standing]) -> tuple[PairSet, tuple[Part, ...]]:
+        parts: tuple[Part, ...] = ()
+
+        def read(builder: PairBuilder) -> list[str]:
+            nonlocal parts
+
+            counter = count()
+
+            def take(examples: Iterator[Example], place: int) -> None:
+                builder.add(self._watched(examples, number, counter), of=place)
+
+            parts = self._sources.read(number, starts, take)
+            builder.note(remark for tape in self._sources.tapes for remark in tape.remarks())
+            return [tape.name for tape in self._sources.tapes]
+
+        sets = numbered(read) if self._folder is None else pairs_in(self._folder / window_name(number), read, advice=RESUME)
+        return self._joined(sets), parts
+
+    def _joined(self, sets: Sequence[PairSet]) -> PairSet:
+        return replace(joined(sets), name=self.name)
+
+    def _watched(self, examples: Iterator[Example], number: int, counter: Iterator[int]) -> Iterator[Example]:
+        """Examples as they pass by somebody who counts those of all sources."""
+        for example in examples:
+            if (place := next(counter)) % 10_000 == 0:
+                self._watch.progress(f"reading window {number}", place, self._sources.size)
+            yield example
+
+    def drawn(self, steps: int, last: Stretch) -> Int[np.ndarray, " s"]:
+        """How many pairs of each source the run took, one that was drawn twice counting twice.
+
+        Returns:
+            One count per source.
+        """
+        assert last.steps is not None
+        taken = max(0, steps - last.steps.start)
+        counts = drawn_counts(last.order.rows, last.pairs.sources, steps=taken, count=len(self.paths), start=last.steps.start)
+        for row in self.rows[: last.window]:
+            counts += row.drawn
+        return counts
+
+    def trained(self, steps: int) -> list[TrainedTexts]:
+        """Texts of the windows that the run came to."""
+        found = [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
+        for why in filter(None, (one.unknown for one in found)):
+            self._watch.note(f"{why}: measurements will not know all that was trained on")
+        return found
+
+    def told(self, steps: int, last: Stretch) -> list[str]:
+        """What the run read, and how much of each source it took."""
+        taken = self.drawn(steps, last)
+        ends = [part.end.ends for part in self.rows[last.window or 0].parts]
+        sources = zip(self.paths, taken.tolist(), self._sources.weights.tolist(), ends, strict=True)
+        each = [
+            f"{cut_middle(path, limit=40)} {drawn:,} ({100 * drawn / max(1, taken.sum()):.1f} %, asked for {100 * share:.1f} %), "
+            f"its end seen {_several_times(seen)}"
+            for path, drawn, share, seen in sources
+        ]
+        found = [f"the stream was read in {(last.window or 0) + 1:,} windows; pairs drawn of each source: {'; '.join(each)}"]
+        whole = [row for row in self.rows if row.first + row.steps <= steps]
+        if most := max(row.validated for row in self.rows[: (last.window or 0) + 1]):
+            found.append(
+                f"up to {most:,} of {len(np.unique(self._validation)):,} validation queries are also trained on in one window, "
+                "so validation looks better than it is"
+            )
+        if left := sum(row.left for row in whole):
+            found.append(f"{left:,} of {sum(row.pairs for row in whole):,} pairs were in no batch of their window")
+        return found
+
+
+def _several_times(count: int) -> str:
+    return {0: "never", 1: "once"}.get(count, f"{count:,} times")
+
+
+def _nobody(builder: PairBuilder) -> list[str]:
+    del builder
+    raise JobError("every process must see the windows that the main one reads, got none; put the job on a disk that all of them share")

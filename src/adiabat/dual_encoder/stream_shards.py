@@ -1,0 +1,217 @@
+"""What a window of a stream takes of each source, and the row that says so: all that it takes to read the same window again."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.config.section import Exhausted
+from adiabat.core.errors import DataError, JobError
+from adiabat.core.files import advice_on, reading
+from adiabat.core.json_lines import last_checksum, line_of, read_lines
+from adiabat.data.example_stream import Standing, Tape
+from adiabat.data.lines import Mark
+from adiabat.data.mixture import window_quotas
+from adiabat.data.records import Example
+from adiabat.data.trained_texts import TrainedTexts
+from adiabat.models.trained_file import unpacked
+from adiabat.results.evaluation_result import TrainedFile
+from adiabat.runs.run_log import GO_ON
+
+ROWS = "windows.jsonl"
+"""File of the rows, in the folder of the windows."""
+
+Take = Callable[[Iterator[Example], int], None]
+"""Takes the examples of a source, whose number comes with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a window took of one source.
+
+    Attributes:
+        asked: Examples that its weight asks for.
+        given: Examples that came.
+        start: Where reading began.
+        end: Where it ended.
+    """
+
+    asked: int
+    given: int
+    start: Standing
+    end: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A window, as ``windows.jsonl`` holds it.
+
+    Attributes:
+        window: Its number, from 0.
+        first: Its first step.
+        steps: How many it has; none where its pairs made no batch.
+        pairs: That were read.
+        left: That are in none of its batches.
+        validated: Queries among them that validation asks too.
+        drawn: Pairs of its batches, by source; one that comes twice counts twice.
+        sha256: Of its pairs.
+        last: Whether the run ends with it.
+        parts: What it took of each source.
+        texts: The file of hashes of its texts; None in rows of before it was kept.
+    """
+
+    window: int
+    first: int
+    steps: int
+    pairs: int
+    left: int
+    validated: int
+    drawn: tuple[int, ...]
+    sha256: str
+    last: bool
+    parts: tuple[Part, ...]
+    texts: TrainedFile | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Nested plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> "Row":
+        """Read what `to_json` gave."""
+        parts = tuple(
+            Part(part["asked"], part["given"], *(_standing(part[name]) for name in ("start", "end"))) for part in row.pop("parts")
+        )
+        texts = None if row.get("texts") is None else TrainedFile(**row["texts"])
+        return cls(**{**row, "drawn": tuple(row["drawn"]), "parts": parts, "texts": texts})
+
+
+def _standing(plain: dict[str, Any]) -> Standing:
+    return Standing(Mark(**plain["mark"]), plain["ended"], plain["ends"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the windows of a stream are read from.
+
+    Attributes:
+        tapes: The sources.
+        weights: Share of each; they add up to 1.
+        size: Examples that a window asks for.
+        exhausted: What happens when a source runs out.
+    """
+
+    tapes: Sequence[Tape]
+    weights: Float[np.ndarray, " s"]
+    size: int
+    exhausted: Exhausted
+
+    def begin(self) -> list[Standing]:
+        """Where the first window begins."""
+        return [Standing() for _ in self.tapes]
+
+    def read(self, number: int, starts: Sequence[Standing], take: Take) -> tuple[Part, ...]:
+        """Read a window.
+
+        A source that ends gives no more to it (``drop``, ``stop``), or begins anew (``cycle``), as far as no row comes twice in the
+        window. Of ``drop``, one that has ended is left out until all have; then all begin anew, with the next window.
+        """
+        if all(start.ended for start in starts):
+            starts = [start.anew() for start in starts]
+        live = [not start.ended for start in starts]
+        quotas = window_quotas(number, self.size, self.weights, live=live).tolist()
+        parts = tuple(self._part(place, start, asked, take) for place, (start, asked) in enumerate(zip(starts, quotas, strict=True)))
+        if self.exhausted == "drop" and all(part.end.ended for part in parts) and not any(part.given for part in parts):
+            # All had ended with the window before, which could not know: it had got all it asked for.
+            return self.read(number, [part.end for part in parts], take)
+        return parts
+
+    def _part(self, place: int, start: Standing, asked: int, take: Take) -> Part:
+        tape = self.tapes[place]
+        take(tape.read(start, asked), place)
+        end = tape.standing()
+        given = end.mark.rows - start.mark.rows
+        if self.exhausted == "cycle" and end.ended:
+            take(tape.read(end.anew(), min(asked - given, start.mark.rows)), place)
+            end = tape.standing()
+            given += end.mark.rows
+        return Part(asked, given, start, end)
+
+    def is_last(self, parts: Sequence[Part]) -> bool:
+        """Whether no window comes after one."""
+        return self.exhausted == "stop" and any(part.end.ended for part in parts)
+
+    def times(self, parts: Sequence[Part]) -> tuple[float, ...]:
+        """How often a window's pass takes the pairs of each source, so that weights are kept."""
+        if self.exhausted == "cycle":
+            return tuple(part.asked / part.given if part.given else 0.0 for part in parts)
+        if not self.is_last(parts):
+            return (1.0,) * len(parts)
+        least = min(part.given / part.asked for part in parts if part.end.ended)
+        return tuple(least * part.asked / part.given if part.given else 0.0 for part in parts)
+
+
+REMEDY = "start anew in another directory"
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows of the windows that were read before."""
+    if not path.exists():
+        return []
+    with reading(path, remedy=REMEDY, error=JobError):
+        return [Row.from_json(line.row) for line in read_lines(path, remedy=REMEDY, error=JobError)]
+
+
+def whole_rows(path: Path) -> list[Row]:
+    """As `read_rows`, and cut off what a killed run had half written."""
+    if path.exists():
+        with plain_faults(path):
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+    return read_rows(path)
+
+
+def append_row(path: Path, row: Row) -> None:
+    """Put a row on the disk before anything that follows from it."""
+    line = line_of(row.to_json(), after=last_checksum(path, remedy=REMEDY, error=JobError))
+    with plain_faults(path), path.open("a", encoding="utf-8") as file:
+        file.write(str(line))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_texts(folder: Path, number: int, content: bytes) -> None:
+    """Put the hashes of a window's texts on the disk, where they stay when the window goes."""
+    with plain_faults(path := _texts_file(folder, number)):
+        path.write_bytes(content)
+
+
+def texts_of(row: Row, folder: Path | None) -> TrainedTexts:
+    """What a window was trained on.
+
+    Args:
+        folder: Of the windows; None where nothing is kept.
+    """
+    if row.texts is None or folder is None:
+        return TrainedTexts(unknown=f"the texts of window {row.window} were not recorded")
+    try:
+        return unpacked(_texts_file(folder, row.window), row.texts)
+    except DataError as fault:
+        return TrainedTexts(unknown=str(fault))
+
+
+def _texts_file(folder: Path, number: int) -> Path:
+    return folder / f"texts-{number:06d}.bin"
+
+
+@contextmanager
+def plain_faults(path: Path) -> Iterator[None]:
+    """Say in one line what the disk did not do."""
+    try:
+        yield
+    except OSError as fault:
+        raise JobError(f"{path} could not be written: {fault.strerror or fault}; {advice_on(fault, GO_ON)}") from fault

@@ -1,0 +1,187 @@
+"""From settings to what is trained: towers, method, what is frozen (missions B3, C1)."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from adiabat.config.dual_training import TrainSection, TrainSettings
+from adiabat.config.shared import EncoderSection
+from adiabat.core.errors import ConfigError, ModelError, several
+from adiabat.data.records import SIDES
+from adiabat.models.adapters import train_part
+from adiabat.models.backbone import first_line
+from adiabat.models.encoder import Encoder
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.models.freezing import freeze
+from adiabat.models.tokenizer import require_pad_token
+from adiabat.models.towers import DualEncoder, build_towers, freeze_tower, merged_tower
+from adiabat.training.optimizers import decay_groups, make_optimizer
+
+Loader = Callable[[str, EncoderSection], DualEncoder]
+"""Loads a model by its name, under settings that override its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What is trained, beside what it started from.
+
+    Attributes:
+        towers: In the mode they are trained in.
+        guide: Another model that takes candidates out of the negatives; None where there is none.
+        prints: Of the models that were loaded, each side: what they were, whatever was made of them.
+        projection: Digest of the weights that a new projection starts with; None where none are given.
+        before: Weights at the start that an embedding depends on, by name (`named_weights`).
+        note: A sentence where the model stated another similarity than it is trained by.
+    """
+
+    towers: DualEncoder
+    guide: DualEncoder | None
+    prints: tuple[Fingerprint, ...]
+    projection: str | None
+    before: Mapping[str, Tensor]
+    note: str = ""
+
+
+def build(settings: TrainSettings, load: Loader) -> Built:
+    """Load what settings name, and make of it what is trained."""
+    section = settings.towers
+    start, document_start = _starts(settings, load)
+    matrix = None if section.projection_start is None else _matrix(Path(section.projection_start))
+    towers = build_towers(
+        start,
+        kind=section.kind,
+        projection_width=section.projection_width,
+        projection_start=matrix,
+        document_start=document_start,
+        frozen=None if section.frozen == "none" else section.frozen,
+        seed=settings.run.seed,
+    )
+    for tower in _distinct(towers):
+        require_pad_token(tower)
+    _check_widths(settings, towers)
+    require_numbers(towers)
+    before = {name: weights.detach().cpu().clone() for name, weights in named_weights(towers).items()}
+    frozen = [] if section.frozen == "none" else [towers.tower(section.frozen)]
+    with torch.random.fork_rng([]):
+        torch.manual_seed(settings.run.seed)
+        for tower in _distinct(towers):
+            if tower in frozen:
+                freeze_tower(tower)
+            else:
+                _prepare(tower, settings)
+    if settings.train.method == "bias":
+        # Where a backbone has none, biases of zero were added.
+        now = named_weights(towers)
+        before |= {name: torch.zeros_like(now[name], device="cpu") for name in now.keys() - before.keys()}
+    guide = _guide(settings, load)
+    prints = tuple(model.fingerprint(side) for model in (start, document_start, guide) if model is not None for side in SIDES)
+    projection = None if matrix is None else hashlib.sha256(matrix.numpy().tobytes()).hexdigest()
+    trained = replace(towers, root=_root_of(settings, towers))
+    return Built(trained, guide, prints, projection, before, _similarity_note(towers, trained))
+
+
+def _starts(settings: TrainSettings, load: Loader) -> tuple[DualEncoder, DualEncoder | None]:
+    """Where the towers start, and where the document tower does if elsewhere."""
+    assert settings.job.model is not None
+    document_model = settings.towers.document_model
+    start = _loaded(load, settings.job.model, settings.encoder, named_by="job.model")
+    if document_model is None:
+        return start, None
+    return start, _loaded(load, document_model, settings.encoder, named_by="towers.document_model")
+
+
+def _matrix(path: Path) -> Float[Tensor, "d e"]:
+    """The weights that a projection starts with."""
+    wanted = "towers.projection_start must be a .npy file of a matrix of finite numbers"
+    try:
+        with path.open("rb") as file:
+            found = np.lib.format.read_array(file, allow_pickle=False)
+    except (OSError, ValueError) as fault:
+        raise ConfigError(f"{wanted}, got {path}, which cannot be read ({first_line(fault)}); name another") from fault
+    if found.ndim != 2 or not found.size or found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+        raise ConfigError(f"{wanted}, got {found.dtype} of shape {found.shape} in {path}; name another")
+    return torch.from_numpy(found.astype(np.float32))
+
+
+def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
+    """The other model that judges negatives, as it is: pooling, prompts and blocks are those of the towers that are trained."""
+    if settings.train.guide in (None, "self"):
+        return None
+    trust = EncoderSection(trust_remote_code=settings.encoder.trust_remote_code, allow_pickles=settings.encoder.allow_pickles)
+    return _loaded(load, str(settings.train.guide), trust, named_by="train.guide")
+
+
+def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) -> DualEncoder:
+    """Load a model; where there is none of that name, its setting is told in place of the argument of other verbs."""
+    try:
+        return load(name, section)
+    except ModelError as fault:
+        said = str(fault)
+        if said.startswith("MODEL "):
+            raise ModelError(said.replace("MODEL", named_by, 1)) from fault
+        raise
+
+
+def require_numbers(towers: DualEncoder) -> None:
+    """Refuse a model of which a weight is no number: a loss may not see it, but a saved model would be damaged."""
+    faults = [name for name, weights in named_weights(towers).items() if not bool(weights.detach().isfinite().all())]
+    if faults:
+        raise ModelError(f"{towers.name}: every weight must be a finite number, got others in {several(faults, of='tensors')}; get it anew")
+
+
+def _distinct(towers: DualEncoder) -> list[Encoder]:
+    return list(dict.fromkeys((towers.query, towers.document)))
+
+
+def _prepare(tower: Encoder, settings: TrainSettings) -> None:
+    """Switch on what the method trains, and off what is frozen by name."""
+    section = settings.train
+    train_part(tower.backbone, section.method, rank=section.rank, alpha=section.alpha)
+    if section.freeze:
+        freeze(tower.backbone, section.freeze, alone=not len(tower.projections))
+    tower.train(section.dropout)
+
+
+def _check_widths(settings: TrainSettings, towers: DualEncoder) -> None:
+    if wide := [width for width in settings.train.matryoshka if width >= towers.width]:
+        raise ConfigError(f"train.matryoshka must hold widths below {towers.width}, that of the embeddings, got {wide[0]}; leave it out")
+
+
+def _root_of(settings: TrainSettings, towers: DualEncoder) -> dict[str, object]:
+    """The root configuration of what is saved: it names the similarity that was trained."""
+    section = settings.train
+    by = section.distance if section.loss == "triplet" else section.similarity
+    return {**towers.root, "similarity_fn_name": by}
+
+
+def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:
+    stated, now = (model.root.get("similarity_fn_name") or "cosine" for model in (start, trained))
+    if stated == now or trained.unit:
+        return ""
+    return f"{start.name} states the similarity {stated}; it is trained by {now}, and the saved model states that (train.similarity)"
+
+
+def merged(towers: DualEncoder) -> DualEncoder:
+    """The towers without adapters, to be saved; what they share stays shared."""
+    plain = {id(tower): merged_tower(tower) for tower in _distinct(towers)}
+    return replace(towers, query=plain[id(towers.query)], document=plain[id(towers.document)])
+
+
+def named_weights(towers: DualEncoder) -> dict[str, Tensor]:
+    """Weights that an embedding depends on; those of asymmetric towers behind the name of their side."""
+    if towers.shared:
+        return dict(towers.query.used_parameters())
+    return {f"{side}.{name}": weights for side in SIDES for name, weights in towers.tower(side).used_parameters().items()}
+
+
+def optimizer_of(module: nn.Module, section: TrainSection) -> Optimizer:
+    """The optimiser that settings describe; matrices alone decay."""
+    groups = decay_groups(module)
+    return make_optimizer(section.optimizer, groups, learning_rate=section.learning_rate, weight_decay=section.weight_decay)

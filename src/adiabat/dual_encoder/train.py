@@ -1,0 +1,258 @@
+"""Training both towers of a dual encoder: from settings to a job directory (missions B1 to B3, C1 to C4, D1)."""
+
+import hashlib
+import json
+import math
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adiabat.config.dual_training import TrainSettings
+from adiabat.core.errors import ConfigError, DataError, StoreError, several
+from adiabat.core.files import sole_writer
+from adiabat.core.progress import SILENT, Watch
+from adiabat.data.pair_sets import PairSet
+from adiabat.dual_encoder.answer_ranks import listed_pairs
+from adiabat.dual_encoder.batches import check_negatives
+from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.dual_encoder.dataset_cache import cache_folder
+from adiabat.dual_encoder.pair_data import read_pairs, read_validation
+from adiabat.dual_encoder.stream import Stream
+from adiabat.dual_encoder.stream_shards import ROWS
+from adiabat.dual_encoder.timing import fit_into_time
+from adiabat.dual_encoder.tower_setup import Built, Loader, build, merged, optimizer_of
+from adiabat.dual_encoder.train_checks import RULES, WORDS, as_begun, behind, require_ready
+from adiabat.dual_encoder.train_record import counts_of, notes_of, result_of_run, trained_by_run
+from adiabat.losses.log_denominator import COLDEST
+from adiabat.models.device import device_of, emulation_note
+from adiabat.models.freezing import check_patterns
+from adiabat.models.towers import DualEncoder
+from adiabat.results.evaluation_result import Result
+from adiabat.runs.finish import finish_job
+from adiabat.runs.output_dir import open_job
+from adiabat.runs.run_dir import Job
+from adiabat.runs.run_log import JobLog
+from adiabat.store.vector_store import Store
+from adiabat.training.distributed import Processes, on_main, processes
+from adiabat.training.limits import Limits, Outcome, Position
+from adiabat.training.loop import Loop
+from adiabat.training.optimizers import Schedule, warmup_steps_of
+
+STREAM = "stream"
+"""Folder of a job for the windows of its stream."""
+
+
+def train(load: Loader, settings: TrainSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result | None:
+    """Train the towers that settings describe, and leave a job directory: configuration, log, checkpoints, model, result and report.
+
+    Under ``accelerate launch`` or ``torchrun`` every process has a part of each batch, and the main one writes.
+
+    Returns:
+        The result, as written to ``result.json``, the trained pair being in ``model`` inside the job's directory; None in a process that is
+        not the main one.
+    """
+    check(settings)
+    note = require_ready(settings, resume=resume)
+    settings = as_begun(settings, resume=resume)
+    out = Path(str(settings.job.out))
+    with processes(device_of(settings.run.device)) as group:
+        told = watch if group.is_main else SILENT
+        # An exchange, before which nobody can make the directory that all have looked at.
+        on_main(group, lambda: told.note(note) if note else None)
+        objective, built = prepared(load, settings, group, told, stream_folder=out / STREAM if resume else None)
+        fit_into_time(objective, told)
+        loop = _loop(objective, Job(out), told)
+        rules = replace(RULES, behind=partial(behind, objective.steps))
+        on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
+        _say_what_is_trained(objective, group.device, told)
+        with sole_writer(out) if group.is_main else nullcontext():
+            if objective.stream is not None:
+                objective.stream.keep_in(out / STREAM)
+            objective.keep_in(out / "frozen", resume=resume)
+            outcome = _run(objective, loop, resume=resume)
+            return on_main(group, partial(_finished, objective, built, outcome, Job(out), command))
+
+
+def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job, command: str) -> Result:
+    plain = merged(built.towers)
+    result = result_of_run(objective, built, plain, outcome, job, command)
+    trained = trained_by_run(objective, outcome.position.step)
+    keep = objective.settings.run.keep_checkpoints
+    return finish_job(job, replace(plain, name=str(job.folder)), result, trained, keep_checkpoints=keep)
+
+
+def check(settings: TrainSettings) -> None:
+    """Refuse what can be seen to be wrong without data or model."""
+    device_of(settings.run.device)
+    check_patterns(settings.train.freeze)
+    section = settings.train
+    if section.temperature_schedule == "learned" and section.temperature < COLDEST:
+        raise ConfigError(f"train.temperature must be at least {COLDEST} where it is learned, got {section.temperature}; raise it")
+
+
+def prepared(
+    load: Loader, settings: TrainSettings, group: Processes, watch: Watch = SILENT, *, stream_folder: Path | None = None
+) -> tuple[PairContrast, Built]:
+    """Read the data, of a stream those of a window, and build the towers.
+
+    Args:
+        stream_folder: Where windows of a stream may have been kept before; None begins with the first, in memory.
+    """
+    store = None if settings.towers.vectors is None else Store.open(settings.towers.vectors)
+    cache = cache_folder(settings.data.cache)
+    training: PairSet | Stream
+    if settings.data.stream:
+        before = stream_folder if stream_folder is not None and (stream_folder / ROWS).exists() else None
+        validation = read_validation(settings.data, cache=cache, watch=watch)
+        _check_validation(validation, settings)
+        named = store if settings.reads_ids else None
+        training = Stream(settings, validation=validation.texts.queries, store=named, folder=before, processes=group, watch=watch)
+    else:
+        training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch)
+        check_pairs(training, validation, settings)
+    group.share(settings.train.batch_size)
+    if settings.batches.token_budget is not None and group.count > 1:
+        raise ConfigError("batches.token_budget must be left out for several processes, which share batches of one size; leave it out")
+    built = build(settings, load)
+    if built.note:
+        watch.note(built.note)
+    if store is not None:
+        _require_fitting(store, built.towers, settings)
+    for model in (built.towers, *([] if built.guide is None else [built.guide])):
+        model.to(group.device)
+    objective = PairContrast(built.towers, training, validation, settings, built.guide, group, store)
+    if objective.stream is None:
+        # Rules that leave no batch are told before a directory is made; a stream has planned its window.
+        objective.rows(0)
+    return objective, built
+
+
+def _require_fitting(store: Store, towers: DualEncoder, settings: TrainSettings) -> None:
+    """Refuse vectors of another encoder than the frozen one, or targets that the student's embeddings cannot reach."""
+    if settings.towers.targets is None:
+        store.require_encoder(towers.fingerprint("document"))
+    elif store.width != towers.width:
+        raise StoreError(
+            f"{store.path}: targets must be as wide as the student's embeddings, {towers.width}, got {store.width}; "
+            f"set towers.projection_width = {store.width}, or make narrower targets"
+        )
+
+
+def check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
+    """Refuse data that cannot be trained on, or validated on."""
+    check_batch_size(training.name, len(training), settings.train.batch_size)
+    check_negatives(training, settings.train)
+    _check_validation(validation, settings)
+
+
+def check_batch_size(name: str, pairs: int, batch_size: int) -> None:
+    """Refuse a batch that there are too few pairs for."""
+    if batch_size > pairs:
+        raise DataError(f"{name}: train.batch_size must be at most the {pairs:,} pairs trained on, got {batch_size}; lower it, or add data")
+
+
+def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
+    """Refuse data that cannot be validated on, or cannot say which weights are best."""
+    section = settings.train
+    check_negatives(validation, section)
+    if section.keep != "last" and len(validation.candidates) == 1:
+        raise DataError(
+            f'{validation.name}: validation must have two documents to tell apart where train.keep is "{section.keep}", got one; hold out '
+            "more (data.validation_fraction), or keep the last"
+        )
+    if section.error_unit == "pairs" and not listed_pairs(validation):
+        raise DataError(
+            f'{validation.name}: validation must list negatives where train.error_unit is "pairs", got none; list some, or leave it out'
+        )
+
+
+def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: int) -> Schedule:
+    """The schedule that settings describe."""
+    section = settings.train
+    warm_up = section.warmup_steps
+    return Schedule(
+        name=section.schedule,
+        total_steps=total_steps,
+        steps_per_epoch=steps_per_pass,
+        gamma=section.gamma,
+        warmup_steps=warmup_steps_of(section.warmup_fraction, total_steps=total_steps) if warm_up is None else warm_up,
+        final_fraction=section.final_fraction,
+    )
+
+
+def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
+    """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
+    prints = json.dumps([one.to_json() for one in built.prints], sort_keys=True) + (built.projection or "")
+    stream = objective.stream
+    examples = [objective.train.digest() if stream is None else stream.rows[0].sha256, objective.validation.digest()]
+    examples += [] if objective.store is None else [objective.store.manifest.sha256]
+    digests = {
+        "model": hashlib.sha256(prints.encode()).hexdigest(),
+        "examples": hashlib.sha256(" ".join(examples).encode()).hexdigest(),
+    }
+    stated = objective.settings.digests.model_dump(exclude_none=True)
+    differing = [
+        f"digests.{name} must be that of what is there, but {WORDS[f'digests.{name}']}" for name in stated if stated[name] != digests[name]
+    ]
+    if differing:
+        raise ConfigError(f"{several(differing)}; the inputs have changed since: bring the former ones back, or leave [digests] out")
+    return {**objective.settings.model_dump(), "digests": digests}
+
+
+def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
+    settings = objective.settings
+    section, run = settings.train, settings.run
+    total = objective.steps
+    board = job.folder / "tensorboard" if run.tensorboard else None
+    return Loop(
+        objective=objective,
+        optimizer=optimizer_of(objective.module, section),
+        learning_rate=section.learning_rate,
+        schedule=schedule_of(settings, total_steps=total, steps_per_pass=math.ceil(objective.order.pairs / section.batch_size)),
+        limits=Limits(
+            section.validate_every,
+            max_epochs=None,
+            idle_epochs=section.idle_epochs,
+            max_steps=total,
+            max_seconds=section.budget_seconds,
+            keep="loss" if section.keep == "best" else section.keep,
+            max_grad_norm=section.max_grad_norm or None,
+            log_every=run.log_every,
+            checkpoint_seconds=run.checkpoint_seconds,
+            keep_checkpoints=run.keep_checkpoints,
+        ),
+        folder=job.checkpoints,
+        log=JobLog(job.log, tensorboard=board, silent=not objective.processes.is_main),
+        seed=run.seed,
+        watch=lambda position: watch.progress(_standing(position), position.step, total),
+        note=watch.note,
+        figures=objective.figures,
+        saving=objective.save,
+        ending=objective.ending,
+        cost=objective.cost,
+        processes=objective.processes,
+    )
+
+
+def _standing(position: Position) -> str:
+    """Label of a progress display."""
+    best = position.best
+    return "training" if best is None else f"training (validation loss {best.loss:.4f}, P@1 {best.measures.get('P@1', 0.0):.3f})"
+
+
+def _run(objective: PairContrast, loop: Loop, *, resume: bool) -> Outcome:
+    with objective.passing():
+        return loop.run(resume=resume)
+
+
+def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: Watch) -> None:
+    for sentence in filter(None, (*notes_of(objective), emulation_note(device, objective.settings.run.precision))):
+        watch.note(sentence)
+    parameters, trained = counts_of(objective)
+    amount = f"{len(objective.train):,} pairs" if objective.stream is None else f"windows of about {len(objective.train):,} pairs"
+    watch.note(f"training {trained:,} of {parameters:,} parameters on {amount} of {objective.train.name}")
+    watch.note(f"validating on {len(objective.validation.asked):,} queries")

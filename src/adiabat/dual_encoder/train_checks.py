@@ -1,0 +1,195 @@
+"""What can be seen to be wrong with a training run from its settings and on disk, before torch is loaded."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.dual_training import TrainSection, TrainSettings
+from adiabat.core.device_names import require_device_name
+from adiabat.core.errors import BudgetError, ConfigError, several
+from adiabat.data.example_stream import require_streamable
+from adiabat.runs.output_dir import require_fitting, require_free
+from adiabat.runs.run_config import FREE_RUN, Rules, is_job, read_description
+from adiabat.runs.run_dir import Job
+from adiabat.runs.run_log import read_log
+from adiabat.store.input_checks import require_inputs
+from adiabat.training.limits import idle_counts, least_idle, validations_in
+from adiabat.training.optimizers import ENDING
+
+WORDS = {
+    "digests.model": "the model differs from the one the job began with",
+    "digests.examples": "the pairs differ from those the job began with",
+}
+"""What it means that a digest, which is known once model and data have been read, is another one."""
+
+STOPS = ("train.budget_seconds", "train.idle_epochs")
+"""Limits that change no step before them."""
+
+LENGTHS = ("train.steps", "train.epochs", "train.budget_flops")
+
+
+def as_begun(settings: TrainSettings, *, resume: bool) -> TrainSettings:
+    """Settings of a run of so many seconds, with the steps that were found to fit into them when it began."""
+    section, out = settings.train, settings.job.out
+    if not (resume and out is not None and is_job(Path(out)) and section.steps is None and section.goes_by_time):
+        return settings
+    return with_steps(settings, read_description(Job(Path(out))).get("train", {}).get("steps"))
+
+
+def with_steps(settings: TrainSettings, steps: int | None) -> TrainSettings:
+    """Settings with another number of steps.
+
+    Args:
+        steps: None leaves it to the other settings.
+    """
+    return settings.model_copy(update={"train": settings.train.model_copy(update={"steps": steps})})
+
+
+def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
+    """Settings that make a step depend on how long the whole run is.
+
+    Args:
+        settings: All of a run, dotted; those that are None are left out.
+    """
+    schedule, warm_up = settings["train.schedule"], settings["train.warmup_fraction"]
+    found = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
+    if warm_up and "train.warmup_steps" not in settings:
+        found.append(f"train.warmup_fraction = {warm_up:g}")
+    if settings["train.temperature_schedule"] == "scheduled" and "train.temperature_steps" not in settings:
+        found.append('train.temperature_schedule = "scheduled" without train.temperature_steps')
+    return found
+
+
+def _stopping(settings: Mapping[str, Any]) -> set[str]:
+    """Settings that say when a run stops and change no step before."""
+    return {*STOPS} if goes_by_length(settings) else {*STOPS, *LENGTHS}
+
+
+def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Why a run cannot be made longer or shorter, and which one can."""
+    found = goes_by_length(settings)
+    why = (
+        f" ({' and '.join(found)} {'goes' if len(found) == 1 else 'go'} by the length of the run, so that steps already taken would have "
+        'been others; a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer)'
+    )
+    return dict.fromkeys(LENGTHS, why) if found else {}
+
+
+def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
+    """What is wrong with an end of a run that has gone on before.
+
+    Returns:
+        Phrases; empty where nothing is wrong.
+    """
+    rows = list(read_log(job.log)) if job.log.exists() else []
+    taken = max((row["step"] for row in rows), default=0)
+    name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
+    faults = [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
+    idle = idle_counts(validations_in(rows), keep="both" if settings["train.keep"] == "both" else "loss")
+    limit = settings.get("train.idle_epochs")
+    if limit is not None and idle and limit < (least := least_idle(idle)):
+        faults.append(f"train.idle_epochs must be at least {least}, or the run would have ended before, got {limit}")
+    return faults
+
+
+FREE_SOURCES = frozenset(("path", "corpus"))
+"""Where one of ``data.sources`` lies: which pairs came from which of them is compared by digest."""
+
+FREE_MEMORY = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "memory.loss_tile")
+"""How a batch passes: settings that change no number of a run."""
+
+RULES = Rules(
+    free=frozenset(
+        (
+            "job.model",
+            "job.data",
+            "job.out",
+            "towers.store",
+            "towers.targets",
+            "towers.projection_start",
+            "towers.document_model",
+            "train.guide",
+            "data.corpus",
+            "data.cache",
+            "data.validation",
+            *FREE_MEMORY,
+            *FREE_RUN,
+        )
+    ),
+    free_in={"data.sources": FREE_SOURCES},
+    stopping=_stopping,
+    words=WORDS,
+    reasons=_reasons,
+    defaults=TrainSettings().model_dump(),
+)
+
+
+def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
+    """Refuse a run that cannot begin, or go on.
+
+    Returns:
+        What to tell people where there is nothing to go on with, and None elsewhere.
+    """
+    _require_named(settings, "out")
+    settings = as_begun(settings, resume=resume)
+    # Before the data: settings that were left out make faults that speak of anything but resuming.
+    note = require_fitting(Path(str(settings.job.out)), settings.model_dump(), resume=resume, rules=RULES, unknown=WORDS)
+    _require_inputs(settings)
+    return note
+
+
+def require_estimable(settings: TrainSettings) -> None:
+    """Refuse what cannot be estimated; the directory of the job need not be given, and may hold it."""
+    _require_named(settings)
+    if settings.job.out is not None:
+        require_free(Path(settings.job.out), resume=True)
+    _require_inputs(settings)
+
+
+def _require_named(settings: TrainSettings, *names: str) -> None:
+    """Refuse a run of which ``[job]`` does not say enough: `names` must be there beside model and data."""
+    wanted = ("model", *(() if settings.data.sources else ("data",)), *names)
+    missing = [f"job.{name} must be given, got none" for name in wanted if getattr(settings.job, name) is None]
+    if missing:
+        raise ConfigError(f"{several(missing)}; write it into the file, or add --set {missing[0].split()[0]}=...")
+    require_device_name(settings.run.device)
+
+
+def _require_inputs(settings: TrainSettings) -> None:
+    data = settings.data
+    sources = data.listed(settings.job.data)
+    if data.stream:
+        for one in sources:
+            require_streamable(one.path)
+    require_inputs(
+        [*(one.path for one in sources), *filter(None, [data.validation])],
+        corpora=filter(None, [data.corpus, *(one.corpus for one in sources)]),
+        stores=filter(None, [settings.towers.vectors]),
+    )
+
+
+MOST_STEPS = 1_000_000
+"""That a budget may pay for: the batch of each is drawn before the first, to know what it costs."""
+
+
+def steps_of(section: TrainSection, pairs: int) -> int:
+    """Optimiser steps of a run."""
+    return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
+
+
+def steps_within(budget: float, cost: Callable[[int], float], *, setting: str = "budget_flops", unit: str = "FLOP") -> int:
+    """Steps that a budget pays for."""
+    first = cost(0)
+    if first > budget:
+        raise BudgetError(
+            f"train.{setting} must pay for a step, which takes {first:.3g} {unit}, got {budget:.3g}; raise it, or lower train.batch_size"
+        )
+    if budget > MOST_STEPS * first:
+        raise BudgetError(
+            f"train.{setting} must pay for about {MOST_STEPS:,} steps of {first:.3g} {unit} at the most, got {budget:.3g}; lower it"
+        )
+    spent, steps = first, 1
+    while (spent := spent + cost(steps)) <= budget:
+        steps += 1
+    return steps

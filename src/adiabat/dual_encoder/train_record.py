@@ -1,0 +1,121 @@
+"""What a training run leaves for readers: counts, notes, and the record of what it did."""
+
+import numpy as np
+
+from adiabat.config.dual_training import IN_BATCH
+from adiabat.data.trained_texts import TrainedTexts
+from adiabat.dual_encoder.answer_ranks import listed_pairs
+from adiabat.dual_encoder.batch_plan import in_small_groups, mixture_told, unnamed
+from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.dual_encoder.pair_data import trained_pairs
+from adiabat.dual_encoder.tower_setup import Built, named_weights
+from adiabat.models.towers import DualEncoder
+from adiabat.models.trained_file import with_starts
+from adiabat.results.evaluation_result import LayerChange, Result
+from adiabat.runs.run_config import read_description
+from adiabat.runs.run_dir import Job
+from adiabat.training.limits import Outcome
+from adiabat.training.run_record import layer_changes, record_of, result_of
+
+
+def notes_of(objective: PairContrast) -> tuple[str, ...]:
+    """What a reader of the result must know: what was left out, and what the limits cut."""
+    settings = objective.settings
+    found = [*objective.train.notes, *objective.validation.notes]
+    for side, table in objective.tables.items():
+        limit = objective.towers.tower(side).settings.limit(side)
+        if full := int((table.lengths >= limit).sum()):
+            kind = "queries" if side == "query" else "documents"
+            found.append(f"{full:,} of {len(table):,} {kind} fill the limit of {limit} tokens: what goes beyond it is not read")
+    if settings.train.similarity == "dot" and objective.towers.query.settings.unit_length:
+        found.append(
+            "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
+        )
+    if nameless := unnamed(objective.train, settings):
+        found.append(nameless)
+    if small := in_small_groups(objective.train, settings):
+        found.append(
+            f"{small:,} of {len(objective.train):,} pairs are of a {settings.batches.group} with fewer pairs than a batch, "
+            f"so that their batches are not of one {settings.batches.group}"
+        )
+    if settings.mixture.cap is not None and settings.mixture.cap >= np.bincount(objective.train.sources).max():
+        found.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")
+    if len(objective.validation.candidates) == 1:
+        found.append("validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives")
+    listed = int((objective.train.negatives.lengths[objective.train.asked] > 0).sum())
+    if settings.train.negatives_per_query and settings.train.loss in IN_BATCH and 0 < listed < len(objective.train.asked):
+        found.append(f"{listed:,} of {len(objective.train.asked):,} queries list negatives; the others have those of the batch alone")
+    if objective.stream is not None and found:
+        found.append("what is counted here of pairs and texts is of one window of the stream")
+    return tuple(dict.fromkeys(found))
+
+
+def counts_of(objective: PairContrast) -> tuple[int, int]:
+    """Parameters of the towers, each once."""
+    sizes = [(weights.numel(), weights.requires_grad) for weights in objective.module.parameters()]
+    return sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained)
+
+
+def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str) -> Result:
+    """What a run did, read off its log and its weights."""
+    settings = objective.settings
+    parameters, trained = counts_of(objective)
+    steps = outcome.position.step
+    record = record_of(
+        job,
+        outcome,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        kind="training",
+        unit=settings.train.error_unit,
+        trained_on=f"{objective.train.name}: {_amount(objective, steps)}, validated on {len(objective.validation.asked):,} queries",
+        parameters=parameters,
+        trainable=trained,
+        validated=listed_pairs(objective.validation) if settings.train.error_unit == "pairs" else len(objective.validation.asked),
+        layers=_layers(built, plain),
+        notes=(*notes_of(objective), *_told(objective, steps)),
+        passes=None if objective.stream is not None else steps * settings.train.batch_size / objective.order.pairs,
+        total=objective.steps,
+        planned=settings.train.budget_flops,
+        measures=("P@1", "RR"),
+    )
+    digests = {f"{name}_sha256": digest for name, digest in read_description(job).get("digests", {}).items()}
+    return result_of(
+        job,
+        record,
+        title=f"Training {settings.job.model} on {objective.train.name}",
+        command=command,
+        seed=settings.run.seed,
+        inputs={**settings.job.model_dump(exclude_none=True), **digests},
+        device=objective.towers.query.device,
+    )
+
+
+def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
+    """What a run trained or validated on, its models before it too."""
+    settings, store = objective.settings, objective.store if objective.settings.reads_ids else None
+    sets: list[TrainedTexts] = [] if objective.stream is None else objective.stream.trained(steps)
+    pairs = [objective.validation, *([objective.train] if objective.stream is None else [])]
+    own = TrainedTexts.joined([*sets, *(trained_pairs(one, store) for one in pairs)])
+    return with_starts(own, settings.job.model, settings.towers.document_model)
+
+
+def _amount(objective: PairContrast, steps: int) -> str:
+    """What the run learned from."""
+    if objective.stream is None:
+        return f"{len(objective.train):,} pairs"
+    return f"{objective.stream.drawn(steps, objective.at(max(0, steps - 1))).sum():,} pairs of a stream"
+
+
+def _told(objective: PairContrast, steps: int) -> list[str]:
+    """What is known once the run is over: how much of each source it took, and what it left out."""
+    if objective.stream is not None:
+        return objective.stream.told(steps, objective.at(max(0, steps - 1)))
+    found = (objective.order.left_out(), mixture_told(objective.order, objective.train, objective.settings, steps=steps))
+    return list(filter(None, found))
+
+
+def _layers(built: Built, plain: DualEncoder) -> list[LayerChange]:
+    """Of the tensors that moved."""
+    after = {name: weights.detach().cpu() for name, weights in named_weights(plain).items()}
+    names = [name for name, weights in built.before.items() if name in after and not weights.equal(after[name])]
+    return layer_changes({name: built.before[name] for name in names}, {name: after[name] for name in names})

@@ -1,0 +1,1 @@
+"""Tasks, suites, comparisons and analyses of embedding spaces."""

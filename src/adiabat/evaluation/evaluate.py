@@ -1,0 +1,248 @@
+"""One evaluation: a model, perhaps a baseline, a target data set and those that must not get worse."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from adiabat.config.shared import EvaluateSettings, MeasureSection
+from adiabat.core.progress import Watch, once
+from adiabat.core.provenance import now, versions
+from adiabat.data.examples import read_examples
+from adiabat.data.language_grids import require_every_label
+from adiabat.data.records import ExampleSet, LanguageGridSet
+from adiabat.data.trained_texts import TrainedTexts
+from adiabat.evaluation.language_grid_tasks import grid_result, score_nli_grid
+from adiabat.evaluation.retrieval import retrieval_result, score_retrieval
+from adiabat.evaluation.retrieval_data import own_documents
+from adiabat.evaluation.systems import Role, System, baseline_of, refuse_idle, similarities_of, stores_read
+from adiabat.evaluation.trained_queries import trained_on, unseen_of, with_trained
+from adiabat.models.device import device_name
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.models.similarity_function import IN_WORDS, Similarity
+from adiabat.models.towers import DualEncoder
+from adiabat.results.evaluation_result import ChangedQuery, DatasetResult, Hit, Result
+from adiabat.stats.samples import TaskScores
+from adiabat.store.addressing import AddressedSet, address
+from adiabat.store.search import Hits, search
+from adiabat.store.vector_store import Store
+
+SHOWN_QUERIES = 10
+SHOWN_HITS = 5
+SEARCHED_QUERIES = 500
+"""Queries looked at, drawn at random, for those whose top results changed."""
+
+SHOWN_CHARACTERS = 500
+"""Of a document's text kept in a result file."""
+
+
+SAME_TOWER = "model and baseline have the same query tower, so nothing differs: the tuning kept the starting weights, or there was none"
+
+
+Keep = Callable[[tuple[str, TaskScores]], None]
+"""Takes ``model`` or ``baseline`` with its scores of one data set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A data set with its documents' store, read and found to fit.
+
+    Attributes:
+        store: Document vectors.
+        examples: Queries by rows, or a language grid.
+        role: ``target`` or ``retain``.
+        source: Where it was read from, as the user wrote it.
+        split: Of the source, where one was named.
+        baseline_stores: Where a baseline finds the same documents, if its document tower did not make `store`.
+    """
+
+    store: Store
+    examples: AddressedSet | LanguageGridSet
+    role: Role
+    source: str = ""
+    split: str | None = None
+    baseline_stores: Sequence[Store] = ()
+
+
+def read_dataset(
+    store: Store, path: str, *, role: Role, settings: EvaluateSettings, split: str | None, baseline_stores: Sequence[Store] = ()
+) -> Dataset:
+    """Read a data set and find its documents in a store.
+
+    Args:
+        split: Of the data set; None takes the usual one.
+    """
+    columns = settings.data.columns.given() if role == "target" else {}
+    examples = read_examples(path, split=split, columns=columns)
+    if isinstance(examples, LanguageGridSet):
+        require_every_label(examples, source=path)
+    found = address(examples, store, missing=settings.data.missing, merge_equal=True) if isinstance(examples, ExampleSet) else examples
+    return Dataset(store, found, role, path, split, baseline_stores)
+
+
+def evaluate_datasets(
+    model: DualEncoder,
+    baseline: DualEncoder | None,
+    datasets: Sequence[Dataset],
+    *,
+    settings: EvaluateSettings,
+    title: str,
+    command: str,
+    watch: Watch,
+    keep: Keep | None = None,
+    trained: Sequence[TrainedTexts | None] = (None, None),
+) -> Result:
+    """Measure every data set.
+
+    Args:
+        baseline: What it is compared with, or None.
+        keep: Takes what each model scored on each unit; None keeps nothing.
+        trained: What the jobs of model and baseline were trained on; None for one that is of no job.
+    """
+    started = time.monotonic()
+    prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
+    systems = _systems(model, baseline, prints, datasets)
+    given = {id(store): store for one in datasets for store in one.baseline_stores}
+    refuse_idle(list(given.values()), [before.store for _, before in systems if before])
+    same = [SAME_TOWER] if baseline and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query") else []
+    for sentence in same:
+        watch.note(sentence)
+    seed = settings.run.seed
+    watch = replace(watch, note=once(watch.note))
+    measured = [_measure(*pair, one, settings, watch, keep, trained) for pair, one in zip(systems, datasets, strict=True)]
+    after, before = systems[0]
+    examples = changed_queries(after, before, datasets[0].examples, settings=settings.measure, seed=seed) if before else []
+    return Result(
+        title=title,
+        command=command,
+        created=now(),
+        seconds=time.monotonic() - started,
+        seed=seed,
+        versions=versions(device_name(model.query.device)),
+        model=model.name,
+        baseline=baseline.name if baseline else None,
+        datasets=[replace(one, notes=[*same, *one.notes]) for one in measured],
+        examples=examples,
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        inputs=_inputs(datasets, [before for _, before in systems]),
+    )
+
+
+def _systems(
+    model: DualEncoder, baseline: DualEncoder | None, prints: Sequence[Fingerprint], datasets: Sequence[Dataset]
+) -> list[tuple[System, System | None]]:
+    """Who is measured on each data set, and who it is compared with; data sets of one store share what is found of it."""
+    found: dict[int, tuple[System, System | None]] = {}
+    for one in datasets:
+        if id(one.store) not in found:
+            one.store.require_encoder(prints[0], who=model.name)
+            before = None if baseline is None else baseline_of(baseline, prints[1], one.store, one.baseline_stores)
+            found[id(one.store)] = System(model, one.store), before
+    return [found[id(one.store)] for one in datasets]
+
+
+def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> dict[str, Any]:
+    """What was read, by its part: ``target``, ``retain 1``, ``retain 2``, ..."""
+    inputs: dict[str, Any] = {}
+    for one, before in zip(datasets, baselines, strict=True):
+        name = one.role if one.role == "target" else f"retain {sum(key != 'target' for key in inputs) + 1}"
+        split = {} if one.split is None else {"split": one.split}
+        inputs[name] = {"data": one.source, **split, **stores_read(one.store, before)}
+    return inputs
+
+
+def _measure(
+    after: System,
+    before: System | None,
+    one: Dataset,
+    settings: EvaluateSettings,
+    watch: Watch,
+    keep: Keep | None,
+    trained: Sequence[TrainedTexts | None],
+) -> DatasetResult:
+    """Score the two apart, and then compare their queries."""
+    drawing = {"seed": settings.run.seed, "resamples": settings.measure.resamples}
+    systems = [after] if before is None else [after, before]
+    similarities = similarities_of(*(system.model for system in systems))
+    grid = one.examples
+    scores = []
+    for system, record in zip(systems, trained, strict=False):
+        asked: dict[str, Any] = {"similarities": similarities, "trained": record, "watch": watch}
+        if isinstance(grid, LanguageGridSet):
+            scores.append(score_nli_grid(system.model, grid, hypotheses=system.store, **asked))
+        else:
+            scores.append(score_retrieval(system, grid, settings=settings.measure, **asked))
+    for side, each in zip(("model", "baseline"), scores, strict=False):
+        if keep:
+            keep((side, each))
+    other = scores[1] if before else None
+    if isinstance(grid, LanguageGridSet):
+        result = grid_result(scores[0], other, grid, role=one.role, **drawing)
+    else:
+        result = replace(retrieval_result(scores[0], other, role=one.role, **drawing), unseen=unseen_of(scores, **drawing))
+    result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
+    pairs = zip(systems, scores, strict=True)
+    return with_trained(result, [found for system, each in pairs for found in trained_on(system.model.name, each)])
+
+
+def _other_similarity(after: System, before: System | None) -> list[str]:
+    """A sentence where the baseline states another similarity than the model, whose similarity both are compared by first."""
+    if before is None or before.model.unit or before.model.similarity == similarities_of(after.model, before.model)[0]:
+        return []
+    return [f"the baseline {before.model.name} states {IN_WORDS[before.model.similarity]}: look at the values by that similarity too"]
+
+
+def changed_queries(
+    after: System, before: System, examples: AddressedSet | LanguageGridSet, *, settings: MeasureSection, seed: int
+) -> list[ChangedQuery]:
+    """Queries whose first results changed, drawn at random and not for effect: gains and losses as they come."""
+    store = after.store
+    if isinstance(examples, LanguageGridSet):
+        return []
+    order: list[int] = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES].tolist()
+    texts = [examples.queries[row] for row in order]
+    ids = [examples.query_ids[row] for row in order]
+    aside = own_documents(after, ids, texts, examples.positives.take(np.array(order)), drop=settings.drop_same_id)
+    excluded = [aside.rows[place] for place in range(len(order))]
+    similarity = similarities_of(after.model, before.model)[0]
+    first, last = (
+        search(one.store, one.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, similarity=similarity, excluded=excluded)
+        for one in (before, after)
+    )
+    changed = [place for place in range(len(order)) if list(first.rows[place]) != list(last.rows[place])][:SHOWN_QUERIES]
+    return [
+        ChangedQuery(
+            dataset=examples.name,
+            query=texts[place],
+            before=hits_of(store, first, place, examples.positives[order[place]], similarity=similarity, characters=SHOWN_CHARACTERS),
+            after=hits_of(store, last, place, examples.positives[order[place]], similarity=similarity, characters=SHOWN_CHARACTERS),
+        )
+        for place in changed
+    ]
+
+
+def hits_of(
+    store: Store,
+    hits: Hits,
+    query: int,
+    positives: Int[np.ndarray, " p"],
+    *,
+    similarity: Similarity,
+    characters: int | None = None,
+) -> list[Hit]:
+    """The results of one query, with ids and texts.
+
+    Args:
+        characters: Of each text, at most; None takes all.
+
+    Returns:
+        Best first; a text is "" where the store keeps none.
+    """
+    rows = hits.rows[query][hits.rows[query] >= 0]
+    texts = [text[:characters] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
+    relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)
+    found = zip(store.doc_ids(rows), texts, hits.scores[query], relevant, strict=False)
+    return [Hit(doc_id, text, float(score), bool(good), similarity) for doc_id, text, score, good in found]

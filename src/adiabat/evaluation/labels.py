@@ -1,0 +1,272 @@
+"""Texts with labels: do their vectors tell the labels apart, by a classifier trained on them, or by themselves?"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Int
+
+from adiabat.core.progress import SILENT, Watch
+from adiabat.data.labelled import LabelledTexts, ParallelTexts, require_separable
+from adiabat.data.records import Side
+from adiabat.models.similarity_function import Similarity
+from adiabat.models.towers import DualEncoder
+from adiabat.stats.samples import SHARE, Sample, TaskScores
+from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs
+from adiabat.store.text_vectors import embed_texts, require_directions
+
+ITERATIONS = 1_000
+"""Most steps of the regression's optimiser: ten times what scikit-learn and mteb give it, which many labels and unit vectors need."""
+
+Vectors = Float32[np.ndarray, "n e"]
+
+
+def score_classification(
+    model: DualEncoder,
+    training: LabelledTexts,
+    test: LabelledTexts,
+    *,
+    side: Side,
+    name: str,
+    per_label: int | None = None,
+    regularization: float = 1.0,
+    seed: int,
+    watch: Watch,
+) -> TaskScores:
+    """Accuracy of a logistic regression on frozen vectors: trained on some texts, tried on others.
+
+    Vectors are taken as the model gives them, of unit length or not.
+
+    Args:
+        per_label: Training texts of each label, drawn at random, > 0; None takes all.
+    """
+    require_separable(training, test)
+    labels = training.distinct
+    drawn = _drawn(_numbers(training, labels), per_label, seed=seed)
+    texts = [training.texts[row] for row in drawn]
+    vectors = embed_texts(model, [*texts, *test.texts], side=side, name=name, watch=watch)
+    known, truth = _numbers(training, labels)[drawn], _numbers(test, labels)
+    given, converged = _predicted(vectors[: len(texts)], known, vectors[len(texts) :], regularization=regularization)
+    correct = (given == truth).astype(np.float64)
+    present, groups = np.unique(truth, return_inverse=True)
+    facts = {"macro F1": _macro_f1(truth, given), "labels": float(len(labels)), "training texts": float(len(texts))}
+    notes = [
+        *_short_notes(np.bincount(known), per_label),
+        *_leak_notes(texts, test.texts),
+        *_distinct_notes(vectors[: len(texts)], "training texts", labels=len(labels)),
+        *([] if converged else [f"the regression had not converged after {ITERATIONS:,} iterations"]),
+        *([] if len(present) == len(labels) else [f"the test has {len(present):,} of {len(labels):,} labels"]),
+    ]
+    samples = [Sample("accuracy", correct, bounds=SHARE), Sample("balanced accuracy", correct, groups=groups, bounds=SHARE)]
+    units = [str(number) for number in range(len(test))]
+    return TaskScores(name, "classification", "text", units, samples, texts=test.texts, facts=facts, notes=tuple(notes))
+
+
+def score_clustering(
+    model: DualEncoder,
+    texts: LabelledTexts,
+    *,
+    side: Side,
+    name: str,
+    restarts: int = 10,
+    most: int | None = None,
+    seed: int,
+    watch: Watch,
+) -> TaskScores:
+    """V-measure of k-means on the vectors, as many clusters as labels.
+
+    Vectors are taken as the model gives them, of unit length or not.
+
+    Args:
+        most: Texts, drawn at random, > 0; None takes all.
+    """
+    rows = np.arange(len(texts))
+    if most is not None and most < len(texts):
+        rows = np.sort(np.random.default_rng(seed).choice(len(texts), size=most, replace=False))
+    chosen = LabelledTexts(texts.name, [texts.texts[row] for row in rows.tolist()], [texts.labels[row] for row in rows.tolist()])
+    require_separable(chosen)
+    labels = chosen.distinct
+    truth = _numbers(chosen, labels)
+    vectors = embed_texts(model, chosen.texts, side=side, name=name, watch=watch)
+    clusters = _clusters(vectors, len(labels), restarts=restarts, seed=seed)
+    sample = Sample("V-measure", clusters.astype(np.float64), reference=truth.astype(np.float64), statistic="v-measure", bounds=SHARE)
+    facts = {**_homogeneity(truth, clusters), "clusters": float(len(labels))}
+    notes = [
+        *_distinct_notes(vectors, "texts", labels=len(labels)),
+        *([] if len(chosen) == len(texts) else [f"{len(chosen):,} of {len(texts):,} texts were drawn at random"]),
+    ]
+    units = [str(row) for row in rows.tolist()]
+    return TaskScores(name, "clustering", "text", units, [sample], texts=chosen.texts, facts=facts, notes=tuple(notes))
+
+
+def _numbers(texts: LabelledTexts, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
+    """The label of each text as its place among all labels."""
+    place = {label: number for number, label in enumerate(labels)}
+    return np.array([place[label] for label in texts.labels], dtype=np.int64)
+
+
+def _drawn(numbers: Int[np.ndarray, " n"], per_label: int | None, *, seed: int) -> Int[np.ndarray, " m"]:
+    """Rows to train on, in file order."""
+    if per_label is None:
+        return np.arange(numbers.size)
+    shuffled = np.random.default_rng(seed).permutation(numbers.size)
+    kept = [shuffled[numbers[shuffled] == number][:per_label] for number in np.unique(numbers)]
+    return np.sort(np.concatenate(kept))
+
+
+def _predicted(
+    training: Vectors, known: Int[np.ndarray, " n"], test: Float32[np.ndarray, "m e"], *, regularization: float
+) -> tuple[Int[np.ndarray, " m"], bool]:
+    """Labels that the regression gives, and whether it came to its end."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    classifier = LogisticRegression(C=regularization, max_iter=ITERATIONS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        # In 64 bits: the optimiser goes by differences that 32 bits would round away.
+        classifier.fit(training.astype(np.float64), known)
+    return classifier.predict(test.astype(np.float64)), bool((classifier.n_iter_ < ITERATIONS).all())
+
+
+def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[np.ndarray, " n"]:
+    """The cluster of each vector."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        # It warns of fewer distinct vectors than clusters, which a note says in our words.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        # It takes seeds of 32 bits; those that fit keep what they gave.
+        means = KMeans(n_clusters=count, n_init=restarts, random_state=seed % 2**32)
+        clusters: Int[np.ndarray, " n"] = means.fit_predict(vectors)
+    return clusters
+
+
+def _macro_f1(truth: Int[np.ndarray, " n"], given: Int[np.ndarray, " n"]) -> float:
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(truth, given, average="macro"))
+
+
+def _homogeneity(truth: Int[np.ndarray, " n"], clusters: Int[np.ndarray, " n"]) -> dict[str, float]:
+    from sklearn.metrics import completeness_score, homogeneity_score
+
+    return {"homogeneity": float(homogeneity_score(truth, clusters)), "completeness": float(completeness_score(truth, clusters))}
+
+
+def _short_notes(counts: Int[np.ndarray, " k"], per_label: int | None) -> list[str]:
+    if per_label is None or (counts >= per_label).all():
+        return []
+    few = int((counts < per_label).sum())
+    return [f"{few:,} of {counts.size:,} labels have fewer than {per_label:,} training texts and give all of them"]
+
+
+def _leak_notes(training: Sequence[str], test: Sequence[str]) -> list[str]:
+    """A text that was learnt from says little about texts to come."""
+    known = set(training)
+    both = sum(text in known for text in test)
+    return [f"{both:,} of {len(test):,} test texts are training texts too"] if both else []
+
+
+def _distinct_notes(vectors: Vectors, what: str, *, labels: int) -> list[str]:
+    """A model that gives many texts the same vector leaves nothing to tell them apart by."""
+    distinct = len(np.unique(vectors, axis=0))
+    if distinct >= labels:
+        return []
+    had = "one vector" if distinct == 1 else f"{distinct:,} different vectors"
+    return [f"all {len(vectors):,} {what} together have {had}, too few to tell {labels:,} labels apart"]
+
+
+BLOCK_ROWS = 4096
+TILE_ROWS = 256
+"""Sentences that look for their translation at a time; with `BLOCK_ROWS`, 4 MB of scores."""
+
+
+def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
+    """Share of sentences whose translation is the nearest, by the model's similarity, among all sentences of the other side, both ways."""
+    texts = [*sentences.a, *sentences.b]
+    vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
+    require_directions(vectors, texts, name=name)
+    a, b = vectors[: len(sentences)], vectors[len(sentences) :]
+    there = finds_own(a, b, sentences.b, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
+    back = finds_own(b, a, sentences.a, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
+    sample = partial(Sample, similarity=model.ranks_by, bounds=SHARE)
+    return TaskScores(
+        task=name,
+        kind="bitext",
+        unit="pair",
+        units=[str(number) for number in range(len(sentences))],
+        samples=[sample("accuracy", (there + back) / 2), sample("accuracy a to b", there), sample("accuracy b to a", back)],
+        texts=[f"{one}\n{other}" for one, other in zip(sentences.a, sentences.b, strict=True)],
+        documents=len(sentences),
+        notes=_notes(sentences),
+    )
+
+
+def finds_own(
+    queries: Float32[np.ndarray, "n e"],
+    answers: Float32[np.ndarray, "n e"],
+    texts: Sequence[str],
+    *,
+    similarity: Similarity = "cosine",
+    name: str = "",
+    watch: Watch = SILENT,
+    block_rows: int = BLOCK_ROWS,
+    tile_rows: int = TILE_ROWS,
+) -> Bool[np.ndarray, " n"]:
+    """Which queries are closer to their own answer than to every other.
+
+    Args:
+        queries: One row per pair, none zero.
+    """
+    row_of: dict[str, int] = {}
+    right = np.array([row_of.setdefault(text, len(row_of)) for text in texts])
+    distinct = answers[np.unique(right, return_index=True)[1]]
+    found = np.empty(len(queries), dtype=np.bool_)
+    for start in range(0, len(queries), tile_rows):
+        tile = slice(start, min(start + tile_rows, len(queries)))
+        asked = Queries(queries[tile], similarity)
+        own = exact_pairs(asked.exact, FixedPoint.of(answers[tile]), similarity)
+        found[tile] = ~_beaten(asked, right[tile], own, _blocks(distinct, block_rows))
+        watch.progress(f"matching {name}", tile.stop, len(queries))
+    return found
+
+
+def _blocks(vectors: Float32[np.ndarray, "d e"], rows: int) -> Iterator[Block]:
+    for start in range(0, len(vectors), rows):
+        block = torch.from_numpy(vectors[start : start + rows])
+        yield Block(start, block, torch.linalg.vector_norm(block, dim=1))
+
+
+def _beaten(
+    queries: Queries, right: Int[np.ndarray, " q"], own: Float32[np.ndarray, " q"], blocks: Iterator[Block]
+) -> Bool[np.ndarray, " q"]:
+    """Whether some answer but the right one scores at least `own`."""
+    beaten = np.zeros(len(right), dtype=np.bool_)
+    for block in blocks:
+        quick, error = block.approximate(queries)
+        inside = np.flatnonzero((right >= block.start) & (right < block.start + len(block)))
+        quick[inside, right[inside] - block.start] = -np.inf
+        # Most queries are settled by their best rival alone.
+        best = quick.max(axis=1)
+        beaten |= best >= (own + error).astype(np.float32)
+        low = (own - error).astype(np.float32)
+        open_queries = np.flatnonzero(~beaten & (best >= low))
+        row, place = np.nonzero(quick[open_queries] >= low[open_queries, None])
+        if len(row):
+            query = open_queries[row]
+            beaten[query[block.exact(queries, query, place) >= own[query]]] = True
+    return beaten
+
+
+def _notes(sentences: ParallelTexts) -> tuple[str, ...]:
+    a, b = sentences.columns
+    repeated = [
+        f'{len(texts) - len(set(texts)):,} of {len(texts):,} sentences of "{column}" repeat another: equal sentences are one answer'
+        for column, texts in ((a, sentences.a), (b, sentences.b))
+        if len(set(texts)) < len(texts)
+    ]
+    return (f'a is "{a}", b is "{b}"; a tie with another sentence is an error', *repeated)

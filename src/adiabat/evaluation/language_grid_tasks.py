@@ -1,0 +1,264 @@
+"""Scoring one model on a language grid: sentence pairs with labels, or questions with paragraphs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from adiabat.core.errors import DataError, several
+from adiabat.core.progress import SILENT, Watch
+from adiabat.data.language_grids import QuestionGridSet
+from adiabat.data.records import LanguageGridSet, Side, grid_id
+from adiabat.data.trained_texts import TrainedTexts
+from adiabat.evaluation.language_grid_measures import cluster_ids, grid_scores, measure_grid
+from adiabat.evaluation.retrieval_grid import MEASURE, measure_retrieval
+from adiabat.evaluation.systems import Role, ranking_notes, similarities_of
+from adiabat.evaluation.trained_queries import trained_premises
+from adiabat.models.similarity_function import Similarity
+from adiabat.models.towers import DualEncoder
+from adiabat.results.evaluation_result import DatasetResult
+from adiabat.stats.language_grid_stats import compare_cells, flips_notes
+from adiabat.stats.paired import paired_changes
+from adiabat.stats.samples import SHARE, Cells, Sample, TaskScores
+from adiabat.store.scoring import FixedPoint, exact_table
+from adiabat.store.text_vectors import embed_texts, zero_rows
+from adiabat.store.vector_store import Store
+
+LanguageVectors = Mapping[str, Float[np.ndarray, "_n _e"]]
+Answers = Mapping[str, Int[np.ndarray, " _n"]]
+
+MEASURES = ("P@1", "RR", "PND")
+"""The first carries the verdict."""
+
+CELLS = ("P@1", "PND")
+"""Those that are also told cell by cell."""
+
+
+def measure_question_grid(
+    questions: LanguageVectors, paragraphs: LanguageVectors, answers: Answers, *, similarities: Sequence[Similarity]
+) -> tuple[list[Sample], list[Cells]]:
+    """Rank the paragraph that answers each question among the different paragraphs of each language.
+
+    ``P@1 = [lost = 0]``, ``RR = 1 / (1 + lost)``, ``PND = lost / (d - 1)``, where ``lost`` of the other paragraphs score at least as high.
+
+    Args:
+        questions: Query vectors per language, row i for question i.
+        paragraphs: Document vectors per language, one for each different text, at least two.
+        answers: Per language of `paragraphs`, the row there that answers each question.
+        similarities: To rank by.
+
+    Returns:
+        Per similarity ``P@1``, ``RR`` and ``PND`` of each question, averaged over all cells; and P@1 and PND of each question in each cell.
+
+    Raises:
+        DataError: If a vector is not finite; language and row of the first ten are listed.
+        ValueError: If a language has fewer than two paragraphs.
+
+    Reference:
+        Missions A6, A9.
+    """
+    _check(questions, paragraphs)
+    asked, told = ([FixedPoint.of(vectors) for vectors in side.values()] for side in (questions, paragraphs))
+    others = np.array([len(vectors) - 1 for vectors in paragraphs.values()])[:, None]
+    samples, cells = [], []
+    for similarity in similarities:
+        lost = np.array([[_lost(one, other, answers[b], similarity) for b, other in zip(paragraphs, told, strict=True)] for one in asked])
+        values = {"P@1": (lost == 0).astype(np.float64), "RR": 1 / (1 + lost), "PND": lost / others}
+        means = {name: values[name].mean(axis=(0, 1)) for name in MEASURES}
+        samples += [Sample(name, mean, similarity, lower_is_better=_lower_is_better(name), bounds=SHARE) for name, mean in means.items()]
+        cells += [
+            Cells(name, similarity, tuple(questions), tuple(paragraphs), values[name].astype(np.float32), _lower_is_better(name))
+            for name in CELLS
+        ]
+    return samples, cells
+
+
+def _lower_is_better(measure: str) -> bool:
+    return measure == "PND"
+
+
+def _lost(questions: FixedPoint, paragraphs: FixedPoint, answers: Int[np.ndarray, " n"], similarity: Similarity) -> Int[np.ndarray, " n"]:
+    """How many other paragraphs score at least as high as the one that answers."""
+    scores = exact_table(questions, paragraphs, similarity)
+    own = np.take_along_axis(scores, answers[:, None], axis=1)
+    return np.asarray(np.count_nonzero(scores >= own, axis=1) - 1)
+
+
+def _check(questions: LanguageVectors, paragraphs: LanguageVectors) -> None:
+    if few := [language for language, vectors in paragraphs.items() if len(vectors) < 2]:
+        raise ValueError(f"paragraphs must be at least two in every language, got fewer in {', '.join(few)}")
+    faults = [
+        f"{side} vector {row} in {language} must be finite, got NaN or infinity; encode it again"
+        for side, every in (("question", questions), ("paragraph", paragraphs))
+        for language, vectors in every.items()
+        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist()
+    ]
+    if faults:
+        raise DataError(several(faults))
+
+
+_RETRIEVAL = (f"{MEASURE}: each premise ranks what it entails among the neutral, and the contradicted, hypotheses of other premises",)
+
+Vectors = dict[str, Float[np.ndarray, "_n _e"]]
+
+
+def score_nli_grid(
+    model: DualEncoder,
+    grid: LanguageGridSet,
+    *,
+    hypotheses: Store | None = None,
+    similarities: Sequence[Similarity] | None = None,
+    trained: TrainedTexts | None = None,
+    watch: Watch = SILENT,
+) -> TaskScores:
+    """Score a grid of sentence pairs (mission A9): premises through the query tower, hypotheses through the document tower.
+
+    Args:
+        hypotheses: Made by the model's document tower, holding every hypothesis by its `grid_id`; None embeds them here.
+        similarities: To rank by, the main one first; None takes what is worth it for this model alone.
+        trained: What the job of the model was trained on; None where it is of none.
+    """
+    asked = _embedded(model, grid.premises, grid.languages, side="query", name=grid.name, watch=watch)
+    if hypotheses is None:
+        told = _embedded(model, grid.hypotheses, grid.languages, side="document", name=grid.name, watch=watch)
+    else:
+        told = {language: hypotheses.gather(_hypothesis_rows(hypotheses, grid, language)) for language in grid.languages}
+    chosen = similarities or similarities_of(model)
+    scores = grid_scores(asked, told, similarities=chosen)
+    clusters = cluster_ids([tuple(premise[language] for language in grid.languages) for premise in grid.premises])
+    samples, cells = measure_grid(scores, grid.labels, rows=grid.languages, columns=grid.languages, clusters=clusters)
+    found, tables = measure_retrieval(asked, told, grid.labels, similarities=chosen, clusters=clusters)
+    first = np.unique(clusters, return_index=True)[1].tolist()
+    facts, notes = _zeros({"premise": asked, "hypothesis": told})
+    return TaskScores(
+        task=grid.name,
+        kind="nli_grid",
+        unit="premise",
+        units=[str(pair) for pair in first],
+        samples=[*samples, *found],
+        texts=[_shown(grid.premises[pair]) for pair in first],
+        documents=len(grid) * len(grid.languages) if hypotheses is None else hypotheses.count,
+        cells=[*cells, *tables],
+        facts=facts,
+        notes=(
+            "PND: entailment pairs are compared with neutral and with contradiction pairs; premises are what chance is taken over",
+            *(_RETRIEVAL if found else ()),
+            *grid.notes,
+            *notes,
+            *ranking_notes(model, chosen),
+        ),
+        trained=trained_premises(trained, grid, clusters),
+    )
+
+
+def score_question_grid(
+    model: DualEncoder, grid: QuestionGridSet, *, similarities: Sequence[Similarity] | None = None, watch: Watch = SILENT
+) -> TaskScores:
+    """Score a grid of questions (missions A6, A9): each is asked in every language of the paragraphs of every language.
+
+    Paragraphs of equal text in a language are one paragraph there: whichever of them a question belongs to, it is answered.
+
+    Args:
+        similarities: To rank by, the main one first; None takes what is worth it for this model alone.
+    """
+    asked = _embedded(model, grid.questions, grid.languages, side="query", name=grid.name, watch=watch)
+    every = _embedded(model, grid.paragraphs, grid.languages, side="document", name=grid.name, watch=watch)
+    told, answers = {}, {}
+    for language in grid.languages:
+        numbers = cluster_ids(_texts(grid.paragraphs, language))
+        told[language] = every[language][np.unique(numbers, return_index=True)[1]]
+        answers[language] = numbers[grid.answers]
+    chosen = similarities or similarities_of(model)
+    samples, cells = measure_question_grid(asked, told, answers, similarities=chosen)
+    facts, notes = _zeros({"question": asked, "paragraph": told})
+    return TaskScores(
+        task=grid.name,
+        kind="question_grid",
+        unit="question",
+        units=list(grid.ids),
+        samples=samples,
+        texts=[_shown(question) for question in grid.questions],
+        documents=len(grid.paragraphs),
+        cells=cells,
+        facts=facts,
+        notes=(*grid.notes, *_merged(len(grid.paragraphs), told), *notes, *ranking_notes(model, chosen)),
+    )
+
+
+def grid_result(
+    after: TaskScores, before: TaskScores | None, grid: LanguageGridSet, *, role: Role, seed: int, resamples: int
+) -> DatasetResult:
+    """A grid of sentence pairs before and after, for the page of a model.
+
+    Args:
+        before: Of what it is compared with, by the same similarities; or None.
+    """
+    against = [None] * len(after.cells) if before is None else before.cells
+    tables = [compare_cells(now, was, seed=seed, resamples=resamples) for now, was in zip(after.cells, against, strict=True)]
+    by_one = [one for one in after.cells if one.similarity == after.samples[0].similarity]
+    compared = 0 if before is None else by_one[0].values[..., 0].size
+    return DatasetResult(
+        name=after.task,
+        role=role,
+        kind="grid",
+        queries=len(grid) * len(grid.languages),
+        documents=after.documents,
+        pairs=sum(one.total * one.values[..., 0].size for one in by_one),
+        main=after.samples[0].measure,
+        changes=paired_changes(after.samples, None if before is None else before.samples, seed=seed, resamples=resamples),
+        languages=list(grid.languages),
+        grid=tables,
+        notes=[*after.notes, *flips_notes(compared, wanted=resamples)],
+    )
+
+
+def _embedded(
+    model: DualEncoder, every: Sequence[Mapping[str, str]], languages: Sequence[str], *, side: Side, name: str, watch: Watch
+) -> Vectors:
+    """Vectors per language, row i for ``every[i]``."""
+    texts = [text for language in languages for text in _texts(every, language)]
+    vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
+    return dict(zip(languages, np.split(vectors, len(languages)), strict=True))
+
+
+def _texts(every: Sequence[Mapping[str, str]], language: str) -> list[str]:
+    return [texts[language] for texts in every]
+
+
+def _shown(texts: Mapping[str, str]) -> str:
+    """For people to look at: in English where it can be had."""
+    return texts.get("en") or next(iter(texts.values()))
+
+
+def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Int[np.ndarray, " n"]:
+    ids = [grid_id(pair, language) for pair in range(len(grid))]
+    rows = store.rows(ids)
+    if (rows < 0).any():
+        absent = [ids[index] for index in np.flatnonzero(rows < 0)]
+        raise DataError(
+            f"{grid.name}: every hypothesis must be in the store {store.path}, got {len(absent)} in {language} that are not: "
+            f"{', '.join(absent[:10])}{', ...' if len(absent) > 10 else ''}; embed the grid file first"
+        )
+    return rows
+
+
+def _merged(paragraphs: int, distinct: Vectors) -> Iterator[str]:
+    """A sentence where paragraphs of a language are equal."""
+    if lost := {language: paragraphs - len(vectors) for language, vectors in distinct.items() if len(vectors) < paragraphs}:
+        counts = ", ".join(f"{count} in {language}" for language, count in lost.items())
+        yield f"paragraphs with the text of an earlier one are the same answer: {counts}"
+
+
+def _zeros(sides: Mapping[str, Vectors]) -> tuple[dict[str, float], list[str]]:
+    """How many texts have a zero vector, which is as near to everything: texts without any word that the model knows."""
+    counts = {
+        f"{side} in {language}": int(np.count_nonzero(zero_rows(vectors)))
+        for side, every in sides.items()
+        for language, vectors in every.items()
+    }
+    found = {name: count for name, count in counts.items() if count}
+    if not found:
+        return {}, []
+    named = ", ".join(f"{name}: {count}" for name, count in list(found.items())[:10]) + (", ..." if len(found) > 10 else "")
+    total = sum(found.values())
+    return {"zero vectors": float(total)}, [f"{total:,} texts have a zero vector, as near to one text as to another ({named})"]

@@ -1,0 +1,346 @@
+"""A model of two towers as mteb's evaluator calls it.
+
+It does not inherit from mteb's classes: their protocols ask for methods alone, and importing mteb takes seconds.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+
+from adiabat.core.errors import ConfigError, StoreError, several
+from adiabat.core.progress import SILENT, Watch
+from adiabat.core.text import cut
+from adiabat.data.records import Side, text_id
+from adiabat.models.similarity_function import Similarity
+from adiabat.models.towers import DualEncoder
+from adiabat.store.addressing import SHOWN_CHARACTERS
+from adiabat.store.imports import import_vectors
+from adiabat.store.search import score_rows, search
+from adiabat.store.text_vectors import embed_texts
+from adiabat.store.vector_store import Store
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models.model_meta import ModelMeta, ScoringFunction
+    from mteb.types import PromptType
+
+READING = {"batch_size": 1024, "show_progress_bar": False}
+"""How mteb hands over texts; what is computed at once is the encoder's own choice."""
+
+
+class MtebEncoder:
+    """Any model for any task of mteb: queries go through the query tower, documents through the document tower, each with its prompt."""
+
+    def __init__(self, model: DualEncoder, *, side: Side = "query", similarity: Similarity | None = None, watch: Watch = SILENT) -> None:
+        """Wrap a model.
+
+        Args:
+            similarity: What compares vectors; None takes what the model states, or cosine where it states nothing.
+        """
+        self.model = model
+        self.side = side
+        self.compared_by = similarity or model.similarity
+        self.watch = watch
+
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        task_metadata: "TaskMetadata",
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: "PromptType | None" = None,
+        **kwargs: Any,
+    ) -> Float32[np.ndarray, "n e"]:
+        """Embed texts in float32, each distinct one once.
+
+        Args:
+            prompt_type: Query or document; None for neither.
+
+        Returns:
+            One row per text.
+        """
+        if others := sorted(set(kwargs) - set(READING)):
+            raise ConfigError(f"encode_kwargs must hold {' and '.join(READING)} alone, got {', '.join(others)}; leave those out")
+        texts = [text for batch in inputs for text in batch["text"]]
+        side: Side = self.side if prompt_type is None else prompt_type.value
+        return embed_texts(self.model, texts, side=side, name=task_metadata.name, watch=self.watch)
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Scores of every vector with every other.
+
+        Args:
+            embeddings1: Arrays or tensors, one row per text.
+        """
+        from mteb.similarity_functions import select_similarity
+
+        return select_similarity(embeddings1, embeddings2, self._scoring())
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Scores of each vector with its counterpart.
+
+        Args:
+            embeddings1: Arrays or tensors, one row per text.
+
+        Returns:
+            A tensor with one score per pair, more is closer.
+        """
+        from mteb.similarity_functions import select_pairwise_similarity
+
+        return select_pairwise_similarity(embeddings1, embeddings2, self._scoring())
+
+    def _scoring(self) -> "ScoringFunction":
+        from mteb.models.model_meta import ScoringFunction
+
+        names = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRODUCT, "distance": ScoringFunction.EUCLIDEAN}
+        return names[self.compared_by]
+
+    @cached_property
+    def mteb_model_meta(self) -> "ModelMeta":
+        """What mteb's files say of the model; its revision tells apart all that could score otherwise."""
+        from mteb.models.model_meta import ModelMeta
+
+        plain = re.sub(r"[^\w.-]+", "-", self.model.name).strip("-.") or "unnamed"
+        about = {
+            "name": f"adiabat/{plain}",
+            "revision": hashlib.sha256(json.dumps(self._made_of(), sort_keys=True).encode()).hexdigest()[:16],
+            "n_parameters": self.model.parameters,
+            "embed_dim": self.model.width,
+            "max_tokens": float(self.model.query.settings.max_tokens),
+            "framework": ["PyTorch"],
+            "similarity_fn_name": self._scoring(),
+            "use_instructions": bool(self.model.query.settings.query_prompt or self.model.document.settings.document_prompt),
+        }
+        return ModelMeta.create_empty(about)
+
+    def _made_of(self) -> list[Any]:
+        """Whatever decides a score, as plain data."""
+        return [self.model.fingerprint("query").to_json(), self.model.fingerprint("document").to_json(), self.side, self.compared_by]
+
+
+Missing = Literal["error", "encode"]
+"""What to do with documents of a task that a store lacks."""
+
+AT_A_TIME = 50_000
+"""Documents looked up at once: mteb's own step, so that what it prepares of a corpus is kept once for both ways."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Corpus:
+    """Documents of a task as rows of a store.
+
+    Attributes:
+        store: Holds them and nothing else.
+        ids: mteb's id of each row.
+    """
+
+    store: Store
+    ids: Sequence[str]
+
+
+class MtebIndex(MtebEncoder):
+    """A model whose document vectors are in a store: retrieval tasks of mteb search it, exactly, and no stored document is encoded.
+
+    Documents are found by their id, where the store keeps texts only if the text is the same too, and else by their text. A corpus that
+    is not the whole store has its vectors copied to a store of its own while it is searched. Other tasks go as with `MtebEncoder`.
+    """
+
+    def __init__(
+        self,
+        model: DualEncoder,
+        store: Store,
+        *,
+        missing: Missing = "error",
+        side: Side = "query",
+        similarity: Similarity | None = None,
+        folder: Path | None = None,
+        watch: Watch = SILENT,
+    ) -> None:
+        """Wrap a model and its documents.
+
+        Args:
+            folder: Where vectors are copied to, if need be; None takes the system's folder for temporary files.
+        """
+        super().__init__(model, side=side, similarity=similarity, watch=watch)
+        store.require_encoder(model.fingerprint("document"), who=model.name or None)
+        self.store = store
+        self.missing: Missing = missing
+        self.folder = folder
+        self._corpus: _Corpus | None = None
+        self._forget = _nothing
+
+    def index(
+        self,
+        corpus: Any,
+        *,
+        task_metadata: "TaskMetadata",
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: Mapping[str, Any],
+        num_proc: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Find the documents of a task in the store."""
+        del hf_split, hf_subset, encode_kwargs, num_proc, kwargs
+        ids = list(corpus["id"])
+        rows, absent = _located(self.store, corpus, ids, task_metadata)
+        if absent and self.missing == "error":
+            phrases = (f"{ids[place]!r} ({cut(text, limit=SHOWN_CHARACTERS)!r})" for place, text in absent.items())
+            raise StoreError(
+                f"{task_metadata.name}: every document must be in the store {self.store.path}, it lacks {several(phrases, of='documents')} "
+                f"of {len(ids):,}; embed them (adiabat embed, or --append to the store), or let them be encoded (missing = encode)"
+            )
+        self._forget()
+        if not absent and len(ids) == self.store.count and np.array_equal(np.sort(rows), np.arange(len(ids))):
+            self._corpus = _Corpus(self.store, [ids[place] for place in np.argsort(rows).tolist()])
+        else:
+            vectors = embed_texts(self.model, list(absent.values()), side="document", name=task_metadata.name, watch=self.watch)
+            self._corpus = _Corpus(self._copied(rows, list(absent), vectors), ids)
+
+    def search(
+        self,
+        queries: Any,
+        *,
+        task_metadata: "TaskMetadata",
+        hf_split: str,
+        hf_subset: str,
+        top_k: int,
+        encode_kwargs: Mapping[str, Any],
+        top_ranked: Mapping[str, Sequence[str]] | None = None,
+        num_proc: int | None = None,
+        **kwargs: Any,
+    ) -> dict[str, dict[str, float]]:
+        """Rank the documents that were indexed last.
+
+        Args:
+            top_k: Documents per query.
+        """
+        from mteb.types import PromptType
+
+        del num_proc, kwargs
+        if self._corpus is None:
+            raise RuntimeError("index must be called before search, got no corpus")
+        batches = _batches(queries, task_metadata, PromptType.query)
+        where: dict[str, Any] = {"task_metadata": task_metadata, "hf_split": hf_split, "hf_subset": hf_subset}
+        vectors = self.encode(batches, **where, prompt_type=PromptType.query, **encode_kwargs)
+        ids = list(queries["id"])
+        if top_ranked is not None:
+            return self._reranked(self._corpus, vectors, ids, top_ranked, top_k)
+        return self._nearest(self._corpus, vectors, ids, top_k, task_metadata.name)
+
+    def _nearest(
+        self, corpus: _Corpus, vectors: Float32[np.ndarray, "q e"], ids: Sequence[str], top_k: int, name: str
+    ) -> dict[str, dict[str, float]]:
+        hits = search(
+            corpus.store,
+            vectors,
+            top_k,
+            similarity=self.compared_by,
+            on_progress=lambda done, total: self.watch.progress(f"searching {name}", done, total),
+        )
+        found = {}
+        for query, rows, scores in zip(ids, hits.rows.tolist(), hits.scores.tolist(), strict=True):
+            found[query] = {corpus.ids[row]: score for row, score in zip(rows, scores, strict=True) if row >= 0}
+        return found
+
+    def _reranked(
+        self,
+        corpus: _Corpus,
+        vectors: Float32[np.ndarray, "q e"],
+        ids: Sequence[str],
+        top_ranked: Mapping[str, Sequence[str]],
+        top_k: int,
+    ) -> dict[str, dict[str, float]]:
+        row_of = {doc_id: row for row, doc_id in enumerate(corpus.ids)}
+        found: dict[str, dict[str, float]] = {}
+        for place, query in enumerate(ids):
+            asked = list(top_ranked.get(query, ()))
+            rows = np.array([[row_of[doc_id] for doc_id in asked]], dtype=np.int64)
+            scores = score_rows(corpus.store, vectors[place : place + 1], rows, similarity=self.compared_by)[0]
+            best = np.argsort(-scores, kind="stable")[:top_k].tolist()
+            found[query] = {asked[one]: float(scores[one]) for one in best}
+        return found
+
+    def _copied(self, rows: Int64[np.ndarray, " n"], absent: Sequence[int], encoded: Float32[np.ndarray, "a e"]) -> Store:
+        """A store of some rows, and of documents that had to be encoded; it goes with this object, or with the next corpus."""
+        folder = Path(tempfile.mkdtemp(prefix="adiabat-mteb-", dir=self.folder))
+        self._forget = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = folder / "vectors.npy"
+        vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(len(rows), self.store.width))
+        stored = np.flatnonzero(rows >= 0)
+        for start in range(0, len(stored), AT_A_TIME):
+            piece = stored[start : start + AT_A_TIME]
+            vectors[piece] = self.store.gather(rows[piece])
+        vectors[list(absent)] = encoded
+        vectors.flush()
+        copy = import_vectors(path, folder / "store", ids=list(range(len(rows))), dtype=self.store.dtype)
+        path.unlink()
+        return copy
+
+    def _made_of(self) -> list[Any]:
+        return [*super()._made_of(), self.store.manifest.sha256]
+
+
+def _nothing() -> None:
+    """Nothing was copied yet."""
+
+
+def _batches(rows: Any, task_metadata: "TaskMetadata", role: "PromptType") -> Iterable[Mapping[str, Any]]:
+    """Queries or documents as mteb writes them out: a title before its text, an instruction behind its query."""
+    # The one place where mteb joins them, which its own models of search import likewise.
+    from mteb._create_dataloaders import create_dataloader
+
+    return create_dataloader(rows, task_metadata=task_metadata, prompt_type=role, batch_size=READING["batch_size"])
+
+
+def _located(
+    store: Store, corpus: Any, ids: Sequence[str], task_metadata: "TaskMetadata"
+) -> tuple[Int64[np.ndarray, " n"], dict[int, str]]:
+    """Rows of a store, -1 where it lacks a document, and the texts of those by their place in the corpus."""
+    rows = store.rows(ids)
+    unproven: dict[int, str] = {}
+    for start, texts in _pieces(corpus, task_metadata):
+        same = _same(store, rows[start : start + len(texts)], texts)
+        unproven |= {start + int(place): texts[place] for place in np.flatnonzero(~same)}
+    # Another document may have the id, as where the ids of several corpora are numbers; then the text decides.
+    by_text = _rows_of_texts(store, list(unproven.values()))
+    rows[list(unproven)] = by_text
+    return rows, {place: text for (place, text), row in zip(unproven.items(), by_text.tolist(), strict=True) if row < 0}
+
+
+def _pieces(corpus: Any, task_metadata: "TaskMetadata") -> Iterator[tuple[int, list[str]]]:
+    """Texts of a corpus, many at a time, with the place of the first."""
+    from mteb.types import PromptType
+
+    for start in range(0, len(corpus), AT_A_TIME):
+        piece = corpus.select(range(start, min(start + AT_A_TIME, len(corpus))))
+        yield start, [text for batch in _batches(piece, task_metadata, PromptType.document) for text in batch["text"]]
+
+
+def _same(store: Store, rows: Int64[np.ndarray, " n"], texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
+    """Whether a row found by its id holds the document; a store without texts is taken at its word."""
+    same: Bool[np.ndarray, " n"] = rows >= 0
+    if store.has_texts:
+        there = np.flatnonzero(same)
+        same[there] = [held.strip() == texts[place].strip() for place, held in zip(there.tolist(), store.texts(rows[there]), strict=True)]
+    return same
+
+
+def _rows_of_texts(store: Store, texts: Sequence[str]) -> Int64[np.ndarray, " n"]:
+    """Rows by the hash of the text, or by the text that the store keeps; -1 where there is none."""
+    rows = store.rows([text_id(text) for text in texts])
+    unknown = np.flatnonzero(rows < 0).tolist()
+    held = store.rows_of_texts({texts[place] for place in unknown})
+    rows[unknown] = [held.get(texts[place], -1) for place in unknown]
+    return rows

@@ -1,0 +1,277 @@
+"""A task of mteb, run by mteb's own evaluator, with scores of every text where it keeps enough for them (mission B9)."""
+
+import json
+import random
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+import numpy as np
+
+from adiabat.core.errors import ConfigError, DataError, MissingDependencyError, several
+from adiabat.core.progress import SILENT, Watch
+from adiabat.data.records import Side
+from adiabat.evaluation.mteb_encoder import READING, Missing, MtebEncoder, MtebIndex
+from adiabat.evaluation.mteb_units import Part, Units, units_of
+from adiabat.models.towers import DualEncoder
+from adiabat.stats.samples import Sample, TaskScores
+from adiabat.store.vector_store import Store
+
+PREDICTIONS = "predictions"
+HUB_SECONDS = 5.0
+"""How long the hub may take to answer a call; without it the hub's client tries again for half a minute, for every task."""
+
+
+def score_mteb(
+    model: DualEncoder,
+    task: Any,
+    *,
+    name: str | None = None,
+    store: Store | None = None,
+    missing: Missing = "error",
+    side: Side = "query",
+    folder: Path | None = None,
+    watch: Watch = SILENT,
+) -> TaskScores:
+    """Measure a model on a task of mteb.
+
+    The value is mteb's own main score. Units are queries, pairs or texts where mteb keeps the model's answers and they give that score
+    again; else the task's data sets (subset and split) are the units. The random states of Python, numpy and torch, which mteb sets, are
+    left as they were.
+
+    Args:
+        name: For tables; None takes the task's.
+        store: Vectors of the documents of a retrieval task; None encodes them.
+        folder: Where mteb's results, and the model's answers, are kept; the same call goes on from them for a task known by name. None
+            keeps nothing.
+    """
+    with _random_states_kept(), _folder(folder) as place, _without_bars():
+        mteb = import_mteb()
+        asked = _task_named(mteb, task) if isinstance(task, str) else task
+        _require_texts(mteb, asked)
+        fresh = not asked.data_loaded
+        if fresh:
+            _load(asked)
+        try:
+            encoder: MtebEncoder = (
+                MtebEncoder(model, side=side, watch=watch)
+                if store is None
+                else MtebIndex(model, store, missing=missing, side=side, folder=place, watch=watch)
+            )
+            parts = _evaluated(mteb, encoder, asked, place, resumes=isinstance(task, str))
+            return _scores(parts, name or asked.metadata.name, _notes(mteb, asked))
+        finally:
+            if fresh:
+                asked.unload_data()
+
+
+def require_task(name: str) -> None:
+    """Find out, before a model is loaded, whether a task can be run: that mteb knows it, that it is of texts, that its data can be had."""
+    with _random_states_kept(), _without_bars():
+        mteb = import_mteb()
+        asked = _task_named(mteb, name)
+        _require_texts(mteb, asked)
+        _load(asked)
+        asked.unload_data()
+
+
+def import_mteb() -> Any:
+    """Import mteb, which takes seconds."""
+    try:
+        import mteb
+    except ImportError as error:
+        raise MissingDependencyError("mteb", extra="mteb", purpose="a task of mteb") from error
+    return mteb
+
+
+def _task_named(mteb: Any, name: str) -> Any:
+    try:
+        return mteb.get_task(name)
+    except KeyError as error:
+        _, _, close = str(error.args[0]).partition("Did you mean: ")
+        advice = f"did you mean {close.strip(chr(39) + '?')}?" if close else "mteb.get_tasks() lists them"
+        raise ConfigError(f"task must be the name of a task of mteb {mteb.__version__}, got {name!r}; {advice}") from error
+
+
+def _require_texts(mteb: Any, task: Any) -> None:
+    about = task.metadata
+    if isinstance(task, mteb.abstasks.aggregated_task.AbsTaskAggregate):
+        parts = ", ".join(part.metadata.name for part in about.tasks)
+        raise ConfigError(f"{about.name} must be a single task, got an aggregate; name its parts: {parts}")
+    if list(about.modalities) != ["text"]:
+        raise ConfigError(f"{about.name} must be a task of texts alone, got {', '.join(about.modalities)}; choose another")
+
+
+def _load(task: Any) -> None:
+    """Fetch a task's data, in one line where that fails."""
+    import datasets
+    import pyarrow as pa
+
+    try:
+        with _hub_alone_if_it_answers():
+            task.load_data()
+    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+        path = task.metadata.dataset.get("path", "its data set")
+        raise DataError(
+            f"{task.metadata.name}: {path} must be had from the Hugging Face hub or from its cache, got: {' '.join(str(error).split())}; "
+            "run it once where the hub can be reached, or copy the cache from there (HF_HOME)"
+        ) from error
+
+
+@contextmanager
+def _hub_alone_if_it_answers() -> Iterator[None]:
+    """Where the hub does not answer, what is in its cache must do, as with ``HF_HUB_OFFLINE=1``."""
+    import datasets
+    from huggingface_hub import constants
+
+    holders: tuple[Any, ...] = (constants, datasets.config)
+    if constants.HF_HUB_OFFLINE or _answers(constants.ENDPOINT):
+        yield
+        return
+    before = [holder.HF_HUB_OFFLINE for holder in holders]
+    try:
+        for holder in holders:
+            holder.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        for holder, value in zip(holders, before, strict=True):
+            holder.HF_HUB_OFFLINE = value
+
+
+def _answers(endpoint: str) -> bool:
+    """Whether a server, or the proxy before it, takes a call."""
+    address = urlsplit(getproxies().get("https") or endpoint)
+    port = address.port or (80 if address.scheme == "http" else 443)
+    try:
+        with socket.create_connection((address.hostname or "", port), timeout=HUB_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any, folder: Path, *, resumes: bool) -> list[Part]:
+    """Let mteb evaluate, and read what it kept."""
+    predictions = folder / PREDICTIONS / str(encoder.mteb_model_meta.revision)
+    path = predictions / task.prediction_file_name
+    # A task of one's own may have changed its data under its name; mteb's own are pinned to a revision of theirs.
+    goes_on = resumes and _read(path) is not None
+    result = mteb.evaluate(
+        encoder,
+        task,
+        co2_tracker=False,
+        encode_kwargs=dict(READING),
+        cache=mteb.ResultCache(folder),
+        overwrite_strategy="only-missing" if goes_on else "always",
+        prediction_folder=predictions,
+        show_progress_bar=False,
+    ).task_results[0]
+    kept = _read(path) or {}
+    parts = [
+        Part(task, split, scores["hf_subset"], scores, kept.get(scores["hf_subset"], {}).get(split), encoder.compared_by)
+        for split, subsets in result.scores.items()
+        for scores in subsets
+    ]
+    _require_numbers(parts)
+    return parts
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    """The model's answers; None where there are none, or a call was cut short while it wrote them."""
+    try:
+        kept: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        path.unlink()
+        return None
+    return kept
+
+
+def _require_numbers(parts: Sequence[Part]) -> None:
+    broken = [f"{part.subset}/{part.split}" for part in parts if not np.isfinite(part.score)]
+    if broken:
+        raise DataError(
+            f"{parts[0].task.metadata.name}: mteb's {parts[0].measure} must be a number, got none for {several(broken, of='data sets')}; "
+            "does the model give all texts one vector?"
+        )
+
+
+def _scores(parts: Sequence[Part], name: str, notes: Sequence[str]) -> TaskScores:
+    measure = parts[0].measure
+    units = units_of(parts)
+    if units is None:
+        units = _parts_as_units(parts)
+        few = ", too few for a test" if len(parts) == 1 else ""
+        notes = [*notes, f"mteb keeps no scores of single texts that make up its {measure}: {_counted(len(parts))}{few}"]
+    return TaskScores(
+        task=name,
+        kind="mteb",
+        unit=units.unit,
+        units=units.ids,
+        samples=[units.sample],
+        texts=units.texts,
+        documents=units.documents,
+        facts={f"mteb's {measure}": float(np.mean([part.score for part in parts]))},
+        notes=tuple(notes),
+    )
+
+
+def _parts_as_units(parts: Sequence[Part]) -> Units:
+    ids = [f"{part.subset}/{part.split}" for part in parts]
+    return Units("data set", ids, Sample(parts[0].measure, np.array([part.score for part in parts], dtype=np.float64)))
+
+
+def _counted(parts: int) -> str:
+    return "its one data set is the only unit" if parts == 1 else f"its {parts:,} data sets are the units"
+
+
+def _notes(mteb: Any, task: Any) -> list[str]:
+    about = task.metadata
+    where = f"{about.dataset.get('path', 'data of its own')}, revision {about.dataset.get('revision')}"
+    notes = [f"by the evaluator of mteb {mteb.__version__} on {where}"]
+    if task.superseded_by:
+        notes.append(f"mteb has {task.superseded_by} in place of this task")
+    return notes
+
+
+@contextmanager
+def _folder(folder: Path | None) -> Iterator[Path]:
+    """Where mteb keeps its files; one made for that goes away again."""
+    if folder is not None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="adiabat-mteb-") as made:
+        yield Path(made)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """The bars of ``datasets`` would run through those of whoever watches."""
+    import datasets
+
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
+
+
+@contextmanager
+def _random_states_kept() -> Iterator[None]:
+    """Importing mteb, and making a task, seeds every generator there is."""
+    import torch
+
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)

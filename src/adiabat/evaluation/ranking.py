@@ -1,0 +1,259 @@
+"""Where the relevant documents of each query stand, among a whole corpus or among listed candidates, every tie lost.
+
+No ranking is written out for it. A document's place is the number of documents before it: those that score as high and are no positives of
+the query, which are counted, and the positives before it, of which there are few. Counts are exact, and so are places, to any depth.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int, Int64
+
+from adiabat.core.progress import Watch
+from adiabat.core.ragged import Ragged
+from adiabat.models.similarity_function import Similarity
+from adiabat.stats.ranking_measures import PairCounts
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.bm25 import LexicalIndex
+from adiabat.store.search import count_at_least, score_rows
+from adiabat.store.vector_store import Store
+
+Share = Callable[[float], None]
+"""Called with the share of the work that is done, up to 1."""
+
+QUERIES_AT_A_TIME = 256
+"""That BM25 is asked between two words on how far it is."""
+
+
+@runtime_checkable
+class Ranker(Protocol):
+    """Ranks all documents for queries of its own; more is closer. A score is the same to the last bit wherever it comes from."""
+
+    @property
+    def similarity(self) -> str:
+        """What it ranks by."""
+
+    @property
+    def count(self) -> int:
+        """Documents."""
+
+    @property
+    def least(self) -> float:
+        """The lowest score with which a document is found at all; minus infinity where every document is."""
+
+    def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
+        """Scores of given documents.
+
+        Returns:
+            Scores; minus infinity at a row of -1.
+        """
+
+    def count_at_least(
+        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
+    ) -> Int64[np.ndarray, "q p"]:
+        """Count, for each query and threshold, the documents that score at least as high.
+
+        Args:
+            thresholds: Scores; plus infinity for "none".
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class DenseRanker:
+    """Vectors of queries against those of a store.
+
+    Attributes:
+        store: The documents.
+        vectors: One row per query.
+        similarity: ``cosine``, ``distance`` or ``dot``.
+    """
+
+    store: Store
+    vectors: Float[np.ndarray, "q e"]
+    similarity: Similarity
+
+    @property
+    def count(self) -> int:
+        """Documents."""
+        return self.store.count
+
+    @property
+    def least(self) -> float:
+        """Every document is found."""
+        return -math.inf
+
+    def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
+        """Scores of given documents."""
+        return score_rows(self.store, self.vectors[queries], rows, similarity=self.similarity)
+
+    def count_at_least(
+        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
+    ) -> Int64[np.ndarray, "q p"]:
+        """Count the documents that score at least as high, in one pass over the store."""
+        told = None if on_progress is None else lambda done, total: on_progress(done / total)
+        vectors = self.vectors[queries]
+        return count_at_least(self.store, vectors, thresholds, similarity=self.similarity, excluded=excluded, on_progress=told)
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalRanker:
+    """Texts of queries against a BM25 index.
+
+    Attributes:
+        index: The documents.
+        texts: Of the queries.
+    """
+
+    index: LexicalIndex
+    texts: Sequence[str]
+
+    @property
+    def similarity(self) -> str:
+        """What it ranks by."""
+        return "bm25"
+
+    @property
+    def count(self) -> int:
+        """Documents."""
+        return self.index.count
+
+    @property
+    def least(self) -> float:
+        """A document that shares no word with the query, and so scores 0, is not found."""
+        return float(np.nextafter(np.float32(0), np.float32(1)))
+
+    def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
+        """Scores of given documents."""
+        return self.index.score_rows(self.texts[queries], rows)
+
+    def count_at_least(
+        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
+    ) -> Int64[np.ndarray, "q p"]:
+        """Count the documents that score at least as high."""
+        texts, counts = self.texts[queries], np.zeros(thresholds.shape, dtype=np.int64)
+        for start in range(0, len(texts), QUERIES_AT_A_TIME):
+            part = np.arange(start, min(start + QUERIES_AT_A_TIME, len(texts)))
+            counts[part] = self.index.count_at_least(texts[start : start + len(part)], thresholds[part], excluded.take(part))
+            if on_progress:
+                on_progress((start + len(part)) / len(texts))
+        return counts
+
+
+QUERIES_PER_BLOCK = 4096
+"""Queries counted in one pass over the documents: bounds the scores in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """How the positives of each query come off.
+
+    Attributes:
+        counts: Pairs of a positive and another document, and those in which the positive is not strictly closer.
+        places: Of each positive, from 0, in step with the positives.
+        found: Documents in each query's ranking; a place from there on is in none.
+    """
+
+    counts: PairCounts
+    places: Ragged
+    found: Int64[np.ndarray, " q"]
+
+
+def stand_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watch: Watch) -> Standings:
+    """Rank the positives of each query against every document that is neither a positive nor left out."""
+    label, every = f"ranking {examples.name}", len(examples)
+    lost, found = np.zeros(len(examples.positives.values), dtype=np.int64), ranker.count - left_out.lengths
+    scores = np.zeros(len(lost), dtype=np.float32)
+    for start in range(0, every, QUERIES_PER_BLOCK):
+        part = slice(start, min(start + QUERIES_PER_BLOCK, every))
+        entries = slice(examples.positives.offsets[part.start], examples.positives.offsets[part.stop])
+
+        def told(share: float, part: slice = part) -> None:
+            watch.progress(label, part.start + int(share * (part.stop - part.start)), every)
+
+        near, inside = _padded(examples.positives, part)
+        levels = np.where(inside, ranker.scores(part, near), np.inf).astype(np.float32)
+        asked = levels if ranker.least == -np.inf else np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.least)
+        counted = ranker.count_at_least(part, asked, _joined(examples.positives, left_out, part), told)
+        lost[entries], scores[entries] = counted[:, : levels.shape[1]][inside], levels[inside]
+        if asked is not levels:
+            found[part] = counted[:, -1] + ((levels >= ranker.least) & inside).sum(axis=1)
+    others = ranker.count - examples.positives.lengths - left_out.lengths
+    return _standings(examples, lost, scores, others, found)
+
+
+def stand_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Standings:
+    """Rank the positives of each query against its listed negatives; all of them are found, whatever they score."""
+    every = len(examples)
+    lost, scores = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(len(examples.positives.values), dtype=np.float32)
+    for start in range(0, every, QUERIES_PER_BLOCK):
+        part = slice(start, min(start + QUERIES_PER_BLOCK, every))
+        entries = slice(examples.positives.offsets[part.start], examples.positives.offsets[part.stop])
+        (near, inside), (far, _) = (_padded(lists, part) for lists in (examples.positives, examples.negatives))
+        table = ranker.scores(part, np.concatenate([near, far], axis=1))
+        levels, others = table[:, : near.shape[1]], table[:, near.shape[1] :]
+        at_least = np.stack([(others >= level[:, None]).sum(axis=1) for level in levels.T], axis=1)
+        lost[entries], scores[entries] = at_least[inside], levels[inside]
+        watch.progress(f"scoring {examples.name}", part.stop, every)
+    lengths = examples.negatives.lengths
+    return _standings(examples, lost, scores, lengths, examples.positives.lengths + lengths)
+
+
+def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarray, "q d"]:
+    """Find for each query the numbers of the listed negatives that its positive is not strictly closer than.
+
+    Returns:
+        True where it is an error; a tie is one. Column 0 is the negative that is listed first.
+    """
+    assert examples.ladder is not None
+    errors = np.empty(examples.ladder.shape, dtype=np.bool_)
+    for start in range(0, len(examples), QUERIES_PER_BLOCK):
+        part = slice(start, start + QUERIES_PER_BLOCK)
+        rows = np.concatenate([examples.positives.values[part, None], examples.ladder[part]], axis=1)
+        scores = ranker.scores(part, rows)
+        errors[part] = scores[:, 1:] >= scores[:, :1]
+    return errors
+
+
+def _standings(
+    examples: AddressedSet,
+    lost: Int64[np.ndarray, " entries"],
+    scores: Float32[np.ndarray, " entries"],
+    others: Int[np.ndarray, " q"],
+    found: Int[np.ndarray, " q"],
+) -> Standings:
+    """From the documents that each positive loses to, its score, and the documents that it is compared with."""
+    counts = PairCounts.zeros(len(examples))
+    owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
+    counts.add(owners, lost, np.asarray(others[owners], dtype=np.int64))
+    places = Ragged(lost + _positives_before(examples, scores), examples.positives.offsets)
+    return Standings(counts, places, np.asarray(found, dtype=np.int64))
+
+
+def _positives_before(examples: AddressedSet, scores: Float32[np.ndarray, " entries"]) -> Int64[np.ndarray, " entries"]:
+    """How many of its query's other positives stand before each: those of higher scores, and of equal ones those of lower grades."""
+    owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
+    order = np.lexsort((examples.grades.values, -scores, owners))
+    before = np.empty(len(order), dtype=np.int64)
+    # Sorting is within queries, so entry i of the order stands in the stretch of the query that owns it.
+    before[order] = np.arange(len(order)) - examples.positives.offsets[owners]
+    return before
+
+
+def _joined(one: Ragged, other: Ragged, part: slice) -> Ragged:
+    """Some lists, each with those of another."""
+    lengths = np.stack([one.lengths[part], other.lengths[part]])
+    owners = np.concatenate([np.repeat(np.arange(lengths.shape[1]), each) for each in lengths])
+    values = np.concatenate([lists.values[lists.offsets[part.start] : lists.offsets[part.stop]] for lists in (one, other)])
+    return Ragged(values[np.argsort(owners, kind="stable")], np.concatenate([[0], np.cumsum(lengths.sum(axis=0))]))
+
+
+def _padded(lists: Ragged, part: slice) -> tuple[Int64[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:
+    """Some lists as a rectangle filled up with -1, and where it is filled in earnest."""
+    lengths = lists.lengths[part]
+    inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    rows = np.full(inside.shape, -1, dtype=np.int64)
+    rows[inside] = lists.values[lists.offsets[part.start] : lists.offsets[part.stop]]
+    return rows, inside

@@ -1,0 +1,184 @@
+"""Scoring a model, or BM25, on queries with known positives: ranked against a whole corpus, or against the candidates that each lists."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.config.shared import MeasureSection
+from adiabat.core.errors import DataError
+from adiabat.core.progress import SILENT, Watch
+from adiabat.core.ragged import Ragged
+from adiabat.data.trained_texts import TrainedTexts
+from adiabat.evaluation.ranking import DenseRanker, LexicalRanker, Ranker, Standings, errors_by_negative, stand_in_lists, stand_in_store
+from adiabat.evaluation.retrieval_data import own_documents
+from adiabat.evaluation.systems import LexicalSystem, Role, System, ranking_notes, similarities_of
+from adiabat.evaluation.trained_queries import trained_queries
+from adiabat.models.similarity_function import Similarity
+from adiabat.results.evaluation_result import Change, DatasetResult
+from adiabat.stats.paired import paired_changes
+from adiabat.stats.rank_positions import measures_of_places, pnd_samples
+from adiabat.stats.ranking_measures import largest_cutoff, require_relevant_alone
+from adiabat.stats.samples import SHARE, Sample, TaskScores, ranking_bounds
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.text_vectors import embed_texts, zero_rows
+
+
+def score_retrieval(
+    system: System | LexicalSystem,
+    examples: AddressedSet,
+    *,
+    settings: MeasureSection,
+    similarities: Sequence[Similarity] | None = None,
+    trained: TrainedTexts | None = None,
+    watch: Watch = SILENT,
+) -> TaskScores:
+    """Score one model on one data set.
+
+    Args:
+        similarities: To rank by, the main one first; None takes what is worth it for this model alone. BM25 has its own.
+        trained: What the job of the model was trained on; None where it is of none.
+    """
+    plan = _planned(system, examples, settings, watch)
+    rankers, notes = _rankers(system, plan.examples, similarities, watch)
+    samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity, settings)]
+    return TaskScores(
+        task=examples.name,
+        kind="triplets" if plan.listed else "retrieval",
+        unit="query",
+        units=list(plan.examples.query_ids),
+        samples=samples,
+        texts=list(plan.examples.queries),
+        documents=system.count,
+        notes=(*examples.notes, *plan.notes, *notes),
+        trained=trained_queries(trained, plan.examples, system.store) if isinstance(system, System) else None,
+        ladder=_ladder(plan, rankers[0]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the positives of a data set are compared with.
+
+    Attributes:
+        examples: The queries that are measured.
+        left_out: Rows that a query is not compared with, beside its positives; None where only the listed negatives are.
+        depth: How far down the corpus is ranked.
+        notes: The same in sentences.
+    """
+
+    examples: AddressedSet
+    left_out: Ragged | None
+    depth: int
+    notes: list[str]
+
+    @property
+    def listed(self) -> bool:
+        return self.left_out is None
+
+    def standings(self, ranker: Ranker, watch: Watch) -> Standings:
+        if self.left_out is None:
+            found = stand_in_lists(ranker, self.examples, watch)
+        else:
+            found = stand_in_store(ranker, self.examples, self.left_out, watch)
+        if not found.counts.pairs.any():
+            raise DataError(
+                f"{self.examples.name}: the corpus must hold documents beside the positives of a query, got {ranker.count} in all; "
+                "name a larger one"
+            )
+        return found
+
+
+def _planned(system: System | LexicalSystem, examples: AddressedSet, settings: MeasureSection, watch: Watch) -> _Plan:
+    """Choose by the settings and by what the data has."""
+    require_relevant_alone(settings.measures)
+    listing, every = int((examples.negatives.lengths > 0).sum()), len(examples)
+    if settings.negatives == "listed" and not listing:
+        raise DataError(
+            f"{examples.name}: measure.negatives must be store or auto where no query lists negatives, got listed; "
+            "set measure.negatives = store"
+        )
+    # Judged documents are no candidates, and a few queries with negatives must not decide for a set that has none.
+    lists = not examples.is_judged and 2 * listing >= every and listing
+    if settings.negatives == "listed" or (settings.negatives == "auto" and lists):
+        left = f"{every - listing:,} of {every:,} queries list no negatives and were left out, {listing:,} are measured"
+        notes = [*([left] if listing < every else []), "positives are compared with listed negatives"]
+        return _Plan(examples.take(np.flatnonzero(examples.negatives.lengths > 0)), None, 0, notes)
+    depth = max(settings.depth, largest_cutoff(settings.measures))
+    notes = [f"positives are compared with all other documents of the corpus; rank measures look at the first {depth}"]
+    if settings.negatives == "auto" and listing and not examples.is_judged:
+        notes.insert(
+            0, f"only {listing:,} of {every:,} queries list negatives, too few to measure by: all {every:,} are measured without them"
+        )
+    own = own_documents(system, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id)
+    for note in own.notes:
+        watch.note(f"{examples.name}: {note}")
+    return _Plan(examples, own.rows, depth, [*notes, *own.notes])
+
+
+def _rankers(
+    system: System | LexicalSystem, examples: AddressedSet, similarities: Sequence[Similarity] | None, watch: Watch
+) -> tuple[list[Ranker], list[str]]:
+    """One for each similarity, and what is to be said of their choice."""
+    if isinstance(system, LexicalSystem):
+        return [LexicalRanker(system.index, examples.queries)], []
+    vectors = embed_texts(system.model, examples.queries, side="query", name=examples.name, watch=watch)
+    chosen = similarities_of(system.model) if similarities is None else similarities
+    notes = [*ranking_notes(system.model, chosen), *_wordless(vectors, examples, watch)]
+    return [DenseRanker(system.store, vectors, similarity) for similarity in chosen], notes
+
+
+def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: Watch) -> list[str]:
+    """What is to be said of queries that a static model knows no token of; every document ties with their answers, so they lose to all."""
+    if not (count := int(zero_rows(vectors).sum())):
+        return []
+    said = f"{count:,} of {len(examples):,} queries hold no token that the model knows: their vectors are zero, and they find nothing"
+    watch.note(f"{examples.name}: {said}")
+    return [said]
+
+
+def _samples(plan: _Plan, standings: Standings, similarity: str, settings: MeasureSection) -> list[Sample]:
+    """The main one first."""
+    found = standings.found if plan.listed else np.minimum(standings.found, plan.depth)
+    values = measures_of_places(standings.places, plan.examples.grades, found, settings.measures)
+    first, *others = (Sample(name, values[name], similarity, bounds=ranking_bounds(name)) for name in settings.measures)
+    mean, pooled = pnd_samples(standings.counts, similarity=similarity)
+    return [mean, pooled, first, *others] if plan.listed else [first, mean, pooled, *others]
+
+
+def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
+    """PND by the number of the listed negative."""
+    if not plan.listed or plan.examples.ladder is None:
+        return []
+    columns = errors_by_negative(ranker, plan.examples).T.astype(np.float64)
+    return [
+        Sample(f"PND, negative {number}", column, ranker.similarity, lower_is_better=True, proportion=True, bounds=SHARE)
+        for number, column in enumerate(columns, start=1)
+    ]
+
+
+def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role, seed: int, resamples: int) -> DatasetResult:
+    """Queries before and after, for the page of a model.
+
+    Args:
+        before: Of what it is compared with, by the same similarities; or None.
+    """
+    pooled = next(one for one in after.samples if one.measure == "PND pooled")
+    assert pooled.reference is not None
+
+    def changes(samples: Sequence[Sample], others: Sequence[Sample] | None) -> list[Change]:
+        return paired_changes(samples, others, seed=seed, resamples=resamples)
+
+    return DatasetResult(
+        name=after.task,
+        role=role,
+        kind="pairs" if after.kind == "triplets" else "ranking",
+        queries=len(after.units),
+        documents=after.documents,
+        pairs=int(pooled.reference.sum()),
+        main=after.samples[0].measure,
+        changes=changes(after.samples, None if before is None else before.samples),
+        notes=list(after.notes),
+        ladder=changes(after.ladder, None if before is None else before.ladder) if after.ladder else [],
+    )

@@ -1,0 +1,233 @@
+"""Data of retrieval tasks, read from beginning to end and found sound before any model is loaded: queries, and the corpus they ask."""
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int64
+
+from adiabat.config.comparison import TaskSection
+from adiabat.config.section import DropSameId
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
+from adiabat.core.progress import Watch
+from adiabat.core.ragged import Ragged
+from adiabat.core.text import cut
+from adiabat.data.corpora import Blank, read_corpus
+from adiabat.data.examples import is_beir_examples, read_examples
+from adiabat.data.records import Document, ExampleSet, is_own_document, text_id
+from adiabat.data.table_headers import OF_DOCUMENTS
+from adiabat.evaluation.systems import LexicalSystem, System
+from adiabat.store.addressing import AddressedSet, Addresses, address
+from adiabat.store.corpus_files import digest_documents
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Where the documents of tasks are; tasks of equal corpora share a store."""
+
+    source: str
+    split: str | None
+    columns: tuple[tuple[str, str], ...]
+    blank: Blank
+
+    @classmethod
+    def of(cls, section: TaskSection) -> "Corpus":
+        """The corpus of a task."""
+        columns = section.columns.given()
+        if section.corpus is None:
+            # The split of a BEIR folder is one of its judgements; its corpus has none.
+            split = None if is_beir_examples(section.data) else section.split
+            return cls(section.data, split, tuple(columns.items()), section.blank)
+        own = {name: column for name, column in columns.items() if name in OF_DOCUMENTS}
+        return cls(section.corpus, section.corpus_split, tuple(own.items()), section.blank)
+
+    def documents(self) -> Iterator[Document]:
+        """Read it."""
+        return read_corpus(self.source, columns=dict(self.columns), split=self.split, blank=self.blank)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task, read once and found sound.
+
+    Attributes:
+        name: Unique among the tasks.
+        section: As it was given.
+        corpus: Its documents.
+        examples_sha256: Of queries, positives, grades and negatives.
+        corpus_sha256: Of ids and texts.
+    """
+
+    name: str
+    section: TaskSection
+    corpus: Corpus
+    examples_sha256: str
+    corpus_sha256: str
+
+    def addressed(self, documents: Addresses) -> AddressedSet:
+        """Queries with the rows of their documents."""
+        return address(_examples_of(self.section), documents, missing=self.section.missing, merge_equal=True)
+
+
+def read_tasks(sections: Sequence[TaskSection], watch: Watch) -> list[Task]:
+    """Read the tasks from beginning to end, so that a fault in them comes before anything is trained."""
+    faults: list[str] = []
+    examples: dict[int, ExampleSet] = {}
+    for number, section in enumerate(sections):
+        with _gathering(faults, section):
+            examples[number] = _examples_of(section)
+    digests: dict[Corpus, str] = {}
+    missing = {number: _entries(one) for number, one in examples.items()}
+    for corpus in dict.fromkeys(Corpus.of(sections[number]) for number in examples):
+        watch.progress("reading corpora", len(digests), len(examples))
+        asking = [number for number in examples if Corpus.of(sections[number]) == corpus]
+        with _gathering(faults, sections[asking[0]]):
+            documents = _struck_off(corpus.documents(), [missing[number] for number in asking])
+            digests[corpus] = digest_documents(documents)
+            faults += [told for number in asking for told in _lacking(sections[number], examples[number], missing[number], corpus)]
+    if faults:
+        raise DataError(several(faults))
+    tasks = [
+        Task(section.name or examples[number].name, section, Corpus.of(section), _digest(examples[number]), digests[Corpus.of(section)])
+        for number, section in enumerate(sections)
+    ]
+    names = [task.name for task in tasks]
+    if again := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"tasks must have names of their own, got {', '.join(again)} more than once; give them tasks.name")
+    return tasks
+
+
+@contextmanager
+def _gathering(faults: list[str], section: TaskSection) -> Iterator[None]:
+    """Note a fault of a task and go on; the readers' advice names settings as other verbs have them."""
+    try:
+        yield
+    except AdiabatError as fault:
+        told = re.sub(r"\bdata\.(blank|missing|columns|split)\b", r"tasks.\1", str(fault))
+        faults.append(f"task {section.name or section.data}: {told}")
+
+
+def _entries(examples: ExampleSet) -> dict[str, str]:
+    """Everything that names a document of the examples in a corpus: its id, or its text, or the id that a text has."""
+    named: dict[str, str] = {}
+    for example in examples.examples:
+        for entry in (*example.positives, *example.negatives):
+            named[entry] = entry
+            if examples.holds_texts is not False:
+                named[text_id(entry)] = entry
+    return named
+
+
+def _struck_off(documents: Iterator[Document], missing: Sequence[dict[str, str]]) -> Iterator[Document]:
+    """Pass documents on, and strike those off that are named."""
+    for document in documents:
+        for named in missing:
+            # Where examples hold ids alone, a text that looks like one is struck off with no harm: the store asks again.
+            for name in (document.doc_id, document.text):
+                entry = named.pop(name, None)
+                if entry is not None:
+                    named.pop(entry, None)
+                    named.pop(text_id(entry), None)
+        yield document
+
+
+def _lacking(section: TaskSection, examples: ExampleSet, missing: Mapping[str, str], corpus: Corpus) -> list[str]:
+    """The documents that a corpus lacks, where that is a fault."""
+    absent = set(missing.values())
+    if section.missing == "drop" or not absent:
+        return []
+    places: dict[str, str] = {}
+    for one in examples.examples:
+        for entry in absent.intersection((*one.positives, *one.negatives)):
+            places.setdefault(entry, one.where or examples.name)
+    lacking = [f'{place}: "{cut(entry, limit=60)}"' for entry, place in places.items()]
+    return [
+        f"task {section.name or section.data}: every document must be in the corpus {corpus.source}, it lacks "
+        f"{several(lacking, of='documents')}; name the corpus that holds them (tasks.corpus), or set tasks.missing = drop"
+    ]
+
+
+def _columns_of_examples(section: TaskSection) -> dict[str, str]:
+    """With a corpus of its own, columns of documents are the corpus's."""
+    return {name: column for name, column in section.columns.given().items() if section.corpus is None or name not in OF_DOCUMENTS}
+
+
+def _examples_of(section: TaskSection) -> ExampleSet:
+    examples = read_examples(section.data, split=section.split, columns=_columns_of_examples(section))
+    if not isinstance(examples, ExampleSet):
+        raise DataError(f"{section.data} must hold queries with positives, got a language grid; measure it with adiabat evaluate")
+    return examples
+
+
+def _digest(examples: ExampleSet) -> str:
+    digest = hashlib.sha256()
+    for one in examples.examples:
+        parts = [one.query_id, one.query, one.positives, one.grades, one.negatives]
+        digest.update(json.dumps(parts).encode() + b"\n")
+    return digest.hexdigest()
+
+
+@contextmanager
+def left_out_was_said() -> Iterator[None]:
+    """Read a corpus again without telling again what its reader leaves out."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDocuments:
+    """What the rankings of some queries leave out.
+
+    Attributes:
+        rows: Of each query, at most one.
+        notes: How many, and how many share an id with a query and nothing else.
+    """
+
+    rows: Ragged
+    notes: list[str]
+
+
+def own_documents(
+    system: System | LexicalSystem,
+    query_ids: Sequence[str],
+    queries: Sequence[str],
+    positives: Ragged | Int64[np.ndarray, "q p"],
+    *,
+    drop: DropSameId,
+) -> OwnDocuments:
+    """Find the documents that are queries themselves: by id and text (`is_own_document`), unless the user says that ids are enough."""
+    ids = system.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
+    shared = np.array([row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())], dtype=np.int64)
+    rows = shared if drop is True else _of_equal_text(system, queries, shared)
+    left_out, others = int((rows >= 0).sum()), int(((shared >= 0) & (rows < 0)).sum())
+    notes = []
+    if left_out:
+        by = "id" if drop is True else "id and text"
+        notes.append(f"{_documents(left_out)} left out of the ranking of the query that has the same {by}")
+    if others:
+        why = "another text" if system.has_texts else "a text that is not known, since the store keeps none"
+        advice = "drop_same_id = true leaves documents out by their id alone"
+        notes.append(f"{_documents(others)} with the id of a query and {why}, ranked like all others; {advice}")
+    return OwnDocuments(Ragged.of([row] if row >= 0 else [] for row in rows.tolist()), notes)
+
+
+def _of_equal_text(system: System | LexicalSystem, queries: Sequence[str], rows: Int64[np.ndarray, " q"]) -> Int64[np.ndarray, " q"]:
+    """Rows of documents that read as their queries do, with a title or without; -1 elsewhere."""
+    found = np.full(len(rows), -1, dtype=np.int64)
+    asked = np.flatnonzero(rows >= 0)
+    if not system.has_texts or not len(asked):
+        return found
+    for query, text in zip(asked.tolist(), system.texts(rows[asked]), strict=True):
+        if is_own_document(queries[query], text):
+            found[query] = rows[query]
+    return found
+
+
+def _documents(count: int) -> str:
+    return "1 document" if count == 1 else f"{count:,} documents"

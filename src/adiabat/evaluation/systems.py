@@ -1,0 +1,199 @@
+"""What is measured: towers with the stored documents that their queries are compared with, or BM25 with its index."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int64
+
+from adiabat.core.errors import ConfigError, StoreError
+from adiabat.data.records import Document, text_id
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.models.similarity_function import IN_WORDS, Similarity
+from adiabat.models.towers import DualEncoder
+from adiabat.store.bm25 import LexicalIndex
+from adiabat.store.scoring import SIMILARITIES
+from adiabat.store.vector_store import Store
+
+Role = Literal["target", "retain"]
+UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank as cosine does"
+"""Why nothing but cosine is measured."""
+
+
+def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
+    """What is worth ranking by: cosine alone where all vectors have unit length, on which all similarities rank alike."""
+    if all(model.unit for model in models):
+        return ("cosine",)
+    main = models[0].similarity
+    return (main, *(other for other in SIMILARITIES if other != main))
+
+
+def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]:
+    """What a model's texts are compared by, where that is not plain."""
+    main, own = IN_WORDS[chosen[0]], IN_WORDS[model.similarity]
+    if model.unit and len(chosen) == 1:
+        return [UNIT_LENGTH]
+    if main != own:
+        return [f"the main measure compares by {main}; the similarity that {model.name} states is {own}"]
+    return [] if main == "cosine" else [f"the main measure compares by {main}, the similarity that the model states"]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A model with the vectors of its document tower.
+
+    Attributes:
+        model: Its query tower is asked.
+        store: Its documents.
+    """
+
+    model: DualEncoder
+    store: Store
+
+    @property
+    def count(self) -> int:
+        """Documents."""
+        return self.store.count
+
+    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        """Rows of documents.
+
+        Returns:
+            One row per id, -1 for an unknown one.
+        """
+        return self.store.rows(doc_ids)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether `texts` can answer."""
+        return self.store.has_texts
+
+    def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
+        """Texts of documents.
+
+        Returns:
+            One per row.
+        """
+        return self.store.texts(rows)
+
+
+@dataclass(frozen=True)
+class LexicalSystem:
+    """BM25 over a corpus, whose documents it finds by id and by text as a store does.
+
+    Attributes:
+        index: Of the corpus.
+        doc_ids: Of its documents, by row.
+        text_ids: `text_id` of each document's text, by row; empty where documents are asked for by id alone.
+        read: Reads the corpus again, which the index keeps no texts of; None where that cannot be.
+    """
+
+    index: LexicalIndex
+    doc_ids: Sequence[str]
+    text_ids: Sequence[str] = ()
+    read: Callable[[], Iterator[Document]] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.doc_ids) != self.index.count:
+            raise StoreError(
+                f"a BM25 index must be of as many documents as there are ids, got {self.index.count:,} and {len(self.doc_ids):,}; "
+                "build the index again"
+            )
+
+    @property
+    def path(self) -> Path:
+        """For messages."""
+        return self.index.path
+
+    @property
+    def count(self) -> int:
+        """Documents."""
+        return self.index.count
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether `texts` can answer."""
+        return self.read is not None
+
+    def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
+        """Texts of documents, in one pass over the corpus.
+
+        Returns:
+            One per row.
+        """
+        assert self.read is not None
+        wanted = dict.fromkeys(rows.tolist())
+        found = {row: document.text for row, document in enumerate(self.read()) if row in wanted}
+        return [found[row] for row in rows.tolist()]
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {doc_id: row for row, doc_id in enumerate(self.doc_ids)}
+
+    @cached_property
+    def _row_of_text(self) -> dict[str, int]:
+        # Of documents of one text the first is meant.
+        return {found: row for row, found in reversed(list(enumerate(self.text_ids)))}
+
+    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        """Rows of documents.
+
+        Returns:
+            One row per id, -1 for an unknown one.
+        """
+        return np.array([self._row_of.get(doc_id, -1) for doc_id in doc_ids], dtype=np.int64)
+
+    def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
+        """Rows of documents by their texts."""
+        return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
+
+
+def open_baseline_stores(places: Sequence[str | Path], *, baseline: bool) -> list[Store]:
+    """Open the stores in which a baseline may find its documents."""
+    if places and not baseline:
+        raise ConfigError(f"--baseline-store must come with --baseline, got {', '.join(map(str, places))} alone; name the baseline")
+    return [Store.open(place) for place in dict.fromkeys(places)]
+
+
+def refuse_idle(stores: Sequence[Store], used: Sequence[Store]) -> None:
+    """Refuse stores of a baseline that it has no use for."""
+    for store in stores:
+        if not any(store is one for one in used):
+            raise StoreError(f"--baseline-store {store.path} must be of use to the baseline, got no data set that needs it; leave it out")
+
+
+def stores_read(store: Store, before: System | None) -> dict[str, str]:
+    """Where the vectors came from, for a result file."""
+    stores = {"": store} if before is None or before.store is store else {"": store, "baseline_": before.store}
+    places = {f"{whose}store": str(one.path) for whose, one in stores.items()}
+    return {**places, **{f"{whose}store_sha256": one.manifest.sha256 for whose, one in stores.items()}}
+
+
+def baseline_of(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store]) -> System:
+    """The baseline with documents of its own: those of the model under test where one tower made both, else the same in another store."""
+    differences = store.differences(fingerprint)
+    if not differences:
+        return System(baseline, store)
+    fitting = [other for other in others if not other.differences(fingerprint)]
+    for other in fitting:
+        if other.same_documents(store):
+            return System(baseline, other)
+    wanted = f"the documents of {store.path} must be stored by the baseline {baseline.name} too, whose document tower is another"
+    if not others:
+        raise StoreError(
+            f"{wanted} ({'; '.join(differences)}), got no --baseline-store; "
+            f"embed the same corpus by adiabat embed {baseline.name} CORPUS --out DIR and add --baseline-store DIR"
+        )
+    faults = [_misfit(other, store, other in fitting, baseline) for other in others]
+    raise StoreError(f"{wanted}, got {'; '.join(faults)}; embed the same corpus by adiabat embed {baseline.name} CORPUS --out DIR")
+
+
+def _misfit(other: Store, store: Store, fits: bool, baseline: DualEncoder) -> str:
+    if not fits:
+        return f"{other.path} of another encoder than {baseline.name}"
+    if other.count != store.count:
+        return f"{other.path} with {other.count:,} documents, not {store.count:,}"
+    return f"{other.path} with other documents, or in another order"

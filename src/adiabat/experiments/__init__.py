@@ -1,0 +1,1 @@
+"""Grids of runs, scaling runs, plans and rate searches."""

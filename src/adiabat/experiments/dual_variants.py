@@ -1,0 +1,106 @@
+"""Runs of a study that tune both towers from the same start, as separate encoders: jobs of `adiabat train` under the adiabatic regime.
+
+Reference: Vasilyev et al. 2024, figure 11a.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adiabat.adiabatic.negatives import listed_negatives
+from adiabat.adiabatic.tune_setup import learning_rate_of
+from adiabat.adiabatic.tuning_context import Ground
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
+from adiabat.config.tuning import TuneSection
+from adiabat.core.errors import ConfigError, StoreError, several
+from adiabat.core.files import write_text
+from adiabat.core.ragged import Ragged
+from adiabat.experiments.grid import Planned
+from adiabat.runs.run_dir import Job
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.vector_store import Store
+
+SIDES_APART: Mapping[str, Any] = {
+    "tune.loss": "triplet",
+    "tune.negatives": "examples",
+    "tune.pull": 0.0,
+    "guard.use": False,
+    "rehearsal.use": False,
+}
+"""Settings that have one value where both towers are tuned: the others need documents that stay."""
+
+
+def require_possible(run: Planned) -> None:
+    """Refuse settings that tuning both towers does not know."""
+    given = {name: attrgetter(name)(run.settings) for name in SIDES_APART}
+    faults = [
+        f"{name} must be {json.dumps(value)}, got {json.dumps(given[name])}" for name, value in SIDES_APART.items() if given[name] != value
+    ]
+    if run.settings.tune.learning_rate == "safe":
+        faults.append('tune.learning_rate must be a number, got "safe"')
+    if run.settings.tune.schedule == "exponential":
+        faults.append('tune.schedule must go by steps, got "exponential"')
+    if faults:
+        raise ConfigError(f'{run.name}: where variants.towers = "both", {several(faults)}; change it, or set variants.towers = "query"')
+
+
+def require_texts(store: Store) -> None:
+    """Refuse a store whose documents cannot be encoded."""
+    if not store.has_texts:
+        raise StoreError(f'{store.path} must keep texts where variants.towers = "both", it holds vectors only; rebuild it with texts')
+
+
+def train_settings(run: Planned, inputs: Mapping[str, str], ground: Ground, job: Job) -> TrainSettings:
+    """Write what a run trains and validates on, and what `adiabat train` is told.
+
+    Queries, their first positives and their negatives are those of a run that tunes the query tower alone.
+    """
+    settings, section = run.settings, run.settings.tune
+    files = {name: job.prepared / f"{name}.jsonl" for name in ("train", "validation")}
+    job.prepared.mkdir(parents=True, exist_ok=True)
+    train, validation = ground.with_negatives(settings)
+    negatives = listed_negatives(train, np.arange(len(train)), section)
+    firsts = Ragged.of(train.positives[row][:1] for row in range(len(train)))
+    _write(files["train"], _rows(train, firsts, negatives, ground.store))
+    _write(files["validation"], _rows(validation, validation.positives, validation.negatives, ground.store))
+    return checked(
+        TrainSettings,
+        {
+            "job": {"model": inputs["model"], "data": str(files["train"]), "out": str(job.folder)},
+            "encoder": settings.encoder.model_dump(exclude_unset=True),
+            "data": {"validation": str(files["validation"]), "cache": str(job.prepared)},
+            "towers": {"kind": "asymmetric"},
+            "train": _regime(run.settings.tune) | {"distance": ground.distance(section)},
+            "run": settings.run.model_dump(),
+        },
+    )
+
+
+def _regime(section: TuneSection) -> dict[str, Any]:
+    """``[train]`` of a run, in which settings of ``[tune]`` keep their meaning."""
+    same = ("loss", "margin", "negatives_per_query", "method", "freeze", "optimizer", "weight_decay", "schedule")
+    told = {name: getattr(section, name) for name in (*same, "warmup_steps", "batch_size", "keep", "dropout")}
+    told |= {"learning_rate": learning_rate_of(section), "max_grad_norm": 0.0, "error_unit": "pairs"}
+    told |= {"validate_every": section.batches_per_epoch, "steps": section.max_epochs * section.batches_per_epoch}
+    if section.keep == "both":
+        told["idle_epochs"] = section.idle_epochs
+    if section.schedule != "constant":
+        told["final_fraction"] = section.final_fraction
+    if section.method == "lora":
+        told |= {"rank": section.rank, "alpha": section.alpha}
+    return told
+
+
+def _rows(examples: AddressedSet, positives: Ragged, negatives: Ragged, store: Store) -> Iterator[dict[str, Any]]:
+    for row, query in enumerate(examples.queries):
+        near, far = (list(dict.fromkeys(store.texts(rows[row]))) for rows in (positives, negatives))
+        yield {"query_id": examples.query_ids[row], "query": query, "pos": near, "neg": far}
+
+
+def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+    write_text("".join(json.dumps(row) + "\n" for row in rows), path)

@@ -1,0 +1,120 @@
+"""From the settings of a study to its runs: every combination of the grid over every variant, or some of them, with every seed."""
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from adiabat.config.comparison import laid_over
+from adiabat.config.reader import checked
+from adiabat.config.sweeps import StudySettings, VariantSection, nested
+from adiabat.config.tuning import TuneSettings
+from adiabat.config.validation import unmet_need
+from adiabat.core.errors import ConfigError, several
+from adiabat.results.sweep_result import Value
+
+MOST_RUNS = 100_000
+"""Of a study; each is planned before the first is made."""
+
+Cell = tuple[VariantSection | None, dict[str, Any]]
+"""A variant, and the value of each setting of its grid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One run to be made.
+
+    Attributes:
+        name: Of its folder and row; says what is varied.
+        variant: Name of its overlay; "" where there is none.
+        varied: Dotted setting to value, of those that any grid varies.
+        settings: Everything that `adiabat tune` would be told.
+        both: Whether both towers are tuned.
+    """
+
+    name: str
+    variant: str
+    varied: dict[str, Value]
+    settings: TuneSettings
+    both: bool = False
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return self.settings.run.seed
+
+
+def plan_runs(settings: StudySettings) -> list[Planned]:
+    """All runs of a study, seed by seed, so that the first seed tells early how the whole grid comes off."""
+    cells = _drawn_cells(settings)
+    runs = [_planned(settings, variant, varied, seed) for seed in settings.study.seeds for variant, varied in cells]
+    counts = Counter(run.name for run in runs)
+    if again := [name for name, count in counts.items() if count > 1]:
+        raise ConfigError(f"runs of a study must have names of their own, got several: {several(again)}; rename variants or values")
+    return runs
+
+
+def _drawn_cells(settings: StudySettings) -> list[Cell]:
+    """All combinations, or as many of them as are wanted."""
+    grids = [(variant, settings.values(variant)) for variant in settings.variants or (None,)]
+    ends = list(accumulate(math.prod(map(len, values.values())) for _, values in grids))
+    wanted, seeds = settings.study.sample, len(settings.study.seeds)
+    places: Sequence[int] = range(ends[-1])
+    if wanted is not None and wanted < ends[-1]:
+        places = sorted(np.random.default_rng([settings.run.seed, 6]).choice(ends[-1], size=wanted, replace=False).tolist())
+    if len(places) * seeds > MOST_RUNS:
+        raise ConfigError(
+            f"a study must have at most {MOST_RUNS:,} runs, got {len(places) * seeds:,}; take fewer values, or set study.sample"
+        )
+    found = []
+    for place in places:
+        which = bisect_right(ends, place)
+        found.append(_cell(*grids[which], place - (ends[which - 1] if which else 0)))
+    return found
+
+
+def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]], place: int) -> Cell:
+    """A combination by its number; the last setting varies fastest."""
+    picked = {}
+    for key, some in reversed(list(values.items())):
+        place, number = divmod(place, len(some))
+        picked[key] = some[number]
+    return variant, {key: picked[key] for key in values}
+
+
+def _planned(settings: StudySettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> Planned:
+    own = {} if variant is None else variant.own
+    name = variant.name if variant else ""
+    table = laid_over(laid_over(settings.common(), own), nested(varied))
+    parts = [name] if name else []
+    parts += [f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in varied.items()]
+    title = ", ".join([*parts, f"seed={seed}"])
+    try:
+        run = checked(TuneSettings, laid_over(table, {"run": {"seed": seed}}))
+    except ConfigError as fault:
+        raise ConfigError(f"{title}: {fault}") from fault
+    return Planned(title, name, {key: _taken(run, key) for key in settings.varied}, run, variant is not None and variant.towers == "both")
+
+
+def _taken(run: TuneSettings, key: str) -> Value:
+    """Of a setting; None where it has no effect."""
+    table, _, name = key.rpartition(".")
+    section = attrgetter(table)(run)
+    if unmet_need(name, section.needs, vars(section)) is not None:
+        return None
+    value = getattr(section, name)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        return short if float(short := f"{value:g}") == value else repr(value)
+    return str(value)

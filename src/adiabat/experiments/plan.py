@@ -1,0 +1,219 @@
+"""What to train for a budget, by the runs of a sweep (mission B8)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.comparison import COMMON, laid_over
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
+from adiabat.config.scaling import PlanSection, PlanSettings
+from adiabat.config.validation import unmet_need
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, is_out_of_memory
+from adiabat.core.progress import SILENT, Watch
+from adiabat.dual_encoder.estimate import estimate
+from adiabat.dual_encoder.tower_setup import Loader
+from adiabat.experiments.plan_constraints import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
+from adiabat.experiments.plan_prior import NOTES, by_prior
+from adiabat.experiments.plan_reasons import reasons_of
+from adiabat.experiments.scaling_analysis import Evidence, evidence_of, fitted
+from adiabat.experiments.scaling_rows import result_of, rows_in
+from adiabat.experiments.scaling_variants import Tried
+from adiabat.report.scaling_wording import flop
+from adiabat.report.wording import duration
+from adiabat.results.scaling_result import Addition, Advice, Choice, SweepResult, SweepRun
+from adiabat.runs.run_config import description_of, is_described, without_none
+from adiabat.runs.run_dir import Job
+from adiabat.scaling_laws.laws import Option, Way
+from adiabat.scaling_laws.recommendation import Candidate, KindFit, Recommendation, narrowing, recommend
+from adiabat.training.limits import InterruptionError
+
+MEASURED_STEPS = 3
+"""Of a run that is set up to see what it takes here; a budget would have every batch of it drawn first."""
+
+STEP = 4.0
+"""How many times the largest budget of the runs a run that is proposed may cost, and how many times less than the asked budget at the
+least: the source's budgets are a factor of four apart."""
+
+
+def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> SweepResult:
+    """Say what to train for a budget, with reasons."""
+    section = settings.plan
+    title = _title(section)
+    if section.runs is None:
+        advice = by_prior(load, settings, watch)
+        return result_of(settings, title, [], Evidence([], [], {}), [], advice, command=command, notes=NOTES)
+    rows = rows_in(Path(section.runs))
+    evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
+    _require_comparable(evidence, len(rows))
+    asked = _asked(settings, evidence.rows)
+    fits = fitted(
+        evidence,
+        asked=asked.budgets,
+        data_tokens=section.data_tokens,
+        resamples=section.resamples,
+        seed=settings.run.seed,
+        watch=watch,
+    )
+    advice = _advice(asked, evidence.rows, fits)
+    if section.measure and advice.settings:
+        advice = _measured(load, advice, settings.run.device, watch)
+    return result_of(settings, title, rows, evidence, fits, advice, command=command)
+
+
+def _title(section: PlanSection) -> str:
+    if section.budget is not None:
+        return f"What to train for {flop(section.budget)}"
+    if section.budget_seconds is not None:
+        return f"What to train in {duration(section.budget_seconds)}"
+    raise ConfigError("plan.budget must be given, got none; add --budget, such as --budget 1e17, or --budget-time, with --runs")
+
+
+def _require_comparable(evidence: Evidence, count: int) -> None:
+    if not evidence.rows:
+        first = next((f", such as {name}: {why}" for name, why in evidence.left_out.items()), "")
+        raise DataError(f"--runs must hold a run that a law can be fitted to, got {count} that none can{first}")
+    if len(sizes := sorted({row.batch_size for row in evidence.rows})) > 1:
+        told = " and ".join(f"{size:,}" for size in sizes)
+        raise DataError(f"--runs must hold runs of one batch size, got {told}, whose losses do not compare; plan by those of one sweep")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a plan chooses from.
+
+    Attributes:
+        settings: As they were given.
+        memory: Of each option, what its runs held, in bytes; None where that was not measured.
+        budgets: Those that memory allows and whose tokens make enough steps, with what each may spend.
+        excluded: As in `Advice`.
+    """
+
+    settings: PlanSettings
+    memory: Mapping[Option, int | None]
+    budgets: Mapping[Option, float]
+    excluded: dict[str, list[str]]
+
+
+def _asked(settings: PlanSettings, rows: Sequence[SweepRun]) -> _Asked:
+    section, memory = settings.plan, _held(rows)
+    instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
+    small = within(memory, section.memory, takes="held {}", instead=instead)
+    timed = budgets_of(small, rows, section)
+    long_enough = enough(timed, rows, section)
+    left = with_steps(timed, long_enough, rows, section)
+    gone = excluded(TOO_LARGE, memory, small) | excluded(UNTIMED, small, timed) | excluded(TOO_SHORT, timed, long_enough)
+    return _Asked(settings, memory, left, gone | excluded(TOO_LONG, long_enough, left))
+
+
+def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) -> Advice:
+    section, memory = asked.settings.plan, asked.memory
+    found = recommend(fits, asked.budgets, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
+    own = max((row for row in rows if row.way == found.best.option.way), key=lambda row: row.budget)
+    largest, told = max(row.budget for row in rows), _run_settings(found.best, own, Path(str(section.runs)))
+    return Advice(
+        budget=found.budget,
+        budget_seconds=section.budget_seconds,
+        data_tokens=section.data_tokens,
+        memory=section.memory,
+        best=_choice(found.best, memory),
+        runner_up=None if found.runner_up is None else _choice(found.runner_up, memory),
+        sure=None if found.runner_up is None else found.sure,
+        candidates=[_choice(one, memory) for one in found.candidates],
+        excluded=asked.excluded,
+        reasons=reasons_of(found, own, section, largest=largest, missed=_missed(fits, own), temperature=told["train"].get("temperature")),
+        additions=_additions(rows, fits, found, section),
+        beyond=found.best.flops / largest,
+        settings=told,
+        passes=own.passes * found.best.tokens / own.tokens if own.passes else None,
+        unsound={str(kind): part for kind, part in found.unsound.items()},
+    )
+
+
+def _missed(fits: Sequence[KindFit], own: SweepRun) -> float | None:
+    """By how much of them the law of a run's kind missed the losses of the largest budget, fitted without it."""
+    choice = next(one.choice for one in fits if one.kind == own.way.kind)
+    return None if choice is None or choice.without_budget is None else choice.without_budget.error
+
+
+def _held(rows: Sequence[SweepRun]) -> dict[Option, int | None]:
+    """Most that a run of each option held, where it was measured."""
+    options = dict.fromkeys(row.option for row in rows)
+    return {option: max(row.memory for row in rows if row.option == option) or None for option in options}
+
+
+def _choice(one: Candidate, memory: Mapping[Option, int | None]) -> Choice:
+    return Choice(
+        way=one.option.way,
+        parameters=one.option.parameters,
+        tokens=one.tokens,
+        flops=one.flops,
+        loss=one.law.value,
+        law=(one.law.low, one.law.high),
+        run=(one.run.low, one.run.high),
+        memory=memory[one.option],
+        wins=one.wins,
+    )
+
+
+def _additions(rows: Sequence[SweepRun], fits: Sequence[KindFit], found: Recommendation, section: PlanSection) -> list[Addition]:
+    """Runs at the budgets there are and the next one, none of them near to what is asked; with another seed where there is one already.
+
+    Those of too few steps for a law would tell it nothing.
+    """
+    budgets = sorted({row.budget for row in rows})
+    affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= found.budget / STEP] or budgets[:1]
+    seeds: dict[tuple[Way, float], int] = {}
+    for row in rows:
+        seeds[row.way, row.budget] = max(row.seed, seeds.get((row.way, row.budget), -1))
+    options = [one.option for one in found.candidates]
+    possible = [pair for budget in affordable for pair in enough(dict.fromkeys(options, budget), rows, section).items()]
+    proposed = narrowing(fits, found, possible, data_tokens=section.data_tokens)
+    return [Addition(one.option.way.title, one.budget, seeds.get((one.option.way, one.budget), -1) + 1, one.gain) for one in proposed]
+
+
+def _run_settings(best: Candidate, own: SweepRun, runs: Path) -> dict[str, Any]:
+    """What `adiabat train` is told to carry the advice out, but for the directory; of bare rows, without what runs share."""
+    tables = Tried(best.option.way, own.learning_rate).tables()
+    train = {"budget_flops": best.flops, "batch_size": own.batch_size}
+    told = laid_over(tables, {"train": train})
+    job = Job(runs if runs.is_dir() else runs.parent)
+    if not is_described(job.folder, "sweep"):
+        return dict(without_none(told))
+    before = description_of(job, {"sweep": {}, "common": {name: {} for name in COMMON}}, of="a sweep")
+    common = {name: _with_effect(name, table) for name, table in before.get("common", {}).items() if name in COMMON}
+    data = before.get("sweep", {}).get("data")
+    whole = laid_over(common, laid_over({"job": {} if data is None else {"data": data}}, told))
+    try:
+        settings = checked(TrainSettings, whole)
+    except ConfigError as fault:
+        raise ConfigError(f"{job.config}: {fault}") from fault
+    kept = settings.model_dump(mode="json", exclude_defaults=True)
+    # What the advice names stands there even where it is the default.
+    kept["train"] |= {name: getattr(settings.train, name) for name in ("temperature",) if "temperature" in whole.get("train", {})}
+    return dict(without_none(kept))
+
+
+def _with_effect(name: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table of a description, which has every setting, without those that others make meaningless."""
+    plain = getattr(TrainSettings(), name)
+    values = {**plain.model_dump(), **table}
+    return {key: value for key, value in table.items() if unmet_need(key, plain.needs, values) is None}
+
+
+def _measured(load: Loader, advice: Advice, device: str, watch: Watch) -> Advice:
+    """With time and memory on this machine; where model or data are not at hand it stays as it is."""
+    try:
+        few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}
+        found = estimate(load, checked(TrainSettings, laid_over(advice.settings, few)), watch=watch)
+    except InterruptionError:
+        raise
+    except Exception as fault:
+        if not isinstance(fault, AdiabatError) and not is_out_of_memory(fault):
+            raise
+        told = fault if isinstance(fault, AdiabatError) else "the memory here does not suffice for a step"
+        watch.note(f"time and memory are not measured: {told}")
+        return advice
+    assert advice.best is not None
+    return replace(advice, seconds=found.seconds * advice.best.flops / found.flops, measured_memory=found.memory_bytes)

@@ -1,0 +1,141 @@
+"""Which models and methods a plan may choose: those that memory suffices for, and whose tokens make enough steps (mission B8)."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from adiabat.config.scaling import PlanSection
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.dual_encoder.train_checks import MOST_STEPS
+from adiabat.report.scaling_wording import flop
+from adiabat.report.wording import amount
+from adiabat.results.scaling_result import SweepRun
+from adiabat.scaling_laws.laws import Option, Way
+from adiabat.scaling_laws.recommendation import points_at
+
+TOO_LARGE = "the memory does not suffice"
+UNTIMED = "no run on the usual device says how long it took"
+TOO_SHORT = "its tokens make too few steps"
+TOO_LONG = f"its tokens make more than {MOST_STEPS:,} steps"
+"""Why an option is no candidate."""
+
+
+def excluded(why: str, before: Iterable[Option], after: Collection[Option]) -> dict[str, list[str]]:
+    """Options that are no candidates any more.
+
+    Returns:
+        The reason with the names of the others; empty where there are none.
+    """
+    gone = [one.way.title for one in before if one not in after]
+    return {why: gone} if gone else {}
+
+
+def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str, instead: str) -> list[Option]:
+    """Options that memory suffices for; one that nobody has measured counts among them, unless a smaller one does not fit.
+
+    Args:
+        held: What each takes, in bytes; None where that is not known.
+        memory: That there is; None sets no limit.
+    """
+    if memory is not None and all(taken is None for taken in held.values()):
+        raise DataError("--runs must say what they held where plan.memory is given, got none that does; leave plan.memory out")
+    found = fitting(held, memory)
+    if not found:
+        least = amount(min(taken for taken in held.values() if taken is not None))
+        raise ConfigError(
+            f"plan.memory must be enough for a model, the smallest of which {takes.format(least)}, got {amount(memory)}; "
+            f"raise it, or {instead}"
+        )
+    return found
+
+
+def fitting(held: Mapping[Option, int | None], memory: int | None) -> list[Option]:
+    """The same, which may be none.
+
+    Args:
+        held: What each takes, in bytes; None where that is not known.
+        memory: That there is; None sets no limit.
+    """
+    if memory is None:
+        return list(held)
+    large = [option for option, taken in held.items() if taken is not None and taken > memory]
+    return [option for option, taken in held.items() if option not in large and not (taken is None and _above(option, large))]
+
+
+def _above(option: Option, large: Iterable[Option]) -> bool:
+    """Whether an option holds at least what one of these does, of the same kind and no larger."""
+    return any(one.way.kind == option.way.kind and one.size <= option.size for one in large)
+
+
+def budgets_of(options: Sequence[Option], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+    """What each option may spend."""
+    if section.budget is not None:
+        return dict.fromkeys(options, section.budget)
+    assert section.budget_seconds is not None, "a plan has a budget or a time"
+    speeds = {option: speed for option in options if (speed := _speed(option, _of_one_device(rows)))}
+    if not speeds:
+        raise DataError("--runs must say how long they took where --budget-time is given, got none that does; give --budget")
+    return {option: section.budget_seconds * speed for option, speed in speeds.items()}
+
+
+def _of_one_device(rows: Sequence[SweepRun]) -> list[SweepRun]:
+    """Those of the device that most were made on, which say how long they took."""
+    timed = [row for row in rows if row.seconds > 0]
+    usual = Counter(row.device for row in timed).most_common(1)
+    return [row for row in timed if row.device == usual[0][0]]
+
+
+def _speed(option: Option, timed: Sequence[SweepRun]) -> float:
+    """FLOP a second, validation included; 0 where no run says it."""
+    return max((row.flops / row.seconds for row in timed if row.option == option), default=0.0)
+
+
+def with_steps(
+    budgets: Mapping[Option, float], long_enough: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection
+) -> dict[Option, float]:
+    """Options whose tokens make as many steps as runs must have that laws are fitted to, and no more than a run may have."""
+    if found := {one: budget for one, budget in long_enough.items() if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)}:
+        return found
+    if long_enough:
+        most = max(one.flops_per_token * MOST_STEPS * _step(one.way, rows) for one in long_enough)
+        raise ConfigError(
+            f"{_name(section)} must be what {MOST_STEPS:,} steps take at the most, {flop(most)} in the runs, got "
+            f"{flop(max(budgets.values()))}; lower it, or sweep larger models or batches"
+        )
+    steps, least = section.least_steps, _least(budgets, rows, section)
+    fewest = min(least.values())
+    if section.data_tokens is not None and section.data_tokens < fewest:
+        raise ConfigError(
+            f"plan.data_tokens must make plan.least_steps = {steps} steps, {fewest:.3g} tokens in the runs, got {section.data_tokens:.3g}; "
+            "raise it"
+        )
+    cheapest = min(option.flops_per_token * count for option, count in least.items())
+    raise ConfigError(
+        f"{_name(section)} must pay for plan.least_steps = {steps} steps, which take {flop(cheapest)} at the least in the runs, "
+        f"got {flop(max(budgets.values()))}; raise it"
+    )
+
+
+def enough(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+    """Of options those whose tokens make as many steps as runs must have that laws are fitted to."""
+    least = _least(budgets, rows, section)
+    return {option: budget for option, budget in budgets.items() if _tokens(option, budget, section) >= least[option]}
+
+
+def _name(section: PlanSection) -> str:
+    return "plan.budget" if section.budget is not None else "plan.budget_seconds"
+
+
+def _tokens(option: Option, budget: float, section: PlanSection) -> float:
+    """That a budget pays for, or that there are."""
+    return float(points_at([(option, budget)], section.data_tokens).tokens[0])
+
+
+def _least(options: Iterable[Option], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+    """Tokens of the least steps."""
+    return {option: section.least_steps * _step(option.way, rows) for option in options}
+
+
+def _step(way: Way, rows: Sequence[SweepRun]) -> float:
+    """Tokens of a step."""
+    own = [row for row in rows if row.way == way]
+    return sum(row.tokens for row in own) / sum(row.steps for row in own)

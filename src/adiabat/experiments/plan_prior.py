@@ -1,0 +1,274 @@
+"""What to train for a budget where there are no runs: what was published, and how little that is (mission B8)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from adiabat.config.comparison import laid_over
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
+from adiabat.config.scaling import PRETRAINING_SHARE, PlanSettings, RatesSection, SweepSettings
+from adiabat.core.errors import ConfigError
+from adiabat.core.progress import Watch
+from adiabat.dual_encoder.tower_setup import Loader, build
+from adiabat.experiments.plan_constraints import TOO_LARGE, excluded, fitting, within
+from adiabat.experiments.scaling_variants import Tried
+from adiabat.models.towers import DualEncoder
+from adiabat.results.scaling_result import Advice, Choice, Reason
+from adiabat.runs.run_config import without_none
+from adiabat.scaling_laws.flops import PassedParameters
+from adiabat.scaling_laws.frontier import Line
+from adiabat.scaling_laws.laws import Method, Option, Way
+from adiabat.scaling_laws.recommendation import points_at
+from adiabat.training.flop_count import passed_parameters
+
+PAPER = "Ziarko et al. 2024"
+"""What reports call source 001: *Repurposing Language Models into Embedding Models: Finding the Compute-Optimal Recipe*."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedModel:
+    """A model of the Pythia suite.
+
+    Attributes:
+        name: On the hub.
+        layers: Blocks.
+        hidden: Width of a hidden state.
+        pretraining_rate: Highest learning rate of its pre-training.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    pretraining_rate: float
+
+    @property
+    def parameters(self) -> int:
+        """Without the tables of tokens: weights and biases of a block ``12 h^2 + 13 h``, and the last norm ``2 h``."""
+        return self.layers * (12 * self.hidden**2 + 13 * self.hidden) + 2 * self.hidden
+
+
+PYTHIA = (
+    PublishedModel("EleutherAI/pythia-14m", 6, 128, 1e-3),
+    PublishedModel("EleutherAI/pythia-31m", 6, 256, 1e-3),
+    PublishedModel("EleutherAI/pythia-70m", 6, 512, 1e-3),
+    PublishedModel("EleutherAI/pythia-160m", 12, 768, 6e-4),
+    PublishedModel("EleutherAI/pythia-410m", 24, 1024, 3e-4),
+    PublishedModel("EleutherAI/pythia-1b", 16, 2048, 3e-4),
+    PublishedModel("EleutherAI/pythia-1.4b", 24, 2048, 2e-4),
+    PublishedModel("EleutherAI/pythia-2.8b", 32, 2560, 1.6e-4),
+)
+"""Layers, widths and rates as in the configurations that the suite was trained with (Biderman et al. 2023, table 1, and its repository).
+
+Source 001 says that a tenth of these rates lies between 1.2e-5 and 6e-5; of this table a tenth is 1.6e-5 to 1e-4."""
+
+BATCH_SIZE, MAX_TOKENS = 1_024, 75
+"""Of all its runs; source 001, section 4.1."""
+
+
+def published_rate(name: str) -> float | None:
+    """The highest learning rate that a model was pre-trained with.
+
+    Returns:
+        Of `PYTHIA`, by the last part of the name; None for others.
+    """
+    return next((one.pretraining_rate for one in PYTHIA if PurePath(one.name).name == PurePath(name).name), None)
+
+
+BUDGETS = (1.5e15, 6e15, 2.4e16, 9.6e16, 3.8e17, 1.5e18)
+"""In FLOP; source 001, section 4.1."""
+
+FULL = Line(-0.21, 8.39)
+LORA = Line(-0.22, 8.93)
+"""Least loss by budget of full training and of LoRA, as printed in source 001, section 4.4."""
+
+SWITCH = 9.06e16
+"""Budget in FLOP from which LoRA is best; source 001, section 4.4. The printed lines, rounded to two decimals, meet at e^54 = 2.8e23."""
+
+
+RANK = 64
+"""Of LoRA: between 32 and 128, which source 001 finds to serve nearly everywhere."""
+
+FULL_RATE = 3e-5
+"""Of full training where a model's pre-training is not known; source 001, section 4.1, takes 1.2e-5 to 6e-5 for Pythia, by size."""
+
+A_STEP = BATCH_SIZE * 2 * MAX_TOKENS
+"""Tokens of a batch of the paper's, at the most."""
+
+BYTES_PER_WEIGHT, BYTES_PER_TRAINED = 4, 12
+"""Of a weight in single precision; and of its gradient and the two means of AdamW, where it is trained."""
+
+NOTES = (
+    "there are no runs: what is said of the method rests on eight sizes of one family, Pythia, on 200 million English pairs in batches of "
+    f"1,024 at 75 tokens ({PAPER}, Repurposing Language Models into Embedding Models)",
+    f"the paper prints lines of the least loss, exp(-0.21 ln C + 8.39) of full training and exp(-0.22 ln C + 8.93) of LoRA, which meet at "
+    f"2.8e23 FLOP, and a switch at {SWITCH:.3g}; the method goes by the switch, and a loss read off the lines is of its data and batches",
+    "it prints no numbers of the best size: which of several models is for a sweep to say (adiabat sweep, at budgets below this one)",
+)
+
+
+def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
+    """What was published says of a budget."""
+    section, budget = settings.plan, settings.plan.budget
+    assert budget is not None, "time is for plans with runs"
+    method, scarce, (held, choices) = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
+    _require_a_step(choices, budget)
+    known = bool(section.models) and (scarce or len(choices) == 1)
+    best = max(choices, key=lambda one: one.option.size) if known else None
+    reasons = _of_scarce_tokens(best) if scarce else _of_budget(method, budget if best is None else best.flops, budget)
+    return Advice(
+        budget=budget,
+        budget_seconds=None,
+        data_tokens=section.data_tokens,
+        memory=section.memory,
+        best=best,
+        runner_up=None,
+        sure=None,
+        candidates=choices,
+        excluded=excluded(TOO_LARGE, held, [one.option for one in choices]),
+        reasons=[*reasons, *([] if best is None else _of_regime(best))],
+        additions=[],
+        beyond=None,
+        settings={} if best is None else _run_settings(best, settings),
+        scarce=scarce,
+    )
+
+
+Choices = tuple[dict[Option, int | None], list[Choice]]
+
+
+def _decided(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> tuple[Method, bool, Choices]:
+    """The method, whether tokens rather than the budget decided it, and what it can be applied to."""
+    by_full = None if settings.plan.data_tokens is None else _by_full(load, settings, watch)
+    return (method, False, _choices(load, settings, method, watch)) if by_full is None else ("full", True, by_full)
+
+
+def _by_full(load: Loader, settings: PlanSettings, watch: Watch) -> Choices | None:
+    """By full training, where memory suffices for it, and the budget for all tokens that there are; None where they do not."""
+    held = _held(load, settings, "full", watch)
+    choices = _chosen(held, fitting(held, settings.plan.memory), settings)
+    return (held, choices) if choices and _scarce(choices, settings.plan.data_tokens) else None
+
+
+def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
+    """Refuse what is too little for the batches of the paper, which the advice takes over."""
+    if (most := max(budget / one.option.flops_per_token for one in choices)) < A_STEP:
+        least = min(one.option.flops_per_token for one in choices) * A_STEP
+        raise ConfigError(
+            f"plan.budget must pay for a step of {BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} tokens, {least:.3g} FLOP, "
+            f"got {budget:g}, which pays for {most:.3g} tokens; raise it, or sweep over smaller batches"
+        )
+
+
+def _held(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> dict[Option, int | None]:
+    return dict(_asked(load, settings, method, watch)) if settings.plan.models else dict.fromkeys(_pythia(method))
+
+
+def _choices(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> Choices:
+    """The models that there are, and what each would do with the budget, of those that memory suffices for."""
+    held = _held(load, settings, method, watch)
+    takes = "takes {} for weights, gradients and AdamW alone"
+    small = within(held, settings.plan.memory, takes=takes, instead="name a smaller model")
+    return held, _chosen(held, small, settings)
+
+
+def _chosen(held: dict[Option, int | None], options: Sequence[Option], settings: PlanSettings) -> list[Choice]:
+    section = settings.plan
+    return [_choice(option, held[option], section.budget or 0.0, section.data_tokens) for option in options]
+
+
+def _scarce(choices: Sequence[Choice], data_tokens: float | None) -> bool:
+    """Whether even the largest model's budget pays for all tokens that there are."""
+    return data_tokens is not None and max(choices, key=lambda one: one.option.size).tokens >= data_tokens
+
+
+def _asked(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> Iterator[tuple[Option, int | None]]:
+    """The models that were named, and what weights, gradients and optimizer take."""
+    for number, name in enumerate(settings.plan.models):
+        watch.progress("setting models up", number, len(settings.plan.models))
+        way = Way("", PurePath(name).name, name, settings.encoder.blocks, method, RANK if method == "lora" else None, 0)
+        towers = _built(way, settings, load)
+        yield Option(way, passed_parameters(towers.query)), _bytes(towers)
+
+
+def _built(way: Way, settings: PlanSettings, load: Loader) -> DualEncoder:
+    run = _settings(way, settings)
+    try:
+        return build(run, load).towers
+    except ConfigError as fault:
+        if way.rank is None:
+            raise
+        raise ConfigError(
+            f"plan.models must take adapters of rank {way.rank}, which serve best from this budget on, {way.model} does not: {fault}; "
+            "name a wider model, or a smaller budget"
+        ) from fault
+
+
+def _bytes(towers: DualEncoder) -> int:
+    weights = {id(one): one for tower in (towers.query, towers.document) for one in tower.parameters()}.values()
+    trained = sum(one.numel() for one in weights if one.requires_grad)
+    return BYTES_PER_WEIGHT * sum(one.numel() for one in weights) + BYTES_PER_TRAINED * trained
+
+
+def _pythia(method: Method) -> Iterator[Option]:
+    """The source's own models, to show what a budget is; adapters add a few percent, which are left out."""
+    for one in PYTHIA:
+        way = Way("", PurePath(one.name).name, one.name, None, method, RANK if method == "lora" else None, 0)
+        yield Option(way, PassedParameters(one.parameters, one.parameters, one.parameters if method == "full" else 0))
+
+
+def _choice(option: Option, held: int | None, budget: float, data_tokens: float | None) -> Choice:
+    tokens = float(points_at([(option, budget)], data_tokens).tokens[0])
+    return Choice(option.way, option.parameters, tokens, tokens * option.flops_per_token, None, None, None, held)
+
+
+def _rate(way: Way) -> float:
+    """By the paper's rule, where the model's pre-training is known."""
+    if way.method == "lora":
+        return RatesSection().lora
+    known = published_rate(way.model)
+    return FULL_RATE if known is None else PRETRAINING_SHARE * known
+
+
+def _settings(way: Way, settings: PlanSettings, **train: float | int) -> TrainSettings:
+    own = laid_over(Tried(way, _rate(way)).tables(), {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train})
+    return checked(TrainSettings, laid_over({"train": SweepSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}, own))
+
+
+def _run_settings(best: Choice, settings: PlanSettings) -> dict[str, object]:
+    whole = _settings(best.way, settings, budget_flops=best.flops, batch_size=BATCH_SIZE)
+    cached = checked(TrainSettings, laid_over(whole.model_dump(exclude_unset=True), {"memory": {"cached": True}}))
+    return without_none(cached.model_dump(mode="json", exclude_defaults=True))
+
+
+FRONTIER, REGIME = f"{PAPER}, section 4.4", f"{PAPER}, section 4.1"
+
+
+def _of_budget(method: Method, spent: float, budget: float) -> Iterator[Reason]:
+    """Where operations are what there is least of."""
+    side, line = ("below", "FULL") if method == "full" else ("from", "LORA")
+    yield Reason("method", method, f"the budget of {budget:.3g} FLOP lies {side} the published switch of {SWITCH:.3g}", FRONTIER)
+    told = f"of the paper's data and batches; {line} of adiabat.experiments.plan_prior at {spent:.3g} FLOP, as printed"
+    yield Reason("loss", f"{(FULL if method == 'full' else LORA).at(spent):.2f}", told, FRONTIER)
+    if method == "lora":
+        yield Reason("rank", str(RANK), "32 to 128 serve nearly everywhere", f"{PAPER}, section 4.6")
+
+
+def _of_scarce_tokens(best: Choice | None) -> Iterator[Reason]:
+    """Where tokens are what there is least of."""
+    why = "the budget pays for all tokens that there are, whatever the model; full training or LoRA of a high rank is then best"
+    yield Reason("method", "full", why, f"{PAPER}, appendix D")
+    size = "the largest that memory allows" if best is None else best.way.title
+    yield Reason("model", size, "the more parameters, the more is learned from a token", f"{PAPER}, appendix D")
+
+
+def _of_regime(best: Choice) -> Iterator[Reason]:
+    yield Reason("tokens", f"{best.tokens:.3g}", f"they take {best.flops:.3g} FLOP", "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D")
+    yield Reason(
+        "batch", f"{BATCH_SIZE:,} queries of up to {MAX_TOKENS} tokens", "the paper's, with cached gradients to spare memory", REGIME
+    )
+    known = published_rate(best.way.model)
+    rule = "of LoRA" if best.way.method == "lora" else "a tenth of the highest rate of its pre-training"
+    unknown = "of Pythia; take a tenth of the highest rate of its pre-training, where that is known"
+    yield Reason("rate", f"{_rate(best.way):g}", rule if known is not None or best.way.method == "lora" else unknown, REGIME)
+    yield Reason("temperature, decay, schedule", "1/40, 0.1, cosine to a tenth", "the paper's", REGIME)

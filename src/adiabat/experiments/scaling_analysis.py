@@ -1,0 +1,165 @@
+"""From the rows of a sweep to what they say: laws, frontiers, profiles and correlations, as plain data (missions B7, B9, B10)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+
+import numpy as np
+
+from adiabat.config.scaling import ALL_TASKS
+from adiabat.core.progress import Watch
+from adiabat.results.scaling_result import (
+    Coefficient,
+    Correlation,
+    CrossingRecord,
+    KindRecord,
+    LawRecord,
+    LineRecord,
+    LossOf,
+    Predicted,
+    SweepRun,
+)
+from adiabat.scaling_laws.frontier import NEAR, Trend, crossing, profiles
+from adiabat.scaling_laws.law_intervals import estimate
+from adiabat.scaling_laws.laws import Option, Run, points_of
+from adiabat.scaling_laws.recommendation import KindFit, fit_kinds
+from adiabat.scaling_laws.selection import rank_correlation
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Rows that laws are fitted to.
+
+    Attributes:
+        rows: Those with a loss.
+        runs: The same, for laws.
+        left_out: Name of a row without one, to why.
+    """
+
+    rows: list[SweepRun]
+    runs: list[Run]
+    left_out: dict[str, str]
+
+
+def evidence_of(rows: Sequence[SweepRun], kind: LossOf, *, least_steps: int) -> Evidence:
+    """Part rows that laws can be fitted to from those that they cannot."""
+    left_out = {row.name: why for row in rows if (why := _why_not(row, kind, least_steps))}
+    kept = [row for row in rows if row.name not in left_out]
+    return Evidence(kept, [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in kept], left_out)
+
+
+def _why_not(row: SweepRun, kind: LossOf, least_steps: int) -> str:
+    loss = row.loss_of(kind)
+    if row.status == "failed":
+        return f"it failed: {row.reason}"
+    if loss is None or not np.isfinite(loss) or loss <= 0:
+        return f"its loss must be a number above 0, got {loss}"
+    return f"it has {row.steps} steps, fewer than {least_steps}" if row.steps < least_steps else ""
+
+
+def fitted(
+    evidence: Evidence,
+    *,
+    asked: Mapping[Option, float] | None = None,
+    data_tokens: float | None = None,
+    resamples: int,
+    seed: int,
+    watch: Watch,
+) -> list[KindFit]:
+    """Fit the law of each family and method.
+
+    Args:
+        asked: Options and budgets that laws are for; None: the options of the rows, at the largest budget.
+        data_tokens: Most tokens that laws are for; None sets no limit.
+    """
+    largest = max((run.budget for run in evidence.runs), default=0.0)
+    return fit_kinds(
+        evidence.runs,
+        asked=dict.fromkeys((run.option for run in evidence.runs), largest) if asked is None else asked,
+        data_tokens=data_tokens,
+        resamples=resamples,
+        seed=seed,
+        note=lambda kind, done: watch.progress(f"fitting the law of {kind}", done, resamples),
+    )
+
+
+def record_of(fit: KindFit, evidence: Evidence) -> KindRecord:
+    """What the runs of one kind say, as plain data."""
+    points, budgets = points_of(fit.runs), np.array([run.budget for run in fit.runs])
+    return KindRecord(
+        kind=fit.kind,
+        runs=len(fit.runs),
+        law=_law(fit, [row.name for row in evidence.rows if row.way.kind == fit.kind]),
+        why_not=fit.why_not,
+        frontier=_record(fit.frontier),
+        profiles=profiles(budgets, points.size, points.loss),
+        sizes=_record(fit.growth),
+    )
+
+
+def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
+    if fit.law is None or fit.choice is None:
+        return None
+    points, law = points_of(fit.runs), fit.law
+    own = law.fitted.predict(points).tolist()
+    model, budget = fit.choice.without_model, fit.choice.without_budget
+    others = [None] * len(own) if model is None else model.fitted.predict(points).tolist()
+    largest = (points.size == points.size.max()).tolist()
+    return LawRecord(
+        formula=law.fitted.law.formula,
+        coefficients=[Coefficient(name, one.value, one.low, one.high) for name, one in law.coefficients().items()],
+        noise=float(law.residuals.std()),
+        model_error=None if model is None else model.error,
+        budget_error=None if budget is None else budget.error,
+        left_open=list(law.left_open()),
+        passed_over=[one.formula for one in fit.choice.passed_over],
+        predicted=[Predicted(*one) for one in zip(names, points.loss.tolist(), own, others, largest, strict=True)],
+    )
+
+
+def _record(found: Trend | None) -> LineRecord | None:
+    if found is None:
+        return None
+    line, places = found.line, (found.budgets.tolist(), found.values.tolist())
+    if not found.again:
+        return LineRecord(line.slope, line.intercept, None, None, *places)
+    slope = estimate(line.slope, np.array([one.slope for one in found.again]))
+    intercept = estimate(line.intercept, np.array([one.intercept for one in found.again]))
+    return LineRecord(line.slope, line.intercept, (slope.low, intercept.low), (slope.high, intercept.high), *places)
+
+
+def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
+    """Where the frontiers of a family's methods cross, near to the budgets of its runs."""
+    lines = sorted(((one.kind, one.frontier) for one in fits if one.frontier is not None), key=lambda one: -one[1].line.slope)
+    found = []
+    for (first, before), (second, after) in combinations(lines, 2):
+        if first.family == second.family:
+            one, both = crossing(before, after), (*before.budgets.tolist(), *after.budgets.tolist())
+            if min(both) / NEAR <= one.budget <= max(both) * NEAR:
+                found.append(CrossingRecord(first.family, first.method, second.method, one))
+    return sorted(found, key=lambda one: (one.family, one.found.budget))
+
+
+def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -> list[Correlation]:
+    """Correlation of losses with scores of tasks, over the runs that have the score."""
+    tasks = list(dict.fromkeys(task for row in evidence.rows for task in row.scores))
+    families = list(dict.fromkeys(row.way.family for row in evidence.rows if row.scores))
+    wanted = {ALL_TASKS: tasks} if len(tasks) > 1 else {}
+    return [
+        _correlation(name, family, evidence.rows, parts, kind, resamples=resamples, seed=seed)
+        for name, parts in {**wanted, **{task: [task] for task in tasks}}.items()
+        for family in (None, *(families if len(families) > 1 else ()))
+    ]
+
+
+def _correlation(
+    name: str, family: str | None, rows: Sequence[SweepRun], tasks: Sequence[str], kind: LossOf, *, resamples: int, seed: int
+) -> Correlation:
+    """Of the mean score of some tasks."""
+    own = [row for row in rows if family in (None, row.way.family) and all(task in row.scores for task in tasks)]
+    scores = np.array([fmean(row.scores[task] for task in tasks) for row in own])
+    found = rank_correlation(np.array([row.loss_of(kind) or 0.0 for row in own]), scores, resamples=resamples, seed=seed)
+    if found is None:
+        return Correlation(name, family, len(own), None, None)
+    return Correlation(name, family, len(own), found.value, (found.low, found.high))

@@ -1,0 +1,136 @@
+"""From the settings of a sweep to its runs: every model, method and budget, with every seed (mission B6)."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from adiabat.config.comparison import laid_over
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
+from adiabat.config.scaling import PRETRAINING_SHARE, FamilySection, SweepSettings
+from adiabat.core.errors import ConfigError
+from adiabat.scaling_laws.laws import Way
+
+BlockCount = Callable[[str], int]
+"""Gives the number of blocks of a model by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A way to train a model, and the rate that it is tried with.
+
+    Attributes:
+        way: Model and method.
+        learning_rate: By the rule of the method.
+    """
+
+    way: Way
+    learning_rate: float
+
+    def tables(self) -> dict[str, Any]:
+        """What it lays over the RUN.toml that all runs share."""
+        way = self.way
+        method = "full" if way.method == "freezing" else way.method
+        train: dict[str, Any] = {"method": method, "learning_rate": self.learning_rate}
+        if way.rank is not None:
+            train["rank"] = way.rank
+        if way.frozen:
+            train["freeze"] = ["embeddings", f"blocks[0:{way.frozen}]"]
+        return {"job": {"model": way.model}, "encoder": {} if way.blocks is None else {"blocks": way.blocks}, "train": train}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One run to be made.
+
+    Attributes:
+        name: Of its row and folder.
+        tried: Model, method and rate.
+        budget: In FLOP.
+        seed: Of the run.
+        settings: Everything that `adiabat train` would be told, but for the directory.
+    """
+
+    name: str
+    tried: Tried
+    budget: float
+    seed: int
+    settings: TrainSettings
+
+
+def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Tried]:
+    """Every model with every method."""
+    found = []
+    for family in settings.models:
+        whole = blocks_of(family.model)
+        if beyond := [count for count in family.blocks if count > whole]:
+            raise ConfigError(f"models.blocks of {family.model} must be at most {whole}, which it has, got {beyond[0]}; leave it out")
+        for blocks in family.blocks or (None,):
+            found += list(_ways(settings, family, blocks, whole if blocks is None else blocks))
+    if alike := [title for title, count in Counter(one.way.title for one in found).items() if count > 1]:
+        raise ConfigError(f"models must have names that tell their runs apart, got {alike[0]} twice; give one of them another name")
+    if not found:
+        raise ConfigError(
+            "methods must leave a run to make, got shares of frozen blocks alone that come to none or all of every model's; "
+            "take other shares, or set methods.full = true"
+        )
+    return found
+
+
+def _ways(settings: SweepSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Tried]:
+    methods, rates = settings.methods, settings.rates
+    way = partial(Way, family.group, family.title, family.model, blocks)
+    full = rates.full if rates.full is not None else PRETRAINING_SHARE * (family.pretraining_rate or 0.0)
+    if methods.full:
+        yield Tried(way("full", None, 0), full)
+    for frozen in dict.fromkeys(_frozen(share, count) for share in methods.freezing):
+        if frozen is not None:
+            yield Tried(way("freezing", None, frozen), full)
+    if methods.bias:
+        yield Tried(way("bias", None, 0), rates.bias)
+    for rank in methods.lora:
+        yield Tried(way("lora", rank, 0), rates.lora)
+
+
+def _frozen(share: float, count: int) -> int | None:
+    """Blocks that a share comes to, halves up: at least one of them is frozen, and at least one is not."""
+    found = math.floor(share * count + 0.5)
+    return found if 0 < found < count else None
+
+
+def without_freezing(settings: SweepSettings, blocks_of: BlockCount) -> list[str]:
+    """Models that a share of frozen blocks makes no run of."""
+    sizes = [(family.title, count) for family in settings.models for count in family.blocks or (blocks_of(family.model),)]
+    lost = {share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None] for share in settings.methods.freezing}
+    return [
+        f"methods.freezing = {share:g} makes no run of {', '.join(names)} blocks: it comes to none of them or to all"
+        for share, names in lost.items()
+        if names
+    ]
+
+
+def plan_runs(settings: SweepSettings, ways: Sequence[Tried]) -> list[Planned]:
+    """Every way at every budget, with every seed: small budgets first, so that a sweep that is cut short has whole ones."""
+    common = settings.common()
+    return [
+        _planned(common, way, budget, seed) for budget in sorted(settings.sweep.budgets) for seed in settings.sweep.seeds for way in ways
+    ]
+
+
+def _exact(number: float) -> str:
+    """As short as can be, and of no other number."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
+
+
+def _planned(common: Mapping[str, Any], tried: Tried, budget: float, seed: int) -> Planned:
+    name = f"{tried.way.title}, {_exact(budget)} FLOP, seed {seed}"
+    own = laid_over(tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
+    try:
+        run = checked(TrainSettings, laid_over(common, own))
+    except ConfigError as fault:
+        raise ConfigError(f"{name}: {fault}") from fault
+    return Planned(name, tried, budget, seed, run)

@@ -1,1 +1,0 @@
-"""The directory of a job: what it was asked to do, how it goes on, how it ends."""

@@ -1,0 +1,299 @@
+"""What one in-batch loss looks at: embedded pairs, further negatives, and what is known of candidates that are none (mission C3).
+
+Letters in shapes: p pairs, n shared negatives, h own negatives of each query, e embedding width, g width of the guide; r and c rows and
+columns of a tile.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from adiabat.losses.log_denominator import Block, Excluded
+
+Tower = Literal["query", "positive"]
+ROUNDING = 32
+"""Units in the last place by which two sums of the same products may differ: they are added up in another order."""
+
+FEW_ANSWERS = 64
+"""Up to so many answers of a query, comparing each with all candidates is faster than looking candidates up."""
+
+OTHER: dict[Tower, Tower] = {"query": "positive", "positive": "query"}
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """Somebody's opinion on which candidates are too good to be negatives: another model's embeddings, or one's own without gradient.
+
+    A candidate ``y`` of row ``x_i`` does not count where ``g(x_i) . g(y) >= g(q_i) . g(p_i) - margin``, or, relative, ``- margin |g(q_i) .
+    g(p_i)|``. A score that equals the threshold but for rounding counts as equal to it: a text that repeats the positive is always out.
+
+    Attributes:
+        query: Of the guide, of unit length for cosine.
+        positive: Row ``i`` belongs to query ``i``.
+        shared: In step with `Pairs.shared`; None where there are none.
+        own: In step with `Pairs.own`; None where there are none.
+        margin: How far below the positive a candidate must be to count, dimensionless.
+        relative: Whether the margin is a share of the positive's score.
+
+    Reference:
+        Solatorio 2024 (GISTEmbed); Moreira et al. 2024 (NV-Retriever) for the margins.
+    """
+
+    query: Float[Tensor, "p g"]
+    positive: Float[Tensor, "p g"]
+    shared: Float[Tensor, "n g"] | None = None
+    own: Float[Tensor, "p h g"] | None = None
+    margin: float = 0.0
+    relative: bool = False
+
+    def thresholds(self) -> Float[Tensor, " p"]:
+        """From which score on a candidate of each pair does not count, lowered by what rounding may do to an equal score.
+
+        Returns:
+            One per pair.
+        """
+        scores = (self.query * self.positive).sum(dim=1)
+        rounding = ROUNDING * torch.finfo(scores.dtype).eps * (1.0 + scores.abs())
+        return scores - self.margin * (scores.abs() if self.relative else 1.0) - rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Embeddings of one batch.
+
+    Attributes:
+        query: Embeddings as they are to be compared (`unit` for cosine).
+        positive: Row ``i`` answers query ``i``.
+        shared: Negatives that every query is compared with.
+        own: Negatives that only their own query is compared with.
+        rows: Which pairs the loss is averaged over; the others, such as those of other processes, are candidates only.
+        query_keys: Equal where query texts are equal; None takes all of them for different.
+        positive_keys: The same of the positives.
+        answer_keys: Keys of everything known to answer each query, its own positive among them, filled up by repetition; None goes by the
+            positives of the pairs that ask the same.
+        shared_keys: The same of `shared`, comparable with `positive_keys`.
+        own_keys: The same of `own`.
+        known: True where a document, positives first and then `shared`, is known to answer a query of `rows`; for losses that compare
+            queries with documents and nothing else.
+        guide: Takes out candidates that it finds too good.
+    """
+
+    query: Float[Tensor, "p e"]
+    positive: Float[Tensor, "p e"]
+    shared: Float[Tensor, "n e"] | None = None
+    own: Float[Tensor, "p h e"] | None = None
+    rows: slice = field(default_factory=lambda: slice(None))
+    query_keys: Int[Tensor, " p"] | None = None
+    positive_keys: Int[Tensor, " p"] | None = None
+    answer_keys: Int[Tensor, "p m"] | None = None
+    shared_keys: Int[Tensor, " n"] | None = None
+    own_keys: Int[Tensor, "p h"] | None = None
+    known: Bool[Tensor, "b p_and_n"] | None = None
+    guide: Guide | None = None
+
+    def __post_init__(self) -> None:
+        _check_lengths(self)
+        if self.query.dtype in (torch.bfloat16, torch.float16):
+            raise ValueError(f"embeddings must be float32 or float64, got {self.query.dtype}; convert them with .float()")
+
+    def unit(self) -> "Pairs":
+        """The same with embeddings of unit length, so that their products are cosines.
+
+        Returns:
+            The scaled batch; a row of zeros stays zero.
+        """
+        shared, own = (None if part is None else unit_rows(part) for part in (self.shared, self.own))
+        return replace(self, query=unit_rows(self.query), positive=unit_rows(self.positive), shared=shared, own=own)
+
+    def first_numbers(self, width: int) -> "Pairs":
+        """The same with each embedding cut to its first numbers.
+
+        Args:
+            width: How many are kept, > 0.
+
+        Returns:
+            The narrower batch, not scaled again.
+
+        Raises:
+            ValueError: If embeddings are not so wide.
+
+        Reference:
+            Kusupati et al. 2022 (Matryoshka).
+        """
+        if not 0 < width <= self.query.shape[1]:
+            raise ValueError(f"width must be between 1 and {self.query.shape[1]}, the width of the embeddings, got {width}")
+        shared, own = (None if part is None else part[..., :width] for part in (self.shared, self.own))
+        return replace(self, query=self.query[:, :width], positive=self.positive[:, :width], shared=shared, own=own)
+
+    def block(self, of: Tower, against: Tower) -> Block:
+        """One side of every pair as candidates for one side of the pairs in `rows`.
+
+        A pair is no negative of itself, nor of a pair that asks the same query, or whose positive answers the same query.
+
+        Args:
+            of: Side of the rows.
+            against: Side of the candidates.
+
+        Returns:
+            The candidates, with what is excluded.
+
+        Raises:
+            ValueError: If `known` is given, which says nothing of these two sides.
+        """
+        masks = [self._same_pair()]
+        if self.guide:
+            masks.append(self._too_good(getattr(self.guide, of), getattr(self.guide, against)))
+        if self.known is not None:
+            if (of, against) != ("query", "positive"):
+                raise ValueError("known must be left out of a loss that compares more than queries with documents; give keys instead")
+            masks.append(_window(self.known[:, : len(self.positive)]))
+        return Block(getattr(self, against), _any_of(masks))
+
+    def shared_block(self) -> Block:
+        """The shared negatives as candidates for the queries in `rows`.
+
+        Returns:
+            The candidates, with what is excluded.
+
+        Raises:
+            ValueError: If the guide says nothing of them.
+        """
+        assert self.shared is not None
+        masks = [_among(self._answers()[self.rows], self.shared_keys)] if self.shared_keys is not None else []
+        if self.guide:
+            if self.guide.shared is None:
+                raise ValueError("guide must have embeddings of the shared negatives, got none; embed them with the guide too")
+            masks.append(self._too_good(self.guide.query, self.guide.shared))
+        if self.known is not None:
+            masks.append(_window(self.known[:, len(self.positive) :]))
+        return Block(self.shared, _any_of(masks) if masks else self._none)
+
+    def own_excluded(self) -> Bool[Tensor, "b h"]:
+        """Which own negatives are known to answer their query, or found too good by the guide.
+
+        Returns:
+            True where one does not count.
+
+        Raises:
+            ValueError: If the guide says nothing of them.
+        """
+        assert self.own is not None
+        answers = torch.zeros(self.own[self.rows].shape[:2], dtype=torch.bool, device=self.own.device)
+        if self.own_keys is not None:
+            answers = (self.own_keys[self.rows].unsqueeze(-1) == self._answers()[self.rows].unsqueeze(1)).any(dim=-1)
+        if self.guide is None:
+            return answers
+        if self.guide.own is None:
+            raise ValueError("guide must have embeddings of each query's own negatives, got none; embed them with the guide too")
+        scores = (self.guide.query[self.rows].unsqueeze(1) * self.guide.own[self.rows]).sum(dim=-1)
+        return answers | (scores >= self.guide.thresholds()[self.rows, None])
+
+    def _same_pair(self) -> Excluded:
+        numbers = torch.arange(len(self.query), device=self.query.device)
+        masks = [_equal(key[self.rows], key) for key in (numbers, self.query_keys) if key is not None]
+        if self.positive_keys is not None:
+            answers = self._answers()
+            masks += [_among(answers[self.rows], self.positive_keys), _transposed(_among(answers, self.positive_keys[self.rows]))]
+        return _any_of(masks)
+
+    def _answers(self) -> Int[Tensor, "p m"]:
+        """Keys of all that answers each pair's query, those of other pairs that ask the same included; filled up by repetition."""
+        if self.answer_keys is not None:
+            return self.answer_keys
+        if self.positive_keys is None:
+            raise ValueError("positive_keys must be given beside keys of negatives, got none; give both or neither")
+        if self.query_keys is None:
+            return self.positive_keys[:, None]
+        _, query = torch.unique(self.query_keys, return_inverse=True)
+        order = torch.argsort(query, stable=True)
+        counts = torch.bincount(query)
+        first = torch.cumsum(counts, dim=0) - counts
+        places = torch.arange(int(counts.max()), device=query.device) % counts[query, None]
+        return self.positive_keys[order[first[query, None] + places]]
+
+    def _too_good(self, left: Float[Tensor, "p g"], right: Float[Tensor, "n g"]) -> Excluded:
+        assert self.guide is not None
+        rows, above = left[self.rows], self.guide.thresholds()[self.rows]
+        return lambda r, c: rows[r] @ right[c].T >= above[r, None]
+
+    def _none(self, r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        assert self.shared is not None
+        shape = len(self.query[self.rows][r]), len(self.shared[c])
+        return torch.zeros(shape, dtype=torch.bool, device=self.shared.device)
+
+
+def unit_rows(embeddings: Float[Tensor, "*rows e"]) -> Float[Tensor, "*rows e"]:
+    """Scale rows to length 1: the one place that does it.
+
+    Args:
+        embeddings: Of any length.
+
+    Returns:
+        The scaled rows; a row of zeros stays zero, so that its cosine with anything is 0.
+    """
+    return functional.normalize(embeddings, dim=-1)
+
+
+def _equal(left: Int[Tensor, " b"], right: Int[Tensor, " n"]) -> Excluded:
+    return lambda r, c: left[r, None] == right[c]
+
+
+def _among(answers: Int[Tensor, "b m"], keys: Int[Tensor, " n"]) -> Excluded:
+    """True where a candidate's key is one of the row's answers."""
+    count, most = answers.shape
+    if most <= FEW_ANSWERS:
+        return _any_of([_equal(column, keys) for column in answers.T])
+    # Each (row, key) is one number; those of the answers are looked up in order, whose cost hardly grows with how many there are.
+    distinct, found = torch.unique(torch.cat([answers.flatten(), keys]), return_inverse=True)
+    rows = torch.arange(count, device=keys.device) * len(distinct)
+    known = torch.sort((rows[:, None] + found[: count * most].view(count, most)).flatten()).values
+    numbers = found[count * most :]
+
+    def among(r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        wanted = rows[r, None] + numbers[c]
+        places = torch.searchsorted(known, wanted).clamp_(max=len(known) - 1)
+        same: Tensor = known[places] == wanted
+        return same
+
+    return among
+
+
+def _transposed(excluded: Excluded) -> Excluded:
+    return lambda r, c: excluded(c, r).T
+
+
+def _window(mask: Bool[Tensor, "b m"]) -> Excluded:
+    return lambda r, c: mask[r, c]
+
+
+def _any_of(masks: list[Excluded]) -> Excluded:
+    def joined(r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        found = masks[0](r, c)
+        for mask in masks[1:]:
+            found = found | mask(r, c)
+        return found
+
+    return joined
+
+
+def _check_lengths(pairs: Pairs) -> None:
+    """Raise ValueError where parts of a batch do not belong together; torch would repeat rows to make them fit."""
+    count, shared = len(pairs.query), 0 if pairs.shared is None else len(pairs.shared)
+    rows = len(range(count)[pairs.rows])
+    parts_of_pairs = ("positive", "own", "query_keys", "positive_keys", "answer_keys", "own_keys")
+    wanted = {**dict.fromkeys(parts_of_pairs, count), "shared_keys": shared}
+    faults = [
+        f"{name} must have {length} rows, got {len(part)}"
+        for name, length in {**wanted, "known": rows}.items()
+        if (part := getattr(pairs, name)) is not None and len(part) != length
+    ]
+    if not rows:
+        faults.append(f"rows must name at least one pair, got {pairs.rows} of {count}")
+    if pairs.known is not None and pairs.known.shape[1] != count + shared:
+        faults.append(f"known must have a column for each of {count + shared} documents, got {pairs.known.shape[1]}")
+    if faults:
+        raise ValueError("; ".join(faults))

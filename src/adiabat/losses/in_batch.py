@@ -1,0 +1,301 @@
+"""Losses, pure functions over embeddings: no texts, no devices, no ranks (missions A3, A14, C2).
+
+What there is of each idea, once: `adiabat.losses.log_denominator` has the denominator, whole or in tiles; `adiabat.losses.embedded_pairs`
+says which
+candidates do not count; here stands which scores a loss puts into which denominator.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from adiabat.losses.embedded_pairs import OTHER, Pairs, Tower, unit_rows
+from adiabat.losses.log_denominator import Temperature, log_denominator, scores_of
+
+Distance = Literal["cosine", "euclidean", "dot"]
+"""How far two embeddings are apart: ``1 - cos``, the length of their difference, or minus their dot product."""
+
+
+def triplet_distances(
+    query: Float[Tensor, "b e"],
+    positive: Float[Tensor, "b e"],
+    negative: Float[Tensor, "b e"] | Float[Tensor, "b h e"],
+    *,
+    distance: Distance,
+) -> tuple[Float[Tensor, "b 1"], Float[Tensor, "b h"]]:
+    """Distance of each query from its own positive and from each of its own negatives.
+
+    Both come from the same operation on rows of the same layout, so a negative that equals the positive is exactly as far.
+
+    Args:
+        query: Embeddings as the encoder gives them; cosine normalises here.
+        positive: Row ``i`` answers query ``i``.
+        negative: Row ``i`` holds the one negative, or the ``h`` negatives, of query ``i``.
+        distance: ``cosine`` for ``1 - cos``, in [0, 2]; ``euclidean`` for the length of the difference, whose gradient is taken as zero
+            where two embeddings are equal; ``dot`` for minus the dot product.
+
+    Returns:
+        The distances from the positives, and those from the negatives.
+
+    Raises:
+        ValueError: If `distance` is none of the three.
+    """
+    negatives = negative.unsqueeze(1) if negative.dim() == 2 else negative
+    documents = torch.cat([positive.unsqueeze(1), negatives], dim=1)
+    if distance == "cosine":
+        apart = 1.0 - (unit_rows(query).unsqueeze(1) * unit_rows(documents)).sum(dim=-1)
+    elif distance == "euclidean":
+        # `vector_norm` has gradient 0 at 0, where the square root of a sum of squares would give NaN.
+        apart = torch.linalg.vector_norm(query.unsqueeze(1) - documents, dim=-1)
+    elif distance == "dot":
+        apart = -(query.unsqueeze(1) * documents).sum(dim=-1)
+    else:
+        raise ValueError(f'distance must be "cosine", "euclidean" or "dot", got "{distance}"; choose one of them')
+    return apart[:, :1], apart[:, 1:]
+
+
+def triplet_margin(
+    query: Float[Tensor, "b e"],
+    positive: Float[Tensor, "b e"],
+    negative: Float[Tensor, "b e"] | Float[Tensor, "b h e"],
+    *,
+    margin: float,
+    distance: Distance,
+) -> Float[Tensor, ""]:
+    """How far positives fail to be closer than negatives by the margin.
+
+    ``loss = mean_{i,h} max(0, d(q_i, p_i) - d(q_i, n_ih) + margin)`` with ``d = 1 - cos``, ``|x - y|`` or ``-x y``.
+
+    Args:
+        query: Embeddings as the encoder gives them.
+        positive: Row ``i`` answers query ``i``.
+        negative: Row ``i`` holds the one negative, or the ``h`` negatives, of query ``i``.
+        margin: Added to the difference, >= 0, in the unit of the distance.
+        distance: ``cosine``, ``euclidean`` or ``dot``; see `triplet_distances`. A query that equals its positive under ``euclidean``
+            gets no pull from it, and the push of its negative all the same.
+
+    Returns:
+        The loss, in the unit of the distance, averaged over all triplets.
+
+    Raises:
+        ValueError: If `margin` is negative or not finite, or `distance` is none of the three.
+
+    Reference:
+        Schroff et al. 2015, equation 2, with plain distances; source 000; mission A3.
+    """
+    _check_margin(margin)
+    near, far = triplet_distances(query, positive, negative, distance=distance)
+    return functional.relu(near - far + margin).mean()
+
+
+def triplet_errors(
+    query: Float[Tensor, "b e"],
+    positive: Float[Tensor, "b e"],
+    negative: Float[Tensor, "b e"] | Float[Tensor, "b h e"],
+    *,
+    distance: Distance,
+) -> Int[Tensor, ""]:
+    """Number of triplets whose positive is not strictly closer than the negative: ``#{(i, h): d(q_i, p_i) >= d(q_i, n_ih)}``.
+
+    Args:
+        query: Embeddings as the encoder gives them.
+        positive: Row ``i`` answers query ``i``.
+        negative: Row ``i`` holds the one negative, or the ``h`` negatives, of query ``i``.
+        distance: ``cosine``, ``euclidean`` or ``dot``; see `triplet_distances`.
+
+    Returns:
+        The count. A tie is an error, and so is a distance that is not a number.
+
+    Raises:
+        ValueError: If `distance` is none of the three.
+
+    Reference:
+        Source 000; missions A3 (second stopping signal) and A6.
+    """
+    near, far = triplet_distances(query, positive, negative, distance=distance)
+    return (~(near < far)).sum()
+
+
+def mean_squared_error(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]) -> Float[Tensor, ""]:
+    """How far embeddings are from where they should be: ``mean_{i,k} (q_ik - t_ik)^2``.
+
+    Args:
+        query: Embeddings as the encoder gives them.
+        target: Row ``i`` is what query ``i`` should be.
+
+    Returns:
+        The loss, averaged over numbers and rows, so that for vectors of unit length it is ``2 / e`` times their cosine distance.
+
+    Reference:
+        Reimers and Gurevych 2020, equation 1; source 003; mission D6.
+    """
+    return functional.mse_loss(query, target)
+
+
+def cosine_distance(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]) -> Float[Tensor, ""]:
+    """How far embeddings point from where they should: ``mean_i (1 - cos(q_i, t_i))``, whatever their lengths.
+
+    Args:
+        query: Embeddings as the encoder gives them.
+        target: Row ``i`` is where query ``i`` should point.
+
+    Returns:
+        The loss, in [0, 2]; a row of zeros is at 1 from anything.
+
+    Reference:
+        Mission D6.
+    """
+    return (1.0 - (unit_rows(query) * unit_rows(target)).sum(dim=-1)).mean()
+
+
+def _check_margin(margin: float) -> None:
+    if not (math.isfinite(margin) and margin >= 0):
+        raise ValueError(f"margin must be a finite number >= 0, got {margin}; triplets commonly use 0.1, a softmax 0.3")
+
+
+def in_batch_softmax(
+    pairs: Pairs, *, temperature: Temperature, margin: float = 0.0, symmetric: bool = False, tile: int | None = None
+) -> Float[Tensor, ""]:
+    """Cross-entropy of each query against its own document among all documents of the batch.
+
+    ``loss = -mean_i ln( exp(s'_ii) / (exp(s'_ii) + sum_j exp(s_ij)) )`` with ``s_ij = q_i . d_j / T``, ``s'_ii = (q_i . p_i - m) / T``
+    and the sum over positives of other pairs and all negatives that ``i`` sees, without what `Pairs` excludes.
+
+    Args:
+        pairs: The batch.
+        temperature: ``T`` above, > 0, dimensionless; a tensor is learned.
+        margin: ``m`` above, >= 0, in the unit of the similarity: LaBSE takes 0.3 from a cosine.
+        symmetric: Average it with the same loss of each positive among all queries.
+        tile: As in `log_denominator`.
+
+    Returns:
+        The loss in nats, averaged over `Pairs.rows`; a row without negatives has loss and gradient 0.
+
+    Raises:
+        ValueError: If `temperature` or `margin` is out of range.
+
+    Reference:
+        Henderson et al. 2017; Yang et al. 2019 (margin, both directions); missions B2, C2, D1.
+    """
+    return _contrast(pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, set(), tile)
+
+
+def samtone(
+    pairs: Pairs,
+    *,
+    temperature: Temperature,
+    side: Literal["query", "document", "both"] = "query",
+    margin: float = 0.0,
+    symmetric: bool = True,
+    tile: int | None = None,
+) -> Float[Tensor, ""]:
+    """In-batch softmax whose denominators hold the other texts of the row's own tower too.
+
+    On the query side, the denominator of query ``i`` gains ``sum_{j != i} exp(q_i . q_j / T)``; on the document side, that of positive
+    ``i`` in the reverse direction gains ``sum_{j != i} exp(p_i . p_j / T)``.
+
+    Args:
+        pairs: The batch.
+        temperature: As in `in_batch_softmax`.
+        side: Where the same-tower negatives are added.
+        margin: As in `in_batch_softmax`.
+        symmetric: Both directions, as the source has it; False leaves the reverse direction out.
+        tile: As in `log_denominator`.
+
+    Returns:
+        The loss in nats, averaged over `Pairs.rows` and directions.
+
+    Raises:
+        ValueError: If the document side is asked for without the direction that it belongs to, or a number is out of range.
+
+    Reference:
+        Moiseev et al. 2023, equation 2 and section 3.4; mission C2.
+    """
+    if side != "query" and not symmetric:
+        raise ValueError(f'side must be "query" where symmetric is False, got "{side}"; documents have no direction of their own then')
+    towers: dict[str, set[Tower]] = {"query": {"query"}, "document": {"positive"}, "both": {"query", "positive"}}
+    return _contrast(pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, towers[side], tile)
+
+
+def pair(
+    pairs: Pairs,
+    *,
+    temperature: Temperature,
+    weight: float = 0.1,
+    printed: bool = False,
+    margin: float = 0.0,
+    symmetric: bool = False,
+    tile: int | None = None,
+) -> Float[Tensor, ""]:
+    """In-batch softmax, and beside it each pair's similarity against those of its positive with other positives.
+
+    ``loss = (1 - a) L_c + a L_P`` with ``L_P = -mean_i ln( exp(q_i . p_i / T) / (exp(q_i . p_i / T) + sum_{j != i} exp(p_i . p_j / T)) )``.
+
+    Args:
+        pairs: The batch.
+        temperature: As in `in_batch_softmax`.
+        weight: ``a`` above, in [0, 1].
+        printed: Leave the pair's own term out of the denominator of ``L_P``, as the SamToNe paper prints it; it can then be below 0.
+        margin: Of ``L_c``.
+        symmetric: Of ``L_c``.
+        tile: As in `log_denominator`.
+
+    Returns:
+        The loss in nats, averaged over `Pairs.rows`.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Reference:
+        Ren et al. 2021; the printed form: Moiseev et al. 2023, equation 3; mission C2.
+    """
+    if not 0 <= weight <= 1:
+        raise ValueError(f"weight must be between 0 and 1, got {weight}; PAIR uses 0.1")
+    between = in_batch_softmax(pairs, temperature=temperature, margin=margin, symmetric=symmetric, tile=tile)
+    return (1 - weight) * between + weight * _passage_centric(pairs, temperature, printed, tile)
+
+
+def _contrast(
+    pairs: Pairs, temperature: Temperature, margin: float, directions: set[Tower], same_tower: set[Tower], tile: int | None
+) -> Float[Tensor, ""]:
+    """Mean over directions and rows of ``ln(denominator) - own score``."""
+    _check_margin(margin)
+    losses = []
+    for side in sorted(directions):
+        blocks = [pairs.block(side, OTHER[side])]
+        blocks += [pairs.block(side, side)] if side in same_tower else []
+        beside = own = _own_scores(pairs, temperature, margin)
+        if side == "query":
+            blocks += [pairs.shared_block()] if pairs.shared is not None else []
+            beside = torch.cat([own, _own_negatives(pairs, temperature)], dim=1)
+        rows = getattr(pairs, side)[pairs.rows]
+        losses.append((log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile) - own[:, 0]).mean())
+    return torch.stack(losses).mean()
+
+
+def _own_scores(pairs: Pairs, temperature: Temperature, margin: float = 0.0) -> Float[Tensor, "b 1"]:
+    similarity = (pairs.query[pairs.rows] * pairs.positive[pairs.rows]).sum(dim=1, keepdim=True)
+    return scores_of(similarity - margin, temperature)
+
+
+def _own_negatives(pairs: Pairs, temperature: Temperature) -> Float[Tensor, "b h"]:
+    query = pairs.query[pairs.rows]
+    if pairs.own is None:
+        return query.new_empty(len(query), 0)
+    similarity = (query.unsqueeze(1) * pairs.own[pairs.rows]).sum(dim=-1)
+    return scores_of(similarity, temperature).masked_fill(pairs.own_excluded(), -math.inf)
+
+
+def _passage_centric(pairs: Pairs, temperature: Temperature, printed: bool, tile: int | None) -> Float[Tensor, ""]:
+    """``L_P`` of `pair`."""
+    own = _own_scores(pairs, temperature)
+    # In the printed form nothing stands beside the sum; a term of nothing keeps a row without any candidates finite.
+    nothing = torch.finfo(own.dtype).min
+    beside = torch.full_like(own, nothing) if printed else own
+    block = pairs.block("positive", "positive")
+    total = log_denominator(pairs.positive[pairs.rows], [block], beside=beside, temperature=temperature, tile=tile)
+    return torch.where(total > nothing, total - own[:, 0], 0.0).mean()

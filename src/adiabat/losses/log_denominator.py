@@ -1,0 +1,231 @@
+"""The core of every in-batch loss: the logarithm of a softmax's denominator, over the whole matrix of scores or tile by tile.
+
+Letters in shapes: b rows (queries, or documents where roles are exchanged), n candidates, k scores that stand beside, e embedding width,
+r and c rows and columns of one tile.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+Excluded = Callable[[slice, slice], Bool[Tensor, "r c"]]
+"""Which candidates do not count, for some rows and some columns: asked tile by tile, so that no whole mask need ever exist."""
+
+Temperature = float | Float[Tensor, ""]
+"""Divides similarities, > 0, dimensionless; a tensor gets a gradient."""
+
+EVERYTHING = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Candidates that every row is compared with.
+
+    Attributes:
+        candidates: Embeddings as they are to be compared.
+        excluded: Which of them do not count for which row.
+    """
+
+    candidates: Float[Tensor, "n e"]
+    excluded: Excluded
+
+
+def log_denominator(
+    rows: Float[Tensor, "b e"],
+    blocks: Sequence[Block],
+    *,
+    beside: Float[Tensor, "b k"],
+    temperature: Temperature,
+    tile: int | None = None,
+) -> Float[Tensor, " b"]:
+    """``ln( sum_k exp(beside_ik) + sum_j exp(x_i . y_j / T) )``, the second sum over all candidates that are not excluded.
+
+    Args:
+        rows: ``x`` above.
+        blocks: ``y`` above, in one or several parts.
+        beside: Terms of the sum that are there already, divided by the temperature; at least one, which must be finite.
+        temperature: ``T`` above, > 0; a tensor gets a gradient.
+        tile: Rows and columns scored at a time: memory then grows with b + n instead of b x n, for one more matrix product. None scores
+            everything at once.
+
+    Returns:
+        One number per row, differentiable once (twice without tiles).
+
+    Raises:
+        ValueError: If `temperature` is a number not above 0, or `tile` is below 1.
+    """
+    check_temperature(temperature)
+    # Half precision of an outer context would round sums over many candidates away.
+    with torch.autocast(rows.device.type, enabled=False):
+        return _log_denominator(rows, blocks, beside, temperature, tile)
+
+
+def _log_denominator(
+    rows: Float[Tensor, "b e"], blocks: Sequence[Block], beside: Float[Tensor, "b k"], temperature: Temperature, tile: int | None
+) -> Float[Tensor, " b"]:
+    if tile is None:
+        scores = [_scores(rows, block.candidates, block.excluded(EVERYTHING, EVERYTHING), temperature) for block in blocks]
+        return torch.logsumexp(torch.cat([beside, *scores], dim=1), dim=1)
+    if tile < 1:
+        raise ValueError(f"tile must be at least 1 row, got {tile}; 1024 is a good start")
+    divisor = temperature.to(rows.device) if isinstance(temperature, Tensor) else rows.new_tensor(temperature)
+    masks = [block.excluded for block in blocks]
+    result: Tensor = _Tiled.apply(tile, masks, rows, beside, divisor, *(block.candidates for block in blocks))  # type: ignore[no-untyped-call]
+    return result
+
+
+def scores_of(similarities: Float[Tensor, "*any"], temperature: Temperature) -> Float[Tensor, "*any"]:
+    """Similarities divided by the temperature: the one place that does it.
+
+    Args:
+        similarities: Products of embeddings.
+        temperature: > 0; one that is learned, a tensor, is clamped where it is kept, and not looked at here.
+
+    Returns:
+        What stands in the exponent.
+
+    Raises:
+        ValueError: If `temperature` is a number that is not above 0.
+    """
+    check_temperature(temperature)
+    return similarities / temperature
+
+
+def check_temperature(temperature: Temperature) -> None:
+    """Refuse a number that is not above 0.
+
+    Args:
+        temperature: A tensor passes: looking at it would make a GPU wait.
+
+    Raises:
+        ValueError: If it is such a number.
+    """
+    if not isinstance(temperature, Tensor) and not temperature > 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}; typical values are 0.01 to 0.1")
+
+
+def _scores(
+    rows: Float[Tensor, "r e"], candidates: Float[Tensor, "c e"], excluded: Bool[Tensor, "r c"], temperature: Temperature
+) -> Float[Tensor, "r c"]:
+    return scores_of(rows @ candidates.T, temperature).masked_fill(excluded, -math.inf)
+
+
+def _tiles(length: int, tile: int) -> Iterator[slice]:
+    return (slice(start, min(start + tile, length)) for start in range(0, length, tile))
+
+
+class _Tiled(torch.autograd.Function):
+    """`log_denominator` without the matrix: scores are computed again for the gradient, which is a softmax times two matrices."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tile: int, masks: Sequence[Excluded], rows: Tensor, beside: Tensor, temperature: Tensor, *candidates: Tensor
+    ) -> Tensor:
+        """Add tile after tile to each row's sum."""
+        total = torch.logsumexp(beside, dim=1)
+        for r in _tiles(len(rows), tile):
+            for block, excluded in zip(candidates, masks, strict=True):
+                for c in _tiles(len(block), tile):
+                    more = torch.logsumexp(_scores(rows[r], block[c], excluded(r, c), temperature), dim=1)
+                    total[r] = torch.logaddexp(total[r], more)
+        ctx.tile, ctx.masks = tile, masks
+        ctx.save_for_backward(rows, beside, temperature, total, *candidates)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """``d/ds = g softmax(s)``, and from there to both factors of every score and to the temperature."""
+        rows, beside, temperature, total, *candidates = ctx.saved_tensors
+        gradient = gradients[0][:, None]
+        of_rows, of_temperature = torch.zeros_like(rows), torch.zeros_like(temperature)
+        of_candidates = [torch.zeros_like(block) for block in candidates]
+        for r in _tiles(len(rows), ctx.tile):
+            for block, of_block, excluded in zip(candidates, of_candidates, ctx.masks, strict=True):
+                for c in _tiles(len(block), ctx.tile):
+                    scores = _scores(rows[r], block[c], excluded(r, c), temperature)
+                    weights = gradient[r] * (scores - total[r, None]).exp_() / temperature
+                    of_rows[r].addmm_(weights, block[c])
+                    of_block[c].addmm_(weights.T, rows[r])
+                    # An excluded score is minus infinity, and its weight is 0.
+                    of_temperature -= (weights * scores.nan_to_num(neginf=0.0)).sum()
+        of_beside = gradient * (beside - total[:, None]).exp()
+        return None, None, of_rows, of_beside, of_temperature, *of_candidates
+
+
+COLDEST = 0.01
+"""Least temperature that is learned: CLIP clips the factor at 100, beyond which training was unstable."""
+
+
+def scheduled_temperature(step: int, *, first: float = 1.0, last: float = 1 / 23, steps: int = 10_000) -> float:
+    """Temperature whose inverse, the factor on similarities, grows linearly: ``1/T = 1/T0 + (1/T1 - 1/T0) min(step / steps, 1)``.
+
+    Args:
+        step: Optimiser steps taken, >= 0.
+        first: ``T0`` above, > 0: a factor of 1.
+        last: ``T1`` above, > 0: a factor of 23.
+        steps: Over which the factor grows, > 0; afterwards it stays.
+
+    Returns:
+        The temperature of this step.
+
+    Raises:
+        ValueError: If a temperature is not a finite number above 0, or `steps` is below 1.
+
+    Reference:
+        Source 003 (factor from 1 to 23 over the first 10,000 steps); mission D1.
+    """
+    _check(first=first, last=last)
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}; the source takes 10,000")
+    share = min(step / steps, 1.0)
+    return 1.0 / ((1.0 - share) / first + share / last)
+
+
+class LearnedTemperature(nn.Module):
+    """One trained number, ``ln(1/T)``, which keeps ``T`` above 0 whatever a step does to it.
+
+    It is a scale and not a weight: leave it out of weight decay, which would pull the temperature towards 1.
+    """
+
+    def __init__(self, start: float, *, coldest: float = COLDEST) -> None:
+        """Begin at a temperature.
+
+        Args:
+            start: > 0, at least `coldest`.
+            coldest: Least temperature there can be, > 0.
+
+        Raises:
+            ValueError: If a temperature is not a finite number above 0, or `start` is below `coldest`.
+        """
+        super().__init__()
+        _check(start=start, coldest=coldest)
+        if start < coldest:
+            raise ValueError(f"start must be at least {coldest}, the coldest temperature, got {start}; begin at 0.05")
+        self.log_factor = nn.Parameter(torch.tensor(-math.log(start)))
+        self.coldest = coldest
+
+    def forward(self) -> Float[Tensor, ""]:
+        """The temperature as it stands.
+
+        Returns:
+            ``T``, for a loss to divide by.
+        """
+        return torch.exp(-self.log_factor)
+
+    @torch.no_grad()
+    def clamp_(self) -> None:
+        """Bring the number back into its range: to be called after each optimiser step."""
+        self.log_factor.clamp_(max=-math.log(self.coldest))
+
+
+def _check(**temperatures: float) -> None:
+    for name, temperature in temperatures.items():
+        if not (math.isfinite(temperature) and temperature > 0):
+            raise ValueError(f"{name} must be a finite number above 0, got {temperature}; typical temperatures are 0.01 to 0.1")

@@ -1,1 +1,0 @@
-"""Metrics, statistics and the tasks they are measured on."""

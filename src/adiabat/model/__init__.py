@@ -1,1 +1,0 @@
-"""Encoders: backbone, pooling, projection, normalisation; freezing by name; loading and saving."""

@@ -1,0 +1,1 @@
+"""Encoders and towers: loading, pooling, projections, freezing, saving."""

@@ -1,0 +1,153 @@
+"""Embedding many texts: batches are prepared in a thread of their own, and embedded by all cores, or by a GPU."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from adiabat.models.device import Precision, autocast
+from adiabat.models.static import StaticBackbone
+from adiabat.models.threads import MOST_WORKERS, side_by_side, working_copies
+from adiabat.models.tokens import TokenBatch, token_budget_batches
+
+if TYPE_CHECKING:
+    from adiabat.models.encoder import Encoder
+
+TOKENIZE_BLOCK = 4096
+"""Texts tokenised at a time: bounds the Python lists in flight, and is far above what a batch needs."""
+
+BAG_BLOCK = 2048
+"""The same of a static model: 1,024 and 4,096 take 4 and 2 % longer."""
+
+PreparedBatch = tuple[Int[np.ndarray, " b"], TokenBatch]
+"""Row numbers of the texts, and their tokens."""
+
+EmbeddedBatch = tuple[Int[np.ndarray, " b"], Float[np.ndarray, "b e"], int]
+"""Row numbers of the texts, their embeddings, and how many of them fill the token limit."""
+
+TokenLists = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What `adiabat.models.encoder.Encoder.encode` reports after each batch.
+
+    Attributes:
+        done: Texts embedded so far.
+        total: Texts in all.
+        full: Of those done, texts that fill `EncoderSettings.limit`: what they hold beyond it is not in their embedding.
+    """
+
+    done: int
+    total: int
+    full: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSource:
+    """Texts as tokens, as they are asked for.
+
+    Attributes:
+        block: Gives the tokens of texts, from and up to a number.
+        fill: Makes a batch of some.
+        total: How many texts there are.
+        whole: Whether pooling takes all tokens of a text.
+        limit: Where texts are cut, in tokens.
+    """
+
+    block: Callable[[int, int], TokenLists]
+    fill: Callable[[TokenLists], TokenBatch]
+    total: int
+    whole: bool
+    limit: int
+
+
+def default_budget(device: torch.device) -> int:
+    """How many tokens pass at a time."""
+    return 1_024 if device.type == "cpu" else 65_536
+
+
+def once_each(texts: Sequence[str]) -> tuple[Sequence[str], slice | Int[np.ndarray, " n"]]:
+    """Texts without those that stand further up."""
+    places: dict[str, int] = {}
+    numbers = [] if isinstance(texts, str) else [places.setdefault(text, len(places)) for text in texts]
+    return (texts, slice(None)) if len(places) == len(numbers) else (list(places), np.array(numbers))
+
+
+def embed_blocks(
+    encoder: "Encoder",
+    source: TokenSource,
+    *,
+    precision: Precision,
+    budget: int,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Float[np.ndarray, "n e"]:
+    """Embed texts in blocks.
+
+    Args:
+        budget: Tokens per forward pass, padding counted.
+    """
+
+    def prepared(start: int) -> list[PreparedBatch]:
+        token_ids = source.block(start, start + TOKENIZE_BLOCK)
+        grouped = token_budget_batches([len(ids) for ids in token_ids], budget)
+        return [(start + rows, source.fill([token_ids[row] for row in rows])) for rows in grouped]
+
+    total = source.total
+    vectors = np.empty((total, encoder.width), dtype=np.float32)
+    done = full = 0
+    with ExitStack() as stack:
+        # Tokenising runs ahead of computing, in a thread of its own.
+        prepare = stack.enter_context(side_by_side([prepared]))
+        batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
+        first = list(islice(batches, MOST_WORKERS))
+        embed = stack.enter_context(side_by_side(_embedders(encoder, precision, source.limit, len(first))))
+        for rows, embeddings, limited in embed(chain(first, batches)):
+            vectors[rows] = embeddings
+            done, full = done + len(rows), full + limited
+            if on_progress:
+                on_progress(Progress(done, total, full))
+    return vectors
+
+
+def embed_bags(
+    encoder: "Encoder", backbone: StaticBackbone, source: TokenSource, *, on_progress: Callable[[Progress], None] | None = None
+) -> Float[np.ndarray, "n e"]:
+    """Embed texts by a static model with mean pooling: a bag of rows for each text, without padding and without token states."""
+    total = source.total
+    vectors = np.empty((total, encoder.width), dtype=np.float32)
+    full = 0
+
+    # One after the other: tokenising has all cores already, and to pool beside it costs both more than it saves.
+    for start in range(0, total, BAG_BLOCK):
+        token_ids = source.block(start, start + BAG_BLOCK)
+        end = start + len(token_ids)
+        with torch.inference_mode():
+            vectors[start:end] = encoder.head(backbone.bag_means(token_ids)).cpu().numpy()
+        full += sum(len(ids) >= source.limit for ids in token_ids)
+        if on_progress:
+            on_progress(Progress(end, total, full))
+    return vectors
+
+
+def _embedders(encoder: "Encoder", precision: Precision, limit: int, batches: int) -> list[Callable[[PreparedBatch], EmbeddedBatch]]:
+    """What embeds batches: on a CPU a copy of the encoder per core (no more than batches), elsewhere itself alone."""
+    count = min(torch.get_num_threads(), batches) if encoder.device.type == "cpu" else 1
+    encoders = [encoder] if count <= 1 else working_copies(encoder, count, precision=precision, shared=[encoder.tokenizer])
+    return [partial(_embedded, one, precision, limit) for one in encoders]
+
+
+def _embedded(encoder: "Encoder", precision: Precision, limit: int, batch: PreparedBatch) -> EmbeddedBatch:
+    """Embed one batch; the contexts are entered here because each thread has its own."""
+    rows, tokens = batch
+    with torch.inference_mode(), autocast(encoder.device, precision):
+        embeddings: Tensor = encoder(tokens.to(encoder.device))
+    full = tokens.attention_mask.sum(dim=1) >= limit
+    return rows, embeddings.cpu().numpy(), int(full.sum())

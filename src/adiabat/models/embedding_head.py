@@ -1,0 +1,155 @@
+"""What turns token states into an embedding, and texts into tokens."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from adiabat.core.errors import ConfigError
+from adiabat.data.records import Side
+
+Pooling = Literal["mean", "cls", "last", "max", "weighted_mean"]
+"""Which token states make the vector; ``weighted_mean`` weighs token ``t`` (from 1) by ``t``, as SGPT does."""
+
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+
+
+def pool(hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: Pooling) -> Float[Tensor, "b d"]:
+    """Reduce the token states of each text to one vector.
+
+    Sums run in float32 whatever the precision of `hidden`, so that a long text loses nothing to bfloat16.
+
+    Args:
+        hidden: Last hidden states.
+        mask: 1 at tokens that count, 0 at padding; at least one 1 per row.
+        pooling: One of `POOLINGS`.
+
+    Returns:
+        Pooled states, float32.
+
+    Raises:
+        ConfigError: If `pooling` is not known.
+
+    Reference:
+        Reimers & Gurevych 2019 (mean, cls, max); Muennighoff 2022 (weighted mean); mission B1 (mean against last).
+    """
+    states = hidden.float()
+    match pooling:
+        case "mean":
+            return _weighted(states, mask.float())
+        case "weighted_mean":
+            positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+            return _weighted(states, (mask * positions).float())
+        case "max":
+            return states.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
+        case "cls":
+            return _at(states, mask.argmax(dim=1))
+        case "last":
+            return _at(states, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
+    raise ConfigError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
+
+
+def _weighted(states: Float[Tensor, "b l d"], weights: Float[Tensor, "b l"]) -> Float[Tensor, "b d"]:
+    total = torch.bmm(weights.unsqueeze(1), states).squeeze(1)
+    return total / weights.sum(dim=1, keepdim=True)
+
+
+def _at(states: Float[Tensor, "b l d"], position: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    return states[torch.arange(len(states), device=states.device), position]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSettings:
+    """What turns token states into an embedding, and texts into tokens.
+
+    Attributes:
+        pooling: See `adiabat.models.embedding_head`.
+        normalize: Whether embeddings get unit length.
+        max_tokens: Where texts are cut, in tokens, prompt and special tokens included; >= 3.
+        query_prompt: Put before every query.
+        document_prompt: Put before every document.
+        pool_prompt: False leaves the tokens of the prompt out of the pooling.
+        query_max_tokens: Where queries are cut; None cuts them at `max_tokens`.
+        document_max_tokens: Where documents are cut; None cuts them at `max_tokens`.
+        truncate_dim: How many numbers of an embedding are kept, the first ones, after unit length; None keeps all.
+    """
+
+    pooling: Pooling = "mean"
+    normalize: bool = True
+    max_tokens: int = 512
+    query_prompt: str = ""
+    document_prompt: str = ""
+    pool_prompt: bool = True
+    query_max_tokens: int | None = None
+    document_max_tokens: int | None = None
+    truncate_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise ConfigError(f"encoder.pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
+        for name in ("max_tokens", "query_max_tokens", "document_max_tokens"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 3:
+                raise ConfigError(f"encoder.{name} must be >= 3 (one token between two special ones), got {limit}")
+        if self.truncate_dim is not None and self.truncate_dim < 1:
+            raise ConfigError(f"encoder.truncate_dim must be >= 1, got {self.truncate_dim}")
+
+    def prompt(self, side: Side) -> str:
+        """The prompt of one side.
+
+        Returns:
+            The text put before; "" for none.
+        """
+        return self.query_prompt if side == "query" else self.document_prompt
+
+    def limit(self, side: Side) -> int:
+        """Where the texts of one side are cut."""
+        limit = self.query_max_tokens if side == "query" else self.document_max_tokens
+        return self.max_tokens if limit is None else limit
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether embeddings have unit length; what is left of one that was truncated has less."""
+        return self.normalize and self.truncate_dim is None
+
+
+class Projection(nn.Module):
+    """A linear layer on the pooled vector, with its activation, and perhaps a residual connection around both."""
+
+    def __init__(self, linear: nn.Linear, activation: nn.Module, residual: nn.Linear | nn.Identity | None = None) -> None:
+        """Put the parts together.
+
+        Args:
+            residual: What becomes of the pooled vector before it is added to the result; None adds nothing.
+        """
+        super().__init__()
+        self.linear = linear
+        self.activation = activation
+        self.residual = residual
+
+    def forward(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
+        """Project."""
+        projected: Tensor = self.activation(self.linear(pooled))
+        return projected if self.residual is None else projected + self.residual(pooled)
+
+
+def new_projection(width: int, out: int, *, seed: int) -> Projection:
+    """A linear map without bias or activation, the same for the same seed.
+
+    Its weights are normal with variance ``1 / width``, which keeps lengths and angles on average: at the start, texts are about as near to
+    each other as they were without it. The global random state is left alone.
+
+    Args:
+        width: Numbers per pooled vector (D).
+        out: Numbers per embedding (E).
+    """
+    return projection_of(torch.empty(out, width).normal_(std=width**-0.5, generator=torch.Generator().manual_seed(seed)).T)
+
+
+def projection_of(weights: Float[Tensor, "d e"]) -> Projection:
+    """A linear map without bias or activation, by its weights."""
+    linear = nn.utils.skip_init(nn.Linear, *weights.shape, bias=False)  # type: ignore[no-untyped-call]
+    linear.weight = nn.Parameter(weights.T.clone(memory_format=torch.contiguous_format))
+    return Projection(linear, nn.Identity())

@@ -1,0 +1,304 @@
+"""The modules that a model's directory lists: the class of each, where its files lie, and what is no embedding model."""
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from adiabat.core.errors import ModelError
+from adiabat.data.records import SIDES, Side
+from adiabat.models.st_files import UNLIMITED, checked_keys, needed, position_rows, read_json, read_list
+
+PATH_OF_CLASS = re.compile(r"sentence_transformers\.(?:models|(?:base|sentence_transformer|sparse_encoder)\.modules)\.(?:\w+\.)?(\w+)")
+"""Where sentence-transformers keeps its modules, by their old names and their new ones."""
+
+RERANKER = "a reranker (cross-encoder), which scores pairs of texts"
+SPARSE = "a sparse encoder (SPLADE), which weighs the words of its vocabulary"
+LATE_INTERACTION = "a late-interaction model (ColBERT), which gives a vector for each token"
+
+OTHER_TYPES: Mapping[str, str] = {
+    "CrossEncoder": RERANKER,
+    "SparseEncoder": SPARSE,
+    "MultiVectorEncoder": LATE_INTERACTION,
+    "ColBERT": LATE_INTERACTION,
+}
+"""Values of ``model_type`` in the root configuration beside ``SentenceTransformer``."""
+
+OTHER_CLASSES: Mapping[str, str] = {
+    **dict.fromkeys(("SpladePooling", "MLMTransformer", "SparseAutoEncoder", "SparseStaticEmbedding"), SPARSE),
+    **dict.fromkeys(("MultiVectorMask", "BaseTokenPooling", "HierarchicalTokenPooling", "LambdaTokenPooling"), LATE_INTERACTION),
+    "LogitScore": RERANKER,
+}
+"""Modules by which another kind of model is known."""
+
+OTHER_ARCHITECTURES: Mapping[str, str] = {
+    "ForSequenceClassification": "a reranker or classifier, which scores texts by a head on top",
+    "ForTokenClassification": "a tagger, which labels tokens by a head on top",
+    "ForQuestionAnswering": "a reader, which marks answers by a head on top",
+    "ForMultipleChoice": "a model for multiple choice, which scores texts by a head on top",
+    "ForRetrieval": LATE_INTERACTION,
+    "ColBERT": LATE_INTERACTION,
+}
+"""How the names of architectures end that have a head of their own, other than one for words."""
+
+ROUTER_PARAMETERS = frozenset({"default_route", "allow_empty_key", "route_mappings"})
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One module of a sentence-transformers directory: the name of its class, and its folder."""
+
+    kind: str
+    folder: Path
+
+
+def other_model(folder: Path, kind: str) -> ModelError:
+    """The refusal of what is no embedding model."""
+    return ModelError(f"{folder} must be a model that gives each text one vector, got {kind}; choose another model")
+
+
+def require_embedding_type(folder: Path, root: Mapping[str, Any]) -> None:
+    """Refuse a directory that says itself that it holds another kind of model."""
+    named = root.get("model_type", "SentenceTransformer")
+    if named != "SentenceTransformer":
+        raise other_model(folder, OTHER_TYPES.get(str(named), f"one of type {named!r}"))
+
+
+def require_no_head(folder: Path) -> None:
+    """Refuse a plain Hugging Face directory whose configuration names an architecture with a head of its own."""
+    named = read_json(folder / "config.json").get("architectures")
+    for architecture in named if isinstance(named, list) else []:
+        kind = next((kind for ending, kind in OTHER_ARCHITECTURES.items() if str(architecture).endswith(ending)), None)
+        if kind is not None:
+            raise other_model(folder, f"{architecture}, {kind}")
+
+
+def read_modules(folder: Path) -> list[Module]:
+    """The modules of a directory, in order.
+
+    Returns:
+        The modules; empty for a plain Hugging Face model.
+    """
+    path = folder / "modules.json"
+    if not path.is_file():
+        return []
+    entries = read_list(path)
+    if not entries or not all(isinstance(entry, dict) and isinstance(entry.get("path", ""), str) for entry in entries):
+        raise ModelError(f"{path} must hold a list of modules with their types and paths, got {entries!r:.80}")
+    names = [str(entry["name"]) for entry in entries if "name" in entry]
+    if len(set(names)) < len(names):
+        raise ModelError(f"{path} must give each module a name of its own, got {', '.join(names)}: one would take another's place")
+    named = [needed(entry, "type", "path", where=path) for entry in entries]
+    return [_module(folder, dotted, part, where=path) for dotted, part in named]
+
+
+def _module(folder: Path, dotted: object, part: str, *, where: Path) -> Module:
+    known = PATH_OF_CLASS.fullmatch(str(dotted))
+    name = str(dotted).rsplit(".", 1)[-1]
+    if str(dotted).startswith("pylate."):
+        raise other_model(folder, f"{LATE_INTERACTION}: {where.name} names {dotted}")
+    if name in OTHER_CLASSES and str(dotted).startswith("sentence_transformers."):
+        raise other_model(folder, f"{OTHER_CLASSES[name]}: {where.name} names {dotted}")
+    if known is None:
+        raise ModelError(
+            f"{where} must name modules of sentence-transformers itself, got {dotted}, code of the model's own or of another library, "
+            "which adiabat does not run; choose another model"
+        )
+    return Module(known[1], _inside(folder, part, where=where))
+
+
+def _inside(folder: Path, part: str, *, where: Path) -> Path:
+    """A module's folder; one outside of the model's, be it by a symbolic link, could have any file of this machine read."""
+    module = folder / part
+    try:
+        inside = module.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # a loop of links; a name that no file can have
+        inside = False
+    if not inside:
+        raise ModelError(f"{where} must name folders inside of the model's own, got {part!r}; copy that folder into the model's")
+    return module
+
+
+def read_routes(folder: Path) -> dict[Side, list[Module]]:
+    """The two towers of a Router, or of the older Asym, whose routes stand in ``config.json``."""
+    path = folder / "router_config.json"
+    path = path if path.is_file() or not (folder / "config.json").is_file() else folder / "config.json"
+    record = read_json(path)
+    types, structure = needed(record, "types", "structure", where=path)
+    parameters = record.get("parameters") or {}
+    if not all(isinstance(part, dict) for part in (types, structure, parameters)):
+        raise ModelError(
+            f"{path}: types, structure and parameters must map names, got {types!r:.40}, {structure!r:.40}, {parameters!r:.40}"
+        )
+    checked_keys(path, parameters, known=ROUTER_PARAMETERS)
+    mappings = _route_mappings(path, parameters.get("route_mappings") or {})
+    routes: dict[Side, list[str]] = {side: list(structure.get(_route_of(side, structure, mappings)) or ()) for side in SIDES}
+    if not all(routes.values()):
+        raise ModelError(f"{path} must have routes query and document, got {', '.join(structure) or 'none'}")
+    needed(types, *dict.fromkeys(name for names in routes.values() for name in names), where=path)
+    return {side: [_module(folder, types[name], name, where=path) for name in names] for side, names in routes.items()}
+
+
+def _route_mappings(path: Path, written: Mapping[str, str]) -> dict[tuple[str | None, object], str]:
+    """Which route goes with which task and kind of input; keys are written as Python writes tuples."""
+    try:
+        mappings = {ast.literal_eval(key): route for key, route in written.items()}
+        return {(task, kind): route for (task, kind), route in mappings.items()}
+    except (AttributeError, SyntaxError, TypeError, ValueError) as fault:
+        raise ModelError(f"{path}: route_mappings must map pairs of task and kind to routes, got {written!r:.80}; correct it") from fault
+
+
+def _route_of(side: Side, structure: Mapping[str, Any], mappings: Mapping[tuple[str | None, object], str]) -> str:
+    """The route that sentence-transformers takes for a text of one side: the most precise mapping, else the route of that name."""
+    keys = ((side, "text"), (side, None), (None, "text"), (None, None))
+    mapped = next((mappings[key] for key in keys if key in mappings), None)
+    return mapped or (side if side in structure else "text")
+
+
+FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+FILES = tuple(f"sentence_{family}_config.json" for family in FAMILIES)
+"""Old versions named the file after the family; the first that says anything counts."""
+
+KNOWN = frozenset(
+    {
+        *("max_seq_length", "query_length", "document_length", "do_lower_case"),
+        *("modality_config", "module_output_name", "processing_kwargs"),
+        *("model_kwargs", "model_args", "processor_kwargs", "tokenizer_args", "config_kwargs", "config_args"),
+    }
+)
+
+LIMITS = {"max_tokens": "max_seq_length", "query_max_tokens": "query_length", "document_max_tokens": "document_length"}
+"""Our names of the limits to the file's."""
+
+FIXED: Mapping[str, tuple[object, ...]] = {
+    "transformer_task": ("feature-extraction",),
+    "query_expansion": (None,),
+    "tokenizer_name_or_path": (None,),
+    "unpad_inputs": (None, True, False),
+}
+
+OVERRULED = frozenset({"subfolder", "token", "cache_dir", "revision", "local_files_only", "trust_remote_code"})
+"""Options that sentence-transformers takes from its caller, whatever a file says."""
+
+IDLE_MODEL_OPTIONS = frozenset(
+    {"dtype", "torch_dtype", "attn_implementation", "device_map", "low_cpu_mem_usage", "use_safetensors", "add_pooling_layer"}
+)
+"""Options that change no vector beyond its rounding: weights are always loaded in float32, and a pooler is never used."""
+
+TOKENIZER_OPTIONS = frozenset(
+    {
+        *("truncation_side", "padding_side", "use_fast", "legacy", "clean_up_tokenization_spaces", "chat_template"),
+        *("add_bos_token", "add_eos_token", "add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars"),
+        *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
+    }
+)
+
+FIXED_CALL: Mapping[str, tuple[object, ...]] = {
+    "truncation": (True, "longest_first", "only_first", False, "do_not_truncate"),
+    "add_special_tokens": (True,),
+    "is_split_into_words": (False,),
+    "return_attention_mask": (True, None),
+    "return_overflowing_tokens": (False,),
+    "return_tensors": ("pt",),
+    "stride": (0,),
+}
+
+IDLE_CALL = frozenset(
+    {
+        *("padding", "padding_side", "pad_to_multiple_of", "logits_to_keep", "verbose", "return_token_type_ids", "return_length"),
+        *("return_special_tokens_mask", "return_offsets_mapping"),
+    }
+)
+"""Options of a call that change no vector: what is padded is masked."""
+
+FALLBACK_MAX_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerSettings:
+    """What the file says; empty where there is none.
+
+    Attributes:
+        max_tokens: Where texts are cut; None: where tokenizer and backbone say.
+        query_max_tokens: Where queries are cut; None: as other texts.
+        document_max_tokens: Where documents are cut; None: as other texts.
+        lower_case: Whether texts are lower-cased before they are split.
+        tokenizer: Options that the tokenizer is loaded with.
+        config: Options that the backbone's configuration is loaded with.
+    """
+
+    max_tokens: int | None = None
+    query_max_tokens: int | None = None
+    document_max_tokens: int | None = None
+    lower_case: bool = False
+    tokenizer: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_transformer_settings(folder: Path) -> TransformerSettings:
+    """Read the file beside a backbone, under any of its names."""
+    path, record = next(((folder / name, record) for name in FILES if (record := read_json(folder / name))), (folder / FILES[0], {}))
+    checked_keys(path, record, known=KNOWN, fixed=FIXED)
+    _require_text_states(path, record)
+    checked_keys(path, _options(path, record, "model_args", "model_kwargs"), known=IDLE_MODEL_OPTIONS)
+    tokenizer = _options(path, record, "tokenizer_args", "processor_kwargs")
+    checked_keys(path, tokenizer, known=TOKENIZER_OPTIONS | {"model_max_length"})
+    config = _options(path, record, "config_args", "config_kwargs")
+    checked_keys(path, {key: config[key] for key in ("auto_map", "code_revision", "gguf_file", "return_unused_kwargs") if key in config})
+    limits = {
+        "max_tokens": tokenizer.pop("model_max_length", record.get("max_seq_length")),
+        "query_max_tokens": record.get("query_length"),
+        "document_max_tokens": record.get("document_length"),
+        **_limits_of_calls(path, record),
+    }
+    for name, limit in limits.items():
+        if limit is not None and type(limit) is not int:
+            raise ModelError(f"{path}: {LIMITS[name]} must be a whole number, got {limit!r}; correct it")
+    return TransformerSettings(**limits, lower_case=bool(record.get("do_lower_case")), tokenizer=tokenizer, config=config)
+
+
+def _options(path: Path, record: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Options under their old name, which sentence-transformers puts first, or their new one."""
+    options = record.get(old if old in record else new) or {}
+    if not isinstance(options, dict):
+        raise ModelError(f"{path}: {old if old in record else new} must map names to values, got {options!r:.60}; correct it")
+    return {key: value for key, value in options.items() if key not in OVERRULED}
+
+
+def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a backbone that takes texts as chat messages, or gives something else than the states of tokens."""
+    kinds = record.get("modality_config", {"text": {"method": "forward", "method_output_name": "last_hidden_state"}})
+    text = kinds.get("text") if isinstance(kinds, dict) else None
+    if not isinstance(text, dict) or "message" in kinds:
+        raise ModelError(f"{path}: modality_config must have texts, and no messages of a chat, got {kinds!r:.80}; choose another model")
+    checked_keys(
+        path, text, known={"format"}, fixed={"method": ("forward",), "method_output_name": ("last_hidden_state", ["last_hidden_state"])}
+    )
+    if "modality_config" in record:
+        checked_keys(path, {"module_output_name": record.get("module_output_name")}, fixed={"module_output_name": ("token_embeddings",)})
+
+
+def _limits_of_calls(path: Path, record: Mapping[str, Any]) -> dict[str, int | None]:
+    """What the options of every call of the tokenizer change of the limits; those of all inputs go before those of texts."""
+    processing = record.get("processing_kwargs") or {}
+    checked_keys(path, processing, known=("text", "common", "audio", "image", "video", "chat_template"))
+    call = {**(processing.get("text") or {}), **(processing.get("common") or {})}
+    checked_keys(path, call, known=IDLE_CALL | {"max_length"}, fixed=FIXED_CALL)
+    neither: dict[str, int | None] = {"query_max_tokens": None, "document_max_tokens": None}
+    if call.get("truncation") in (False, "do_not_truncate"):
+        return {"max_tokens": UNLIMITED, **neither}
+    if "max_length" not in call:
+        return {}
+    return neither if call["max_length"] is None else {"max_tokens": call["max_length"], **neither}
+
+
+def default_max_tokens(tokenizer_limit: int, backbone: PreTrainedModel, *, plain: bool) -> int:
+    """Where texts are cut if no file of sentence-transformers says so: the lesser of the tokenizer's and the backbone's limits."""
+    stated = getattr(backbone.config, "max_position_embeddings", None)
+    positions = position_rows(backbone) or (stated if stated and stated > 0 else UNLIMITED)
+    limit = min(tokenizer_limit, positions)
+    return int(limit) if limit < UNLIMITED else FALLBACK_MAX_TOKENS if plain else UNLIMITED

@@ -1,0 +1,301 @@
+"""Two towers that share an embedding space: one for queries, one for documents."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from adiabat.core.errors import ConfigError, ModelError
+from adiabat.data.records import Side
+from adiabat.models.adapters import merge_adapters
+from adiabat.models.bulk import Progress
+from adiabat.models.device import Precision
+from adiabat.models.embedding_head import Projection, new_projection, projection_of
+from adiabat.models.encoder import Encoder
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.models.similarity_function import Similarity, similarity_stated
+from adiabat.models.static import StaticBackbone
+from adiabat.models.static_files import require_writable
+
+
+@dataclass(frozen=True, slots=True)
+class DualEncoder:
+    """A query tower and a document tower.
+
+    Attributes:
+        query: Encodes queries.
+        document: Encodes documents; the same object as `query` where the towers are shared (SDE), another where they are not (ADE), perhaps
+            with the same projection on top (ADE-SPL).
+        name: What the user called it.
+        root: The root configuration it was loaded with: other prompts, the default one, the similarity. Kept for saving.
+    """
+
+    query: Encoder
+    document: Encoder
+    name: str = ""
+    root: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_one_width(self.query, self.document, self.name)
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides are one set of weights."""
+        return self.query is self.document
+
+    @property
+    def width(self) -> int:
+        """Numbers per embedding (E)."""
+        return self.query.width
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of both towers; what they share counts once."""
+        weights = {id(weight): weight.numel() for tower in (self.query, self.document) for weight in tower.parameters()}
+        return sum(weights.values())
+
+    @property
+    def similarity(self) -> Similarity:
+        """What its vectors are compared by, as its root configuration states."""
+        return similarity_stated(self.root, name=self.name)
+
+    @property
+    def unit(self) -> bool:
+        """Whether both towers give vectors of length 1."""
+        return self.query.settings.unit_length and self.document.settings.unit_length
+
+    @property
+    def ranks_by(self) -> Similarity:
+        """What documents are ranked by: `similarity`, or cosine for unit vectors, which all similarities rank alike but for rounding."""
+        return "cosine" if self.unit else self.similarity
+
+    def tower(self, side: Side) -> Encoder:
+        """The tower of one side.
+
+        Args:
+            side: ``query`` or ``document``.
+
+        Returns:
+            The encoder.
+        """
+        return self.query if side == "query" else self.document
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        side: Side,
+        precision: Precision = "auto",
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Float[np.ndarray, "n e"]:
+        """Embed texts through the tower of their side; see `Encoder.encode`.
+
+        Args:
+            texts: Any number.
+            side: Which tower, and whose prompt.
+            precision: See `Encoder.encode`.
+            on_progress: Called after each batch.
+
+        Returns:
+            Embeddings, float32.
+        """
+        return self.tower(side).encode(texts, side=side, precision=precision, on_progress=on_progress)
+
+    def fingerprint(self, side: Side = "document") -> Fingerprint:
+        """What decides the vectors of one side.
+
+        Args:
+            side: Which tower.
+
+        Returns:
+            Its fingerprint.
+        """
+        return self.tower(side).fingerprint(side)
+
+    def to(self, device: torch.device | str) -> "DualEncoder":
+        """Move both towers.
+
+        Args:
+            device: Where to.
+
+        Returns:
+            This pair.
+        """
+        self.query.to(device)
+        self.document.to(device)
+        return self
+
+
+def require_one_width(query: Encoder, document: Encoder, name: str) -> None:
+    """Refuse towers whose embeddings cannot be compared.
+
+    Args:
+        query: Query tower.
+        document: Document tower.
+        name: Of the model, for the message.
+
+    Raises:
+        ModelError: If their widths differ.
+    """
+    if query.width != document.width:
+        raise ModelError(
+            f"{name or 'model'}: both towers must have one width, got {query.width} and {document.width}; "
+            "train them with projections to one width, towers.projection_width"
+        )
+
+
+TowerKind = Literal["shared", "asymmetric", "shared_projection"]
+"""SDE: one tower for both sides. ADE: two towers. ADE-SPL: two backbones under one projection."""
+
+
+def build_towers(
+    start: DualEncoder,
+    *,
+    kind: TowerKind,
+    projection_width: int | None = None,
+    projection_start: Float[Tensor, "d e"] | None = None,
+    document_start: DualEncoder | None = None,
+    frozen: Side | None = None,
+    seed: int,
+) -> DualEncoder:
+    """Copy the towers that training starts from into the architecture that is trained.
+
+    Args:
+        projection_width: Numbers per embedding: puts a `new_projection` of that width on top; where each side gets one of its own, both
+            are drawn from the same seed, so that towers that start equal still do. None adds none, unless the kind is
+            ``shared_projection``: then a projection that both towers of the start end in is kept as the shared one, and where there is
+            none, one that keeps the width is added.
+        document_start: Whose document tower the document side starts from; None takes that of `start`.
+    """
+    source = start.document if document_start is None else document_start.document
+    top = _Top(projection_width, projection_start, seed)
+    _require_fitting(start, source, kind, top)
+    query = trainable_copy(start.query)
+    document = query if kind == "shared" else trainable_copy(source).to(query.device)
+    if kind == "shared_projection" and not top.asked and _end_alike(start.query, source):
+        document.projections[-1] = query.projections[-1]
+    elif kind == "shared_projection":
+        projection = top.made_for(query)
+        query.projections.append(projection)
+        document.projections.append(projection)
+    elif top.asked:
+        for tower in dict.fromkeys(tower for side, tower in (("query", query), ("document", document)) if side != frozen):
+            top.put_on(tower)
+    if frozen is not None and query.width != document.width:
+        other, new = (document, query) if frozen == "document" else (query, document)
+        raise ModelError(
+            f"{start.name}: what the {frozen} tower, which stays as it is, is compared with must be as wide as it, {other.width}, got "
+            f"{new.width}; give {top.setting} that width"
+        )
+    return replace(start, query=query, document=document)
+
+
+def trainable_copy(tower: Encoder) -> Encoder:
+    """A copy of a tower to be trained; the original, which is often the other tower too, stays as it is."""
+    require_writable(tower)
+    projections = copy.deepcopy([one for one in tower.projections if isinstance(one, Projection)])
+    twin = Encoder(copy.deepcopy(tower.backbone), tower.tokenizer, tower.settings, projections)
+    used = {id(weights) for weights in twin.used_parameters().values()}
+    for weights in twin.parameters():
+        weights.requires_grad_(id(weights) in used)
+    return twin.eval()
+
+
+def merged_tower(tower: Encoder) -> Encoder:
+    """A tower without adapters that embeds as one with them does."""
+    backbone = merge_adapters(tower.backbone)
+    if backbone is tower.backbone:
+        return tower
+    projections = [one for one in tower.projections if isinstance(one, Projection)]
+    return Encoder(backbone, tower.tokenizer, tower.settings, projections)
+
+
+def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
+    """A tower between where tuning started and where it came."""
+    between = copy.deepcopy(tuned)
+    before = dict(start.named_parameters())
+    with torch.no_grad():
+        for name, weights in between.named_parameters():
+            origin = before[name].to(weights) if name in before else torch.zeros_like(weights)
+            weights.copy_(torch.lerp(origin, weights, share))
+    return between
+
+
+def freeze_tower(encoder: Encoder) -> None:
+    """Keep a tower as it is while the other one is trained: no gradients, no dropout.
+
+    What it shares with the other tower, such as a projection, is frozen there too: the embeddings of this tower would change with it.
+    """
+    encoder.requires_grad_(False).eval()
+
+
+def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top: "_Top") -> None:
+    """Refuse what cannot be built, before anything is copied."""
+    query = start.query
+    if kind == "shared" and query is not document:
+        raise ModelError(
+            f"towers.kind must be asymmetric or shared_projection where the two sides start from different towers, got {kind}; "
+            "choose one of them, or a start with one tower"
+        )
+    if kind == "shared_projection" and query.width != document.width:
+        raise ModelError(
+            f"towers.kind must be asymmetric where the two sides start with different widths, got {kind} over {query.width} and "
+            f"{document.width}: one projection takes vectors of one width; choose asymmetric, and set towers.projection_width"
+        )
+    if not top.asked:
+        require_one_width(query, document, start.name)
+    elif any(tower.width < tower.full_width for tower in (query, document)):
+        raise ConfigError(
+            f"{top.setting} must be left out for a model that cuts its embeddings (truncate_dim), which no layer can follow; "
+            "take truncate_dim out of its config_sentence_transformers.json"
+        )
+    elif top.width is not None and top.width < 1:
+        raise ConfigError(f"towers.projection_width must be > 0, got {top.width}")
+
+
+def _end_alike(query: Encoder, document: Encoder) -> bool:
+    """Whether both towers end in the same projection, not just in equal ones."""
+    return len(query.projections) > 0 and len(document.projections) > 0 and query.projections[-1] is document.projections[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Top:
+    """The projection that towers get."""
+
+    width: int | None
+    start: Float[Tensor, "d e"] | None
+    seed: int
+
+    @property
+    def asked(self) -> bool:
+        return self.width is not None or self.start is not None
+
+    @property
+    def setting(self) -> str:
+        return "towers.projection_width" if self.start is None else "towers.projection_start"
+
+    def made_for(self, tower: Encoder) -> Projection:
+        if self.start is None:
+            return new_projection(tower.width, self.width or tower.width, seed=self.seed).to(tower.device)
+        return projection_of(self._fitting(tower))
+
+    def put_on(self, tower: Encoder) -> None:
+        backbone = tower.backbone
+        if self.start is not None and isinstance(backbone, StaticBackbone) and not len(tower.projections):
+            tower.backbone = backbone.times(self._fitting(tower))
+        else:
+            tower.projections.append(self.made_for(tower))
+
+    def _fitting(self, tower: Encoder) -> Float[Tensor, "d e"]:
+        assert self.start is not None
+        if len(self.start) != tower.width:
+            raise ConfigError(
+                f"towers.projection_start must have a row for each of the {tower.width} numbers of a vector, got {len(self.start)}; "
+                "make it for this model"
+            )
+        return self.start.to(tower.device, torch.float32)

@@ -1,1 +1,0 @@
-"""What training costs, and what it gives for that."""

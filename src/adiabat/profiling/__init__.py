@@ -1,0 +1,1 @@
+"""What a data set holds: counts, lengths, languages and faults."""

@@ -1,1 +1,0 @@
-"""Comparisons: their page, pictures and tables."""

@@ -1,0 +1,48 @@
+"""A comparison as tables for the terminal."""
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from adiabat.report import comparison_wording as words
+from adiabat.report.evaluation_table import NAME_LENGTH, empty_table
+from adiabat.report.wording import cut_name, integer, millions, share
+from adiabat.results.comparison_result import Comparison, Standing
+
+_STYLES = {"worse": "bold red", "no evidence": "dim", "better": "bold blue"}
+
+
+def comparison_tables(found: Comparison) -> Group:
+    """The ranking, and what each candidate took.
+
+    Texts of the user's are shown as they are: square brackets in a name are no styling.
+    """
+    return Group(_ranking(found), _costs(found))
+
+
+def _ranking(found: Comparison) -> Table:
+    table = empty_table(cut_name(found.title, limit=200), "candidate", caption=words.headline(found))
+    for column in (f"{found.measure} [95 %]", "to the first [95 %]"):
+        table.add_column(Text(column), justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for one in found.standings:
+        told = Text(words.verdict(one, found), style="bold blue" if one.to_best is None else _STYLES[one.to_best.verdict])
+        table.add_row(_name(one), words.level(one.overall), words.contrast(one.to_best), told)
+    for start in found.starts:
+        table.add_row(Text(words.start_name(start), style="dim"), Text(words.level(start.overall), style="dim"))
+    return table
+
+
+def _costs(found: Comparison) -> Table:
+    backbones = found.kind == "backbones"
+    table = empty_table("", "candidate")
+    for column in ("P(best)", "gain on untrained [95 %]", *(("parameters", "texts/s") if backbones else ("pairs", "passes")), "step"):
+        table.add_column(Text(column), justify="right", no_wrap=True)
+    for one in found.standings:
+        own = (millions(one.parameters), words.rate(one.speed)) if backbones else (integer(one.pairs), f"{one.passes:.2g}")
+        table.add_row(_name(one), share(one.best_share), words.contrast(one.gain), *own, words.step_time(one.step_seconds))
+    return table
+
+
+def _name(one: Standing) -> Text:
+    return Text(cut_name(one.name, limit=NAME_LENGTH))

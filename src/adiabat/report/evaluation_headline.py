@@ -1,0 +1,237 @@
+"""What a result says, in sentences: the head line and the reservations under it, computed and never more than the numbers allow."""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+from adiabat.report.wording import NO_BREAK, counted, cut_name, improvement, integer, number, signed
+from adiabat.results.evaluation_result import Change, DatasetResult, Result, TrainingRecord
+
+NAME_LENGTH = 60
+"""Characters of a data set's name that a sentence shows."""
+
+MOST_NAMED = 4
+"""Names in a row that a sentence holds."""
+
+_ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
+
+Tone = Literal["good", "bad", "plain"]
+
+RANKINGS = {"dot": "dot product", "distance": "Euclidean distance"}
+"""What is told of a ranking that is not by cosine."""
+
+
+def headline(result: Result) -> str:
+    """The verdict in one sentence."""
+    if not result.datasets:
+        return "Nothing was measured." if result.training is None else training_sentence(result.training)
+    compared = [dataset for dataset in result.datasets if dataset.main_change().before is not None]
+    if not compared:
+        return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so this says nothing about change."
+    targets = [dataset for dataset in compared if dataset.role == "target"]
+    head = "; ".join(_target_clause(dataset) for dataset in targets) or "No target was measured"
+    retained = [dataset for dataset in compared if dataset.role == "retain"]
+    clauses = [_retention_clause([dataset for dataset in retained if not _seen(dataset)])] if not all(map(_seen, retained)) else []
+    clauses += [f"the retention set {_no_verdict(dataset)}" for dataset in retained if _seen(dataset)]
+    return f"{'; '.join([head, *(clauses or [_retention_clause([])])])}."
+
+
+def tone(result: Result) -> Tone:
+    """Whether the head line is good news."""
+    verdicts = {(dataset.role, dataset.main_change().verdict) for dataset in result.datasets}
+    if any(verdict == "worse" for _, verdict in verdicts):
+        return "bad"
+    targets = [verdict for role, verdict in verdicts if role == "target"]
+    return "good" if targets and all(verdict == "better" for verdict in targets) else "plain"
+
+
+def reservations(result: Result) -> list[str]:
+    """What the head line leaves out and an honest reader should know."""
+    if not result.datasets:
+        return [] if result.training is None else [_caution(result.training)]
+    found = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
+    found += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
+    return [sentence for sentence in found if sentence]
+
+
+def _caution(record: TrainingRecord) -> str:
+    chosen = record.passes is None or record.best_epoch != record.epochs
+    choice = f" that chose the {period(record)}" if chosen else ", which stopped nothing and chose nothing"
+    return f"These are figures of the validation set{choice}; only an evaluation on held-out data is proof."
+
+
+def period(record: TrainingRecord) -> str:
+    """What a run is counted in between two validations."""
+    return "epoch" if record.passes is None else "validation"
+
+
+def training_sentence(record: TrainingRecord) -> str:
+    """What a training run reached on its validation set."""
+    ran = length(record)
+    if record.best_epoch == 0:
+        return f"{record.kind.capitalize()} did not improve on the start in {ran}; the starting weights were kept."
+    parts = []
+    losses = dict(record.validation_loss)
+    if 0 in losses and record.best_epoch in losses:
+        parts.append(f"loss {number(losses[0])}{_ARROW}{number(losses[record.best_epoch])}")
+    errors = dict(record.validation_errors)
+    if 0 in errors and record.best_epoch in errors:
+        of = f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
+        fall = f" ({signed(100 * (errors[record.best_epoch] / errors[0] - 1), decimals=1)}{NO_BREAK}%)" if errors[0] else ""
+        parts.append(f"errors {integer(errors[0])}{_ARROW}{integer(errors[record.best_epoch])}{of}{fall}")
+    reached = f"; on its validation set: {', '.join(parts)}" if parts else ""
+    return f"{record.kind.capitalize()} ran {ran} and kept {kept(record)}{reached}."
+
+
+def length(record: TrainingRecord) -> str:
+    """How long a run was."""
+    steps = counted(record.steps, "step")
+    return (
+        f"{counted(record.epochs, 'epoch')} ({steps})" if record.passes is None else f"{steps} ({record.passes:.2g} passes over its pairs)"
+    )
+
+
+def kept(record: TrainingRecord) -> str:
+    """Which weights are the result."""
+    if record.passes is None:
+        return f"epoch {record.best_epoch}"
+    return "the last weights" if record.best_epoch == record.epochs else f"those of validation {record.best_epoch}"
+
+
+def _level(dataset: DatasetResult) -> str:
+    change = dataset.main_change()
+    level = f"{_name(dataset)}: {change.measure} {number(change.after, digits=3)}"
+    if change.after_interval is None:
+        return level
+    low, high = (number(bound, digits=3) for bound in change.after_interval)
+    return f"{level} [{low},{NO_BREAK}{high}]"
+
+
+def caveats(result: Result) -> list[str]:
+    """What must be known beside the head line wherever it stands, in the terminal too."""
+    listed = [
+        f"{_name(dataset)}: only the candidates that its queries list were ranked, not the {integer(dataset.documents)} documents of the "
+        "store; measure.negatives = store ranks them all."
+        for dataset in result.datasets
+        if dataset.kind == "pairs"
+    ]
+    trained = [f"{_name(dataset)}: {found.said}." for dataset in result.datasets for found in dataset.trained]
+    ranked = [
+        f"{_name(dataset)}: documents were ranked by {RANKINGS[by]}."
+        for dataset in result.datasets
+        if (by := dataset.main_change().similarity) in RANKINGS
+    ]
+    return [*listed, *ranked, *trained, *filter(None, map(_on_unseen, result.datasets))]
+
+
+def _on_unseen(dataset: DatasetResult) -> str:
+    """What the main measure says where everything that was trained on is left out."""
+    if dataset.unseen is None:
+        return ""
+    change = dataset.unseen.change
+    said = number(change.after, digits=3) if change.before is None else f"{_from_to(change)}, {improvement(change)}"
+    found = f" ({change.verdict})" if change.verdict else ""
+    rest = f"on the {counted(dataset.unseen.queries, 'query')} that share no text and no relevant document with the training data"
+    return f"{_name(dataset)}, {rest}: {change.measure} {said}{found}."
+
+
+def _seen(dataset: DatasetResult) -> bool:
+    """Whether a model was trained on too much of it."""
+    return not all(found.is_proof for found in dataset.trained)
+
+
+def _no_verdict(dataset: DatasetResult) -> str:
+    most = max(dataset.trained, key=lambda found: found.trained_queries)
+    change = dataset.main_change()
+    share = f"{integer(most.trained_queries)} of its {counted(most.queries, 'query')} were trained on"
+    return f"{_name(dataset)} has no verdict, since {share}: {change.measure} {_from_to(change)}, {improvement(change)}"
+
+
+def _target_clause(dataset: DatasetResult) -> str:
+    if _seen(dataset):
+        return f"The target {_no_verdict(dataset)}"
+    change = dataset.main_change()
+    says = {"better": "got better", "worse": "got worse"}.get(change.verdict or "", "shows no evidence of change")
+    return f"The target {_name(dataset)} {says}: {change.measure} {_from_to(change)}, {improvement(change)}"
+
+
+def _from_to(change: Change) -> str:
+    before = number(change.before, digits=3) if change.before is not None else "?"
+    return f"{before}{_ARROW}{number(change.after, digits=3)}"
+
+
+def _retention_clause(kept: Sequence[DatasetResult]) -> str:
+    worse = [dataset for dataset in kept if dataset.main_change().verdict == "worse"]
+    named = ", ".join(f"{_name(dataset)} ({dataset.main_change().measure} {improvement(dataset.main_change())})" for dataset in worse)
+    if not kept:
+        return "no retention set was measured, so what else changed is not known"
+    if len(kept) == 1:
+        return f"the retention set got worse: {named}" if worse else f"the retention set {_name(kept[0])} did not get measurably worse"
+    if worse:
+        return f"{len(worse)} of the {len(kept)} retention sets got worse: {named}"
+    return f"none of the {len(kept)} retention sets got measurably worse"
+
+
+def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
+    """How large a loss the intervals leave open where none was found: absence of evidence is not evidence of absence."""
+    undecided = [dataset for dataset in datasets if dataset.role == "retain" and dataset.main_change().verdict == "no evidence"]
+    changes = [(dataset, dataset.main_change()) for dataset in undecided]
+    percents = [(-change.improvement_interval[0], dataset) for dataset, change in changes if change.improvement_interval is not None]
+    rooms = []
+    if percents and (largest := max(percents, key=lambda room: room[0]))[0] >= 0.05:
+        rooms.append(f"{largest[0]:.1f}{NO_BREAK}% ({_name(largest[1])}, {largest[1].main_change().measure})")
+    # Where the baseline is 0 in many resamples there are no percents; differences do not compare between data sets, so each is named.
+    rooms += [
+        f"{number(loss, digits=3)} ({_name(dataset)}, difference of {change.measure})"
+        for dataset, change in changes
+        if change.improvement_interval is None and (loss := _largest_loss(change)) > 0
+    ]
+    if not rooms:
+        return ""
+    return (
+        f"\u201cNo evidence\u201d is not proof of no change: on the retention sets that show none, the intervals leave room for a loss of "
+        f"at most {', '.join(rooms)}."
+    )
+
+
+def _largest_loss(change: Change) -> float:
+    """The bad end of the paired interval of the difference; below 0 where even that is a gain."""
+    low, high = change.difference_interval or (0.0, 0.0)
+    return high if change.lower_is_better else -low
+
+
+def _other_measures_worse(dataset: DatasetResult) -> str:
+    worse = [change for change in dataset.changes if change.verdict == "worse" and change is not dataset.main_change()]
+    if not worse or dataset.main_change().verdict == "worse":
+        return ""
+    named = ", ".join(f"{change.measure} by {change.similarity} ({improvement(change)})" for change in worse)
+    return f"On {_name(dataset)} other measures got worse: {named}."
+
+
+def _worsened_languages(dataset: DatasetResult) -> list[str]:
+    cells = len(dataset.languages) ** 2
+    return [
+        f"On {_name(dataset)}, {integer(grid.worsened)} of {counted(cells, 'language pair')} got worse, "
+        f"{integer(grid.improved or 0)} better ({grid.comparison} by {grid.similarity})."
+        for grid in dataset.grid
+        if grid.worsened
+    ]
+
+
+def _name(dataset: DatasetResult) -> str:
+    return named(dataset.name)
+
+
+def named(name: str) -> str:
+    """A name as it may stand in a sentence."""
+    shown = cut_name(name, limit=NAME_LENGTH)
+    if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in shown):
+        return f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
+    return shown
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence."""
+    if len(names) > MOST_NAMED:
+        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -1,0 +1,157 @@
+"""What a search for the largest safe rate says, in sentences: the head line, where its limit comes from, and how long the rate may last."""
+
+import math
+from typing import Literal
+
+from adiabat.report.evaluation_headline import Tone
+from adiabat.report.wording import DASH, counted, integer, number, setting, share
+from adiabat.results.rate_search_result import Rung, SafeRate
+
+MEANINGS = {
+    "overlap loss": "1 minus the rank-biased overlap of the documents found: 0 where the lists are equal, 1 where they share nothing",
+    "margins": "how much the leads of the first document changed, in root mean square leads of the untuned tower",
+    "turn": "angle between a probe's vectors before and now, in radians",
+    "rotation share": "of the movement of all probes, the part that is one rotation of the space",
+}
+"""What the measures of drift are, in short."""
+
+FAR = 100
+"""Times as many steps as were made, beyond which an extrapolation says no number."""
+
+Ended = Literal["inside", "left", "diverged"]
+
+
+def ended(result: SafeRate, rung: Rung) -> Ended:
+    """How a run ended."""
+    if rung.left_at is None:
+        return "inside"
+    drift = rung.drift[result.measure]
+    return "left" if drift and drift[-1] > result.limit else "diverged"
+
+
+def ending(result: SafeRate, rung: Rung) -> str:
+    """The same in words."""
+    if rung.left_at is None:
+        return "stays inside"
+    return f"{ended(result, rung)} after {integer(rung.left_at)}"
+
+
+def drift_value(value: float) -> str:
+    """A drift."""
+    return number(value, digits=3)
+
+
+def limit(result: SafeRate) -> str:
+    """What drift may be."""
+    return drift_value(result.limit) if result.noise else setting(result.limit)
+
+
+def drift_range(values: list[float]) -> str:
+    """Drift of several runs."""
+    ends = dict.fromkeys(drift_value(end) for end in (min(values), max(values))) if values else [DASH]
+    return " to ".join(ends)
+
+
+def safe_runs(result: SafeRate) -> list[Rung]:
+    """Runs of the largest safe rate."""
+    return [rung for rung in result.rungs if rung.rate == result.rate]
+
+
+def last(rung: Rung, measure: str) -> float | None:
+    """Drift at the last look.
+
+    Returns:
+        None where there was no look.
+    """
+    values = rung.drift.get(measure)
+    return values[-1] if values else None
+
+
+def headline(result: SafeRate) -> str:
+    """Up to which rate the answers stay where they were, and what happens above it."""
+    stays = f"{_within(result)} for {counted(result.steps, 'step')}"
+    if result.rate is None:
+        return f"No rate of the ladder stays {stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
+    seeds = len({rung.seed for rung in safe_runs(result)})
+    stays += f" with each of {seeds} seeds" * (seeds > 1)
+    if result.rate == max(result.rates):
+        return f"Even the highest rate of the ladder, {setting(result.rate)}, stays {stays}."
+    above = min((rung.rate for rung in result.rungs if rung.rate > result.rate), default=math.inf)
+    return f"Up to {setting(result.rate)} the answers stay {stays}{_fate(result, above, before='; at ')}."
+
+
+def _within(result: SafeRate) -> str:
+    return "within noise" if result.noise else f"within the limit of {limit(result)}"
+
+
+def _fate(result: SafeRate, of: float, *, before: str) -> str:
+    """What became of a rate that is not safe: of its runs, the one that ended first."""
+    runs = [rung for rung in result.rungs if rung.rate == of]
+    ends = [(rung.left_at, ended(result, rung)) for rung in runs if rung.left_at is not None]
+    if not ends:
+        return ""
+    step, how = min(ends)
+    of_all = f" with {len(ends)} of {len(runs)} seeds" * (len(ends) < len(runs))
+    return f"{before}{setting(of)}, {'drift is beyond it' if how == 'left' else 'a run diverged'} after {integer(step)}{of_all}"
+
+
+def tone(result: SafeRate) -> Tone:
+    """Whether the head line is good news."""
+    return "bad" if result.rate is None else "good"
+
+
+def reservations(result: SafeRate) -> list[str]:
+    """What should be known beside the head line."""
+    notes = [f"{note[:1].upper()}{note[1:]}" + "." * (not note.endswith((".", "!", "?"))) for note in result.notes]
+    nothing = "Drift is a difference and no judgement: whether answers got better or worse, labelled data tell; see adiabat evaluate."
+    return [*filter(None, [about_limit(result), pace(result), about_seeds(result)]), *notes, nothing]
+
+
+def about_limit(result: SafeRate) -> str:
+    """What the limit is, and where it comes from."""
+    is_of = f"The limit is a drift of {limit(result)} by {result.measure}"
+    if not result.noise:
+        return f"{is_of}: a number that was given, not measured."
+    noise = result.noise[result.measure]
+    part = result.limit / noise
+    probes = f"the mark at the end of the {counted(result.probes, 'probe')}"
+    return (
+        f"{is_of}, and made of noise: where nothing but {probes} changes, what the untuned tower finds drifts by {drift_value(noise)}. "
+        f"The limit is {share(part)} of that, for so much independent of it makes it {share(math.hypot(1, part) - 1)} larger."
+    )
+
+
+def pace(result: SafeRate) -> str:
+    """After how many steps the safe rate would leave the band."""
+    if result.rate is None:
+        return ""
+    steps = result.lasts()
+    if steps is None:
+        return f"How long {setting(result.rate)} would last cannot be told: its looks are too few, or some of them found no drift."
+    if math.isinf(steps):
+        return (
+            f"Over the later half of the looks, drift at {setting(result.rate)} did not grow, so that the end of its time cannot be told."
+        )
+    grows = "If drift goes on growing as it did over the later half of the looks, by a power of the steps,"
+    earliest = ", the earliest of its runs," * (len(safe_runs(result)) > 1)
+    return f"{grows} {setting(result.rate)}{earliest} {_leaves(steps, result.steps)}: an extrapolation, no measurement."
+
+
+def _leaves(steps: float, made: int) -> str:
+    if steps > FAR * made:
+        return f"stays inside for more than {FAR} times as many steps"
+    rounded = int(float(f"{steps:.2g}"))
+    return f"would leave the band after about {integer(rounded)} steps" if rounded > made else "is about to leave the band"
+
+
+def about_seeds(result: SafeRate) -> str:
+    """How far the runs of the safe rate lie apart."""
+    runs = safe_runs(result)
+    if not runs:
+        return ""
+    if len(runs) == 1:
+        return "That is one seed: another may drift more or less."
+    values = [value for rung in runs if (value := last(rung, result.measure)) is not None]
+    left = sum(rung.left_at is not None for rung in runs)
+    beside = f", of which {left} left the band with a seed that this search no longer asks for" * bool(left)
+    return f"With {len(runs)} seeds at {setting(runs[0].rate)}, drift at the end is {drift_range(values)}{beside}."

@@ -1,1 +1,0 @@
-"""Searches for the largest safe rate: their page, figures and tables."""

@@ -1,0 +1,242 @@
+"""What the figures of a sweep show, before anything is drawn (mission B10)."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+
+from adiabat.results.scaling_result import KindRecord, LineRecord, SweepResult, SweepRun
+from adiabat.scaling_laws.frontier import Profile, line_through
+from adiabat.scaling_laws.laws import Method
+
+Points = tuple[tuple[float, float], ...]
+Look = Literal["marked", "line", "dashed", "hollow", "point"]
+"""Markers joined by a line, a line alone, a dashed one, or markers alone: hollow ones, and large ones."""
+
+PARABOLA_POINTS = 25
+METHODS: tuple[Method, ...] = ("full", "freezing", "bias", "lora")
+"""In the order in which they have their colours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points that belong together.
+
+    Attributes:
+        label: For the legend; "" for none.
+        points: By x.
+        hue: Number of its colour, or a share in [0, 1] of the way from light to dark.
+        look: How it is drawn.
+    """
+
+    label: str
+    points: Points
+    hue: int | float
+    look: Look = "marked"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes:
+        title: Above it.
+        across: Name of the horizontal axis.
+        up: Name of the vertical one.
+        curves: To be drawn; at least one.
+        diagonal: Whether a line shows where both are equal.
+        linear: Axes that are not logarithmic.
+    """
+
+    title: str
+    across: str
+    up: str
+    curves: tuple[Curve, ...]
+    diagonal: bool = False
+    linear: tuple[Literal["across", "up"], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One figure.
+
+    Attributes:
+        name: Of its files, and prefix of the ids inside it.
+        title: In words.
+        caption: What it shows.
+        panels: Left to right, top to bottom.
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+
+
+SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
+
+
+def pictures(result: SweepResult) -> list[Picture]:
+    """All figures of a sweep."""
+    up = f"{result.loss} loss"
+    every = (
+        Picture("isoflop", "Loss by size at each budget", _ISOFLOP, tuple(_isoflop(result, up))),
+        Picture("optimal", "Best size and tokens by budget", _OPTIMAL, tuple(_optimal(result))),
+        Picture("frontier", "Least loss by budget", _FRONTIER, tuple(_frontiers(result, up))),
+        Picture("ranks", "Loss by rank of LoRA", _RANKS, tuple(_by_detail(result, up, "lora"))),
+        Picture("frozen", "Loss by share of parameters that are trained", _FROZEN, tuple(_by_detail(result, up, "freezing"))),
+        Picture("predicted", "Predicted and actual loss", _PREDICTED, tuple(_predicted(result, up))),
+        Picture("downstream", "Scores of tasks by loss", _DOWNSTREAM, tuple(_downstream(result, up))),
+    )
+    return [one for one in every if one.panels]
+
+
+_ISOFLOP = (
+    "A curve is a budget, the darker the larger; sizes leave out the table of tokens, and of several runs of a size the least loss counts. "
+    "Dashed: the parabola through the logarithms. A large marker is its lowest point, where that lies within the sizes."
+)
+_OPTIMAL = "Lowest points of the parabolas, and the tokens that the budget pays for there. Lines are least squares of logarithms."
+_FRONTIER = "The best run of each budget, and the line of least squares through the logarithms."
+_RANKS = "A curve is a budget, the darker the larger."
+_FROZEN = "A curve is a budget, the darker the larger. Fewer trained parameters are more frozen blocks; at 1 nothing is frozen."
+_PREDICTED = (
+    "Hollow markers: runs of the largest model, predicted by the law fitted without them. Filled: all others, by the same law. Where too "
+    "few are left without the largest, all are filled, by the law fitted to all."
+)
+_DOWNSTREAM = "A marker is a run."
+
+
+def _isoflop(result: SweepResult, up: str) -> Iterator[Panel]:
+    shades = _shades(profile.budget for one in result.kinds for profile in one.profiles)
+    for one in result.kinds:
+        if one.profiles:
+            curves = [curve for profile in one.profiles for curve in _profile(profile, shades[profile.budget])]
+            yield Panel(str(one.kind), SIZE, up, tuple(curves))
+
+
+def _profile(profile: Profile, hue: float) -> Iterator[Curve]:
+    yield Curve(f"{profile.budget:.2g} FLOP", tuple(zip(profile.sizes, profile.losses, strict=True)), hue)
+    low, high = math.log(profile.sizes[0]), math.log(profile.sizes[-1])
+    places = [low + (high - low) * step / (PARABOLA_POINTS - 1) for step in range(PARABOLA_POINTS)]
+    yield Curve("", tuple((math.exp(x), _parabola(profile, x)) for x in places), hue, "dashed")
+    if profile.optimum is not None:
+        yield Curve("", ((profile.optimum, _parabola(profile, math.log(profile.optimum))),), hue, "point")
+
+
+def _parabola(profile: Profile, log_size: float) -> float:
+    constant, linear, quadratic = profile.coefficients
+    return math.exp(constant + linear * log_size + quadratic * log_size**2)
+
+
+def _shades(budgets: Iterable[float]) -> dict[float, float]:
+    """From light to dark, in the order of the budgets, the same in all panels of a figure."""
+    rising = sorted(set(budgets))
+    return {budget: place / max(1, len(rising) - 1) for place, budget in enumerate(rising)}
+
+
+def _families(result: SweepResult) -> list[tuple[str, list[KindRecord]]]:
+    ordered = sorted(result.kinds, key=lambda one: (one.kind.family, METHODS.index(one.kind.method)))
+    return [(family, list(of)) for family, of in groupby(ordered, key=lambda one: one.kind.family)]
+
+
+def _optimal(result: SweepResult) -> Iterator[Panel]:
+    for family, kinds in _families(result):
+        sizes = [curve for one in kinds if one.sizes for curve in _line(one, one.sizes)]
+        tokens = [curve for one in kinds if one.sizes for curve in _line(one, _tokens(result, one, one.sizes))]
+        if sizes:
+            yield Panel(family, BUDGET, SIZE, tuple(sizes))
+            yield Panel(family, BUDGET, TOKENS, tuple(tokens))
+
+
+def _tokens(result: SweepResult, one: KindRecord, sizes: LineRecord) -> LineRecord:
+    """The tokens that each budget pays for at its best size, at what a token takes of the runs that the profile goes through."""
+    tokens = [budget / _each(result, one, budget, size) for budget, size in zip(sizes.at, sizes.values, strict=True)]
+    line = line_through(np.array(sizes.at), np.array(tokens))
+    return LineRecord(line.slope, line.intercept, None, None, sizes.at, tokens)
+
+
+def _each(result: SweepResult, one: KindRecord, budget: float, size: float) -> float:
+    """FLOP of a token at a size between those of a profile, between them along a line of logarithms."""
+    least: dict[int, tuple[float, float]] = {}
+    for row, loss in result.counted:
+        if row.way.kind == one.kind and row.budget == budget:
+            own = (loss, row.option.flops_per_token)
+            least[row.option.size] = min(own, least.get(row.option.size, own))
+    known = np.log(np.array(sorted((float(own), each) for own, (_, each) in least.items())))
+    return math.exp(float(np.interp(math.log(size), known[:, 0], known[:, 1])))
+
+
+def _line(one: KindRecord, line: LineRecord) -> Iterator[Curve]:
+    hue, ends = METHODS.index(one.kind.method), (line.at[0], line.at[-1])
+    yield Curve(one.kind.method, tuple(zip(line.at, line.values, strict=True)), hue, "hollow")
+    yield Curve("", tuple((x, math.exp(line.intercept + line.slope * math.log(x))) for x in ends), hue, "line")
+
+
+def _frontiers(result: SweepResult, up: str) -> Iterator[Panel]:
+    for family, kinds in _families(result):
+        curves = [curve for one in kinds if one.frontier for curve in _line(one, one.frontier)]
+        if curves:
+            yield Panel(family, BUDGET, up, tuple(curves))
+
+
+def _by_detail(result: SweepResult, up: str, method: Method) -> Iterator[Panel]:
+    """Loss by rank, or by what is trained, of each model that was tried with several."""
+    across = "rank" if method == "lora" else "trained share of the parameters"
+    shown = [(row, loss) for row, loss in result.counted if _shown_with(row, method)]
+    shades = _shades(row.budget for row, _ in shown)
+    for model in dict.fromkeys(row.way.sized_name for row, _ in shown):
+        own = [(row, loss) for row, loss in shown if row.way.sized_name == model]
+        curves = [
+            Curve(f"{budget:.2g} FLOP", points, hue)
+            for budget, hue in shades.items()
+            if len(points := _means([(_detail(row), loss) for row, loss in own if row.budget == budget])) > 1
+        ]
+        if curves:
+            yield Panel(model, across, up, tuple(curves))
+
+
+def _shown_with(row: SweepRun, method: Method) -> bool:
+    return row.way.method == method or (method == "freezing" and row.way.method == "full")
+
+
+def _detail(row: SweepRun) -> float:
+    return float(row.way.rank) if row.way.rank else row.option.share
+
+
+def _means(points: Sequence[tuple[float, float]]) -> Points:
+    """Over seeds, by x."""
+    places = sorted({x for x, _ in points})
+    return tuple((x, sum(own) / len(own)) for x in places if (own := [y for other, y in points if other == x]))
+
+
+def _predicted(result: SweepResult, up: str) -> Iterator[Panel]:
+    for family, kinds in _families(result):
+        curves = [curve for one in kinds for curve in _beside(one)]
+        if curves:
+            yield Panel(family, f"actual {up}", "predicted", tuple(curves), diagonal=True)
+
+
+def _beside(one: KindRecord) -> Iterator[Curve]:
+    if one.law is None:
+        return
+    hue, method = METHODS.index(one.kind.method), one.kind.method
+    held_out = any(run.held_out is not None for run in one.law.predicted)
+    looks: tuple[tuple[bool, Look], ...] = ((False, "point"), (True, "hollow" if held_out else "point"))
+    for largest, look in looks:
+        points = [(run.loss, run.fitted if run.held_out is None else run.held_out) for run in one.law.predicted if run.largest == largest]
+        if sound := tuple(sorted(point for point in points if point[1] > 0)):
+            yield Curve("" if largest else method, sound, hue, look)
+
+
+def _downstream(result: SweepResult, up: str) -> Iterator[Panel]:
+    kept = result.counted
+    for task in (one.task for one in result.downstream if one.family is None and any(one.task in row.scores for row, _ in kept)):
+        curves = [
+            Curve(method, points, METHODS.index(method), "point")
+            for method in METHODS
+            if (points := tuple((loss, row.scores[task]) for row, loss in kept if row.way.method == method and task in row.scores))
+        ]
+        yield Panel(task, up, "score", tuple(curves), linear=("up",))

@@ -1,0 +1,177 @@
+"""What a sweep or a plan says, in sentences."""
+
+from collections import Counter
+from collections.abc import Iterator
+from operator import itemgetter
+
+from adiabat.report.wording import DASH, amount, counted, duration, integer, number, share
+from adiabat.results.scaling_result import Advice, Choice, Correlation, CrossingRecord, KindRecord, SweepResult, SweepRun
+
+UNLIKE = 1.5
+"""How many times as fast as its runs a machine may be without a page saying so."""
+
+ONCE_MORE = 1.05
+"""Passes over the data from which they are said to be more than one; below, they would be told as 1.0."""
+
+INFINITE = "\N{INFINITY}"
+
+FAR = 4.0
+"""How many times the largest budget of its runs a law reaches before a page warns of it."""
+
+
+def flop(budget: float) -> str:
+    """A number of operations."""
+    return f"{budget:.3g} FLOP"
+
+
+def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
+    """An interval.
+
+    Args:
+        ends: Of it; None where there is none.
+    """
+    return "" if ends is None else f"[{number(ends[0], digits=digits)}, {number(ends[1], digits=digits)}]"
+
+
+def _best_run(result: SweepResult) -> tuple[SweepRun, float] | None:
+    """The run with the least loss at the largest budget, and that loss.
+
+    Returns:
+        None where no run counts.
+    """
+    largest = max((row.budget for row, _ in result.counted), default=0.0)
+    return min((one for one in result.counted if one[0].budget == largest), key=itemgetter(1), default=None)
+
+
+def headline(result: SweepResult) -> str:
+    """What it comes to."""
+    advice = result.advice
+    if advice is None:
+        return _of_sweep(result)
+    if advice.best is None:
+        if advice.scarce:
+            return "By what was published: full training of the largest model that memory allows, since tokens are what is scarce."
+        method = advice.candidates[0].way.method
+        return f"By what was published: {'full training' if method == 'full' else 'LoRA'}; which model, nothing here tells."
+    best = advice.best
+    loss = "" if best.loss is None else f": {result.loss} loss {number(best.loss)} {bounds(best.law)}"
+    return f"Train {best.way.title} on {best.tokens:.3g} tokens{loss}."
+
+
+def _of_sweep(result: SweepResult) -> str:
+    found = _best_run(result)
+    if found is None:
+        return "No run has given a loss."
+    best, loss = found
+    return f"At {flop(best.budget)} the least {result.loss} loss is {number(loss)}: {best.way.title}."
+
+
+def reservations(result: SweepResult) -> list[str]:
+    """What weakens the answer, and what else a reader must know."""
+    return [*_of_advice(result), *_of_runs(result), *result.notes]
+
+
+def _of_advice(result: SweepResult) -> Iterator[str]:
+    advice = result.advice
+    if advice is None:
+        return
+    best, other = advice.best, advice.runner_up
+    if best is not None and other is not None and advice.sure is not None:
+        yield (
+            f"Runner-up: {other.way.title}, {number(other.loss or 0.0)} {bounds(other.law)}. In {share(advice.sure)} of laws that are "
+            f"fitted to runs drawn again, {best.way.kind} stays ahead."
+        )
+    if best is not None and best.run is not None:
+        yield f"A single run of it is expected within {bounds(best.run)}."
+    if advice.beyond is not None and advice.beyond > FAR:
+        yield f"It takes {advice.beyond:.3g} times the largest budget of the runs: laws say less the further they reach."
+    if advice.budget_seconds is not None:
+        devices = Counter(row.device for row, _ in result.counted if row.seconds > 0).most_common()
+        others = f"; those made on {', '.join(name for name, _ in devices[1:])} say nothing of it" if devices[1:] else ""
+        yield f"How much each option computes in {duration(advice.budget_seconds)} is by its fastest run on {devices[0][0]}{others}."
+    if best is not None and best.flops < 0.99 * advice.budget:
+        left = 1 - best.flops / advice.budget
+        yield f"Its tokens run out: {flop(best.flops)} are spent, and {share(left)} of the budget is left."
+    if advice.passes is not None and advice.passes >= ONCE_MORE:
+        yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: see whether there are more, or set --data-tokens."
+    if advice.seconds is not None:
+        yield f"On this machine it takes about {duration(advice.seconds)} and {amount(advice.measured_memory)}, measured on a few steps."
+        if advice.budget_seconds is not None and not 1 / UNLIKE < advice.seconds / advice.budget_seconds < UNLIKE:
+            yield (
+                f"That is not the {duration(advice.budget_seconds)} asked for: the runs were made at another speed. Plan by --budget "
+                f"{advice.budget * advice.budget_seconds / advice.seconds:.3g} for what this machine computes in that time."
+            )
+    for why, names in advice.excluded.items():
+        yield f"No candidates, since {why}: {'; '.join(names)}."
+    unknown = [one.way.title for one in advice.candidates if one.memory is None]
+    if advice.memory is not None and unknown:
+        yield f"No run says what these hold, so that nothing says whether the memory suffices: {'; '.join(unknown)}."
+    for kind, part in advice.unsound.items():
+        yield f"{kind}: {share(part)} of laws fitted to runs drawn again fall below 0 there; intervals leave them out."
+
+
+def _of_runs(result: SweepResult) -> Iterator[str]:
+    if result.left_out:
+        name, why = next(iter(result.left_out.items()))
+        few = f"{counted(len(result.left_out), 'run')} of {integer(len(result.runs))}"
+        yield f"No law is fitted to {few}, such as {name}: {why}. The table of runs says it of each."
+    again = [row.passes for row, _ in result.counted if row.passes >= ONCE_MORE]
+    if again:
+        most = max(again)
+        yield (
+            f"{counted(len(again), 'run')} went over the data more than once, up to {most:.1f} times: laws take a token that is read again "
+            "for a new one."
+        )
+    for one in result.kinds:
+        if one.law is None:
+            yield f"{one.kind}: no law, it lacks {one.why_not}."
+            continue
+        law = one.law
+        if law.passed_over:
+            passed = " and ".join(law.passed_over)
+            yield f"{one.kind}: {passed} comes closer to losses held out, but falls below 0 where it is asked or soon after."
+        missed = {f"the largest {what}": found for what, found in (("model", law.model_error), ("budget", law.budget_error))}
+        large = {what: found for what, found in missed.items() if found is not None and found > max(3 * law.noise, 0.03)}
+        if large:
+            told = "; ".join(f"fitted without {what}, by {share(found)} there" for what, found in large.items())
+            yield f"{one.kind}: its law misses losses that it has not seen: {told}."
+
+
+def errors(one: KindRecord) -> list[str]:
+    """What a law misses losses by that it has not seen."""
+    found = (None, None) if one.law is None else (one.law.model_error, one.law.budget_error)
+    return [DASH if part is None else share(part) for part in found]
+
+
+def family_of(one: Correlation) -> str:
+    """Whose runs a correlation is of."""
+    return "all" if one.family is None else one.family or "models as they are"
+
+
+def crossing_cells(one: CrossingRecord) -> list[str]:
+    """Two methods that change places, as a row of a table."""
+    found = one.found
+    agree = DASH if found.agree is None else share(found.agree)
+    within = DASH if found.interval is None else "[{}, {}]".format(*(INFINITE if end is None else f"{end:.2g}" for end in found.interval))
+    return [one.family, one.before, one.after, f"{found.budget:.2g}", within, agree]
+
+
+def law_facts(one: KindRecord) -> list[tuple[str, str]]:
+    """Coefficients of a law with their intervals."""
+    assert one.law is not None
+    return [(own.name, f"{own.value:.3g} [{own.low:.3g}, {own.high:.3g}]") for own in one.law.coefficients]
+
+
+def choice_cells(one: Choice) -> list[str]:
+    """An option as a row of a table."""
+    loss = "" if one.loss is None else number(one.loss)
+    numbers = [f"{one.option.size / 1e6:.3g} M", f"{one.tokens:.3g}", f"{one.flops:.3g}"]
+    return [one.way.title, *numbers, loss, bounds(one.law), bounds(one.run), amount(one.memory)]
+
+
+CHOICE_HEAD = ("option", "size", "tokens", "FLOP", "loss", "of the law", "of one run", "memory")
+
+
+def toml_head(advice: Advice) -> list[str]:
+    """Reasons as comments of a TOML file."""
+    return [f"{one.what}: {one.value} ({one.why}; {one.source})" for one in advice.reasons]

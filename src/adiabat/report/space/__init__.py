@@ -1,1 +1,0 @@
-"""Analyses of the space of vectors: their page, pictures and tables."""

@@ -1,1 +1,0 @@
-"""Studies: their record, page, tables and figures."""

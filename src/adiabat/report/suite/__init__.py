@@ -1,1 +1,0 @@
-"""Suites: their record, page and tables."""

@@ -1,1 +1,0 @@
-"""Sweeps, and plans made from their runs: their page, figures and tables."""

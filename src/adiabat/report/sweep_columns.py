@@ -1,0 +1,216 @@
+"""The table of a study, a row for each setting, as the source's tables 1 and 6 to 20 have it: what the page and the exports show alike."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from adiabat.report.sweep_cases import Case, Compared, Measured, Overview, comparisons_of, is_number, measures_of, outcome, pair_counts
+from adiabat.report.sweep_values import count, gain, gain_bounds, rate, setting_value, sides, verdict_marks
+from adiabat.report.wording import DASH, cut_name
+from adiabat.results.sweep_result import StudyRun
+
+Group = Literal["setting", "target", "other tasks", "language pairs, better/worse", "training", "drift"]
+
+TEXT_LENGTH = 200
+"""Characters of a text that a cell holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What stands at one setting under one head.
+
+    Attributes:
+        text: The value.
+        sign: Marks of verdicts behind it.
+        found: The verdict of all runs, which colours the sign; empty where they disagree or there is none.
+        below: In smaller letters, such as an interval.
+        order: What the row is sorted by; None puts it last.
+    """
+
+    text: str
+    sign: str = ""
+    found: str = ""
+    below: str = ""
+    order: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        group: That its head stands under.
+        name: Head.
+        below: What its figures are, in smaller letters.
+        cell: Of a setting.
+        number: Whether it stands to the right and is sorted by `Cell.order`.
+    """
+
+    group: Group
+    name: str
+    below: str
+    cell: Callable[[Case], Cell]
+    number: bool = True
+
+
+def columns_of(seen: Overview) -> list[Column]:
+    """All columns of the table of a study."""
+    return [*setting_columns(seen), *map(_task_column(seen), seen.ordered), *_pair_columns(seen), *_training_columns(seen)]
+
+
+def setting_columns(seen: Overview) -> list[Column]:
+    """What tells the rows of a study apart."""
+    columns = [_setting_column(seen, place) for place in range(len(seen.settings))]
+    columns = columns or [Column("setting", "setting", "", lambda _: Cell("as configured"), number=False)]
+    if not _told(seen, "learning_rate"):
+        columns.append(_mean_column("setting", "learning rate taken", lambda run: run.learning_rate, rate, every=True))
+    if not _told(seen, "batch_size"):
+        columns.append(_mean_column("setting", "batch size taken", lambda run: run.batch_size, rate, every=True))
+    if any(len(case.runs) > 1 for case in seen.cases):
+        columns.append(Column("setting", "runs", "", _runs))
+    return columns
+
+
+def _told(seen: Overview, name: str) -> bool:
+    """Whether what runs took is what the grid says, or the same for all: a rate may be scaled, and variants may set either."""
+    taken: set[float] = {getattr(run, name) for run in seen.result.runs}
+    said = [next((value for key, value in run.varied.items() if key.rpartition(".")[2] == name), None) for run in seen.result.runs]
+    if not any(map(is_number, said)):
+        return len(taken) < 2
+    pairs = zip(seen.result.runs, said, strict=True)
+    return all(is_number(value) and math.isclose(getattr(run, name), value, rel_tol=1e-6) for run, value in pairs)
+
+
+def _setting_column(seen: Overview, place: int) -> Column:
+    setting = seen.settings[place]
+
+    def cell(case: Case) -> Cell:
+        value = case.values[place]
+        return Cell(cut_name(setting_value(value), limit=TEXT_LENGTH), order=float(value) if is_number(value) else None)
+
+    return Column("setting", setting.label, "", cell, setting.numeric)
+
+
+def _runs(case: Case) -> Cell:
+    done, every = len(case.done), len(case.runs)
+    return Cell(f"{done} of {every}" if done < every else str(every), order=float(done))
+
+
+def _task_column(seen: Overview) -> Callable[[str], Column]:
+    def column(task: str) -> Column:
+        group: Group = "target" if task in seen.result.targets else "other tasks"
+        main = measures_of(seen.result, task)[:1]
+        return Column(group, task, ", ".join(filter(None, main[0])) if main else "not measured", lambda case: outcome_cell(case, task))
+
+    return column
+
+
+def outcome_cell(case: Case, task: str, measured: Measured | None = None) -> Cell:
+    """What a setting changed on a task.
+
+    Args:
+        measured: Measure and similarity; None is the main one.
+    """
+    found = outcome(case, task, measured)
+    if found is None:
+        return Cell(DASH)
+    return Cell(gain(found), verdict_marks(found), found.verdict or "", gain_bounds(found), found.mean)
+
+
+def _pair_columns(seen: Overview) -> list[Column]:
+    return [_pair_column(seen, compared) for compared in comparisons_of(seen.done, seen.result.tasks)]
+
+
+def _pair_column(seen: Overview, compared: Compared) -> Column:
+    task, comparison, similarity = compared
+    alone = len({other for other, *_ in comparisons_of(seen.done, seen.result.tasks)}) == 1
+    told = ", ".join(filter(None, [similarity, _of_pairs(seen, compared)]))
+
+    def cell(case: Case) -> Cell:
+        counts = pair_counts(case.done, compared)
+        if counts is None:
+            return Cell(DASH)
+        by_z = sides(counts.improved_z, counts.worsened_z)
+        net = None if counts.improved is None or counts.worsened is None else counts.improved - counts.worsened
+        return Cell(sides(counts.improved, counts.worsened), below="" if by_z == DASH else f"z {by_z}", order=net)
+
+    return Column("language pairs, better/worse", comparison if alone else f"{task}: {comparison}", told, cell)
+
+
+def _of_pairs(seen: Overview, compared: Compared) -> str:
+    counts = pair_counts(seen.done, compared)
+    return "" if counts is None else f"of {counts.pairs}"
+
+
+def _training_columns(seen: Overview) -> list[Column]:
+    columns = [
+        _mean_column("training", "steps", lambda run: run.steps, count),
+        _mean_column("training", "best epoch", lambda run: run.best_epoch, count),
+    ]
+    return [*columns, Column("training", "failed", "", _failure, number=False)] if seen.failed else columns
+
+
+def _mean_column(
+    group: Group, name: str, value: Callable[[StudyRun], float], shown: Callable[[float], str], *, every: bool = False
+) -> Column:
+    def cell(case: Case) -> Cell:
+        values = [float(value(run)) for run in (case.runs if every else case.done)]
+        return Cell(shown(fmean(values)), order=fmean(values)) if values else Cell(DASH)
+
+    return Column(group, name, "", cell)
+
+
+def _failure(case: Case) -> Cell:
+    reasons = dict.fromkeys(run.reason or "no reason given" for run in case.failed)
+    return Cell(cut_name("; ".join(reasons), limit=TEXT_LENGTH))
+
+
+def measure_columns(seen: Overview) -> list[Column]:
+    """All measures of all tasks, the main ones too."""
+    every = [(task, measured) for task in seen.ordered for measured in measures_of(seen.result, task)]
+    if len(every) <= len({task for task, _ in every}):
+        return []
+    return [*setting_columns(seen), *(_measure_column(seen, task, measured) for task, measured in every)]
+
+
+def _measure_column(seen: Overview, task: str, measured: Measured) -> Column:
+    group: Group = "target" if task in seen.result.targets else "other tasks"
+    return Column(group, task, ", ".join(filter(None, measured)), lambda case: outcome_cell(case, task, measured))
+
+
+def drift_columns(seen: Overview, group: str | None = None) -> list[Column]:
+    """Drift of the probes, or of one group of them.
+
+    Args:
+        group: Such as a language; None takes all probes.
+    """
+    names = list(dict.fromkeys(name for run in seen.done for name in _means(run, group)))
+    return [*setting_columns(seen), *(_drift_column(name, group) for name in names)] if names else []
+
+
+def drift_groups(seen: Overview) -> list[str]:
+    """Groups of probes."""
+    return list(dict.fromkeys(name for run in seen.done if run.drift is not None for name in run.drift.groups))
+
+
+def _means(run: StudyRun, group: str | None) -> dict[str, float]:
+    if run.drift is None:
+        return {}
+    return run.drift.means if group is None else run.drift.groups.get(group, {})
+
+
+def _drift_column(name: str, group: str | None) -> Column:
+    def cell(case: Case) -> Cell:
+        values = [means[name] for run in case.done if name in (means := _means(run, group))]
+        if not values:
+            return Cell(DASH)
+        errors = [run.drift.errors.get(name) for run in case.done if run.drift is not None] if group is None else []
+        alone = errors[0] if len(values) == 1 and errors else None
+        below = "" if alone is None else f"± {rate(alone)}"
+        if len(values) > 1:
+            below = f"{rate(min(values))} to {rate(max(values))}"
+        return Cell(rate(fmean(values)), below=below, order=fmean(values))
+
+    return Column("drift", name, "", cell)

@@ -1,0 +1,105 @@
+"""Where drift leaves the band beside where labelled damage begins, for each ladder of rates and measure of drift (mission A12)."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+
+from adiabat.report import wording
+from adiabat.report.sweep_cases import Case, Overview, is_number, key_of
+from adiabat.report.sweep_values import line_labels, rate
+from adiabat.report.sweep_wording import rate_of
+from adiabat.results.drift_judgement import Judgement, Step, judge, limits_of
+
+LEAST_RATES = 3
+"""Of a ladder: with fewer, where damage begins is no more than which of two rates is worse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One limit beside the labels.
+
+    Attributes:
+        ladder: The other settings of its runs, in words; "" where they are the only ones.
+        measure: Of drift.
+        found: The judgement.
+    """
+
+    ladder: str
+    measure: str
+    found: Judgement
+
+    def cells(self) -> list[str]:
+        """For a table with the columns of `HEAD`."""
+        found = self.found
+        low, high = found.bracket
+        # A run without a model has no drift to be told.
+        ends = high is not None and math.isfinite(high)
+        bracket = f"{wording.number(low)} to {wording.number(high)}" if high is not None and ends else f"from {wording.number(low)}"
+        return [
+            *([self.ladder] if self.ladder else []),
+            self.measure,
+            wording.number(found.limit),
+            _rate(found.safe),
+            _rate(found.harmless),
+            ", ".join(found.harmed) or "nothing",
+            found.agreement,
+            bracket if high is None or low < high else "none",
+        ]
+
+
+HEAD = ("drift by", "limit", "safe by drift up to", "harmless by labels up to", "then worse", "drift is", "limits that hit")
+"""Columns of the table, behind that of the ladder where there are several."""
+
+
+def judged(seen: Overview) -> list[Judged]:
+    """Hold the limits that are made of noise against what labels say."""
+    setting = rate_of(seen)
+    if setting is None or not seen.others:
+        return []
+    place = [one.name for one in seen.settings].index(setting.name)
+    limits = {measure: limit for measure, limit in limits_of(seen.result.noise).items() if limit > 0 and measure != UNLIMITED}
+    ladders = list(_ladders(seen, place))
+    return [
+        Judged(label if len(ladders) > 1 else "", measure, judge([_step(seen, case, place, measure) for case in cases], limit))
+        for label, cases in ladders
+        if cases
+        for measure, limit in limits.items()
+    ]
+
+
+UNLIMITED = "rotation share"
+"""A share of the movement, which does not grow with it."""
+
+
+def _ladders(seen: Overview, place: int) -> Iterator[tuple[str, list[Case]]]:
+    """Cases that differ by their rate alone, and whose drift is known."""
+    alike: dict[tuple[object, ...], list[Case]] = {}
+    for case in seen.cases:
+        if is_number(case.values[place]) and (case.failed or any(run.drift is not None for run in case.done)):
+            alike.setdefault(tuple(key_of(value) for number, value in enumerate(case.values) if number != place), []).append(case)
+    ladders = [cases for cases in alike.values() if len(cases) >= LEAST_RATES]
+    others = [number for number, one in enumerate(seen.settings) if number != place and len(one.values) > 1]
+    yield from zip(line_labels(seen, others, ladders), map(partial(_known, seen, place), ladders), strict=True)
+
+
+def _known(seen: Overview, place: int, cases: list[Case]) -> list[Case]:
+    """Up to the first rate whose harm is not known of every task and run; one without a model is known to be beyond everything."""
+    ladder = sorted(cases, key=lambda case: case.values[place])  # type: ignore[arg-type,return-value]
+    return list(takewhile(lambda case: case.failed or all(seen.judged(case, task) for task in seen.others), ladder))
+
+
+def _step(seen: Overview, case: Case, place: int, measure: str) -> Step:
+    """A run that left no model has drifted beyond everything."""
+    value = case.values[place]
+    assert is_number(value)
+    found = [run.drift.means[measure] for run in case.done if run.drift is not None]
+    if case.failed or not found:
+        return Step(value, math.inf, (*seen.worse(case), "no model"))
+    # As a ladder has it: every seed must stay inside.
+    return Step(value, max(found), tuple(seen.worse(case)))
+
+
+def _rate(value: float | None) -> str:
+    return "no rate" if value is None else rate(value)

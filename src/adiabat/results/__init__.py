@@ -1,0 +1,1 @@
+"""Records of jobs, as result.json keeps them."""

@@ -1,0 +1,369 @@
+"""What a measurement leaves behind: plain data that goes into ``result.json`` and comes back from it.
+
+Plots and pages are made from these records, never from live models.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Verdict = Literal["better", "worse", "no evidence"]
+"""What the paired 95 % interval and the p-value allow to say: wholly on the good side of zero, wholly on the bad side, or neither."""
+
+Test = Literal["sign flips", "bootstrap"]
+"""Where a p-value comes from: random exchanges of the two models' scores of a unit, or the tails of the resampled difference."""
+
+RESULT_FORMAT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One measure on one data set, before and after.
+
+    Attributes:
+        measure: ``PND`` (mean over queries), ``PND pooled``, a name of the ir-measures grammar such as ``nDCG@10``, or another task's.
+        similarity: What compared the texts, as `adiabat.stats.samples.Sample.similarity` has it: ``cosine``, ``dot``, ``distance``,
+            ``manhattan``, ``bm25``; "" where nothing was compared.
+        lower_is_better: True for the PND pair.
+        after: Value of the model under test.
+        after_interval: 95 % BCa interval of `after` alone, over units, and over seeds where there are several runs. Like the others it is
+            cut where the measure ends, such as at 0 and 1: the true value lies there. None where fewer than two units were measured.
+        before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
+        improvement: Percent, ``s (after - before) / before`` (mission A7); None where `before` is not above 0.
+        difference: ``after - before``.
+        difference_interval: Paired 95 % interval of the difference: BCa, and on neither side narrower than a t interval but where the
+            measure ends. None as for `after_interval`.
+        improvement_interval: The same for `improvement`, percent; None, too, where so many resampled baselines are 0 or below that an end
+            is infinite.
+        p: Two-sided p-value of the difference, in (0, 1].
+        z: The source's two-proportion statistic, of pooled pairs: only where the measure counts errors, such as ``PND pooled``.
+        verdict: From the paired interval, and only where p < 0.05. Fewer than six units that changed are never evidence where the value is
+            a mean of what units score by themselves, for average precision (pairs whose similarity changed) and for the V-measure (texts
+            that changed cluster, whatever clusters are called); not so for rank correlations, and for language grids of sentence pairs,
+            where a unit that changes moves others.
+        test: Where `p` comes from.
+        effect: Cohen's d_z, mean over standard deviation of the differences of units; above 0 where the value rose. None where units
+            have no differences of their own (a rank correlation), or all differ alike.
+        gained: Units that the model under test does better on, 0 where there are none; None where units have no values of their own (a
+            rank correlation, the pseudo-values of a language grid).
+        lost: Units that it does worse on; None likewise.
+        detectable: The smallest true difference, above 0 and in the measure's own unit, that would show as evidence about four times in
+            five in data that vary as these do: 2.80 standard errors of the difference, and more with few units or runs. It says too little
+            where few units changed, and with three runs: about two times in three. None where nothing varies, or there are fewer than two
+            units.
+    """
+
+    measure: str
+    similarity: str
+    lower_is_better: bool
+    after: float
+    after_interval: tuple[float, float] | None
+    before: float | None = None
+    improvement: float | None = None
+    difference: float | None = None
+    difference_interval: tuple[float, float] | None = None
+    improvement_interval: tuple[float, float] | None = None
+    p: float | None = None
+    z: float | None = None
+    verdict: Verdict | None = None
+    test: Test | None = None
+    effect: float | None = None
+    gained: int | None = None
+    lost: int | None = None
+    detectable: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GridComparison:
+    """The language grid for one comparison (mission A9).
+
+    Attributes:
+        comparison: ``entailment-neutral`` or ``entailment-contradiction``, whose values are PND; or the measure itself, such as ``P@1``.
+        similarity: As in `Change`.
+        after: Values, one row per query language, one column per document language.
+        before: The same for the baseline, or None.
+        improvement: Percent, or None; None in a cell whose `before` is not above 0.
+        verdicts: Per cell from sign flips over units after Benjamini-Hochberg over all cells, or None.
+        improved: How many cells are better, paired.
+        worsened: How many cells are worse, paired.
+        improved_z: The source's count by the z-test; None where no errors are counted.
+        worsened_z: Likewise.
+    """
+
+    comparison: str
+    similarity: str
+    after: list[list[float]]
+    before: list[list[float]] | None = None
+    improvement: list[list[float | None]] | None = None
+    verdicts: list[list[Verdict]] | None = None
+    improved: int | None = None
+    worsened: int | None = None
+    improved_z: int | None = None
+    worsened_z: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedOn:
+    """How much of a data set the job of a model trained or validated on.
+
+    Attributes:
+        model: Name.
+        queries: Of the data set; for a language grid, premises.
+        trained_queries: Of them, whose text the job trained or validated on.
+        relevant: Relevant documents, counted once for each query.
+        trained_relevant: Of them, which answered a query that the job trained or validated on; None where that is not known, since the
+            job knows texts and the store ids alone, or the other way round.
+        answered: Queries with such a document; None likewise.
+        unknown: Why the job may have trained on more; "" where it has not.
+        is_proof: Whether few enough queries were trained on for a verdict.
+    """
+
+    model: str
+    queries: int
+    trained_queries: int
+    relevant: int
+    trained_relevant: int | None
+    answered: int | None
+    unknown: str = ""
+    is_proof: bool = True
+
+    @property
+    def said(self) -> str:
+        """The counts in a sentence, without a full stop."""
+        if self.unknown and not self.trained_queries and not self.trained_relevant:
+            return f"whether {self.model} was trained on these {self.queries:,} queries is not known: {self.unknown}"
+        if self.trained_relevant is None:
+            documents = "; whether on their relevant documents is not known, since one side has texts and the other ids"
+        else:
+            documents = f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents (of {self.answered:,} queries)"
+        more = f"; it may be more: {self.unknown}" if self.unknown else ""
+        none = "" if self.is_proof else "; these are more than a tenth of the queries, so there is no verdict"
+        return f"{self.model} was trained or validated on {self.trained_queries:,} of {self.queries:,} queries{documents}{none}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """The main measure on the queries that no job of the models trained or validated on, and none of whose relevant documents either.
+
+    Attributes:
+        queries: How many, at least two and not all.
+        change: On them alone.
+    """
+
+    queries: int
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetResult:
+    """Everything measured on one data set.
+
+    Attributes:
+        name: Of the data set.
+        role: ``target`` for what was tuned on or is to be improved, ``retain`` for what must not get worse.
+        kind: ``ranking`` (whole store ranked), ``pairs`` (listed candidates) or ``grid`` (languages).
+        queries: How many.
+        documents: How many the store holds.
+        pairs: (positive, negative) pairs compared.
+        main: `Change.measure` that carries the verdict of the data set.
+        changes: One per measure and similarity.
+        languages: Codes, only for a grid.
+        grid: Only for a grid.
+        notes: Plain sentences: what was left out, or needs saying.
+        ladder: PND against the first negative that each query lists, against the second, ...: a curve from hard to easy, where the data is
+            so ordered. Only for listed candidates, of which every query has one positive and equally many negatives.
+        trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
+        unseen: What is left where queries with anything trained on are left out; None where that is all of them, or nothing.
+    """
+
+    name: str
+    role: Literal["target", "retain"]
+    kind: Literal["ranking", "pairs", "grid"]
+    queries: int
+    documents: int
+    pairs: int
+    main: str
+    changes: list[Change]
+    languages: list[str] = field(default_factory=list)
+    grid: list[GridComparison] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    ladder: list[Change] = field(default_factory=list)
+    trained: list[TrainedOn] = field(default_factory=list)
+    unseen: Unseen | None = None
+
+    def main_change(self) -> Change:
+        """The change that carries the verdict: `main`, by the main similarity, which comes first."""
+        return next(change for change in self.changes if change.measure == self.main)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One retrieved document.
+
+    Attributes:
+        doc_id: Its id.
+        text: Or "" where the store keeps none.
+        score: More is closer.
+        relevant: Whether it is a known positive.
+        similarity: What the score is: ``cosine``, ``dot`` or ``distance`` (minus the Euclidean distance); "" where it was not kept.
+    """
+
+    doc_id: str
+    text: str
+    score: float
+    relevant: bool
+    similarity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedQuery:
+    """A query whose top results changed, side by side."""
+
+    dataset: str
+    query: str
+    before: list[Hit]
+    after: list[Hit]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerChange:
+    """How much one parameter tensor moved (mission A11).
+
+    Attributes:
+        name: Parameter name inside the backbone.
+        relative: ``||after - before|| / ||before||``, Frobenius norm; None where the tensor was zero before.
+        largest_before: Largest absolute weight before.
+        largest_after: Largest absolute weight after.
+        largest_change: ``(Wt - Wo) / (Wt + Wo)`` of the two; 0 where both are 0.
+    """
+
+    name: str
+    relative: float | None
+    largest_before: float
+    largest_after: float
+    largest_change: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedFile:
+    """The file of hashes of what a run trained or validated on: queries, then documents, then ids, 16 bytes each.
+
+    Attributes:
+        queries: How many distinct texts of queries.
+        documents: How many distinct texts of relevant documents.
+        doc_ids: How many distinct ids of relevant documents whose texts were not known.
+        sha256: Of the file.
+        unknown: Why there may be others that are not in the file; "" where there are none.
+    """
+
+    queries: int
+    documents: int
+    doc_ids: int
+    sha256: str
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRecord:
+    """What a run that updated weights did.
+
+    Attributes:
+        settings: The resolved configuration, as it stands in ``config.toml``.
+        trained_on: One line: data set, split, counts.
+        parameters: All parameters of the query tower, or of both.
+        trainable: Those that were updated.
+        steps: Optimiser steps taken.
+        epochs: Validations after the start, each at the end of an epoch.
+        best_epoch: The epoch whose weights were kept, 0 for the start (nothing improved).
+        stop_reason: Why it ended, in words.
+        seconds: Time spent in training steps and validation, over all resumed parts.
+        loss: (step, training loss) points.
+        validation_loss: (epoch, loss) points, epoch 0 first.
+        validation_errors: (epoch, number of errors) points, epoch 0 first.
+        validation_pairs: How many validation pairs, or queries, the errors are counted over.
+        layers: Per parameter tensor that was updated.
+        notes: Plain sentences: what was left out or replaced, or needs saying.
+        kind: ``tuning`` of a query tower against stored documents, or ``training`` of both towers.
+        unit: What the validation errors are counted in: ``pairs`` in the wrong order, or ``queries`` whose first document is wrong.
+        passes: How often the run went over its pairs; None where it did not go by them.
+        measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
+        flops: Operations spent, by parameters and tokens (mission B4).
+        operations: The same counted one by one: attention, padding, and what was computed a second time among them; 0 where nobody
+            counted.
+        planned: Operations by parameters and tokens that the run was to take: its budget, or what all its steps would have taken.
+        texts: What stands in ``trained.bin`` beside this record; None in records of before it was kept.
+    """
+
+    settings: dict[str, Any]
+    trained_on: str
+    parameters: int
+    trainable: int
+    steps: int
+    epochs: int
+    best_epoch: int
+    stop_reason: str
+    seconds: float
+    loss: list[tuple[int, float]]
+    validation_loss: list[tuple[int, float]]
+    validation_errors: list[tuple[int, int]]
+    validation_pairs: int
+    layers: list[LayerChange]
+    notes: tuple[str, ...] = ()
+    kind: Literal["tuning", "training"] = "tuning"
+    unit: Literal["pairs", "queries"] = "pairs"
+    passes: float | None = None
+    measures: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    flops: float = 0.0
+    operations: float = 0.0
+    planned: float = 0.0
+    texts: TrainedFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WithOrigin:
+    """What every ``result.json`` begins with: what it came from.
+
+    Attributes:
+        title: One line for the head of the report.
+        command: The command line that made it.
+        created: ISO 8601, UTC.
+        seconds: That it took, over all runs and resumed parts.
+        seed: Of every random choice in it; runs of a study have seeds of their own.
+        versions: Package name to version, ``python`` and ``device`` among them.
+    """
+
+    title: str
+    command: str
+    created: str
+    seconds: float
+    seed: int
+    versions: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Nested plain data, ready for `json.dump`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Result(WithOrigin):
+    """The whole of a ``result.json``.
+
+    Attributes:
+        model: One line naming the model under test.
+        baseline: One line naming what it is compared with, or None.
+        training: Of the job the model came from, where it did.
+        datasets: Target first, then the retention sets.
+        examples: Queries whose top results changed.
+        settings: The resolved configuration, as plain tables; empty in files of before it was kept.
+        inputs: What was read, by its part in the run (``target``, ``retain 1``, ...): each a table of data, store and the SHA-256 of the
+            store's vectors; empty likewise.
+        format: Version of this layout.
+    """
+
+    model: str
+    baseline: str | None = None
+    training: TrainingRecord | None = None
+    datasets: list[DatasetResult] = field(default_factory=list)
+    examples: list[ChangedQuery] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    format: int = RESULT_FORMAT

@@ -1,0 +1,99 @@
+"""What a search for the largest safe rate leaves behind: plain data for ``result.json``, of which its page is made (mission A12)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from adiabat.results.evaluation_result import WithOrigin
+
+SAFE_RATE_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One run of a ladder.
+
+    Attributes:
+        rate: Its learning rate, before any scaling with the batch size.
+        seed: Of the run.
+        steps: After which the drift was looked at, ascending.
+        drift: Measure to its mean over the probes at each of these steps.
+        left_at: Step at which the drift was beyond the limit, or the loss no number any more; None where it stayed inside.
+        reason: Why the run ended.
+        seconds: That it took.
+        device: That it ran on.
+    """
+
+    rate: float
+    seed: int
+    steps: list[int]
+    drift: dict[str, list[float]]
+    left_at: int | None
+    reason: str
+    seconds: float
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class SafeRate(WithOrigin):
+    """The whole ``result.json`` of a search for the largest safe rate.
+
+    Attributes:
+        model: Where tuning starts.
+        measure: Of drift, that is limited.
+        limit: What it may be.
+        noise: Measure to what `adiabat.adiabatic.drift` found; empty where the limit was given as a number.
+        probes: How many texts.
+        steps: For which a rate must stay inside.
+        rates: Of the whole ladder, ascending.
+        rate: The largest that stayed inside with every seed; None where none did.
+        rungs: Runs that were made, in their order.
+        settings: The resolved configuration.
+        inputs: What was read, by its part.
+        notes: What a reader must know.
+        format: Version of this layout.
+    """
+
+    model: str
+    measure: str
+    limit: float
+    noise: dict[str, float]
+    probes: int
+    steps: int
+    rates: list[float]
+    rate: float | None
+    rungs: list[Rung]
+    settings: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    format: int = SAFE_RATE_FORMAT
+
+    def lasts(self) -> float | None:
+        """After how many steps the largest safe rate would leave the band, if drift went on as it did.
+
+        Returns:
+            Of its runs, the earliest; None where no rate is safe, or the looks are too few to tell.
+        """
+        expected = [expected_leave(one.steps, one.drift[self.measure], self.limit) for one in self.rungs if one.rate == self.rate]
+        return min((steps for steps in expected if steps is not None), default=None)
+
+
+def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -> float | None:
+    """When drift reaches a limit, if it goes on growing as a power of the steps.
+
+    ``d = c t^b`` by least squares of ``ln d`` on ``ln t`` over the later half of the looks, solved for ``d = limit``: Adam's steps are of
+    one length, so that weights move in proportion to their number at first, and with its root where their directions are independent.
+
+    Returns:
+        Steps; infinite where drift does not grow, None with fewer than three looks in the later half, or where one of them found no drift.
+    """
+    half = len(steps) // 2
+    later, found = np.array(steps[half:], dtype=np.float64), np.array(drift[half:], dtype=np.float64)
+    if len(later) < 3 or (found <= 0).any():
+        return None
+    exponent, offset = np.polyfit(np.log(later), np.log(found), 1)
+    # A slope that is nothing but rounding makes it infinite as well.
+    with np.errstate(over="ignore"):
+        return float(np.exp((np.log(limit) - offset) / exponent)) if exponent > 0 else float("inf")

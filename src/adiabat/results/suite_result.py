@@ -1,0 +1,219 @@
+"""What an evaluation of several models on a suite of tasks leaves behind: plain data for ``result.json``, of which pages are made."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from adiabat.results.evaluation_result import Change, GridComparison, WithOrigin
+from adiabat.stats.samples import Kind
+
+SUITE_FORMAT = 1
+
+CLOSENESS = 1e-12
+"""Values that differ by no more than this, or than this share of them, are one value in two orders of addition."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteTask:
+    """A task that models were measured on.
+
+    Attributes:
+        name: Unique in the suite.
+        kind: What is asked.
+        unit: What the units are, in the singular, such as ``query``.
+        units: How many.
+        documents: How many the queries are compared with; 0 where there is no corpus.
+        measure: That carries the verdict.
+        similarity: That it is by; "" where nothing is compared.
+        lower_is_better: Of the measure.
+        languages: Of a grid.
+        notes: What was left out, or needs saying; true of every model.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    units: int
+    documents: int
+    measure: str
+    similarity: str
+    lower_is_better: bool
+    languages: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteModel:
+    """A model that was measured.
+
+    Attributes:
+        name: Unique in the suite.
+        model: Where it was loaded from.
+        runs: Further models of other seeds, of which values are means; empty where there is one.
+        parameters: Of both towers, each once; None where it has none (BM25).
+        width: Of its vectors; None likewise.
+        query_prompt: Put before queries.
+        document_prompt: Put before documents.
+        notes: What needs saying of it.
+    """
+
+    name: str
+    model: str
+    runs: list[str] = field(default_factory=list)
+    parameters: int | None = None
+    width: int | None = None
+    query_prompt: str = ""
+    document_prompt: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One measure of one model on one task.
+
+    Attributes:
+        task: Name.
+        model: Name.
+        measure: Such as ``nDCG@10``.
+        similarity: That it is by.
+        value: Of the measure.
+        interval: 95 % interval, over units, and over seeds where there are several runs; None where fewer than two units were measured.
+        lower_is_better: Of the measure.
+        is_proof: False where the model was trained on more than a tenth of the task's units: it is then neither ranked nor compared.
+    """
+
+    task: str
+    model: str
+    measure: str
+    similarity: str
+    value: float
+    interval: tuple[float, float] | None
+    lower_is_better: bool = False
+    is_proof: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """One model compared with another on the main measure of a task.
+
+    Attributes:
+        task: Name.
+        model: Name; `Change.after` is its value.
+        against: Name of the other; `Change.before` is its value.
+        change: With intervals; its verdict is that of this comparison alone.
+        significant: Whether it holds after Benjamini-Hochberg over all pairings of the suite.
+    """
+
+    task: str
+    model: str
+    against: str
+    change: Change
+    significant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteGrid:
+    """A language grid of one model, compared with another where there are several.
+
+    Attributes:
+        task: Name.
+        model: Name.
+        against: Name of the other model, whose values are `GridComparison.before`; None where there is none.
+        rows: Languages of the queries.
+        columns: Languages of the documents.
+        lower_is_better: Of the values.
+        grid: Tables, with verdicts after Benjamini-Hochberg over the cells.
+    """
+
+    task: str
+    model: str
+    against: str | None
+    rows: list[str]
+    columns: list[str]
+    lower_is_better: bool
+    grid: GridComparison
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRow:
+    """One unit of a task, for looking at what models do on it.
+
+    Attributes:
+        task: Name.
+        unit: Its id.
+        text: Of the query, or of the pair; "" where it is not known.
+        values: Name of a model to its value of the main measure.
+    """
+
+    task: str
+    unit: str
+    text: str
+    values: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A figure of one model on one task that is no measure, such as how many words it did not know.
+
+    Attributes:
+        model: Name.
+        task: Name.
+        name: What is told.
+        value: The figure.
+    """
+
+    model: str
+    task: str
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult(WithOrigin):
+    """The whole of the ``result.json`` of a suite.
+
+    Attributes:
+        tasks: In the order of the suite.
+        models: In the order given.
+        scores: All measures of all models on all tasks, the main one of each first; a model that cannot do a task, as BM25 cannot judge
+            pairs of sentences, has none of it.
+        pairings: Every model with `baseline`, or with the best of each task, on its main measure.
+        baseline: Name of the model that all were compared with; None where it was the best of each task.
+        resamples: Of the bootstrap, and sign flips.
+        grids: Of the tasks that are grids.
+        units: Those on which models differ most, per task.
+        facts: What else is known of single models on a task; records of earlier versions have none.
+        notes: What a reader must know.
+        settings: As resolved.
+        inputs: What was read: task or model to SHA-256 and source.
+        format: Version of this layout.
+    """
+
+    tasks: list[SuiteTask]
+    models: list[SuiteModel]
+    scores: list[Score]
+    pairings: list[Pairing]
+    baseline: str | None
+    resamples: int
+    grids: list[SuiteGrid] = field(default_factory=list)
+    units: list[UnitRow] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    format: int = SUITE_FORMAT
+
+    def main_score(self, task: str, model: str) -> Score | None:
+        """A model's value of the measure that carries the verdict of a task.
+
+        Returns:
+            The score; None where the model cannot do the task.
+        """
+        # BM25 ranks by its own similarity, so the measure alone tells; of several similarities the main one comes first.
+        measure = next(one.measure for one in self.tasks if one.name == task)
+        return next((one for one in self.scores if (one.task, one.model, one.measure) == (task, model, measure)), None)
+
+
+def equal_values(first: float, second: float) -> bool:
+    """Whether two values of a measure are the same but for rounding: units that are alike are not always added up in one order."""
+    return math.isclose(first, second, rel_tol=CLOSENESS, abs_tol=CLOSENESS)

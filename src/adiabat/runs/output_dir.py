@@ -1,0 +1,156 @@
+"""The directory of a job, or of many: who may write into it, and claiming it."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from adiabat.core.errors import DataError, JobError, several
+from adiabat.core.files import sole_writer
+from adiabat.results.record import read_result
+from adiabat.runs.run_config import STRICT, Rules, flat_settings, is_job, read_description, require_same, write_description
+from adiabat.runs.run_dir import CONFIG, PREPARED, Job
+from adiabat.store.build import is_store
+
+
+def require_free(folder: Path, *, resume: bool) -> None:
+    """Refuse a directory that a job must not be put into; writes nothing, so that long preparations are not made in vain."""
+    require_outside(folder)
+    if is_job(folder):
+        if not resume:
+            raise JobError(f"--out {folder} holds a job already; go on with it by --resume, or choose another directory")
+    elif folder.exists() and (not folder.is_dir() or any(entry.name != PREPARED for entry in folder.iterdir())):
+        raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+
+
+def require_outside(folder: Path) -> None:
+    """Refuse a directory inside of one that is rewritten as a whole."""
+    for place in folder.resolve().parents:
+        if _is_of_adiabat(place):
+            raise JobError(f"--out must be a directory of its own, {folder} lies in the job, model or store {place}; choose another")
+
+
+def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:
+    """Refuse a directory for what consists of many jobs, and is none itself.
+
+    Returns:
+        What to tell people where there is nothing to go on with, and None elsewhere.
+    """
+    if begun:
+        if not resume:
+            raise JobError(f"--out {folder} holds a {what} already; go on with it by --resume, or choose another directory")
+        return None
+    if is_job(folder):
+        raise JobError(f"--out must be the directory of a {what}, {Job(folder).config} is of a job; choose another")
+    require_free(folder, resume=False)
+    return f"{folder} holds no {what} yet, so there is nothing to go on with: beginning" if resume else None
+
+
+def require_fitting(
+    folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT, unknown: Collection[str] = ()
+) -> str | None:
+    """Refuse a directory that is not for this job, before anything long begins; writes nothing.
+
+    Returns:
+        What to tell people where there is nothing to go on with, and None elsewhere.
+    """
+    require_free(folder, resume=resume)
+    if not resume:
+        return None
+    if is_job(folder):
+        require_same(Job(folder), description, rules=rules, unknown=unknown)
+        return None
+    why = "is empty" if folder.exists() else "does not exist"
+    return f"--resume found no job to go on with, {folder} {why}: beginning a new one from the start"
+
+
+def _is_of_adiabat(place: Path) -> bool:
+    """Whether a directory's content is rewritten as a whole, and with it what somebody put inside."""
+    with suppress(JobError):
+        return is_job(place) or (place / "modules.json").is_file() or is_store(place)
+    return False
+
+
+def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT) -> Job:
+    """Claim a directory for a job, or come back to one."""
+    require_free(folder, resume=resume)
+    job = Job(folder)
+    if is_job(folder):
+        require_same(job, description, rules=rules)
+        if faults := rules.behind(job, flat_settings(description)):
+            raise JobError(f"{job.folder}: {several(faults)}; raise it, or start anew in another directory")
+        if flat_settings(read_description(job)) != flat_settings(description):
+            with sole_writer(folder):
+                write_description(job, description)
+        return job
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
+    try:
+        write_description(job, description)
+    except DataError:
+        if is_new:
+            folder.rmdir()
+        raise
+    return job
+
+
+@contextmanager
+def claimed_for_jobs(folder: Path, describe: Callable[[], Mapping[str, Any]], *, begun: bool) -> Iterator[None]:
+    """Claim a directory for what consists of many jobs and is none itself, and keep other processes from it."""
+    if not begun:
+        open_job(folder, describe(), resume=False)
+    with sole_writer(folder):
+        if begun:
+            write_description(Job(folder), describe())
+        yield
+
+
+@contextmanager
+def claimed(folder: Path | None, *, reader: Callable[[Path], object] = read_result) -> Iterator[Path | None]:
+    """A directory that an evaluation may write into, made where it is missing, and gone again where the evaluation fails.
+
+    Args:
+        folder: None where nothing is written.
+    """
+    if folder is None:
+        yield None
+        return
+    _require_own(folder, reader)
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
+    try:
+        with sole_writer(folder):
+            yield folder
+    except BaseException:
+        for place in missing:
+            with suppress(OSError):
+                place.rmdir()
+        raise
+
+
+def _require_own(folder: Path, reader: Callable[[Path], object]) -> None:
+    """Refuse a directory that is something else, lies in it, or holds a result or report of something else."""
+    kinds = {
+        "a file": folder.exists() and not folder.is_dir(),
+        "a job": is_job(folder),
+        "what consists of jobs": (folder / CONFIG).is_file(),
+        "a store": is_store(folder),
+        "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
+    }
+    if kind := next((name for name, found in kinds.items() if found), None):
+        raise JobError(f"--out must be a directory of its own, {folder} is {kind}; choose another")
+    require_outside(folder)
+    if (folder / "result.json").exists() or (folder / "report.html").exists():
+        try:
+            reader(folder / "result.json")
+        except DataError as fault:
+            raise JobError(
+                f"--out must hold nothing but an evaluation of the same kind, {folder} holds something else, or one that is damaged "
+                f"({fault}); choose another, or remove its result.json and report.html if they are of no use"
+            ) from fault

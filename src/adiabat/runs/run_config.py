@@ -1,0 +1,183 @@
+"""What a job, or what consists of many, was asked to do; and what may differ where it goes on."""
+
+import hashlib
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from adiabat.core.errors import JobError, several
+from adiabat.core.files import reading, write_text
+from adiabat.runs.run_dir import Job
+
+FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints")
+"""How a job runs: settings that change no number of it."""
+
+FREE_RUNS = (*FREE_RUN, "run.log_every", "run.tensorboard")
+"""The same of what consists of many jobs, which takes no number from their logs by step."""
+
+
+def _none_stop(settings: Mapping[str, Any]) -> set[str]:
+    return set()
+
+
+def _none_behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
+    return []
+
+
+def _no_reason(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may differ between how a job was begun and how it goes on.
+
+    Attributes:
+        free: Settings that change no number of the result, dotted: where inputs lie whose digests are compared, and how the job runs.
+        free_in: The same of settings that are lists of tables: keys of each table.
+        stopping: Given the settings wanted, those that say when the run stops and change no step before.
+        behind: Given the job and the settings wanted, what is wrong with a stop that lies behind the run.
+        words: Of settings whose values say nothing to people, such as digests, what a difference means.
+        reasons: Given the settings wanted, why some of them must stay as they were, where that is not plain.
+        defaults: Tables as in a description, of what settings are where nobody says anything: a job that was begun before a setting
+            existed had its default. None of those in the tables can be None, which is left out of a description as well.
+        later: Keys that descriptions have not always had, and that nobody can tell of a job whose description lacks them.
+    """
+
+    free: frozenset[str] = frozenset()
+    free_in: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    stopping: Callable[[Mapping[str, Any]], set[str]] = _none_stop
+    behind: Callable[[Job, Mapping[str, Any]], list[str]] = _none_behind
+    words: Mapping[str, str] = field(default_factory=dict)
+    reasons: Callable[[Mapping[str, Any]], Mapping[str, str]] = _no_reason
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    later: frozenset[str] = frozenset()
+
+
+STRICT = Rules()
+
+HEAD = "# SHA-256 of the lines below: "
+REMEDY = "put back what stood there, remove its first line if you changed it on purpose, or start anew in another directory"
+
+
+def read_description(job: Job) -> dict[str, Any]:
+    """What a job was asked to do."""
+    with reading(job.config, remedy=REMEDY, error=JobError):
+        text = job.config.read_text(encoding="utf-8-sig")
+        head, _, rest = text.partition("\n")
+        if head.startswith(HEAD) and head != _head(rest):
+            raise ValueError("its settings do not match the checksum in its first line")
+        if not (tables := tomllib.loads(text)):
+            raise ValueError("it is empty")
+        return tables
+
+
+def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str, Any]:
+    """What many jobs were asked to do."""
+    before = read_description(job)
+    if not _has_tables_of(before, tables):
+        raise JobError(
+            f"{job.config} must be the description of {of}, got another shape; put back what stood there, or choose another directory"
+        )
+    return before
+
+
+def _has_tables_of(before: Mapping[str, Any], tables: Mapping[str, Any]) -> bool:
+    """Whether a table stands wherever one is wanted; keys may be missing."""
+    inner = {key: value for key, value in tables.items() if isinstance(value, Mapping)}
+    return all(isinstance(own := before.get(key, {}), Mapping) and _has_tables_of(own, value) for key, value in inner.items())
+
+
+def write_description(job: Job, description: Mapping[str, Any]) -> None:
+    """Write what a job is asked to do."""
+    text = tomli_w.dumps(without_none(description))
+    write_text(f"{_head(text)}\n{text}", job.config)
+
+
+def _head(text: str) -> str:
+    """The first line of a description, which is a comment in TOML: a checksum of the rest."""
+    return HEAD + hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_job(folder: Path) -> bool:
+    """Whether a directory is a job."""
+    return is_described(folder, "job")
+
+
+def is_described(folder: Path, table: str) -> bool:
+    """Whether a directory's description has a table, by which one tells what it is."""
+    job = Job(folder)
+    return job.config.is_file() and table in read_description(job)
+
+
+def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:
+    """Refuse to go on with a job as another one."""
+    before_tables = read_description(job)
+    _require_verb(job, before_tables, without_none(description))
+    wanted = flat_settings(description)
+    # Settings that may not have existed when the job was begun; a job that said nothing of them meant their defaults.
+    unsaid = {key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value}
+    said = flat_settings(before_tables)
+    before = {**unsaid, **said}
+    reasons = rules.reasons(wanted)
+    differing = [
+        rules.words.get(key) or f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}{reasons.get(key, '')}"
+        for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown) - (rules.later - said.keys()))
+        if _bound(before, key, rules) != _bound(wanted, key, rules)
+    ]
+    if differing:
+        told = f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
+        raise JobError(
+            f"--resume must go on with the job in {job.folder} as it was begun, got {told}; "
+            f"repeat the first command with all its settings ({job.config} holds them), or choose another --out"
+        )
+
+
+def _bound(settings: Mapping[str, Any], key: str, rules: Rules) -> Any:
+    """What of a setting may not differ."""
+    value, free = settings.get(key), rules.free_in.get(key)
+    if not (free and isinstance(value, list)):
+        return value
+    return [{name: part for name, part in one.items() if name not in free} if isinstance(one, Mapping) else one for one in value]
+
+
+def _require_verb(job: Job, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse a job with tables that this one has not, which lacks tables that this one has: nobody wants all their differences."""
+    its, own = (sorted(one) for one in (before.keys() - wanted.keys(), wanted.keys() - before.keys()))
+    if its and own:
+        raise JobError(
+            f"{job.folder} must hold a job of the same verb, got one with {' and '.join(f'[{name}]' for name in its)} and without "
+            f"{' and '.join(f'[{name}]' for name in own)} in its config.toml; choose another --out"
+        )
+
+
+def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description without its tables.
+
+    Returns:
+        Dotted key to value, lists for tuples, without what is None.
+    """
+    return dict(_flat(without_none(description)))
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
+
+
+def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out settings that are None, which means the same: TOML has no null."""
+    return {key: _without_none(value) for key, value in table.items() if value is not None}
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_none(value)
+    return [_without_none(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,128 @@
+"""``log.jsonl``: one row per logging step and per epoch, the same whether a run was interrupted or not (but for the seconds)."""
+
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from adiabat.core.errors import JobError, MissingDependencyError
+from adiabat.core.files import advice_on
+from adiabat.core.json_lines import Line, line_of, read_lines
+
+GO_ON = "free some space and run the same command with --resume"
+REMEDY = "start anew in another directory"
+
+
+def require_tensorboard() -> None:
+    """Refuse to write curves that nothing can write."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="run.tensorboard = true")
+
+
+class JobLog:
+    """Writes the rows of one job; optionally the same numbers for TensorBoard."""
+
+    def __init__(self, path: Path, *, tensorboard: Path | None = None, silent: bool = False) -> None:
+        """Set the log up; nothing is written yet.
+
+        Args:
+            tensorboard: Folder for TensorBoard's event files; None writes none.
+        """
+        if tensorboard:
+            require_tensorboard()
+        self.path = path
+        self._silent = silent
+        self._stream: IO[str] | None = None
+        self._board_folder = tensorboard
+        self._board: Any = None
+        self._kept_step = -1
+        self.checksum = ""
+        """Of the last row, and with it of all before."""
+
+    def row(self, *, step: int, epoch: int, values: Mapping[str, float | int], seconds: float) -> None:
+        """Add one row."""
+        if self._silent:
+            return
+        with self._faults_in_plain_words():
+            stream = self._opened()
+            line = line_of({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}, after=self.checksum)
+            stream.write(str(line))
+            stream.flush()
+            self.checksum = line.checksum
+            if self._board_folder:
+                self._board = self._board or _summary_writer(self._board_folder, self._kept_step)
+                for name, value in values.items():
+                    self._board.add_scalar(name, value, step)
+
+    def _opened(self) -> IO[str]:
+        if self._stream is None:
+            self._stream = self.path.open("a", encoding="utf-8")
+        return self._stream
+
+    @contextmanager
+    def _faults_in_plain_words(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            raise JobError(f"{self.path} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
+
+    def flush(self) -> None:
+        """Put every row on the disk, so that a checkpoint never outlives the rows before it."""
+        with self._faults_in_plain_words():
+            if self._stream:
+                os.fsync(self._stream.fileno())
+            if self._board:
+                self._board.flush()
+
+    def close(self) -> None:
+        """End writing."""
+        self.close_stream()
+        if self._board:
+            self._board.close()
+
+    def truncate(self, *, step: int, checksum: str | None = None) -> None:
+        """Drop the rows after a step, and a half-written last one: what a resumed run writes again.
+
+        The shortened log replaces the old one in one move, so a run that is killed here loses nothing.
+
+        Args:
+            checksum: What the rows up to that step must have; None accepts any.
+        """
+        if self._silent:
+            return
+        self.close_stream()
+        self._kept_step = step
+        kept = list(self._lines(step)) if step >= 0 else []
+        self.checksum = kept[-1].checksum if kept else ""
+        if checksum is not None and self.checksum != checksum:
+            raise JobError(f"{self.path} must hold every row up to step {step}, got others or too few; {REMEDY}")
+        partial = self.path.with_name(f".{self.path.name}.partial")
+        with self._faults_in_plain_words():
+            partial.write_text("".join(map(str, kept)), encoding="utf-8")
+            partial.replace(self.path)
+
+    def _lines(self, step: int) -> Iterator[Line]:
+        for line in read_lines(self.path, remedy=REMEDY, error=JobError) if self.path.exists() else ():
+            if line.row["step"] > step:
+                return
+            yield line
+
+    def close_stream(self) -> None:
+        """Close the JSON lines; the next row opens them again."""
+        if self._stream:
+            self._stream.close()
+            self._stream = None
+
+
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of a log."""
+    return (line.row for line in read_lines(path, remedy=REMEDY, error=JobError))
+
+
+def _summary_writer(folder: Path, kept_step: int) -> Any:
+    """TensorBoard's writer, which hides what an interrupted run had shown of later steps."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=kept_step + 1)

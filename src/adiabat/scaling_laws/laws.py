@@ -1,0 +1,315 @@
+"""Runs of a sweep, and the options that they are runs of: a model, and a way to train it (mission B6)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.scaling_laws.flops import PassedParameters, training_flops
+
+Column = Float[np.ndarray, " p"]
+Weights = Float[np.ndarray, " w"]
+Exponents = Float[np.ndarray, " e"]
+Base = Float[np.ndarray, "p w"]
+Powers = Float[np.ndarray, "e p w"]
+
+LOG_OF_NOTHING = -700.0
+"""In the place of ``ln(1 - S)`` where everything is trained: ``exp`` makes 0 of it at any exponent from 0.05 on, without an infinity."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Runs that are over, a number for each.
+
+    Attributes:
+        size: ``N``: parameters that a token passes, without the table of tokens, > 0.
+        tokens: ``D``: trained on, padding left out, > 0.
+        share: ``S``: of the parameters that are trained, in (0, 1].
+        loss: In nats, > 0.
+    """
+
+    size: Column
+    tokens: Column
+    share: Column
+    loss: Column
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.loss)
+
+    def taken(self, rows: np.ndarray) -> "Points":
+        """Some of them.
+
+        Args:
+            rows: Numbers or truth values.
+
+        Returns:
+            These runs, in this order.
+        """
+        return Points(self.size[rows], self.tokens[rows], self.share[rows], self.loss[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Centre:
+    """Means of ``ln N`` and ``ln D`` over the runs that a law is fitted to."""
+
+    size: float
+    tokens: float
+
+    @classmethod
+    def of(cls, points: Points) -> "Centre":
+        """That of some runs."""
+        return cls(float(np.log(points.size).mean()), float(np.log(points.tokens).mean()))
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A form of the loss.
+
+    Attributes:
+        formula: In the source's letters.
+        exponents: Their names; all are > 0.
+        weights: Names of the weights of the columns.
+        positive: Which weights are > 0; the others are any numbers.
+        base: Columns without their powers, of centred logarithms of sizes and tokens.
+        powers: What each exponent multiplies in the power of each column, of centred logarithms and ``ln(1 - S)``.
+        printed: The coefficients as the source writes them, of exponents, weights and the centre.
+    """
+
+    formula: str
+    exponents: tuple[str, ...]
+    weights: tuple[str, ...]
+    positive: tuple[bool, ...]
+    base: Callable[[Column, Column], Base]
+    powers: Callable[[Column, Column, Column], Powers]
+    printed: Callable[[Exponents, Weights, Centre], Mapping[str, float]]
+
+    def basis(self, points: Points, centre: Centre) -> tuple[Base, Powers]:
+        """What of the columns does not depend on coefficients.
+
+        Args:
+            points: Runs; their losses are not looked at.
+            centre: Of the logarithms.
+
+        Returns:
+            `base` and `powers` of these runs.
+        """
+        size, tokens = np.log(points.size) - centre.size, np.log(points.tokens) - centre.tokens
+        with np.errstate(divide="ignore"):
+            rest = np.maximum(np.log1p(-points.share), LOG_OF_NOTHING)
+        return self.base(size, tokens), self.powers(size, tokens, rest)
+
+    @property
+    def coefficients(self) -> int:
+        """How many there are to fit."""
+        return len(self.exponents) + len(self.weights)
+
+
+def columns_of(base: Base, powers: Powers, exponents: Exponents) -> Base:
+    """The columns at some exponents.
+
+    Args:
+        base: Of `Law.basis`.
+        powers: Of `Law.basis`.
+        exponents: All > 0.
+
+    Returns:
+        ``base_j * exp(sum_k exponent_k * power_kj)``.
+    """
+    # A plain product of matrices: `tensordot` takes longer to arrange it than to do it.
+    columns: Base = base * np.exp((exponents @ powers.reshape(len(powers), -1)).reshape(base.shape))
+    return columns
+
+
+def _ones_and(*columns: Column) -> Base:
+    return np.stack([np.ones_like(columns[0]), *columns], axis=1)
+
+
+def _powers(*of_exponents: tuple[Column | float, ...]) -> Powers:
+    """A row of columns for each exponent; numbers stand for constant columns."""
+    return np.stack([np.stack(np.broadcast_arrays(*row), axis=1) for row in of_exponents])
+
+
+def _size_and_tokens_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Mapping[str, float]:
+    alpha, beta = map(float, exponents)
+    c, a, b = map(float, weights)
+    return {"c": c, "A": a * np.exp(alpha * centre.size), "alpha": alpha, "B": b * np.exp(beta * centre.tokens), "beta": beta}
+
+
+def _share_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Mapping[str, float]:
+    alpha, beta, b_s = map(float, exponents)
+    c, a_d, b_d, a_s, c_s = map(float, weights)
+    by_size, by_tokens = np.exp(alpha * centre.size), np.exp(beta * centre.tokens)
+    return {
+        "c": c,
+        "a_d": a_d * by_size,
+        "b_d": (b_d - a_d * centre.tokens) * by_size,
+        "alpha": alpha,
+        "a_s": a_s * by_tokens,
+        "b_s": b_s,
+        "c_s": c_s * by_tokens,
+        "beta": beta,
+    }
+
+
+def _one_share_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Mapping[str, float]:
+    every = _share_printed(np.append(exponents, 1.0), np.insert(weights, 3, 0.0), centre)
+    return {name: value for name, value in every.items() if name not in {"a_s", "b_s"}}
+
+
+SIZE_AND_TOKENS = Law(
+    formula="L(N, D) = c + A / N^alpha + B / D^beta",
+    exponents=("alpha", "beta"),
+    weights=("c", "A", "B"),
+    positive=(True, True, True),
+    base=lambda size, tokens: _ones_and(np.ones_like(size), np.ones_like(size)),
+    powers=lambda size, tokens, rest: _powers((0 * size, -size, 0.0), (0 * size, 0.0, -tokens)),
+    printed=_size_and_tokens_printed,
+)
+"""Hoffmann et al. 2022, equation 2; source 001, section 4.3."""
+
+SHARE = Law(
+    formula="L(S, N, D) = c + (a_d ln D + b_d) / N^alpha + (a_s (1 - S)^b_s + c_s) / D^beta",
+    exponents=("alpha", "beta", "b_s"),
+    weights=("c", "a_d", "b_d", "a_s", "c_s"),
+    positive=(True, False, False, False, False),
+    base=lambda size, tokens: _ones_and(tokens, *(np.ones_like(size),) * 3),
+    powers=lambda size, tokens, rest: _powers(
+        (0 * size, -size, -size, 0.0, 0.0), (0 * size, 0.0, 0.0, -tokens, -tokens), (0 * size, 0.0, 0.0, rest, 0.0)
+    ),
+    printed=_share_printed,
+)
+"""Source 001, section 4.3 and appendix F, after Frantar et al. 2023."""
+
+ONE_SHARE = Law(
+    formula="L(N, D) = c + (a_d ln D + b_d) / N^alpha + c_s / D^beta",
+    exponents=("alpha", "beta"),
+    weights=("c", "a_d", "b_d", "c_s"),
+    positive=(True, False, False, False),
+    base=lambda size, tokens: _ones_and(tokens, *(np.ones_like(size),) * 2),
+    powers=lambda size, tokens, rest: _powers((0 * size, -size, -size, 0.0), (0 * size, 0.0, 0.0, -tokens)),
+    printed=_one_share_printed,
+)
+"""`SHARE` where every run trains the same share, so that ``a_s (1 - S)^b_s`` is a part of ``c_s``."""
+
+
+Method = Literal["full", "freezing", "bias", "lora"]
+"""What is trained: everything, all but the tables and leading blocks, biases alone, or low-rank adapters (mission B3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A family of models and a method.
+
+    Attributes:
+        family: As in `Way`.
+        method: What of its models is trained.
+    """
+
+    family: str
+    method: Method
+
+    def __str__(self) -> str:
+        """For people: the method alone where no family has a name."""
+        return f"{self.family}, {self.method}" if self.family else self.method
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A model, and what of it is trained.
+
+    Attributes:
+        family: Models that differ in size alone, to whose runs one law is fitted.
+        name: Of the model, for people.
+        model: What `adiabat train` is told.
+        blocks: How many of its leading blocks make the model; None takes all.
+        method: What is trained.
+        rank: Of LoRA; None elsewhere.
+        frozen: Leading blocks that are frozen; 0 but for freezing.
+    """
+
+    family: str
+    name: str
+    model: str
+    blocks: int | None
+    method: Method
+    rank: int | None
+    frozen: int
+
+    @property
+    def sized_name(self) -> str:
+        """The model as it is trained, for people."""
+        return self.name if self.blocks is None else f"{self.name}, {self.blocks} {'block' if self.blocks == 1 else 'blocks'}"
+
+    @property
+    def title(self) -> str:
+        """For people, and for the name of a run."""
+        detail = f" {self.rank}" if self.rank else f" {self.frozen}" if self.frozen else ""
+        return f"{self.sized_name}, {self.method}{detail}"
+
+    @property
+    def kind(self) -> Kind:
+        """Whose runs one law is fitted to."""
+        return Kind(self.family, self.method)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A model and a way to train it, with what that costs.
+
+    Attributes:
+        way: Model and method.
+        parameters: ``N_F``, ``N_B`` and ``N_U``.
+    """
+
+    way: Way
+    parameters: PassedParameters
+
+    @property
+    def size(self) -> int:
+        """``N``: parameters of the model that a token passes; adapters are no part of it, though their operations are paid for."""
+        return self.parameters.forward - (self.parameters.updated if self.way.method == "lora" else 0)
+
+    @property
+    def share(self) -> float:
+        """``S``: trained parameters of all that a token passes."""
+        return self.parameters.updated / self.parameters.forward
+
+    @property
+    def flops_per_token(self) -> float:
+        """Operations by parameters of one token (mission B4)."""
+        return training_flops(self.parameters, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is over.
+
+    Attributes:
+        option: What was trained.
+        budget: That it was given, in FLOP.
+        tokens: Trained on.
+        loss: In nats; NaN or not above 0 where the run failed to give one.
+    """
+
+    option: Option
+    budget: float
+    tokens: float
+    loss: float
+
+
+def points_of(runs: Sequence[Run]) -> Points:
+    """What laws are fitted to."""
+    return Points(
+        np.array([float(run.option.size) for run in runs]),
+        np.array([run.tokens for run in runs]),
+        np.array([run.option.share for run in runs]),
+        np.array([run.loss for run in runs]),
+    )
+
+
+def usable(runs: Sequence[Run]) -> list[Run]:
+    """Runs with a loss that a law can be fitted to."""
+    return [run for run in runs if np.isfinite(run.loss) and run.loss > 0]

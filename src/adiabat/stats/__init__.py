@@ -1,0 +1,1 @@
+"""Paired statistics, ranking measures, intervals and tests."""

@@ -1,0 +1,287 @@
+"""Drawing units again: resamples, the jackknife, and the intervals made from them.
+
+The bootstrap draws whole units (queries, premises), so the dependence among the pairs of one unit, and between two models on the same
+unit, is kept. Its intervals are BCa: corrected for the bias of the draws and for a spread that changes with the value, which percentiles
+alone leave in (Efron 1987; Efron and Tibshirani 1993, chapter 14; mission A8).
+"""
+
+import math
+from collections.abc import Iterator
+from statistics import NormalDist
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from adiabat.stats.samples import Sample
+from adiabat.stats.statistics import members_of, value_of
+
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+
+LARGEST_BIAS = 0.8
+"""Standard errors between a value and the middle of its draws, up to which BCa corrects: at 0.8 one of its ends comes to lie on the draw
+that 2 in 10,000 exceed, and further out it would hang on the one most extreme draw."""
+
+LEFT_OUT = 2000
+"""Values that the jackknife computes at the most; where there are more units, it leaves out several of them at a time."""
+
+# Counts held at a time: 32 MB as 64-bit floats. A product with fewer rows spends its time on moving the other factor.
+_BLOCK_CELLS = 2**22
+_SMALL_BLOCK_CELLS = 2**20
+
+Interval = tuple[float, float]
+Counts = Float[np.ndarray, "b u"]
+Groups = Int[np.ndarray, " u"]
+
+
+def resampling_counts(
+    units: int, *, resamples: int, seed: int, groups: Groups | None = None, block_size: int | None = None
+) -> Iterator[Counts]:
+    """How often each unit is drawn in each resample: as many draws with replacement as there are units, in blocks of resamples.
+
+    The counts depend on units, groups and `seed` alone, so measures of the same queries share their resamples even across calls.
+
+    Args:
+        units: Queries, or clusters of sentence pairs, > 0.
+        resamples: How many in all, > 0.
+        seed: Of the draws.
+        groups: Number of each unit's group, from 0: each group is drawn from on its own, as often as it has units. None: one group.
+        block_size: Resamples per block, > 0; None keeps a block within 32 MB. It changes nothing but the memory.
+
+    Yields:
+        One row per resample; each row sums to `units`.
+
+    Raises:
+        ValueError: If `units`, `resamples` or `block_size` is not above 0.
+    """
+    rows = max(1, _BLOCK_CELLS // max(units, 1)) if block_size is None else block_size
+    for name, value in (("units", units), ("resamples", resamples), ("block_size", rows)):
+        if value <= 0:
+            raise ValueError(f"{name} must be above 0, got {value}")
+    generator = np.random.default_rng(seed)
+    members = None if groups is None else members_of(groups, units)
+    for start in range(0, resamples, rows):
+        drawn = _draw(generator, min(rows, resamples - start), units, members)
+        counts = np.empty(drawn.shape)
+        for row, units_drawn in enumerate(drawn):
+            counts[row] = np.bincount(units_drawn, minlength=units)
+        yield counts
+
+
+def _draw(generator: np.random.Generator, rows: int, units: int, members: list[Int[np.ndarray, " _"]] | None) -> Int[np.ndarray, "b u"]:
+    """Units that were drawn, one row per resample."""
+    if members is None:
+        return generator.integers(0, units, size=(rows, units), dtype=np.int32)
+    sizes = np.repeat([len(each) for each in members], [len(each) for each in members])
+    starts = np.repeat(np.cumsum([0, *map(len, members)])[:-1], [len(each) for each in members])
+    return np.concatenate(members)[starts + generator.integers(0, sizes, size=(rows, units), dtype=np.int32)]
+
+
+def jackknife(sample: Sample) -> Float[np.ndarray, " m"]:
+    """The sample's value without each of its units: from the sums for a mean, by computing it again for any other statistic.
+
+    Where computing it again would mean more than `LEFT_OUT` values, each is of the sample without several units of one group. What the
+    acceleration is made from stays the same then: of independent units, third and second moments of influences add up.
+
+    Args:
+        sample: Its units.
+
+    Returns:
+        In the order of `jackknife_groups`; NaN where what is left has no value.
+    """
+    if sample.statistic == "mean":
+        return _means_without(sample)
+    parts = _parts(sample)
+    values = np.empty(parts.max() + 1)
+    rows = max(1, _SMALL_BLOCK_CELLS // parts.size)
+    for start in range(0, values.size, rows):
+        numbers = np.arange(start, min(start + rows, values.size))
+        values[numbers] = value_of(sample, (parts != numbers[:, None]).astype(np.float64))
+    return values
+
+
+def jackknife_groups(sample: Sample) -> Groups | None:
+    """The group that each value of `jackknife` lacks a unit of.
+
+    Args:
+        sample: As for `jackknife`.
+
+    Returns:
+        Numbers from 0; None where all units are one group.
+    """
+    if sample.groups is None or sample.statistic == "mean":
+        return sample.groups
+    _, first = np.unique(_parts(sample), return_index=True)
+    return sample.groups[first]
+
+
+def _means_without(sample: Sample) -> Float[np.ndarray, " n"]:
+    weights = np.ones(sample.values.shape) if sample.reference is None else sample.reference
+    members = members_of(sample.groups, sample.values.size)
+    without = np.empty(sample.values.shape)
+    means = [sample.values[units].sum() / weights[units].sum() for units in members]
+    for units, mean in zip(members, means, strict=True):
+        values, weight = sample.values[units], weights[units]
+        left = weight.sum() - weight
+        # A weight that is all there is leaves nothing, or what rounding made of nothing.
+        some = left > 1e-9 * weight.sum()
+        changed = np.divide(values.sum() - values, left, out=np.full(left.shape, np.nan), where=some)
+        without[units] = (sum(means) - mean + changed) / len(members)
+    return without
+
+
+def _parts(sample: Sample) -> Groups:
+    """Number of the part that each unit is left out with: one for each unit, or `LEFT_OUT` in all, none of two groups."""
+    parts, used = np.empty(sample.values.size, dtype=np.int64), 0
+    for units in members_of(sample.groups, sample.values.size):
+        count = math.ceil(units.size * min(1, LEFT_OUT / sample.values.size))
+        parts[units] = used + np.arange(units.size) % count
+        used += count
+    return parts
+
+
+def acceleration(left_out: Float[np.ndarray, " m"], groups: Groups | None = None) -> float:
+    """How fast the standard error of a value changes with the value: a skewness of the influence that single units have.
+
+    ``a = sum u^3 / (6 (sum u^2)^(3/2))``, with ``u = (m - 1) / m (mean - value)`` in each group of m values.
+
+    Args:
+        left_out: From `jackknife`; what is not finite is passed over.
+        groups: From `jackknife_groups`.
+
+    Returns:
+        The acceleration; 0 where no unit has any influence.
+
+    Reference:
+        Efron and Tibshirani 1993, equation 14.15; Davison and Hinkley 1997, section 5.3 (several groups).
+    """
+    above = below = 0.0
+    for part in members_of(groups, left_out.size):
+        values = left_out[part][np.isfinite(left_out[part])]
+        if values.size > 1:
+            influence = (values.mean() - values) * (values.size - 1) / values.size
+            above += float((influence**3).sum())
+            below += float((influence**2).sum())
+    denominator = 6 * below**1.5
+    return above / denominator if denominator > 0 else 0.0
+
+
+def small_sample(left_out: Float[np.ndarray, " m"], groups: Groups | None = None) -> tuple[float, float]:
+    """What few units do to a standard error: resamples of n units vary by ``(n - 1) / n`` of the variance, and it is itself a guess.
+
+    Of several groups the variances are added, each with its own n (Welch 1938; Satterthwaite 1946).
+
+    Args:
+        left_out: From `jackknife`, of the units that have any weight; what is not finite is passed over.
+        groups: From `jackknife_groups`.
+
+    Returns:
+        By how much the standard deviation of resamples is to be widened, and the degrees of freedom that it is known with: n - 1 in one
+        group; 1 and 0 where no group has two units, so that nothing is known.
+    """
+    parts = [left_out[part][np.isfinite(left_out[part])] for part in members_of(groups, left_out.size)]
+    sizes = np.array([part.size for part in parts if part.size > 1], dtype=np.float64)
+    if not sizes.size:
+        return 1.0, 0.0
+    # The squares of the influences of `acceleration` add up to the variance of resamples.
+    drawn = np.array([part.var() * (part.size - 1) ** 2 / part.size for part in parts if part.size > 1])
+    if not drawn.any():
+        return 1.0, float((sizes - 1).sum())
+    true = drawn * sizes / (sizes - 1)
+    return math.sqrt(true.sum() / drawn.sum()), float(true.sum() ** 2 / (true**2 / (sizes - 1)).sum())
+
+
+def bca_interval(value: float, draws: Float[np.ndarray, " r"], *, acceleration: float = 0.0, confidence: float = CONFIDENCE) -> Interval:
+    """Bootstrap interval that is corrected for bias and skewness: it lies between two quantiles of the draws.
+
+    The levels are ``Phi(b + (b + z) / (1 - a (b + z)))`` for both z of the confidence, where ``Phi(b)`` is the share of draws below the
+    value, half of those that tie with it among them, and a the acceleration.
+
+    Where the levels would run out of the draws, as they do when all draws lie on one side of the value (`LARGEST_BIAS`), or when
+    ``a (b + z)`` reaches 1, the interval is the value and 1.96 standard deviations of the draws on either side. So it never is NaN, and
+    where all draws are the value it has no width.
+
+    Args:
+        value: Of the sample as it is.
+        draws: In each resample; those that are NaN are passed over.
+        acceleration: a above.
+        confidence: Share between the two ends, in (0, 1).
+
+    Returns:
+        Lower and upper end.
+
+    Raises:
+        ValueError: If `value` is not finite, or `confidence` lies outside (0, 1).
+
+    Reference:
+        Efron 1987; Efron and Tibshirani 1993, equations 14.9 to 14.15; mission A8.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
+    if not math.isfinite(value):
+        raise ValueError(f"value must be finite, got {value}")
+    defined = draws[~np.isnan(draws)]
+    if defined.size == 0:
+        return value, value
+    normal, ends = NormalDist(), []
+    bias = _bias(value, defined)
+    for level in ((1 - confidence) / 2, (1 + confidence) / 2):
+        moved = bias + normal.inv_cdf(level)
+        left = 1 - acceleration * moved
+        if abs(bias) > LARGEST_BIAS or left <= 0:
+            half = -normal.inv_cdf((1 - confidence) / 2) * float(defined.std())
+            return value - half, value + half
+        ends.append(normal.cdf(bias + moved / left))
+    low, high = np.quantile(defined, ends)
+    return float(low), float(high)
+
+
+def _bias(value: float, draws: Float[np.ndarray, " r"]) -> float:
+    """Standard errors by which the middle of the draws lies below the value."""
+    # The same units add up to sums that differ in their last digits, by the order they were added in.
+    same = np.abs(draws - value) <= 1e-12 * max(abs(value), float(np.abs(draws).max()))
+    share = float(((draws < value) & ~same).mean() + same.mean() / 2)
+    if not 0 < share < 1:
+        return math.copysign(math.inf, share - 0.5)
+    return NormalDist().inv_cdf(share)
+
+
+def percentile_interval(draws: Float[np.ndarray, " r"], *, confidence: float = CONFIDENCE) -> Interval:
+    """Central interval that holds `confidence` of the draws.
+
+    Args:
+        draws: Bootstrap draws of a statistic.
+        confidence: Share between the two ends, in (0, 1).
+
+    Returns:
+        Lower and upper end.
+
+    Raises:
+        ValueError: If there are no draws, or `confidence` lies outside (0, 1).
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
+    if draws.size == 0:
+        raise ValueError("draws must hold at least one resample, got none")
+    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def student_quantile(level: float, freedom: float) -> float:
+    """Quantile of Student's t distribution.
+
+    Args:
+        level: In (0, 1).
+        freedom: Degrees of freedom, above 0, whole or not; infinite for the normal distribution.
+
+    Returns:
+        The quantile.
+
+    Reference:
+        Student 1908.
+    """
+    if math.isinf(freedom):
+        return NormalDist().inv_cdf(level)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, level))

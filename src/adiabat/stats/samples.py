@@ -1,0 +1,224 @@
+"""What one model scored on one task, unit by unit: enough to compute each measure again on any resample of the units.
+
+A unit is what a task is a sample of: a query, a pair of texts, a sentence pair in all its languages, a text with a label. Two models
+measured on the same units can be compared pair by pair, today or from files years later, so the units are always kept.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int
+
+Kind = Literal[
+    "retrieval",
+    "triplets",
+    "nli_grid",
+    "question_grid",
+    "bitext",
+    "sts",
+    "words",
+    "pair_classification",
+    "classification",
+    "clustering",
+    "mteb",
+]
+"""What is asked of a model; the names are those of a suite's TOML file."""
+
+Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
+"""How units become a value; `adiabat.stats.statistics` has the formulas."""
+
+Bounds = tuple[float, float]
+"""The least and the greatest value that a measure can have."""
+
+SHARE: Bounds = (0.0, 1.0)
+CORRELATION: Bounds = (-1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measure of one model, unit by unit.
+
+    Attributes:
+        measure: Such as ``nDCG@10``, ``PND``, ``Spearman``, ``accuracy``.
+        values: One for each unit: its score; for ``spearman`` and ``average precision`` the similarity that the model gave; for
+            ``v-measure`` the number of the cluster.
+        similarity: What compared the texts: ``cosine``, ``dot``, ``distance``, ``manhattan``, ``bm25``; ``best of all`` where every model
+            was given its best, ``run`` for rankings from a file; "" where nothing was compared.
+        reference: For ``mean`` the weight of each unit, at least 0, and the value is ``sum(values) / sum(reference)`` (None: 1 for each);
+            for ``spearman`` the score people gave; for ``average precision`` 1 where the pair belongs together, else 0; for
+            ``v-measure`` the number of the label.
+        statistic: How units become a value.
+        groups: Where given, the value is the plain mean of the values of each group: numbers from 0, one for each unit.
+        lower_is_better: True for the positive-negative discrepancy.
+        proportion: Whether values count errors among as many independent trials as `reference` says, which is what the two-proportion
+            test takes them for.
+        pseudo_values: Whether a value is a pseudo-value, which depends on the other units too, so that one changed unit moves them all.
+        bounds: Between which the value must lie, however uncertain it is; None where it may be any number, as a count may.
+    """
+
+    measure: str
+    values: Float[np.ndarray, " n"]
+    similarity: str = ""
+    reference: Float[np.ndarray, " n"] | None = None
+    statistic: Statistic = "mean"
+    groups: Int[np.ndarray, " n"] | None = None
+    lower_is_better: bool = False
+    proportion: bool = False
+    pseudo_values: bool = False
+    bounds: Bounds | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from the other measures of a task: measure and similarity."""
+        return self.measure, self.similarity
+
+
+def ranking_bounds(measure: str) -> Bounds | None:
+    """Between which values a measure of a ranking lies.
+
+    Args:
+        measure: A name of the ir-measures grammar.
+
+    Returns:
+        `SHARE`; None for the counts, such as ``NumRet``.
+    """
+    return None if measure.startswith("Num") else SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """One comparison of a language grid, unit by unit in every cell; the value of a cell is the mean over its units.
+
+    Attributes:
+        comparison: Such as ``entailment-neutral`` or ``P@1``.
+        similarity: As in `Sample.similarity`.
+        rows: Languages of the queries.
+        columns: Languages of the documents.
+        values: Scores; for a discrepancy over pairs of units its pseudo-values, whose mean it is.
+        lower_is_better: As in `Sample`.
+        errors: Where the values are of errors among as many trials in every cell: how many, so that the value of a cell is exactly
+            ``errors / total``.
+        total: Trials in each cell; 0 where `errors` is None.
+    """
+
+    comparison: str
+    similarity: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: Float32[np.ndarray, "a b n"]
+    lower_is_better: bool
+    errors: Int[np.ndarray, "a b"] | None = None
+    total: int = 0
+
+
+MOST_TRAINED = 0.1
+"""Share of units that a model may have been trained on before its value is no proof of anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What of each unit the job of the measured model trained or validated on.
+
+    Attributes:
+        queries: Whether its query, or for a language grid one of its premises.
+        relevant: How many relevant documents it has.
+        documents: How many of them answered a query that was trained or validated on; None where the job knows texts and the store ids
+            alone, or the other way round.
+        unknown: Why there may be more; "" where there are none.
+    """
+
+    queries: Bool[np.ndarray, " n"]
+    relevant: Int[np.ndarray, " n"]
+    documents: Int[np.ndarray, " n"] | None
+    unknown: str = ""
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether the model was trained on few enough of the units, `MOST_TRAINED` of them at the most."""
+        return int(self.queries.sum()) <= MOST_TRAINED * self.queries.size
+
+    @property
+    def unseen(self) -> Bool[np.ndarray, " n"]:
+        """Units of which nothing is known to have been trained on."""
+        assert self.documents is not None, "where documents are not known, neither is what is left"
+        return np.asarray(~self.queries & (self.documents == 0))
+
+    def take(self, kept: Int[np.ndarray, " k"]) -> "Trained":
+        """Some of the units.
+
+        Args:
+            kept: Which.
+
+        Returns:
+            They alone.
+        """
+        documents = None if self.documents is None else self.documents[kept]
+        return Trained(self.queries[kept], self.relevant[kept], documents, self.unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScores:
+    """One model on one task.
+
+    Attributes:
+        task: Its name.
+        kind: What was asked.
+        unit: What the units are, in the singular: ``query``, ``pair``.
+        units: Their ids, each once; models measured on the same task have the same ones in the same order.
+        samples: All over the same units; the first carries the verdict.
+        texts: Of each unit, for people to look at: a query, a pair with a line end between its texts; empty where there is none.
+        documents: How many the queries were compared with; 0 where there is no corpus.
+        cells: Only for a grid, over the same units.
+        facts: Further figures, such as ``out-of-vocabulary words``, by name.
+        notes: Plain sentences: what was left out, or needs saying.
+        trained: What of the units the job of the model was trained on; None where the model is of no job, or that is not counted.
+        ladder: Errors against the first listed negative of each unit, the second, ..., where all list as many; not kept on disk.
+    """
+
+    task: str
+    kind: Kind
+    unit: str
+    units: Sequence[str]
+    samples: Sequence[Sample]
+    texts: Sequence[str] = ()
+    documents: int = 0
+    cells: Sequence[Cells] = ()
+    facts: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    trained: Trained | None = None
+    ladder: Sequence[Sample] = ()
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether a verdict may rest on them: False where the model is known to have been trained on more than a few of the units."""
+        return self.trained is None or self.trained.is_proof
+
+    def take(self, kept: Int[np.ndarray, " n"]) -> "TaskScores":
+        """Some of the units.
+
+        Args:
+            kept: Which, in the order wanted.
+
+        Returns:
+            They alone; of a grid whose cells count errors, the values stay pseudo-values of the whole and the counts are gone.
+        """
+        samples = [
+            replace(
+                one,
+                values=one.values[kept],
+                reference=None if one.reference is None else one.reference[kept],
+                groups=None if one.groups is None else one.groups[kept],
+            )
+            for one in self.samples
+        ]
+        return replace(
+            self,
+            units=[self.units[place] for place in kept],
+            texts=[self.texts[place] for place in kept] if self.texts else (),
+            samples=samples,
+            cells=[replace(one, values=one.values[:, :, kept], errors=None, total=0) for one in self.cells],
+            trained=None if self.trained is None else self.trained.take(kept),
+            ladder=(),
+        )

@@ -1,0 +1,288 @@
+"""Whether a change is more than chance: sign flips over units, the source's z-test, and Benjamini-Hochberg.
+
+Two models measured on the same units are two scores of each unit. Were the models alike, either score could as well have been the other
+model's: exchanging them on a random half of the units, again and again, shows how far apart the two would come by chance alone. That
+keeps what the pairs of one unit have in common, which the two-proportion test takes for independent (Fisher 1935; mission A8).
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from adiabat.results.evaluation_result import Verdict
+from adiabat.stats.resampling import RESAMPLES, Interval
+from adiabat.stats.statistics import members_of, ranks_of
+
+ERROR_RATE = 0.05
+"""Of calling a change what is none."""
+
+Z_CRITICAL = 1.96
+"""Beyond this, the two-sided two-proportion test rejects at 5 %."""
+
+EXACT_UNITS = 14
+"""Up to so many units that differ, all ways to exchange them are gone through, 16,384 at the most."""
+
+# Exchanges held at a time: 8 MB as 64-bit floats, read again by every product.
+_BLOCK_CELLS = 2**20
+
+
+def two_proportion_z(errors_before: int, errors_after: int, total: int) -> float:
+    """The source's test of two error shares over the same number of pairs.
+
+    ``Z = (p1 - p0) / sqrt(2 P (1 - P) / N)`` with P the share of both together. It takes the pairs for independent, which they
+    are not: the paired bootstrap is the answer to trust.
+
+    Args:
+        errors_before: Of the baseline.
+        errors_after: Of the model under test.
+        total: Pairs compared by each, N above.
+
+    Returns:
+        Below 0 where errors fell; 0 where P is 0 or 1. Beyond `Z_CRITICAL` in size, significant at 5 %.
+
+    Raises:
+        ValueError: If `total` is not above 0, or errors lie outside 0 to `total`.
+
+    Reference:
+        Mission A8.
+    """
+    if total <= 0:
+        raise ValueError(f"total must be above 0, got {total}")
+    for name, errors in (("errors_before", errors_before), ("errors_after", errors_after)):
+        if not 0 <= errors <= total:
+            raise ValueError(f"{name} must lie between 0 and total = {total}, got {errors}")
+    pooled = (errors_before + errors_after) / (2 * total)
+    if pooled in (0, 1):
+        return 0.0
+    return (errors_after - errors_before) / total / math.sqrt(2 * pooled * (1 - pooled) / total)
+
+
+def sign_flip_p_values(differences: Float[np.ndarray, "n k"], *, seed: int, flips: int = RESAMPLES) -> Float[np.ndarray, " k"]:
+    """Two-sided p-values of the mean of each column: how often random signs take its sum at least as far from 0.
+
+    ``p = (1 + #{|sum(s d)| >= |sum(d)|}) / (flips + 1)`` over random signs s. Where no more than `EXACT_UNITS` units of a column differ
+    from 0, all of their signs are gone through instead, and p is the share of them. So five units that differ never reach 5 %, however
+    uniform they are, and units that do not differ do not matter.
+
+    Args:
+        differences: After minus before, one row per unit. All columns share their signs, which depend on `seed` and n alone.
+        seed: Of the signs.
+        flips: How many of them, > 0.
+
+    Returns:
+        One p-value per column, in (0, 1]; 1 where nothing differs.
+
+    Raises:
+        ValueError: If a difference is not finite, or `flips` is not above 0.
+
+    Reference:
+        Fisher 1935; Davison and Hinkley 1997, equation 4.11 (the added one); Smucker et al. 2007 (of retrieval); mission A8.
+    """
+    if not np.isfinite(differences).all():
+        raise ValueError(f"differences must be finite, got {differences[~np.isfinite(differences)][0]}")
+    p_values = np.empty(differences.shape[1])
+    few = np.count_nonzero(differences, axis=0) <= EXACT_UNITS
+    p_values[few] = [_exact_p_value(column[column != 0]) for column in differences.T[few]]
+    many = differences[:, ~few]
+    reached = np.zeros(many.shape[1], dtype=np.int64)
+    for exchanged in exchanges(len(many), seed=seed, flips=flips, columns=many.shape[1]) if many.size else ():
+        reached += _reaching(exchanged, many)
+    p_values[~few] = (1 + reached) / (flips + 1)
+    return p_values
+
+
+def rank_exchange_p_value(
+    after: Float[np.ndarray, " n"],
+    before: Float[np.ndarray, " n"],
+    reference: Float[np.ndarray, " n"],
+    *,
+    groups: Int[np.ndarray, " n"] | None = None,
+    seed: int,
+    flips: int = RESAMPLES,
+) -> float:
+    """Two-sided p-value of a difference of two rank correlations with the same reference.
+
+    Similarities of two models are on scales of their own, so what is exchanged on a random half of the units is the ranks that the two
+    give a unit. The sums that a correlation is made of change linearly with what is exchanged, and are found for many exchanges at once.
+
+    Args:
+        after: Similarity of each unit by the model under test.
+        before: By the other.
+        reference: What both are correlated with.
+        groups: Number of each unit's group, from 0, where the correlations are means over groups.
+        seed: Of the exchanges.
+        flips: How many of them, > 0.
+
+    Returns:
+        ``(1 + #{as far apart as found, or further}) / (flips + 1)``.
+
+    Raises:
+        ValueError: If `flips` is not above 0.
+    """
+    members = members_of(groups, after.size)
+    ranked = [_RankSums.of(after[units], before[units], reference[units]) for units in members]
+    found = abs(sum(one.difference(np.zeros((1, 3)))[0] for one in ranked))
+    columns = np.zeros((after.size, 3 * len(members)))
+    for i, (units, one) in enumerate(zip(members, ranked, strict=True)):
+        columns[units, 3 * i : 3 * i + 3] = one.moved
+    reached = 0
+    for exchanged in exchanges(after.size, seed=seed, flips=flips, columns=columns.shape[1]):
+        sums = exchanged @ columns
+        apart = np.abs(sum(one.difference(sums[:, 3 * i : 3 * i + 3]) for i, one in enumerate(ranked)))
+        # Ranks of which none differ any more have no correlation: they count as having reached it.
+        reached += int((~(apart < found - 1e-9)).sum())
+    return (1 + reached) / (flips + 1)
+
+
+def exchanges(units: int, *, seed: int, flips: int, columns: int = 1) -> Iterator[Float[np.ndarray, "b n"]]:
+    """Random halves of the units: 1 where the two scores of a unit change places.
+
+    Args:
+        units: How many, > 0.
+        seed: Of the choice, which depends on nothing else but `units`.
+        flips: Rows in all, > 0.
+        columns: Of what they will be multiplied with; like the size of blocks, it changes nothing but the memory.
+
+    Yields:
+        Blocks of rows, as few at a time as keep them and the product within 8 MB each.
+
+    Raises:
+        ValueError: If `units` or `flips` is not above 0.
+    """
+    for name, value in (("units", units), ("flips", flips)):
+        if value <= 0:
+            raise ValueError(f"{name} must be above 0, got {value}")
+    # Another stream than that of the resamples of the same seed.
+    generator = np.random.default_rng([seed, 1])
+    rows = max(1, _BLOCK_CELLS // max(units, columns))
+    for start in range(0, flips, rows):
+        # Whole words of the generator, so that a row is the same whatever block it is in.
+        words = generator.integers(0, 2**64, size=(min(rows, flips - start), -(-units // 64)), dtype=np.uint64)
+        yield np.unpackbits(words.view(np.uint8), axis=1, count=units).astype(np.float64)
+
+
+def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, changed: int) -> float:
+    """Two-sided p-value from the tails of bootstrapped differences, for statistics whose units have no scores to exchange.
+
+    ``p = max(2 (1 + min(#{d <= 0}, #{d >= 0})) / (R + 1), 2^(1 - changed))``, at most 1. The second term is the least p-value that
+    any sign-flipping test of so few changed units can reach: below six, no change is significant at 5 %, however uniform.
+
+    Args:
+        at_most_zero: Resamples whose difference is <= 0.
+        at_least_zero: Resamples whose difference is >= 0.
+        resamples: R above, > 0.
+        changed: How many units differ between before and after.
+
+    Returns:
+        The p-value, in (0, 1].
+
+    Raises:
+        ValueError: If `resamples` is not above 0.
+
+    Reference:
+        Davison and Hinkley 1997, section 4.2 (the added one); mission A8.
+    """
+    if resamples <= 0:
+        raise ValueError(f"resamples must be above 0, got {resamples}")
+    tail = 2 * (1 + min(at_most_zero, at_least_zero)) / (resamples + 1)
+    return min(1.0, max(tail, 2.0 ** (1 - changed)))
+
+
+def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool) -> Verdict:
+    """What a paired interval of ``after - before`` allows to say.
+
+    Args:
+        interval: Lower and upper end; an end at zero is no evidence, and no more is None, where there is no telling.
+        p_value: Of the same difference, below 0.05 for a verdict; it guards against intervals over too few changed units.
+        lower_is_better: Whether a negative difference is good.
+
+    Returns:
+        ``better``, ``worse`` or ``no evidence``.
+    """
+    low, high = interval or (0.0, 0.0)
+    if not (low > 0 or high < 0) or not p_value < ERROR_RATE:
+        return "no evidence"
+    return "better" if (high < 0) == lower_is_better else "worse"
+
+
+def benjamini_hochberg(p_values: Float[np.ndarray, " k"], *, rate: float = ERROR_RATE) -> Bool[np.ndarray, " k"]:
+    """Which hypotheses to reject so that at most a share `rate` of the rejections is expected to be false.
+
+    Rejects the k smallest, k the largest number with ``p_(k) <= rate k / n``.
+
+    Args:
+        p_values: In [0, 1].
+        rate: False discovery rate, in (0, 1).
+
+    Returns:
+        True where rejected, in the order given.
+
+    Raises:
+        ValueError: If a p-value is NaN or outside [0, 1], or `rate` outside (0, 1).
+
+    Reference:
+        Benjamini and Hochberg 1995; mission A8.
+    """
+    if not 0 < rate < 1:
+        raise ValueError(f"rate must lie between 0 and 1, got {rate}")
+    if not ((p_values >= 0) & (p_values <= 1)).all():
+        raise ValueError(f"p_values must lie between 0 and 1, got {p_values[~((p_values >= 0) & (p_values <= 1))][0]}")
+    ascending = np.sort(p_values)
+    passing = np.flatnonzero(ascending <= rate * np.arange(1, p_values.size + 1) / max(p_values.size, 1))
+    if passing.size == 0:
+        return np.zeros(p_values.shape, dtype=np.bool_)
+    return np.asarray(p_values <= ascending[passing[-1]])
+
+
+def _exact_p_value(differences: Float[np.ndarray, " m"]) -> float:
+    patterns = (np.arange(2**differences.size)[:, None] >> np.arange(differences.size)) & 1
+    return float(_reaching(patterns.astype(np.float64), differences[:, None])[0]) / len(patterns)
+
+
+def _reaching(exchanged: Float[np.ndarray, "b n"], differences: Float[np.ndarray, "n k"]) -> Int[np.ndarray, " k"]:
+    """How many of the exchanges take each column's sum as far from 0 as it is, or further."""
+    total = differences.sum(axis=0)
+    # Sums that are equal on paper differ in their last digits, by the order they were added in.
+    least = np.abs(total) - 1e-12 * np.abs(differences).sum(axis=0)
+    return np.asarray((np.abs(total - 2 * (exchanged @ differences)) >= least).sum(axis=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _RankSums:
+    """What two rank correlations are made of, and how an exchange of a unit's ranks moves it.
+
+    Attributes:
+        after: Sums of the ranks under test: of each, of its square, of its product with the reference's rank.
+        before: The same of the other model.
+        moved: What exchanging each unit adds to `after` and takes from `before`.
+        units: How many.
+        spread: Variance of the reference's ranks.
+    """
+
+    after: Float[np.ndarray, " 3"]
+    before: Float[np.ndarray, " 3"]
+    moved: Float[np.ndarray, "n 3"]
+    units: int
+    spread: float
+
+    @classmethod
+    def of(cls, after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"]) -> "_RankSums":
+        # Ranks around 0 and of size 1, so that their sums lose no digits.
+        one, other, third = (2 * ranks_of(values) / (after.size + 1) - 1 for values in (after, before, reference))
+        first, second = (np.stack([ranks, ranks**2, ranks * third], axis=1) for ranks in (one, other))
+        return cls(first.sum(axis=0), second.sum(axis=0), second - first, after.size, float((third**2).mean()))
+
+    def difference(self, moved: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
+        return np.asarray(self._correlation(self.after + moved) - self._correlation(self.before - moved))
+
+    def _correlation(self, sums: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
+        """NaN where ranks do not differ, but for their last digits."""
+        mean, square, product = sums.T / self.units
+        # The reference's ranks have mean 0, so the product needs no correction.
+        spread = (square - mean**2) * self.spread
+        correlations = np.full(spread.shape, np.nan)
+        np.divide(product, np.sqrt(np.maximum(spread, 0)), out=correlations, where=spread > 1e-15)
+        return correlations

@@ -1,0 +1,199 @@
+"""How the units of a sample become a value, as they are and drawn again thousands of times.
+
+A resample is a row of counts: how often each unit was drawn. A unit drawn twice is two units that tie with one another, so every value is
+exactly that of the data written out at full length, for a rank correlation as for a mean. Where a value is not defined on a resample (all
+ranks tie, no pair belongs together) it is NaN, and whoever asked passes over that resample.
+
+Letters in shapes: r resamples, n units, k samples, m distinct values.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from adiabat.stats.samples import Sample, Statistic
+
+# Counts that a rank statistic works on at a time: 2 MB as 64-bit floats. A block and the handful of others made of it stay in the cache.
+_BLOCK_CELLS = 2**18
+
+Counts = Float[np.ndarray, "r n"]
+Values = Float[np.ndarray, " r"]
+
+
+def value_of(sample: Sample, counts: Counts | None = None) -> Values:
+    """A sample's value on each resample.
+
+    Args:
+        sample: Its units.
+        counts: How often each unit was drawn, at least 0; None stands for once each.
+
+    Returns:
+        One value for each row of `counts`; NaN where it is not defined.
+
+    Raises:
+        ValueError: If values, reference, groups and counts are not of equally many units.
+    """
+    return values_of([sample], counts)[:, 0]
+
+
+def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[np.ndarray, "r k"]:
+    """Values of several samples of the same units on the same resamples: means are taken together, as one product of matrices.
+
+    ========================  ==========================================================================================================
+    statistic                 value, with c the counts
+    ========================  ==========================================================================================================
+    ``mean``                  ``sum(c v) / sum(c w)``, w the reference
+    ``spearman``              correlation of the ranks of values and reference; units that tie share the mean of their ranks
+    ``average precision``     ``sum_t (R_t - R_(t-1)) P_t`` over the distinct values t from the highest, P and R precision and recall there
+    ``v-measure``             ``2 h c / (h + c)`` of homogeneity ``h = I / H(labels)`` and completeness ``c = I / H(clusters)``
+    ========================  ==========================================================================================================
+
+    Args:
+        samples: At least one; all of the same units in the same order.
+        counts: As for `value_of`.
+
+    Returns:
+        One column per sample; NaN where its value is not defined.
+
+    Raises:
+        ValueError: If there is no sample, or not all are of equally many units.
+
+    Reference:
+        Spearman 1904; Rosenberg and Hirschberg 2007 (V-measure); missions A6, B9.
+    """
+    if not samples:
+        raise ValueError("samples must be at least one, got none")
+    given = np.ones((1, samples[0].values.size)) if counts is None else counts
+    for sample in samples:
+        _check(sample, given.shape[1])
+    values = np.empty((given.shape[0], len(samples)))
+    plain = [i for i, sample in enumerate(samples) if sample.statistic == "mean" and sample.groups is None]
+    if plain:
+        values[:, plain] = _means([samples[i] for i in plain], given)
+    for i in set(range(len(samples))) - set(plain):
+        values[:, i] = _in_blocks(samples[i], given)
+    return values
+
+
+def ranks_of(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Ranks from 1, the lowest value's; units that tie share the mean of their ranks.
+
+    Args:
+        values: Of each unit.
+
+    Returns:
+        One rank each.
+    """
+    return np.asarray(_ranks(values, np.ones((1, values.size)))[0])
+
+
+def members_of(groups: Int[np.ndarray, " n"] | None, units: int) -> list[Int[np.ndarray, " _"]]:
+    """Units of each group.
+
+    Args:
+        groups: Number of each unit's group, from 0; None where all units are one group.
+        units: How many.
+
+    Returns:
+        Places of the units, group by group.
+    """
+    if groups is None:
+        return [np.arange(units)]
+    return np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
+
+
+def _means(samples: Sequence[Sample], counts: Counts) -> Float[np.ndarray, "r k"]:
+    """Each reference is multiplied once, however many samples share it."""
+    references = {id(sample.reference): sample.reference for sample in samples}
+    places = {key: len(samples) + i for i, key in enumerate(references)}
+    weights = [np.ones(counts.shape[1]) if one is None else one for one in references.values()]
+    sums = counts @ np.stack([*(sample.values for sample in samples), *weights], axis=1, dtype=np.float64)
+    return _ratio(sums[:, : len(samples)], sums[:, [places[id(sample.reference)] for sample in samples]])
+
+
+def _in_blocks(sample: Sample, counts: Counts) -> Values:
+    """The mean over groups, few enough resamples at a time to stay in the cache."""
+    statistic, rows = _STATISTICS[sample.statistic], max(1, _BLOCK_CELLS // counts.shape[1])
+    reference = np.ones(sample.values.shape) if sample.reference is None else sample.reference
+    values = np.zeros(counts.shape[0])
+    members = members_of(sample.groups, sample.values.size)
+    for start in range(0, counts.shape[0], rows):
+        block = slice(start, start + rows)
+        for units in members:
+            drawn = counts[block] if sample.groups is None else counts[block][:, units]
+            values[block] += statistic(sample.values[units], reference[units], drawn) / len(members)
+    return values
+
+
+def _mean(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
+    return _ratio(counts @ values, counts @ reference)
+
+
+def _spearman(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
+    # Mid-ranks have the same mean whatever ties: half of one more than there are units.
+    middle = (counts.sum(axis=1, keepdims=True) + 1) / 2
+    one, other = _ranks(values, counts) - middle, _ranks(reference, counts) - middle
+    drawn = counts * one
+    covariance, variance = np.einsum("rn,rn->r", drawn, other), np.einsum("rn,rn->r", drawn, one)
+    return _ratio(covariance, np.sqrt(variance * np.einsum("rn,rn,rn->r", counts, other, other)))
+
+
+def _ranks(values: Float[np.ndarray, " n"], counts: Counts) -> Counts:
+    """Mid-rank of each unit among all that were drawn, every one as often as it was."""
+    _, tied = np.unique(values, return_inverse=True)
+    drawn = _summed(tied, counts)
+    return np.asarray((np.cumsum(drawn, axis=1) - (drawn - 1) / 2)[:, tied])
+
+
+def _average_precision(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
+    _, tied = np.unique(-values, return_inverse=True)
+    drawn, found = _summed(tied, counts), _summed(tied, counts * reference)
+    found_so_far = np.cumsum(found, axis=1)
+    drawn_so_far = np.cumsum(drawn, axis=1)
+    # Where nothing has been drawn so far, nothing was found either.
+    precision = np.divide(found_so_far, drawn_so_far, out=np.zeros(drawn.shape), where=drawn_so_far > 0)
+    return _ratio(np.einsum("rm,rm->r", found, precision), found_so_far[:, -1])
+
+
+def _v_measure(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
+    _, cluster = np.unique(values, return_inverse=True)
+    _, label = np.unique(reference, return_inverse=True)
+    _, both = np.unique(label * (cluster.max() + 1) + cluster, return_inverse=True)
+    clusters, labels, joint = (_entropy(_summed(which, counts)) for which in (cluster, label, both))
+    shared = np.maximum(clusters + labels - joint, 0)
+    homogeneity, completeness = (np.divide(shared, whole, out=np.ones(whole.shape), where=whole > 0) for whole in (labels, clusters))
+    total = homogeneity + completeness
+    return np.asarray(np.divide(2 * homogeneity * completeness, total, out=np.zeros(total.shape), where=total > 0))
+
+
+def _entropy(drawn: Float[np.ndarray, "r m"]) -> Values:
+    shares = drawn / drawn.sum(axis=1, keepdims=True)
+    return np.asarray(-np.einsum("rm,rm->r", shares, np.log(shares, out=np.zeros(shares.shape), where=shares > 0)))
+
+
+def _summed(numbers: Int[np.ndarray, " n"], counts: Counts) -> Float[np.ndarray, "r m"]:
+    """Sums over the units that have the same number, for each number from 0."""
+    order = np.argsort(numbers, kind="stable")
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    ordered = counts[:, order]
+    # Without ties there is nothing to add up.
+    return ordered if starts.size == order.size else np.add.reduceat(ordered, starts, axis=1)
+
+
+def _ratio(above: Float[np.ndarray, "*shape"], below: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    return np.asarray(np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0))
+
+
+def _check(sample: Sample, units: int) -> None:
+    for name, column in (("values", sample.values), ("reference", sample.reference), ("groups", sample.groups)):
+        if column is not None and column.size != units:
+            raise ValueError(f"{sample.measure} {name} must be of {units} units, got {column.size}")
+
+
+_STATISTICS: dict[Statistic, Callable[[Float[np.ndarray, " n"], Float[np.ndarray, " n"], Counts], Values]] = {
+    "mean": _mean,
+    "spearman": _spearman,
+    "average precision": _average_precision,
+    "v-measure": _v_measure,
+}

@@ -1,0 +1,244 @@
+"""Who is ahead, and how sure that is: arithmetic on the scores of every run on every query.
+
+A score varies for two reasons. Queries are shared: each candidate, each seed and the untrained start are measured on the same ones, so a
+resample draws queries within each task once, for all of them alike. Runs are not: seed 1 on one data set has nothing in common with seed
+1 on another, so runs are drawn for each candidate apart, and a run that is drawn brings its scores on all tasks.
+
+Three seeds say little about how much runs differ, and drawing three of three makes intervals too narrow by a fifth and more. So
+
+- the deviations of all runs from their candidate's mean are one pool that each candidate draws from (runs of one length on one scale
+  differ alike; with five candidates of three seeds that is ten degrees of freedom instead of two), widened by ``sqrt(S / (S - 1))``
+  since a mean lies closer to its own runs than the truth does;
+- in each resample what was drawn is multiplied by ``sqrt(f / chi2_f)``, f the degrees of freedom: how much runs differ is itself only
+  estimated, and that is what makes a t distribution out of a normal one.
+
+With one seed there is no deviation to draw, and intervals are over queries alone.
+
+The best of many looks better than it is. Differences are therefore given with simultaneous intervals: the largest deviation of all pairs,
+each in its own standard error, sets the width for all (Tukey's way, by resampling), so that no pair is called different by choosing it.
+
+References: Davison and Hinkley 1997, section 3.8 (several sources of variation); Owen 2007 (the pigeonhole bootstrap); Hsu 1996
+(comparisons with the best); missions D7, D8.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from adiabat.stats.resampling import CONFIDENCE, resampling_counts
+
+LEAST_CHANGED = 6
+"""Queries that must differ before two candidates are called different: fewer could all have differed the same way by chance."""
+
+Scores = Sequence[Float[np.ndarray, "_ _ _"]]
+"""For each task, one row per candidate, run and query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Scores in each resample.
+
+    Attributes:
+        tasks: Of each candidate on each task.
+        plain: The same with the deviations of runs as they were drawn, without the factor: what standard errors are taken from.
+    """
+
+    tasks: Float[np.ndarray, "r c t"]
+    plain: Float[np.ndarray, "r c t"]
+
+    def overall(self) -> tuple[Float[np.ndarray, "r c"], Float[np.ndarray, "r c"]]:
+        """Means over tasks, equally weighted.
+
+        Returns:
+            Of `tasks` and of `plain`.
+        """
+        return self.tasks.mean(axis=2), self.plain.mean(axis=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Differences of pairs with simultaneous intervals.
+
+    Attributes:
+        values: First of the pair less the second.
+        low: Lower ends.
+        high: Upper ends.
+        distinct: Where the interval lies beside zero, and enough queries differ.
+    """
+
+    values: Float[np.ndarray, " p"]
+    low: Float[np.ndarray, " p"]
+    high: Float[np.ndarray, " p"]
+    distinct: Bool[np.ndarray, " p"]
+
+
+def draw(scores: Scores, *, trained: int, seed: int, resamples: int) -> Draws:
+    """Resample queries and runs.
+
+    Args:
+        scores: Of candidates and runs on the queries of each task; an untrained start has the same scores in every run.
+        trained: How many of the candidates, the first ones, were trained: the others are starts, which do not vary from run to run.
+        seed: Of the draws.
+        resamples: How many, > 0.
+
+    Returns:
+        The draws.
+
+    Raises:
+        ValueError: If there is no task, tasks differ in candidates or runs, one has no query, or a score is not finite.
+    """
+    _check(scores, trained)
+    runs = scores[0].shape[1]
+    *streams, last = np.random.SeedSequence(seed).generate_state(len(scores) + 1).tolist()
+    random = np.random.default_rng(last)
+    # A run that is drawn brings its scores on all tasks, so the same ones are drawn for each.
+    drawn = random.integers(0, trained * runs, size=(resamples, trained * runs))
+    freedom = trained * (runs - 1)
+    scale = np.sqrt(freedom / random.chisquare(freedom, size=resamples)) if freedom else np.zeros(resamples)
+    tasks, plain = [], []
+    for one, stream in zip(scores, streams, strict=True):
+        means = _query_means(one, seed=stream, resamples=resamples)
+        centre, moved = means.mean(axis=2), _moved(means[:, :trained], drawn)
+        moved = np.pad(moved, [(0, 0), (0, centre.shape[1] - trained)])
+        tasks.append(centre + scale[:, None] * moved)
+        plain.append(centre + moved)
+    return Draws(np.stack(tasks, axis=2), np.stack(plain, axis=2))
+
+
+def _check(scores: Scores, trained: int) -> None:
+    if not scores:
+        raise ValueError("scores must be of at least one task, got none")
+    for one in scores:
+        if one.shape[:2] != scores[0].shape[:2] or not one.size:
+            raise ValueError(f"scores must be of the same candidates and runs on at least one query, got {[one.shape for one in scores]}")
+        if not np.isfinite(one).all():
+            raise ValueError("scores must be finite numbers, got others")
+    if not 1 <= trained <= len(scores[0]):
+        raise ValueError(f"trained must be 1 to {len(scores[0])}, got {trained}")
+
+
+def _query_means(scores: Float[np.ndarray, "c s q"], *, seed: int, resamples: int) -> Float[np.ndarray, "r c s"]:
+    """Means over queries that are drawn with replacement."""
+    queries = scores.shape[2]
+    flat = scores.reshape(-1, queries).T / queries
+    blocks = resampling_counts(queries, resamples=resamples, seed=seed)
+    return np.concatenate([counts @ flat for counts in blocks]).reshape(resamples, *scores.shape[:2])
+
+
+def _moved(means: Float[np.ndarray, "r c s"], drawn: Int[np.ndarray, "r cs"]) -> Float[np.ndarray, "r c"]:
+    """What the drawn runs add to each candidate's mean: deviations of one pool, widened by ``sqrt(S / (S - 1))``."""
+    resamples, _, runs = means.shape
+    if runs == 1:
+        return np.zeros(means.shape[:2])
+    deviations = (means - means.mean(axis=2, keepdims=True)) * np.sqrt(runs / (runs - 1))
+    return np.asarray(np.take_along_axis(deviations.reshape(resamples, -1), drawn, axis=1).reshape(means.shape).mean(axis=2))
+
+
+def overall(scores: Scores) -> Float[np.ndarray, "c s"]:
+    """Score of each run: mean over its queries, then over tasks.
+
+    Args:
+        scores: As for `draw`.
+
+    Returns:
+        One for each candidate and run.
+    """
+    return np.asarray(np.mean([one.mean(axis=2) for one in scores], axis=0))
+
+
+def run_deviation(scores: Scores) -> float | None:
+    """How much runs differ: ``sqrt(sum (x_cs - mean_c)^2 / (C (S - 1)))`` of overall scores.
+
+    Args:
+        scores: As for `draw`, of trained candidates alone.
+
+    Returns:
+        The pooled standard deviation of a run; None with one run of each.
+    """
+    runs = overall(scores)
+    candidates, seeds = runs.shape
+    if seeds == 1:
+        return None
+    return float(np.sqrt(((runs - runs.mean(axis=1, keepdims=True)) ** 2).sum() / (candidates * (seeds - 1))))
+
+
+def intervals(draws: Float[np.ndarray, "r k"]) -> Float[np.ndarray, "k 2"]:
+    """Central 95 % of each column, for itself.
+
+    Args:
+        draws: One row per resample.
+
+    Returns:
+        Lower and upper ends.
+    """
+    return np.asarray(np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0).T)
+
+
+def best_shares(draws: Float[np.ndarray, "r c"]) -> Float[np.ndarray, " c"]:
+    """Share of the resamples in which each candidate is highest; those that tie share it.
+
+    Args:
+        draws: Overall scores of the candidates.
+
+    Returns:
+        Shares that add up to 1.
+    """
+    highest = draws == draws.max(axis=1, keepdims=True)
+    return np.asarray((highest / highest.sum(axis=1, keepdims=True)).mean(axis=0))
+
+
+def differences(scores: Scores, draws: Draws, first: Int[np.ndarray, " p"], second: Int[np.ndarray, " p"]) -> Differences:
+    """Differences of several pairs, with intervals that hold for all of them at once.
+
+    ``d_p -+ k e_p``, where ``e_p`` is the standard error of pair p over the resamples, and k the 95 % quantile of the largest
+    ``|d*_p - d_p| / e_p`` of a resample.
+
+    Args:
+        scores: As for `draw`.
+        draws: Of them.
+        first: Candidates.
+        second: Those that they are compared with.
+
+    Returns:
+        One difference per pair.
+    """
+    means = overall(scores).mean(axis=1)
+    scaled, plain = draws.overall()
+    values = means[first] - means[second]
+    errors = np.std(plain[:, first] - plain[:, second], axis=0)
+    # Two candidates that are the same on every query never deviate, and have no width.
+    moving = errors > 0
+    deviations = np.abs(scaled[:, first] - scaled[:, second] - values)[:, moving] / errors[moving]
+    factor = float(np.quantile(deviations.max(axis=1), CONFIDENCE)) if moving.any() else 0.0
+    low, high = values - factor * errors, values + factor * errors
+    enough = changed_queries(scores, first, second) >= LEAST_CHANGED
+    return Differences(values, low, high, ((low > 0) | (high < 0)) & enough)
+
+
+def changed_queries(scores: Scores, first: Int[np.ndarray, " p"], second: Int[np.ndarray, " p"]) -> Int[np.ndarray, " p"]:
+    """Queries on which the two of a pair differ, in the mean over runs.
+
+    Args:
+        scores: As for `draw`.
+        first: Candidates.
+        second: Those that they are compared with.
+
+    Returns:
+        One count per pair, over all tasks.
+    """
+    return np.asarray(sum((one.mean(axis=1)[first] != one.mean(axis=1)[second]).sum(axis=1) for one in scores))
+
+
+def pairs_of(count: int) -> tuple[Int[np.ndarray, " p"], Int[np.ndarray, " p"]]:
+    """All pairs, each once, the lower number first.
+
+    Args:
+        count: Of candidates.
+
+    Returns:
+        First and second of each.
+    """
+    first, second = np.triu_indices(count, 1)
+    return first, second

@@ -1,0 +1,209 @@
+"""Document ids and texts on disk: Arrow columns read piece by piece, and an index from id to row that stays out of memory."""
+
+import hashlib
+import mmap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Int64, Integer, UInt64
+
+from adiabat.core.checksums import Digest, DigestedFile
+from adiabat.core.errors import StoreError, several
+from adiabat.core.files import reading
+from adiabat.store.manifest import HEADER_BYTES, npy_header
+
+ID_BATCH = 1024
+TEXT_BATCH = 64
+"""Rows per Arrow batch: what must be read to get at one. Texts are long."""
+LOOKUP_SLICE = 16384
+
+
+def hash_ids(doc_ids: Sequence[str]) -> UInt64[np.ndarray, " n"]:
+    """64 bits per id; equal ids give equal hashes, and the rare reverse is what `StringColumn.take` is asked about.
+
+    Returns:
+        One hash per id.
+    """
+    digests = b"".join(hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8).digest() for doc_id in doc_ids)
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+class StringColumn:
+    """One column of strings in an Arrow file, read by batches and never as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file."""
+        with reading(path, remedy="rebuild the store", error=StoreError):
+            # Read, not memory-mapped: mapped pages would count as this process's memory and grow with the corpus.
+            self._file = pa.ipc.open_file(pa.OSFile(str(path)))
+            batches = self._file.num_record_batches
+            self._step = self._file.get_batch(0).num_rows if batches else 1
+            last = self._file.get_batch(batches - 1).num_rows if batches else 0
+        self._count: int = max(batches - 1, 0) * self._step + last
+
+    def __len__(self) -> int:
+        return self._count
+
+    def take(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """The strings at `rows`, in that order; each batch concerned is read once."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        if not len(wanted):
+            return []
+        found = np.empty(len(wanted), dtype=object)
+        batches = wanted // self._step
+        order = np.argsort(batches, kind="stable")
+        starts = np.flatnonzero(np.diff(batches[order], prepend=-1))
+        for part in np.split(order, starts[1:]) if len(order) else ():
+            column = self._file.get_batch(int(batches[part[0]])).column(0)
+            found[part] = column.take(pa.array(wanted[part] % self._step)).to_pylist()
+        return found.tolist()
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.slices())
+
+    def slices(self, start: int = 0) -> Iterator[list[str]]:
+        """All strings from row `start` on, batch by batch.
+
+        Yields:
+            Lists of strings, none empty.
+        """
+        for number in range(start // self._step, self._file.num_record_batches):
+            strings: list[str] = self._file.get_batch(number).column(0).to_pylist()
+            part = strings[max(0, start - number * self._step) :]
+            if part:
+                yield part
+
+
+class StringColumnWriter:
+    """Writes what `StringColumn` reads."""
+
+    def __init__(self, path: Path, *, name: str, batch_rows: int) -> None:
+        """Create the file.
+
+        Args:
+            batch_rows: Rows per Arrow batch.
+        """
+        self._schema = pa.schema([pa.field(name, pa.string(), nullable=False)])
+        self._batch_rows = batch_rows
+        self._waiting: list[str] = []
+        self._sink = DigestedFile(path)
+        self._writer = pa.ipc.new_file(self._sink, self._schema)
+
+    def extend(self, strings: Iterable[str]) -> None:
+        """Append strings."""
+        self._waiting.extend(strings)
+        while len(self._waiting) >= self._batch_rows:
+            self._flush()
+
+    def _flush(self) -> None:
+        part, self._waiting = self._waiting[: self._batch_rows], self._waiting[self._batch_rows :]
+        self._writer.write_batch(pa.record_batch([pa.array(part, pa.string())], schema=self._schema))
+
+    def __enter__(self) -> "StringColumnWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                if self._waiting:
+                    self._flush()
+                self._writer.close()
+                self._sink.sync()
+        finally:
+            self._sink.close()
+
+    @property
+    def digest(self) -> Digest:
+        """Of the whole file, once the context is left."""
+        return self._sink.digest
+
+
+class IdIndex:
+    """From id to row by a sorted file of 64-bit hashes; every answer is verified against the id itself."""
+
+    def __init__(self, path: Path, ids: StringColumn) -> None:
+        """Map the file."""
+        self._ids = ids
+        count = len(ids)
+        if not path.exists() or path.stat().st_size != HEADER_BYTES + 16 * count:
+            raise StoreError(f"{path} must index {count} ids, it is missing or of another length; rebuild the store")
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._hashes = np.frombuffer(self._map, dtype="<u8", count=count, offset=HEADER_BYTES)
+        self._rows = np.frombuffer(self._map, dtype="<u8", count=count, offset=HEADER_BYTES + 8 * count)
+
+    @staticmethod
+    def write(path: Path, hashes: UInt64[np.ndarray, " n"]) -> Digest:
+        """Write the index of ids whose hashes are given in row order."""
+        order = np.argsort(hashes, kind="stable")
+        with DigestedFile(path) as file:
+            file.write(npy_header("uint64", 2, len(hashes)))
+            file.write(hashes[order].astype("<u8").data)
+            file.write(order.astype("<u8").data)
+            file.sync()
+        return file.digest
+
+    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        """Rows of ids.
+
+        Returns:
+            One row per id, -1 for an unknown one.
+        """
+        hashes = hash_ids(doc_ids)
+        rows = np.full(len(doc_ids), -1, dtype=np.int64)
+        order = np.argsort(hashes, kind="stable")
+        for start in range(0, len(order), LOOKUP_SLICE):
+            part = order[start : start + LOOKUP_SLICE]
+            rows[part] = self._look_up([doc_ids[place] for place in part], hashes[part])
+            # Sorted lookups walk the map once; letting go of what was walked keeps it from piling up as resident memory.
+            self._map.madvise(mmap.MADV_DONTNEED)
+        return rows
+
+    def _look_up(self, doc_ids: Sequence[str], hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+        found = np.full(len(doc_ids), -1, dtype=np.int64)
+        places = np.searchsorted(self._hashes, hashes)
+        open_ = np.arange(len(doc_ids))
+        while len(open_):
+            # A place past the end, or with another hash, ends the search for that id; a collision moves it on by one.
+            inside = open_[places[open_] < len(self._hashes)]
+            open_ = inside[self._hashes[places[inside]] == hashes[inside]]
+            rows = self._rows[places[open_]].astype(np.int64)
+            same = np.array([doc_ids[place] == stored for place, stored in zip(open_, self._ids.take(rows), strict=True)], dtype=bool)
+            found[open_[same]] = rows[same]
+            open_ = open_[~same]
+            places[open_] += 1
+        return found
+
+
+def rows_that_repeat(hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " some"]:
+    """Rows whose hash another row has."""
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    equal = ordered[1:] == ordered[:-1]
+    return np.unique(np.concatenate([order[:-1][equal], order[1:][equal]]))
+
+
+def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, where: str) -> None:
+    """Check that every id occurs once."""
+    counts = Counter(ids.take(rows_that_repeat(hashes)))
+    repeated = [f'"{doc_id}" {times} times' for doc_id, times in counts.items() if times > 1]
+    if repeated:
+        raise StoreError(f"{where}: document ids must be unique, got {several(repeated, of='ids')}; remove or rename the repeats")
+
+
+def unwritable(strings: Iterable[str]) -> list[int]:
+    """Places of strings that are not valid Unicode (half a surrogate pair), which neither Arrow nor a tokenizer takes."""
+    return [place for place, string in enumerate(strings) if not _encodes(string)]
+
+
+def _encodes(string: str) -> bool:
+    try:
+        string.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,325 @@
+"""Stored document vectors: found by document id, read from disk piece by piece, bound to the encoder that made them."""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Float32, Int64, Integer
+
+from adiabat.core.checksums import require
+from adiabat.core.errors import StoreError
+from adiabat.core.files import reading
+from adiabat.data.text_hashes import hash_texts
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.store.equal_texts import first_rows
+from adiabat.store.id_index import IdIndex, StringColumn
+from adiabat.store.manifest import (
+    APPENDING,
+    COMMIT_FILE,
+    HASH_FILE,
+    HEADER_BYTES,
+    ID_FILE,
+    INDEX_FILE,
+    MANIFEST_FILE,
+    REBUILD,
+    TEXT_FILE,
+    VECTOR_FILE,
+    Manifest,
+    StoreDtype,
+    building_of,
+    npy_header,
+    read_rows,
+)
+
+IDS_AT_A_TIME = 65_536
+"""Compared at once."""
+
+
+class Store:
+    """A finished store. Everything it reads goes through buffers of the caller's size, so its memory does not grow with the corpus."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        """Open the files of a store whose manifest has been read; `Store.open` is the way in.
+
+        Args:
+            path: The directory.
+            manifest: What it must hold.
+
+        Raises:
+            StoreError: If a file is missing or damaged; its SHA-256 is taken where it changed since that was last done.
+        """
+        self.path = path
+        self.manifest = manifest
+        self._handle = -1
+        self._compare(always=False)
+        self._ids = StringColumn(path / ID_FILE)
+        self._texts = StringColumn(path / TEXT_FILE) if manifest.has_texts else None
+        self._index = IdIndex(path / INDEX_FILE, self._ids)
+        self._handle = os.open(path / VECTOR_FILE, os.O_RDONLY)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "Store":
+        """Open a finished store.
+
+        Args:
+            path: Its directory.
+
+        Returns:
+            The store.
+
+        Raises:
+            StoreError: If there is none, it is unfinished or damaged, or of a format version unknown here.
+        """
+        folder = Path(path)
+        if not (folder / MANIFEST_FILE).exists():
+            raise StoreError(_why_no_store(folder))
+        if (folder / APPENDING / COMMIT_FILE).exists():
+            raise StoreError(
+                f"{folder} must not be read while an append is half done; append to it again, or call finish_append, to complete it"
+            )
+        return cls(folder, Manifest.read(folder))
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # By a name of its own: at the interpreter's end this module's names may be gone before the last store.
+        if getattr(self, "_handle", -1) >= 0:
+            close(self._handle)
+
+    def __len__(self) -> int:
+        return self.manifest.count
+
+    @property
+    def count(self) -> int:
+        """Documents."""
+        return self.manifest.count
+
+    @property
+    def width(self) -> int:
+        """Numbers per vector (E)."""
+        return self.manifest.width
+
+    @property
+    def dtype(self) -> StoreDtype:
+        """Of the stored vectors."""
+        return self.manifest.dtype
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """Of the encoder that made the vectors; None where they were imported without it."""
+        return self.manifest.fingerprint
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether `texts` can answer."""
+        return self.manifest.has_texts
+
+    @cached_property
+    def vectors(self) -> np.memmap:
+        """All vectors as a read-only memory map, for looking at; what is touched of it counts as this process's memory."""
+        return np.memmap(self.path / VECTOR_FILE, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=(self.count, self.width))
+
+    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        """Rows of documents.
+
+        Args:
+            doc_ids: Any ids.
+
+        Returns:
+            One row per id, -1 for an id that is not in the store.
+        """
+        return self._index.rows(doc_ids)
+
+    def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """Ids of documents.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One id per row.
+
+        Raises:
+            StoreError: If a row lies outside of the store.
+        """
+        return self._ids.take(self._checked(rows))
+
+    def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """Texts of documents.
+
+        Args:
+            rows: From 0.
+
+        Returns:
+            One text per row.
+
+        Raises:
+            StoreError: If a row lies outside of the store, or it keeps no texts.
+        """
+        if self._texts is None:
+            raise StoreError(f"{self.path} must keep texts to show them, it holds vectors only; rebuild the store with texts")
+        return self._texts.take(self._checked(rows))
+
+    def gather(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Float32[np.ndarray, "n e"]:
+        """Vectors of some documents.
+
+        Args:
+            rows: From 0, any order, repeats allowed.
+
+        Returns:
+            One vector per row, as stored (not normalised).
+
+        Raises:
+            StoreError: If a row lies outside of the store.
+        """
+        try:
+            return read_rows(self._handle, self._checked(rows), self.dtype, self.width).astype(np.float32, copy=False)
+        except EOFError as error:
+            raise self._became_shorter() from error
+
+    def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
+        """Rows of documents by their text, found by the hashes of texts, which are read once.
+
+        Args:
+            texts: Exactly as they were embedded.
+
+        Returns:
+            The first row of each text that is there; empty where vectors were imported without texts.
+        """
+        if not texts or HASH_FILE not in self.manifest.files:
+            return {}
+        wanted = list(dict.fromkeys(texts))
+        rows = first_rows(self.path / HASH_FILE, hash_texts(wanted))
+        return {text: row for text, row in zip(wanted, rows.tolist(), strict=True) if row >= 0}
+
+    def read_into(self, start: int, buffer: Float[np.ndarray, "b e"]) -> int:
+        """Read consecutive vectors into a buffer.
+
+        Args:
+            start: First row.
+            buffer: Of the store's dtype and width, contiguous; filled from its first row on.
+
+        Returns:
+            Rows read: fewer than the buffer holds only at the end of the store.
+
+        Raises:
+            StoreError: If the buffer is of another dtype or width, or the file became shorter.
+        """
+        if buffer.dtype != self.dtype or buffer.shape[1] != self.width or not buffer.flags.c_contiguous:
+            raise StoreError(
+                f"buffer must be contiguous {self.dtype} of width {self.width}, got {buffer.dtype} of shape {buffer.shape}; "
+                "make it with np.empty((rows, store.width), store.dtype)"
+            )
+        rows = max(0, min(len(buffer), self.count - start))
+        left = buffer[:rows].data.cast("B") if rows else memoryview(b"")
+        offset = HEADER_BYTES + start * self.manifest.row_bytes
+        while left:
+            got = os.preadv(self._handle, [left], offset)
+            if not got:
+                raise self._became_shorter()
+            left, offset = left[got:], offset + got
+        return rows
+
+    def blocks(self, block_rows: int) -> Iterator[tuple[int, Float[np.ndarray, "b e"]]]:
+        """All vectors, a block at a time.
+
+        Args:
+            block_rows: Rows per block, > 0; the last block may be shorter.
+
+        Yields:
+            First row of the block, and its vectors in the store's dtype.
+
+        Raises:
+            StoreError: If `block_rows` is not positive.
+        """
+        if block_rows < 1:
+            raise StoreError(f"block_rows must be at least 1, got {block_rows}; raise it")
+        for start in range(0, self.count, block_rows):
+            block = np.empty((min(block_rows, self.count - start), self.width), dtype=self.dtype)
+            self.read_into(start, block)
+            yield start, block
+
+    def differences(self, fingerprint: Fingerprint) -> list[str]:
+        """What keeps an encoder's vectors from being compared with the stored ones.
+
+        Args:
+            fingerprint: Of the document side of an encoder. A store imported without an encoder can check its width only.
+
+        Returns:
+            Each part that differs, in words; none where the encoder fits.
+        """
+        if self.fingerprint is not None:
+            return self.fingerprint.differences(fingerprint)
+        return [] if fingerprint.width == self.width else [f"width {self.width} in the store, {fingerprint.width} in the encoder"]
+
+    def require_encoder(self, fingerprint: Fingerprint, *, who: str | None = None) -> None:
+        """Refuse an encoder whose vectors could not be compared with the stored ones.
+
+        Args:
+            fingerprint: Of the document side of the encoder at hand.
+            who: Its name, for the message.
+
+        Raises:
+            StoreError: Naming each part that differs.
+        """
+        differences = self.differences(fingerprint)
+        if not differences:
+            return
+        if self.fingerprint is None:
+            gives = f"{who or 'this encoder'} gives {fingerprint.width}"
+            raise StoreError(f"{self.path} holds vectors of width {self.width}, {gives}; choose its own encoder")
+        remedy = "rebuild the store or choose its encoder"
+        if differences[0].startswith("prompt"):
+            remedy = "rebuild the store or set document_prompt"
+        than = f" than {who}'s" if who else ""
+        raise StoreError(f"{self.path} was built by another encoder{than}: {'; '.join(differences)}; {remedy}")
+
+    def same_documents(self, other: "Store") -> bool:
+        """Whether a row is the same document here and there, judged by ids.
+
+        Args:
+            other: Any store.
+
+        Returns:
+            True where both hold the same ids in the same order.
+        """
+        if self.count != other.count:
+            return False
+        pieces = (range(start, min(start + IDS_AT_A_TIME, self.count)) for start in range(0, self.count, IDS_AT_A_TIME))
+        return all(self._ids.take(np.asarray(piece)) == other._ids.take(np.asarray(piece)) for piece in pieces)
+
+    def verify(self) -> None:
+        """Read every file and compare its SHA-256 with the manifest's.
+
+        Raises:
+            StoreError: If one differs.
+        """
+        self._compare(always=True)
+
+    def _compare(self, *, always: bool) -> None:
+        require(self.manifest.digests, self.path, remedy=REBUILD, error=StoreError, always=always)
+        vectors = self.path / VECTOR_FILE
+        with reading(vectors, remedy=REBUILD, error=StoreError), vectors.open("rb") as file:
+            if file.read(HEADER_BYTES) != npy_header(self.dtype, self.count, self.width):
+                raise ValueError(f"another header than that of {self.count} vectors of {self.width} numbers, {self.dtype}")
+
+    def _became_shorter(self) -> StoreError:
+        return StoreError(f"{self.path / VECTOR_FILE} must stay as it was while it is read, it became shorter; rebuild the store")
+
+    def _checked(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+        wanted = np.asarray(rows, dtype=np.int64)
+        outside = wanted[(wanted < 0) | (wanted >= self.count)]
+        if len(outside):
+            raise StoreError(f"rows must lie in 0..{self.count - 1}, got {outside[0]}; ask `rows` for a document's row")
+        return wanted
+
+
+def _why_no_store(folder: Path) -> str:
+    building = building_of(folder)
+    if building.exists():
+        return f"{folder} must be a finished store, its building was cut short ({building.name}); run its command again to go on"
+    if folder.is_file():
+        return f"{folder} must be a store, it is a file; choose the directory of a store (STORE comes before DATA)"
+    if folder.exists():
+        return f"{folder} must be a store, it holds no {MANIFEST_FILE}; choose the directory of a store"
+    return f"{folder} must be a store, there is no such directory; build it with: adiabat embed MODEL CORPUS --out {folder}"

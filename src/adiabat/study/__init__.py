@@ -1,1 +1,0 @@
-"""Studies: one tuning run after another over a grid of settings, each measured on the same tasks and probes."""

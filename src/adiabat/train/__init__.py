@@ -1,1 +1,0 @@
-"""The training core: losses, schedules, checkpoints and the one loop."""

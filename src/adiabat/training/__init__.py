@@ -1,0 +1,1 @@
+"""The training loop, gradient cache, checkpoints, optimizers and processes."""

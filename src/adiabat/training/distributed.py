@@ -1,0 +1,330 @@
+"""Several processes that train one model, a part of each batch in each: the only module that knows of them (mission C).
+
+Every process holds all weights, embeds its own rows of the global batch (`Processes.share`), sees the embeddings of all
+(`Processes.gather`), and averages its loss over its own rows (`Pairs.rows`). The loss of the whole is the mean over processes:
+
+``dL/dw = 1/R sum_s dE_s/dw sum_r dL_r/dE_s`` with ``E_s`` the rows that process ``s`` embeds and ``L_r`` the loss of process ``r``.
+
+The inner sum is what `Processes.gather` does backwards, the outer one with ``1/R`` is `Processes.average_gradients`; what a loss uses
+beside embeddings, such as a learned temperature, needs the outer one alone. The result is the gradient of one process on the joined
+batch, so that clipping and the optimiser's step, alike in every process, keep all copies of the weights equal to the last bit.
+
+Exchanges match by their order: every process must make the same ones in the same order, whatever its own rows are like.
+
+A process that dies, or waits for something else, fails the others' next exchange instead of blocking it for ever: at once where the
+connection breaks (gloo), after `PATIENCE` where it stays silent. On a CPU that is a JobError; on GPUs torch's watchdog ends the process
+itself. The launcher then ends the rest with SIGTERM, and with SIGKILL 30 seconds later. Ctrl-C and SIGTERM to the launcher are passed on
+to every process, but not at the same step: `Processes.any` makes them stop at the same one.
+
+**Not covered: sharded weights (FSDP).** Weights, gradients and optimiser state are whole in every process, so the model must fit into
+each. `Processes.gather` would serve as it is, for it sees embeddings only. The rest would change: FSDP averages gradients itself while it
+shards them, so `average_gradients` must be left out (it would take shards of different weights for copies of one); the copies of
+`adiabat.training.passes` share memory with weights that would no longer be there; the norm for clipping must be taken over all shards;
+and a
+checkpoint must collect whole tensors before the main process writes them.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+
+from adiabat.core.errors import AdiabatError, ConfigError, JobError
+
+PATIENCE = timedelta(minutes=10)
+"""How long a process waits in an exchange: longer than anything that one process does alone, such as writing a checkpoint."""
+
+BUCKET_BYTES = 2**26
+"""Gradients that are averaged in one exchange, a larger one by itself; also the memory that doing so takes beside them."""
+
+
+_CPU = torch.device("cpu")
+
+_SHARDING = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
+"""What the launcher sets where its configuration asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """All processes of a run, as one of them sees them. A run of one process exchanges nothing, and copies nothing.
+
+    Attributes:
+        rank: Of this process, from 0.
+        count: Of all, >= 1.
+        device: Of this process.
+    """
+
+    rank: int = 0
+    count: int = 1
+    device: torch.device = _CPU
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes files and speaks to people."""
+        return self.rank == 0
+
+    def share(self, count: int) -> slice:
+        """Which items of a global batch are this process's: equal parts, without gaps, in rank order."""
+        part, rest = divmod(count, self.count)
+        if rest or not part:
+            choices = " or ".join(str(number * self.count) for number in (part, part + 1) if number)
+            raise ConfigError(f"train.batch_size must be a multiple of the {self.count} processes, got {count}; take {choices}")
+        return slice(self.rank * part, (self.rank + 1) * part)
+
+    def gather(self, embeddings: Float[Tensor, "b ..."]) -> Float[Tensor, "n ..."]:
+        """Rows of all processes, differentiably: the gradient of a row is the sum of what all processes' losses say of it.
+
+        Processes may bring different numbers of rows, and none. The loss of every process must depend on the result, or that of none:
+        its backward pass is an exchange too.
+        """
+        if self.count == 1:
+            return embeddings
+        trained = torch.is_grad_enabled() and embeddings.requires_grad
+        heads = self._joined(torch.tensor([[len(embeddings), trained]], device=self.device), [1] * self.count)
+        rows, wanted = heads.T.tolist()
+        # Where other processes differentiate, this one has to take part, be it without rows of its own.
+        root = torch.empty(0, requires_grad=any(wanted))
+        gathered: Tensor = _Gathered.apply(embeddings, root, self, rows)  # type: ignore[no-untyped-call]
+        return gathered
+
+    def gather_numbers(self, numbers: Int[Tensor, " b"]) -> Int[Tensor, " n"]:
+        """Numbers of all processes, such as keys of texts; processes may bring different counts."""
+        if self.count == 1:
+            return numbers
+        lengths = self._joined(torch.tensor([len(numbers)], device=self.device), [1] * self.count)
+        return self._joined(numbers, lengths.tolist())
+
+    def spread(self, part: Float[Tensor, "b ..."]) -> Float[Tensor, "n ..."]:
+        """This process's rows at their places in the global batch, zeros elsewhere; nothing is sent.
+
+        For what only a process's own rows look at: `Pairs.own`, each query's own negatives.
+        """
+        if self.count == 1:
+            return part
+        before, after = (part.new_zeros(len(part) * ranks, *part.shape[1:]) for ranks in (self.rank, self.count - self.rank - 1))
+        return torch.cat([before, part, after])
+
+    @torch.no_grad()
+    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace each gradient by its mean over processes; one that some process lacks counts as zero there.
+
+        Where no process has one, there is none afterwards either, so that an optimiser passes over the weight as it does in one process.
+        """
+        trained = [weights for weights in dict.fromkeys(parameters) if weights.requires_grad]
+        if self.count == 1 or not trained:
+            return
+        here = torch.tensor([weights.grad is not None for weights in trained], dtype=torch.int32, device=self.device)
+        for anywhere, weights in zip(self._reduce(here, dist.ReduceOp.MAX).tolist(), trained, strict=True):
+            if anywhere and weights.grad is None:
+                weights.grad = torch.zeros_like(weights)
+        for bucket in _buckets([weights.grad for weights in trained if weights.grad is not None]):
+            flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
+            self._reduce(flat, dist.ReduceOp.SUM).div_(self.count)
+            means = torch.split(flat, [gradient.numel() for gradient in bucket])
+            for gradient, mean in zip(bucket, means, strict=True):
+                gradient.copy_(mean.view_as(gradient))
+
+    def mean(self, value: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
+        """A number's mean over processes, for the log; without gradient."""
+        return value.detach() if self.count == 1 else self._reduce(value.detach().clone(), dist.ReduceOp.SUM).div_(self.count)
+
+    def any(self, flag: bool) -> bool:
+        """Whether it holds in any process: how all come to stop at the same step when one was interrupted."""
+        if self.count == 1:
+            return flag
+        return bool(self._reduce(torch.tensor([flag], dtype=torch.int32, device=self.device), dist.ReduceOp.MAX).item())
+
+    @torch.no_grad()
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite tensors, such as weights, with those of the main process."""
+        if self.count == 1:
+            return
+        for tensor in tensors:
+            sent = tensor.detach().contiguous()
+            with self._exchange():
+                dist.broadcast(sent, src=0)
+            tensor.copy_(sent)
+
+    def _joined(self, part: Tensor, rows: list[int]) -> Tensor:
+        """Rows of all processes, of which each is known how many it brings."""
+        most = max(rows)
+        if not most:
+            return part.detach().clone()
+        padded = part.new_zeros(most, *part.shape[1:])
+        padded[: len(part)] = part
+        parts = [torch.empty_like(padded) for _ in rows]
+        with self._exchange():
+            dist.all_gather(parts, padded)
+        return torch.cat([found[:count] for found, count in zip(parts, rows, strict=True)])
+
+    def _reduce(self, value: Tensor, operation: Any) -> Tensor:
+        """The tensor itself, overwritten by the sum or the largest over processes."""
+        with self._exchange():
+            dist.all_reduce(value, op=operation)
+        return value
+
+    @contextmanager
+    def _exchange(self) -> Iterator[None]:
+        """Say in one line that another process is lost."""
+        try:
+            yield
+        except RuntimeError as fault:
+            raise JobError(
+                f"process {self.rank} of {self.count} must hear from all others, got: {_reason(fault)}; "
+                "see how the others ended, then run the same command with --resume"
+            ) from fault
+
+
+ALONE = Processes()
+"""One process, on the CPU."""
+
+
+class _Gathered(torch.autograd.Function):
+    """`Processes.gather` where there are several."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, root: Tensor, processes: Processes, rows: list[int]) -> Tensor:
+        """Join; `root` only makes autograd call `backward`."""
+        ctx.processes, ctx.rows = processes, rows
+        return processes._joined(part, rows)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None, None]:
+        """Add up all processes' gradients, and keep this one's rows."""
+        summed = ctx.processes._reduce(gradients[0].clone(memory_format=torch.contiguous_format), dist.ReduceOp.SUM)
+        own: Tensor | None = summed.split(ctx.rows)[ctx.processes.rank] if ctx.needs_input_grad[0] else None
+        return own, None, None, None
+
+
+def _buckets(gradients: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """Neighbours of one dtype, as many as `BUCKET_BYTES` hold, at least one."""
+    bucket: list[Tensor] = []
+    held = 0
+    for gradient in gradients:
+        if bucket and (gradient.dtype != bucket[0].dtype or held + gradient.nbytes > BUCKET_BYTES):
+            yield bucket
+            bucket, held = [], 0
+        bucket.append(gradient)
+        held += gradient.nbytes
+    if bucket:
+        yield bucket
+
+
+def _reason(fault: RuntimeError) -> str:
+    """The first sentence of what torch says, without the line of its own source that comes before it."""
+    return re.sub(r"^\[\S+:\d+\] ", "", str(fault)).partition("\n")[0].partition(". ")[0]
+
+
+@contextmanager
+def processes(device: torch.device, *, timeout: timedelta = PATIENCE) -> Iterator[Processes]:
+    """The processes that ``torchrun`` or ``accelerate launch`` started, connected while the block lasts; else this one alone.
+
+    They speak gloo on a CPU and NCCL on GPUs, of which each takes the one of its rank on its machine. What connects them is
+    `accelerate.PartialState`; a connection that the caller has made already is used, and left. On a CPU only ``torchrun`` will do:
+    ``accelerate launch --cpu`` starts one process whatever ``--num_processes`` says. Under ``mpirun`` every process is alone.
+    """
+    if not _launched():
+        yield Processes(device=device)
+        return
+    _check(device)
+    ours = not dist.is_initialized()
+    try:
+        yield _connected(device, timeout)
+    finally:
+        if ours:
+            _disconnect()
+
+
+def _launched() -> bool:
+    """Whether a launcher started several."""
+    named = all(name in os.environ for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+    return named and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def _connected(device: torch.device, timeout: timedelta) -> Processes:
+    # Only several processes need it.
+    from accelerate import PartialState
+
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    try:
+        # Addresses left by an earlier connection would be taken for those of this one.
+        store = PrefixStore(f"adiabat-{next(_CONNECTIONS)}", _store(timeout))
+        # Not by way of InitProcessGroupKwargs, which leaves out a timeout that equals its own default, not that of the backend.
+        state = PartialState(cpu=device.type == "cpu", timeout=timeout, store=store, rank=rank, world_size=count)
+    except RuntimeError as fault:
+        raise JobError(
+            f"process {rank} of {count} must reach the others, got: {_reason(fault)}; "
+            "see how they ended, and what address and port the launcher was given"
+        ) from fault
+    # PartialState numbers the CPU too, which then is no longer equal to the device of a tensor there.
+    return Processes(rank, count, device if device.type == "cpu" else state.device)
+
+
+_CONNECTIONS = itertools.count()
+"""Numbers those of this Python process; the others count alike, since they connect as often."""
+
+
+@cache
+def _store(timeout: timedelta) -> Store:
+    """Where processes leave their addresses for one another; the first process may be its host, so it stays open between connections."""
+    store: Store = next(rendezvous("env://", timeout=timeout))[0]
+    return store
+
+
+def _disconnect() -> None:
+    from accelerate import PartialState
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    # It is one object for the life of the Python process, and would take itself for connected in the next block.
+    PartialState._reset_state()
+
+
+def _check(device: torch.device) -> None:
+    """Raise ConfigError where somebody counts on weights being sharded, or processes would share a GPU."""
+    for name in _SHARDING:
+        if os.environ.get(name, "").lower() == "true":
+            raise ConfigError(f"accelerate launch must leave weights whole, got {name}=true; launch with --multi_gpu, or with torchrun")
+    if device.type != "cuda":
+        return
+    if device != torch.device("cuda"):
+        raise ConfigError(
+            f"run.device must be auto, cpu or cuda where several processes take a GPU each, got {device}; leave the number out"
+        )
+    wanted, found = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if wanted > found:
+        raise ConfigError(
+            f"run.device must have a GPU for each of the {wanted} processes, got {found}; start fewer processes, or set run.device = cpu"
+        )
+
+
+Done = TypeVar("Done")
+
+
+def on_main(processes: Processes, work: Callable[[], Done]) -> Done | None:
+    """Do in the main process what is done once; the others wait, and where it fails there, they end too.
+
+    Returns:
+        What came of it; None in the others.
+    """
+    done, fault = None, None
+    if processes.is_main:
+        try:
+            done = work()
+        except AdiabatError as found:
+            fault = found
+    if processes.any(fault is not None):
+        raise fault or JobError("the main process must be able to go on; it says why it is not")
+    return done

@@ -1,0 +1,137 @@
+"""What passes of a tower cost, found by passing a few tokens under torch's own counter (mission B4).
+
+Matrix products alone are counted, each multiplication and addition by itself, as is usual; norms, activations and the optimizer come to a
+few percent of them. Attention counts as two products forwards and four backwards; kernels that compute scores a second time to save
+memory take one more. A text is counted as if it passed alone: what a family computes once for a whole batch (DeBERTa's projections of
+distances) counts for each text.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from adiabat.models.encoder import Encoder
+from adiabat.scaling_laws.flops import ByLength, PassedParameters, TowerOperations
+from adiabat.training.blocks import BlockOutput, RandomState, blocks_of, checkpointed, frozen_prefix, recorded, replayed
+
+_FOUND: dict[tuple[object, ...], TowerOperations] = {}
+
+_LENGTHS = (2, 4, 7)
+"""Three, for three numbers; more than one token, which a product of a text could be mistaken for."""
+
+
+def operations_of(encoder: Encoder) -> TowerOperations:
+    """Count what a tower's passes cost, once for all towers that are made alike."""
+    if (key := _made_of(encoder)) not in _FOUND:
+        blocks = blocks_of(encoder.backbone)
+        prefix = frozen_prefix(encoder, blocks) if blocks else 0
+        counted = [_counted(encoder, blocks, prefix, length) for length in _LENGTHS]
+        _FOUND[key] = TowerOperations(*(_by_length(values) for values in zip(*counted, strict=True)))
+    return _FOUND[key]
+
+
+def _made_of(encoder: Encoder) -> tuple[object, ...]:
+    """All that decides the counts, whatever the weights are: a study or a sweep asks for the same tower again and again."""
+    config: Any = getattr(encoder.backbone, "config", None)
+    told = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
+    trained = tuple((name, weights.shape, weights.requires_grad) for name, weights in encoder.named_parameters())
+    return type(encoder.backbone), repr(encoder), told, encoder.settings, trained
+
+
+def _by_length(values: tuple[int, ...]) -> ByLength:
+    """The parabola through three counts, which are whole numbers."""
+    powers = np.vander(np.array(_LENGTHS, dtype=np.float64), 3, increasing=True)
+    return ByLength(*(round(number) for number in np.linalg.solve(powers, np.array(values, dtype=np.float64))))
+
+
+@torch.enable_grad()
+def _counted(encoder: Encoder, blocks: list[nn.Module], prefix: int, length: int) -> tuple[int, int, int, int]:
+    """Operations of one text: forwards, again, those of checkpointed blocks computed once more, and backwards."""
+    record: list[BlockOutput] = []
+    forward, backward = _pass(encoder, length, recorded(blocks[prefix - 1], record, device=None) if prefix else nullcontext())
+    again, _ = _pass(encoder, length, replayed(blocks[:prefix], record[0]) if prefix else nullcontext())
+    # Torch stops such a computation at the last number that the gradient needs, which is not the end of every block.
+    _, longer = _pass(encoder, length, checkpointed(blocks[prefix:], draws=False))
+    return forward, again, longer - backward, backward
+
+
+def _pass(encoder: Encoder, length: int, manner: AbstractContextManager[None]) -> tuple[int, int]:
+    """Operations of one text, forwards and backwards."""
+    counter = FlopCounterMode(display=False)
+    with ExitStack() as stack:
+        stack.enter_context(RandomState.now(encoder.device).replayed())
+        # The counter knows the products of this kernel on every device.
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(manner)
+        tokens = encoder.collate([[encoder.pad_token_id] * length], side="document")
+        with counter:
+            embeddings = encoder(tokens)
+            forward = counter.get_total_flops()
+            if embeddings.requires_grad:
+                _differentiate(embeddings, [weights for weights in encoder.parameters() if weights.requires_grad])
+            return forward, counter.get_total_flops() - forward
+
+
+def _differentiate(embeddings: Tensor, weights: list[nn.Parameter]) -> None:
+    """Pass backwards and leave the gradients as they were.
+
+    `torch.autograd.grad` would do so by itself, but fails under the counter where a module is given a parameter as its input (DeBERTa).
+    """
+    before = [parameter.grad for parameter in weights]
+    for parameter in weights:
+        parameter.grad = None
+    embeddings.sum().backward()  # type: ignore[no-untyped-call]
+    for parameter, gradient in zip(weights, before, strict=True):
+        parameter.grad = gradient
+
+
+def passed_parameters(encoder: Encoder) -> PassedParameters:
+    """Count what training does with the parameters of a tower; tables that are looked up count nowhere.
+
+    The gradient passes back to the first block that holds, or follows, something trainable, and no further; a block counts whole. Weights
+    that a token passes several times, as those of ALBERT, count as often. A projection behind the pooling counts as if each token passed
+    it, in place of each text.
+    """
+    looked_up = {id(part.weight) for part in encoder.modules() if isinstance(part, nn.Embedding)}
+    multiplied = {id(weights): weights for weights in encoder.used_parameters().values() if id(weights) not in looked_up}
+    blocks = blocks_of(encoder.backbone)
+    times, passed = _seen_of_a_token(encoder, blocks)
+    counts = {key: weights.numel() * times.get(key, 1) for key, weights in multiplied.items()}
+    forward = sum(counts.values())
+    updated = sum(counts[key] for key, weights in multiplied.items() if weights.requires_grad)
+    if not any(weights.requires_grad for weights in encoder.parameters()):
+        return PassedParameters(forward, 0, 0)
+    passed |= {id(weights) for block in blocks[frozen_prefix(encoder, blocks) :] for weights in block.parameters()}
+    return PassedParameters(forward, sum(count for key, count in counts.items() if key in passed), updated)
+
+
+@torch.enable_grad()
+def _seen_of_a_token(encoder: Encoder, blocks: list[nn.Module]) -> tuple[Mapping[int, int], set[int]]:
+    """How often a token passes weights, and outside the blocks those that a gradient passes: found by passing one.
+
+    The first is once, but for layers that are repeated; the second are those of norms and projections.
+    """
+    inside = {part for block in blocks for part in block.modules()}
+    times: Counter[int] = Counter()
+    passed: set[int] = set()
+
+    def note(own: list[int], module: nn.Module, given: Any, output: Any) -> None:
+        times.update(own)
+        if module not in inside and isinstance(output, Tensor) and output.requires_grad:
+            passed.update(own)
+
+    with ExitStack() as stack:
+        stack.enter_context(RandomState.now(encoder.device).replayed())
+        for part in encoder.modules():
+            if own := [id(weights) for weights in part.parameters(recurse=False)]:
+                stack.callback(part.register_forward_hook(partial(note, own)).remove)
+        encoder(encoder.collate([[encoder.pad_token_id]], side="document"))
+    return times, passed

@@ -1,0 +1,292 @@
+"""How a batch is cut into chunks, and how threads share them out: numbers alone, no tower passes here."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from adiabat.core.errors import ModelError
+from adiabat.models.device import Precision, autocast
+from adiabat.models.encoder import Encoder
+from adiabat.models.packing import PackedBackbone, drawing_from, is_packable, own_dropout
+from adiabat.models.threads import working_copies
+from adiabat.models.token_cache import TokenTable
+from adiabat.models.tokens import bucket_batches, filled_up, token_budget_batches
+from adiabat.training.blocks import BlockOutput, RandomState, blocks_of, checkpointed, recorded, replayed
+
+BUCKETS = (64, 128, 196, 256)
+"""Lengths that most texts of retrieval fit; longer ones go by multiples of 128."""
+
+Places = Int[np.ndarray, " _"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """How a batch passes.
+
+    Attributes:
+        tokens: Tokens of one chunk at most, padding counted, and no fewer chunks than threads; None makes one chunk for each thread.
+        cached: Whether a chunk is computed a second time for its gradient: memory then follows the chunk, not the batch. Where leading
+            blocks are frozen with all that comes before them, they are computed once, and what they gave is kept: as many numbers as
+            the batch's tokens times the width.
+        checkpointed: Whether a block keeps nothing but its input, and is computed a second time for its gradient: memory then follows one
+            block of a chunk, not all of them. With `cached`, both hold, and a block is computed three times.
+        buckets: Lengths, ascending, to which chunks are padded, with `tokens` / length rows each, so that shapes are few. A longer
+            text goes to the next multiple of 128, none beyond the tower's limit. Nothing is packed then. None: as long as the longest text.
+        compiled: Whether the backbone is compiled (`torch.compile`), once for each bucket, and run in one thread. It needs `buckets`.
+            A frozen prefix is then computed a second time by `cached`.
+    """
+
+    tokens: int | None = None
+    cached: bool = False
+    _: KW_ONLY
+    checkpointed: bool = False
+    buckets: tuple[int, ...] = ()
+    compiled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tokens is not None and self.tokens < 1:
+            raise ValueError(f"tokens must be at least 1, got {self.tokens}; 4096 is a good start")
+        if self.buckets and (self.buckets[0] < 1 or any(one >= other for one, other in pairwise(self.buckets))):
+            raise ValueError(f"buckets must be ascending lengths of at least 1, got {self.buckets}; {BUCKETS} is a good start")
+        if self.buckets and self.tokens is None:
+            raise ValueError("tokens must be a number where there are buckets, got None; 4096 is a good start")
+        if self.compiled and not self.buckets:
+            raise ValueError(
+                f"compiled must go with buckets, got none, so that every length would be compiled anew; {BUCKETS} is a good start"
+            )
+        if self.compiled and self.checkpointed:
+            raise ValueError(
+                "checkpointed must be False with compiled: the compiler decides what is computed again, got True; use one of them"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Texts of one group that pass together.
+
+    Attributes:
+        places: Where they stand in the group.
+        tokens: What is computed for them, padding included where there is any.
+        shape: Rows and length to which they are padded; None goes by the texts.
+    """
+
+    places: Places
+    tokens: int
+    shape: tuple[int, int] | None = None
+
+
+def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: int, packed: bool, longest: int) -> list[Piece]:
+    """Cut a group of texts."""
+    if not len(lengths):
+        return []
+    if chunking.buckets and chunking.tokens:
+        shaped = bucket_batches(lengths, chunking.tokens, chunking.buckets, longest=longest)
+        return [Piece(places, shape[0] * shape[1], shape) for places, shape in shaped]
+    cut = list(token_budget_batches(lengths, chunking.tokens)) if chunking.tokens else []
+    if len(cut) < threads:
+        cut = shared_out(lengths, threads, packed=packed)
+    return [Piece(places, int(padded_lengths(lengths[places], packed=packed).sum())) for places in cut]
+
+
+def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple[int, int] | None = None) -> Int[np.ndarray, " _"]:
+    """What is computed of texts that pass together.
+
+    Args:
+        shape: Rows and length to which they are padded; None goes by the texts.
+    """
+    if shape is not None:
+        return np.full(*shape, dtype=np.int64)
+    return lengths if packed else np.full(len(lengths), lengths.max())
+
+
+def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) -> list[Places]:
+    """Cut a batch into one part per thread so that the longest pass is short.
+
+    Returns:
+        Places in the batch; as many parts as threads or as texts, none empty.
+    """
+    if threads == 1 or len(lengths) == 1:
+        return [np.arange(len(lengths))]
+    return evenly(lengths, threads) if packed else _cut(lengths)
+
+
+def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[Places]:
+    """Longest first, each piece to the thread that has least so far."""
+    parts: list[list[int]] = [[] for _ in range(threads)]
+    sums = [0] * threads
+    for piece in np.argsort(-np.asarray(costs, dtype=np.int64), kind="stable").tolist():
+        thread = sums.index(min(sums))
+        parts[thread].append(piece)
+        sums[thread] += int(costs[piece])
+    return [np.array(part) for part in parts if part]
+
+
+def _cut(lengths: Int[np.ndarray, " b"]) -> list[Places]:
+    """The cut in two, in order of length, where the longer of two padded passes is shortest."""
+    order = np.argsort(lengths, kind="stable")
+    ascending = lengths[order]
+    cuts = np.arange(1, len(order))
+    longer = np.maximum(cuts * ascending[cuts - 1], (len(order) - cuts) * ascending[-1])
+    cut = int(cuts[np.argmin(longer)])
+    return [order[:cut], order[cut:]]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the chunks of one tower pass, in one step.
+
+    Attributes:
+        precision: Of both passes.
+        trained: Whether there is a gradient to carry on.
+        cached: Whether a second pass computes it.
+        checkpointed: Whether blocks keep only their input.
+        draws: Whether random numbers may be drawn, so that their state has to be kept.
+        prefix: Leading blocks that the second pass takes from the first.
+    """
+
+    precision: Precision
+    trained: bool
+    cached: bool
+    checkpointed: bool
+    draws: bool
+    prefix: int
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Texts that pass together, and what their first pass leaves for the gradient.
+
+    Attributes:
+        encoder: The thread's own copy of the tower.
+        blocks: Its blocks, where the manner makes use of them.
+        group: Number of the group that the texts belong to.
+        places: Where they stand in it.
+        table: Their tokens.
+        picked: Which texts of the table.
+        shape: Rows and length to which they are padded; None goes by the texts.
+        manner: How they pass.
+        seed: Of dropout from a generator of the chunk's own; None draws from torch's.
+    """
+
+    encoder: Encoder
+    blocks: list[nn.Module]
+    group: int
+    places: Int[np.ndarray, " p"]
+    table: TokenTable
+    picked: Int[np.ndarray, " p"]
+    shape: tuple[int, int] | None
+    manner: Manner
+    seed: int | None = None
+    _graph: Tensor | None = None
+    _start: RandomState | None = None
+    _record: list[BlockOutput] = field(default_factory=list)
+
+    def embed(self) -> Float[Tensor, "p e"]:
+        """Embed the texts, and keep what the gradient will need."""
+        manner = self.manner
+        if not manner.trained:
+            return self.pass_through(graph=False)
+        if not manner.cached:
+            self._graph = self.pass_through(graph=True)
+            return self._graph.detach()
+        device = self.encoder.device if manner.draws else None
+        # A seed of its own tells where a chunk begins.
+        self._start = RandomState.now(device) if device and self.seed is None else None
+        if not manner.prefix:
+            return self.pass_through(graph=False)
+        with recorded(self.blocks[manner.prefix - 1], self._record, device=device):
+            return self.pass_through(graph=False)
+
+    def carry_on(self, gradient: Float[Tensor, "p e"]) -> None:
+        """Add to the gradients of the weights; what was kept is let go."""
+        graph = self._graph if self._graph is not None else self._again()
+        self.forget()
+        torch.autograd.backward(graph, gradient)
+
+    def forget(self) -> None:
+        """Let go of what the first pass left."""
+        self._graph = self._start = None
+        self._record.clear()
+
+    def pass_through(self, *, graph: bool) -> Float[Tensor, "p e"]:
+        """Embed the texts, and keep nothing."""
+        with ExitStack() as stack:
+            if self.seed is not None:
+                stack.enter_context(drawing_from(torch.Generator().manual_seed(self.seed)))
+            stack.enter_context(torch.set_grad_enabled(graph))
+            stack.enter_context(autocast(self.encoder.device, self.manner.precision))
+            if graph and self.manner.checkpointed:
+                # Blocks of a prefix have nothing to compute again.
+                stack.enter_context(checkpointed(self.blocks[self.manner.prefix :], draws=self.manner.draws))
+            return self._embeddings()
+
+    def _again(self) -> Float[Tensor, "p e"]:
+        """The pass once more, with the same dropout, from where the record ends."""
+        with ExitStack() as stack:
+            if self._start is not None:
+                stack.enter_context(self._start.replayed())
+            for output in self._record:
+                stack.enter_context(replayed(self.blocks[: self.manner.prefix], output))
+            return self.pass_through(graph=True)
+
+    def _embeddings(self) -> Float[Tensor, "p e"]:
+        tokens = self.encoder.collate(self.table.lists(self.picked), side=self.table.side)
+        if self.shape is not None:
+            tokens = filled_up(tokens, rows=self.shape[0], length=self.shape[1], pad_token_id=self.encoder.pad_token_id)
+        embeddings: Tensor = self.encoder(tokens)
+        return embeddings[: len(self.picked)]
+
+
+COMPILER = "inductor"
+"""Torch's compiler of `Chunking.compiled`."""
+
+
+def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking) -> list[list[Encoder]]:
+    """Copies of towers for the passes of several threads.
+
+    On a CPU they compute no padding where the backbone can; on a GPU, attention text by text would leave it idle.
+    """
+    copies = [working_copies(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders]
+    for own in copies:
+        for copy in own[1:]:
+            _give_own_gradients(copy)
+        for copy in own:
+            _prepare(copy, chunking)
+    return [list(towers) for towers in zip(*copies, strict=True)]
+
+
+def _prepare(copy: Encoder, chunking: Chunking) -> None:
+    """Make a copy's backbone pass as it is asked to."""
+    if chunking.checkpointed and not blocks_of(copy.backbone):
+        raise ModelError(f"checkpointed must be False for {type(copy.backbone).__name__}, which has no blocks that could be checkpointed")
+    if chunking.compiled:
+        copy.backbone.compile(dynamic=False, backend=COMPILER)
+    elif not chunking.buckets and copy.device.type == "cpu" and is_packable(copy.backbone):
+        own_dropout(copy)
+        copy.backbone = PackedBackbone(copy.backbone)  # type: ignore[assignment]
+
+
+def _give_own_gradients(module: nn.Module) -> None:
+    """Replace each parameter by one that has the same memory, and a gradient of its own."""
+    twins: dict[int, nn.Parameter] = {}
+    for part in module.modules():
+        for name, weights in part.named_parameters(recurse=False, remove_duplicate=False):
+            twin = twins.setdefault(id(weights), nn.Parameter(weights.detach(), requires_grad=weights.requires_grad))
+            setattr(part, name, twin)
+
+
+def is_packed(encoder: Encoder) -> bool:
+    """Whether an encoder computes no padding."""
+    return isinstance(encoder.backbone, PackedBackbone)
+
+
+def size_of(encoder: Encoder) -> int:
+    """What a token costs, up to a factor."""
+    multiplied = (part for part in encoder.modules() if not isinstance(part, nn.Embedding))
+    return max(1, sum(weights.numel() for part in multiplied for weights in part.parameters(recurse=False)))

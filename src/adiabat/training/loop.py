@@ -1,0 +1,314 @@
+"""The one training loop: every job of adiabat that updates weights goes through it.
+
+Read `Loop.run` first. An objective says what a step's loss is and how a validation goes; the loop knows steps, epochs, stopping, logging,
+checkpoints and resuming, and nothing of queries or documents.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn, optim
+
+from adiabat.core.errors import DivergedError, JobError, several
+from adiabat.data.batch_sampler import step_seed
+from adiabat.models.device import device_name
+from adiabat.runs.run_log import JobLog
+from adiabat.scaling_laws.flops import Cost
+from adiabat.training.checkpoint import (
+    KEPT,
+    Snapshot,
+    optimizer_snapshot,
+    read_latest,
+    restore_optimizer,
+    restore_weights,
+    write_checkpoint,
+)
+from adiabat.training.distributed import ALONE, Processes
+from adiabat.training.limits import Interruption, InterruptionError, Limits, Outcome, Position, Validation
+from adiabat.training.objective import Objective
+from adiabat.training.optimizers import Schedule
+
+WEIGHTS, BEST = "weights/", "best/"
+
+LOWER_RATE = "lower the learning rate and start anew"
+
+
+@dataclass
+class Loop:
+    """Steps until a limit, the two-signal stop or an interruption.
+
+    Attributes:
+        objective: What to minimise.
+        optimizer: Over the objective's trainable parameters.
+        learning_rate: Peak rate; the schedule multiplies it.
+        schedule: Factor by step.
+        limits: When to stop and to write.
+        folder: Checkpoints are written here.
+        log: Rows of losses and validations.
+        seed: Of torch's random numbers in each step, such as dropout's.
+        watch: Called after each step and epoch with the position, for a progress display.
+        note: Called with one sentence where something was lost, or nothing can be gained.
+        figures: Further numbers of a step for the log, such as a learned temperature.
+        saving: Called in every process before each checkpoint, to save what the objective keeps beside weights.
+        ending: Called with the steps taken where no limit is reached; says why the run ends there if data do that, and None elsewhere.
+        cost: Of a step by its number, to be summed up (`Position.flops`, `Position.operations`).
+        processes: Those that train together; each has a part of every batch, and the main one writes.
+        position: Where the run stands.
+    """
+
+    objective: Objective
+    optimizer: optim.Optimizer
+    learning_rate: float
+    schedule: Schedule
+    limits: Limits
+    folder: Path
+    log: JobLog
+    seed: int = 0
+    watch: Callable[[Position], None] = lambda position: None
+    note: Callable[[str], None] = lambda sentence: None
+    figures: Callable[[], Mapping[str, float]] = dict
+    saving: Callable[[], None] = lambda: None
+    ending: Callable[[int], str | None] = lambda step: None
+    cost: Callable[[int], Cost] = lambda step: Cost(0.0, 0.0)
+    processes: Processes = ALONE
+    position: Position = field(default_factory=Position, init=False)
+
+    def __post_init__(self) -> None:
+        self._trained = {name: weights for name, weights in self.objective.module.named_parameters() if weights.requires_grad}
+        self._best: dict[str, Tensor] = {}
+        self._loss_sum = torch.zeros((), dtype=torch.float64, device=next(iter(self._trained.values())).device)
+        self._clock = self._saved_at = time.monotonic()
+        self._late = False
+
+    def run(self, *, resume: bool = False) -> Outcome:
+        """Train, and leave the best epoch's weights in the module."""
+        try:
+            self._start(resume=resume)
+            reason = self._steps()
+        finally:
+            self.log.close()
+        restore_weights(self.objective.module, self._best, prefix=BEST)
+        return Outcome(self.position, reason)
+
+    def _start(self, *, resume: bool) -> None:
+        """Take up a checkpoint, or validate what the first epoch has to beat."""
+        self._clock = self._saved_at = time.monotonic()
+        if not (resume and self._restore()):
+            self._begin()
+        self._require_together()
+        self._look_at_the_clock()
+
+    def _steps(self) -> str:
+        """Take steps until there is a reason to stop, and give it; torch's random state is afterwards as it was before."""
+        devices = [self.device] if self.device.type == "cuda" else []
+        with Interruption() as interruption, torch.random.fork_rng(devices):
+            while (reason := self._reason_to_stop()) is None:
+                self.step()
+                self._rest(stopping=self.processes.any(interruption.requested))
+        return reason
+
+    def _rest(self, *, stopping: bool) -> None:
+        """What comes between two steps: an epoch's end where one is reached, and a checkpoint there or where one is due."""
+        if self._at_an_end():
+            self._end_epoch()
+            self._save()
+        elif stopping or self._save_is_due():
+            self._save()
+        if stopping:
+            raise InterruptionError(f"stopped at step {self.position.step}; run the same command with --resume to go on")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the trained weights are."""
+        return self._loss_sum.device
+
+    def _require_together(self) -> None:
+        """Refuse processes that begin at different steps, as those do that see different disks, and let all begin with the same weights."""
+        steps = set(self.processes.gather_numbers(torch.tensor([self.position.step], device=self.device)).tolist())
+        if len(steps) > 1:
+            raise JobError(f"every process must begin at one step, got {sorted(steps)}; put the job on a disk that all of them share")
+        self.processes.broadcast(self._trained.values())
+
+    def _save_is_due(self) -> bool:
+        """Whether the main process finds that it is time: all save at the same step."""
+        return self.processes.any(self.processes.is_main and time.monotonic() - self._saved_at >= self.limits.checkpoint_seconds)
+
+    def _begin(self) -> None:
+        """Validate the start: what the first epoch has to beat, and the result if nothing does."""
+        self.log.truncate(step=-1)
+        validation = self._validation()
+        self._keep_as_best(validation)
+        self._log_epoch(validation)
+        if not validation.errors and self.limits.keep == "both":
+            self.note(
+                f"the start makes no error in {validation.pairs:,} validation pairs, so no epoch can improve on it and nothing is trained; "
+                "validate on more pairs, or harder ones"
+            )
+
+    def step(self) -> None:
+        """One optimiser step."""
+        position = self.position
+        # Texts of different processes draw different dropout.
+        torch.manual_seed((step_seed(self.seed, position.step) + self.processes.rank) % 2**64)
+        rate = self.learning_rate * position.rate_factor * self.schedule.factor(position.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        loss = self.objective.loss(position.step)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.processes.average_gradients(self._trained.values())
+        loss = self.processes.mean(loss)
+        self._require_sound(loss)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._loss_sum += loss
+        spent = self.cost(position.step)
+        position.flops += spent.flops
+        position.operations += spent.operations
+        position.step += 1
+        self._look_at_the_clock()
+        if position.step % self.limits.log_every == 0 or self._at_an_end():
+            self._log_step(rate)
+        self.watch(position)
+
+    def _look_at_the_clock(self) -> None:
+        """Notice where the time is up, in all processes at the same step."""
+        if (limit := self.limits.max_seconds) is not None:
+            self._late = self.processes.any(self._elapsed() >= limit)
+
+    def _log_step(self, rate: float) -> None:
+        position = self.position
+        mean = float(self._loss_sum) / (position.step - position.logged_step)
+        self._loss_sum.zero_()
+        position.logged_step = position.step
+        values = {"loss": mean, "learning_rate": rate, **self.figures()}
+        self.log.row(step=position.step, epoch=position.epoch, values=values, seconds=self._elapsed())
+
+    def _end_epoch(self) -> None:
+        """Validate; keep the weights where both signals fell, count an idle epoch where not."""
+        position = self.position
+        position.epoch += 1
+        validation = self._validation()
+        if position.best is None or validation.improves_on(position.best, keep=self.limits.keep):
+            self._keep_as_best(validation)
+        else:
+            position.idle += 1
+        if validation.outside is not None:
+            self._leave(validation.outside)
+        self._log_epoch(validation)
+        self.watch(position)
+
+    def _keep_as_best(self, validation: Validation) -> None:
+        position = self.position
+        position.best, position.best_epoch, position.idle = validation, position.epoch, 0
+        if self.limits.keep != "last" or self.limits.outside is not None:
+            self._best = {BEST + name: weights.detach().clone() for name, weights in self._trained.items()}
+
+    def _leave(self, why: str) -> None:
+        """Go back from weights that must not be the result, or end there."""
+        position = self.position
+        if self.limits.outside != "back":
+            position.outside = why
+            return
+        restore_weights(self.objective.module, self._best, prefix=BEST)
+        # What it knows of gradients, it knows of other weights.
+        self.optimizer.state.clear()
+        position.rate_factor /= 2
+        self.note(f"{why}: back to the weights of epoch {position.best_epoch}, and on at {position.rate_factor:g} of the learning rate")
+
+    def _validation(self) -> Validation:
+        validation = self.objective.validate()
+        if not math.isfinite(validation.loss):
+            step = self.position.step
+            advice = f"{LOWER_RATE}; checkpoints of before stand in {self.folder}" if step else "look at the model's weights"
+            raise DivergedError(f"the validation loss must be a finite number, got {validation.loss} at step {step}", advice)
+        return validation
+
+    def _require_sound(self, loss: Tensor) -> None:
+        """Stop before weights become what cannot be mended."""
+        found, name = float(loss), "training loss"
+        if math.isfinite(found) and self.limits.max_grad_norm is not None:
+            norm = nn.utils.clip_grad_norm_(self._trained.values(), self.limits.max_grad_norm)
+            found, name = float(norm), "norm of the gradient"
+        if math.isfinite(found):
+            return
+        step = self.position.step
+        # One more than usual is kept: these weights may be what went wrong.
+        self._save(spare=1)
+        ids = several(self.objective.batch_ids(step), of="queries", shown=5)
+        raise DivergedError(
+            f"the {name} must be a finite number, got {found} at step {step} ({ids})",
+            f"{LOWER_RATE}, or look at these texts; the weights of before stand in {self.folder}",
+        )
+
+    def _at_an_end(self) -> bool:
+        """Whether an epoch ends here."""
+        step = self.position.step
+        return step % self.limits.steps_per_epoch == 0 or step == self.limits.max_steps or self._late or self.ending(step) is not None
+
+    def _log_epoch(self, validation: Validation) -> None:
+        values = {"validation_loss": validation.loss, "validation_errors": validation.errors, "validation_pairs": validation.pairs}
+        values |= {f"validation_{name}": value for name, value in validation.measures.items()}
+        self.log.row(step=self.position.step, epoch=self.position.epoch, values=values, seconds=self._elapsed())
+
+    def _reason_to_stop(self) -> str | None:
+        """Why the run ends here; None where it goes on."""
+        position, limits = self.position, self.limits
+        if position.outside is not None:
+            return f"{position.outside}; the weights of epoch {position.best_epoch} are kept"
+        if limits.idle_epochs is not None and position.idle >= limits.idle_epochs:
+            lower = "both validation loss and errors" if limits.keep == "both" else "the validation loss"
+            return f"{position.idle} epochs in a row without {lower} falling"
+        if limits.max_epochs is not None and position.epoch >= limits.max_epochs:
+            return f"the limit of {limits.max_epochs} epochs was reached"
+        if limits.max_steps is not None and position.step >= limits.max_steps:
+            return f"the limit of {limits.max_steps:,} steps was reached"
+        if self._late:
+            return f"the limit of {limits.max_seconds:g} seconds was reached"
+        if limits.keep == "both" and position.best and not position.best.errors:
+            return "validation found no errors, so that nothing could improve any more"
+        return self.ending(position.step)
+
+    def _elapsed(self) -> float:
+        return self.position.seconds + time.monotonic() - self._clock
+
+    def _surroundings(self) -> str:
+        count = self.processes.count
+        return device_name(self.device) + (f", {count} processes" if count > 1 else "")
+
+    def _save(self, *, spare: int = 0) -> None:
+        position = self.position
+        position.seconds, self._clock = self._elapsed(), time.monotonic()
+        self.saving()
+        if not self.processes.is_main:
+            self._saved_at = time.monotonic()
+            return
+        position.loss_sum = float(self._loss_sum)
+        optimizer = optimizer_snapshot(self.optimizer)
+        weights = {WEIGHTS + name: tensor for name, tensor in self._trained.items()}
+        record = {"position": asdict(position), "runs_on": self._surroundings(), "log": self.log.checksum, **optimizer.record}
+        self.log.flush()
+        snapshot = Snapshot({**weights, **self._best, **optimizer.tensors}, record)
+        write_checkpoint(self.folder, position.step, snapshot, keep=(self.limits.keep_checkpoints or KEPT) + spare)
+        self._saved_at = time.monotonic()
+
+    def _restore(self) -> bool:
+        """Take up the newest whole checkpoint; False where there is none."""
+        snapshot, damaged = read_latest(self.folder)
+        for sentence in damaged:
+            self.note(sentence)
+        if snapshot is None:
+            return False
+        self.position = Position.from_record(dict(snapshot.record["position"]))
+        before, now = snapshot.record.get("runs_on"), self._surroundings()
+        if before not in (None, now):
+            self.note(f"the run so far was on {before}, it goes on with {now}: the last digits will differ from a run that never stopped")
+        restore_weights(self.objective.module, snapshot.tensors, prefix=WEIGHTS)
+        restore_optimizer(self.optimizer, snapshot)
+        self._best = {name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}
+        self._loss_sum.fill_(self.position.loss_sum)
+        self.log.truncate(step=self.position.step, checksum=snapshot.record.get("log"))
+        return True

@@ -1,0 +1,321 @@
+"""Forward and backward passes of towers over one batch, in chunks of like length that two threads share on a CPU.
+
+The texts of a batch are few and short, so one pass cut over all cores mostly waits for its slowest core after every operation. Passes
+side by side wait for nothing, and on a CPU they are packed: no padding is computed. Gradient caching (Gao et al. 2021) is the same with
+one difference: a chunk's activations are thrown away and computed again when its gradient is known.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from adiabat.models.device import Precision
+from adiabat.models.encoder import Encoder
+from adiabat.models.packing import is_packable
+from adiabat.models.threads import side_by_side
+from adiabat.models.token_cache import TokenTable
+from adiabat.scaling_laws.flops import TowerOperations
+from adiabat.training.blocks import blocks_of, draws, frozen_prefix
+from adiabat.training.flop_count import operations_of
+from adiabat.training.gradient_cache import (
+    Chunk,
+    Chunking,
+    Manner,
+    Piece,
+    evenly,
+    is_packed,
+    padded_lengths,
+    pieces_of,
+    size_of,
+    training_copies,
+)
+
+WORKERS = 2
+"""Threads that share a batch on a CPU; each adds up gradients of its own, so that no sum depends on which is faster."""
+
+GRADIENT_COST = 3
+"""A chunk that is trained costs about three forward passes: the gradient of a product takes two."""
+
+RECOMPILES = 64
+"""Graphs that torch keeps of one function, where it would go on uncompiled after 8: a bucket makes one for each tower and each of two
+passes, and an encoder of 2,048 tokens has 20 buckets at most."""
+
+Job = Callable[[], list[Tensor]]
+Runner = Callable[[Iterable[Job]], Iterator[list[Tensor]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Texts of one table.
+
+    Attributes:
+        table: Tokenised by the tower.
+        picked: Which texts.
+        tower: Number of the tower that embeds them.
+    """
+
+    table: TokenTable
+    picked: Int[np.ndarray, " b"]
+    tower: int = 0
+
+
+class Passes:
+    """Embeds batches, differentiably; `side_passes` makes one that uses two threads."""
+
+    def __init__(
+        self,
+        *encoders: Encoder,
+        precision: Precision,
+        copies: Sequence[Sequence[Encoder]] = (),
+        run: Runner | None = None,
+        chunking: Chunking | None = None,
+    ) -> None:
+        """Set up.
+
+        Args:
+            run: Carries out jobs side by side and gives their results in order; None runs them one after the other.
+            chunking: None makes one chunk for each thread.
+        """
+        self._encoders = encoders
+        self._copies = [list(own) for own in copies] or [list(encoders)]
+        self._precision = precision
+        self._run: Runner = run or (lambda jobs: (job() for job in jobs))
+        self._chunking = chunking or Chunking()
+        self._sizes = [size_of(encoder) for encoder in encoders]
+        self._blocks = [[blocks_of(encoder.backbone) for encoder in own] for own in self._copies]
+        self._prefixes: dict[tuple[int, tuple[bool, ...]], int] = {}
+        self._counted: dict[tuple[int, tuple[bool, ...]], TowerOperations] = {}
+
+    def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"], *, tower: int = 0) -> Float[Tensor, "b e"]:
+        """Embed some texts of a table: `embed_all` for one group."""
+        return self.embed_all([Group(table, picked, tower)])[0]
+
+    def embed_all(self, groups: Sequence[Group]) -> list[Float[Tensor, "_ _"]]:
+        """Embed groups of texts, whose chunks the threads share out together.
+
+        Args:
+            groups: Any number, of any tower; they may be empty.
+        """
+        for weights, twin in self._twins():
+            # What is trained may have changed since the copies were made.
+            twin.requires_grad_(weights.requires_grad)
+        manners = [self._manner(tower) for tower in range(len(self._encoders))]
+        shares = self._shares(groups, manners)
+        trained = [manners[group.tower].trained for group in groups]
+        if trained == [True] and not self._chunking.cached and sum(map(len, shares)) == 1:
+            return [_in_place(shares[0][0])]
+        root = torch.empty(0, requires_grad=any(trained))
+        joined: tuple[Tensor, ...] = _Joined.apply(root, self, groups, shares, trained)  # type: ignore[no-untyped-call]
+        return list(joined)
+
+    def operations(self, groups: Sequence[Group]) -> float:
+        """What passing groups forwards and backwards takes, counted one by one."""
+        return sum(self._operations(group) for group in groups)
+
+    def _operations(self, group: Group) -> float:
+        manner, encoder = self._manner(group.tower), self._encoders[group.tower]
+        flags = tuple(weights.requires_grad for weights in encoder.parameters())
+        if (group.tower, flags) not in self._counted:
+            self._counted[group.tower, flags] = operations_of(encoder)
+        lengths, packed = group.table.lengths[group.picked], is_packed(self._copies[0][group.tower])
+        computed = [padded_lengths(lengths[piece.places], packed=packed, shape=piece.shape) for piece in self._pieces(group)]
+        return sum(
+            self._counted[group.tower, flags].of(own, trained=manner.trained, cached=manner.cached, checkpointed=manner.checkpointed)
+            for own in computed
+        )
+
+    def _manner(self, tower: int) -> Manner:
+        """How a tower passes, which may change from step to step."""
+        encoder = self._encoders[tower]
+        flags = tuple(weights.requires_grad for weights in encoder.parameters())
+        trained = torch.is_grad_enabled() and any(flags)
+        cached = trained and self._chunking.cached
+        return Manner(
+            precision=self._precision,
+            trained=trained,
+            cached=cached,
+            checkpointed=self._chunking.checkpointed,
+            draws=draws(self._copies[0][tower]),
+            prefix=self._prefix(tower, flags) if cached and not self._chunking.compiled else 0,
+        )
+
+    def _prefix(self, tower: int, flags: tuple[bool, ...]) -> int:
+        """Leading blocks that need not pass a second time, found out once for each choice of what is trained."""
+        if all(flags):
+            return 0
+        if (tower, flags) not in self._prefixes:
+            self._prefixes[tower, flags] = frozen_prefix(self._copies[0][tower], self._blocks[0][tower])
+        return self._prefixes[tower, flags]
+
+    def _shares(self, groups: Sequence[Group], manners: Sequence[Manner]) -> list[list[Chunk]]:
+        """Chunks of each thread, in a fixed order."""
+        pieces = [(number, piece) for number, group in enumerate(groups) for piece in self._pieces(group)]
+        factors = [size * (GRADIENT_COST if manner.trained else 1) for size, manner in zip(self._sizes, manners, strict=True)]
+        costs = [piece.tokens * factors[groups[number].tower] for number, piece in pieces]
+        seeds = _seeds(len(pieces)) if any(manner.draws for manner in manners) else [None] * len(pieces)
+        shares = enumerate(evenly(costs, len(self._copies)))
+        return [[self._chunk(thread, groups, manners, pieces[at], seeds[at]) for at in share] for thread, share in shares]
+
+    def _pieces(self, group: Group) -> list[Piece]:
+        lengths = group.table.lengths[group.picked]
+        encoder = self._copies[0][group.tower]
+        limit = encoder.settings.limit(group.table.side)
+        return pieces_of(lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit)
+
+    def _chunk(
+        self, thread: int, groups: Sequence[Group], manners: Sequence[Manner], numbered: tuple[int, Piece], seed: int | None
+    ) -> Chunk:
+        number, piece = numbered
+        group = groups[number]
+        encoder, manner = self._copies[thread][group.tower], manners[group.tower]
+        return Chunk(
+            encoder=encoder,
+            blocks=self._blocks[thread][group.tower],
+            group=number,
+            places=piece.places,
+            table=group.table,
+            picked=group.picked[piece.places],
+            shape=piece.shape,
+            manner=manner,
+            seed=seed if manner.draws and is_packed(encoder) else None,
+        )
+
+    def _twins(self) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
+        """Each of the towers' parameters with that of every thread but the first."""
+        for copies in self._copies[1:]:
+            for encoder, copy in zip(self._encoders, copies, strict=True):
+                yield from zip(encoder.parameters(), copy.parameters(), strict=True)
+
+    def _collect(self) -> None:
+        """Add the gradients of every thread but the first to the towers' own, and forget them."""
+        for weights, twin in self._twins():
+            if twin.grad is not None:
+                weights.grad = twin.grad if weights.grad is None else weights.grad.add_(twin.grad)
+        self._forget()
+
+    def _forget(self) -> None:
+        for _, twin in self._twins():
+            twin.grad = None
+
+
+class _Joined(torch.autograd.Function):
+    """Chunks of groups put together; the gradient is carried on into each chunk's own graph, side by side."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, root: Tensor, passes: Passes, groups: Sequence[Group], shares: list[list[Chunk]], trained: Sequence[bool]
+    ) -> tuple[Tensor, ...]:
+        """Put the chunks in the order of their groups; `root` only makes autograd call `backward`."""
+        joined = [_room(passes._encoders[group.tower], group) for group in groups]
+        results = passes._run([partial(_embed, share) for share in shares])
+        for share, parts in zip(shares, results, strict=True):
+            for chunk, part in zip(share, parts, strict=True):
+                joined[chunk.group][torch.from_numpy(chunk.places)] = part
+        ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(room for room, one in zip(joined, trained, strict=True) if not one))
+        return tuple(joined)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[None, None, None, None, None]:
+        """Differentiate all chunks that the loss depends on."""
+        ctx.once(gradients)
+        shares, ctx.shares = ctx.shares, []
+        try:
+            for _ in ctx.passes._run([partial(_carry_on, share, gradients) for share in shares]):
+                pass
+        except BaseException:
+            ctx.passes._forget()
+            raise
+        ctx.passes._collect()
+        return None, None, None, None, None
+
+
+class _Once:
+    """Lets one backward through."""
+
+    def __init__(self) -> None:
+        self._done = False
+
+    def __call__(self, gradients: Sequence[Tensor | None]) -> None:
+        if self._done:
+            raise RuntimeError("a batch must be differentiated once, got a second time; embed it again")
+        self._done = True
+
+
+def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
+    """Embeddings of the only chunk in the order of the batch, with the graph that autograd made."""
+    order = torch.from_numpy(np.argsort(chunk.places)).to(chunk.encoder.device)
+    embeddings = chunk.pass_through(graph=True)[order]
+    assert embeddings.grad_fn is not None
+    embeddings.grad_fn.register_prehook(_Once())
+    return embeddings
+
+
+def _seeds(count: int) -> list[int]:
+    """A seed for each chunk's dropout, out of one number from torch's generator."""
+    first = int(torch.randint(2**63 - 1, ()))
+    return [(first + number) % 2**63 for number in range(count)]
+
+
+def _room(encoder: Encoder, group: Group) -> Float[Tensor, "b e"]:
+    return torch.empty(len(group.picked), encoder.width, device=encoder.device)
+
+
+def _embed(share: Sequence[Chunk]) -> list[Tensor]:
+    return [chunk.embed() for chunk in share]
+
+
+def _carry_on(share: Sequence[Chunk], gradients: Sequence[Tensor | None]) -> list[Tensor]:
+    """Differentiate a thread's chunks; a group that is not trained, or that the loss does not depend on, has no gradient."""
+    for chunk in share:
+        gradient = gradients[chunk.group]
+        if gradient is not None:
+            chunk.carry_on(gradient[torch.from_numpy(chunk.places).to(gradient.device)])
+    return []
+
+
+@contextmanager
+def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | None = None) -> Iterator[Passes]:
+    """Two threads for the passes of all towers given, while the block lasts.
+
+    With one thread chunks pass one after the other, as they do on a GPU, where the backbone is compiled, and with dropout on in a backbone
+    that cannot be packed, whose random numbers two threads would draw in no fixed order.
+    """
+    chunking = chunking or Chunking()
+    count = _threads(encoders, chunking)
+    copies = training_copies(encoders, count, chunking)
+    with ExitStack() as stack:
+        if chunking.compiled:
+            stack.enter_context(_many_graphs())
+        run = stack.enter_context(side_by_side([_call] * count)) if count > 1 else None
+        yield Passes(*encoders, precision=precision, copies=copies, run=run, chunking=chunking)
+
+
+def _threads(encoders: Sequence[Encoder], chunking: Chunking) -> int:
+    # What is packed draws dropout from generators of its own; anything else from torch's, in no fixed order if threads pass side by side.
+    packed = not chunking.buckets and not chunking.compiled
+    apart = all(one.device.type == "cpu" and (not draws(one) or (packed and is_packable(one.backbone))) for one in encoders)
+    apart = apart and not chunking.compiled
+    return WORKERS if apart and torch.get_num_threads() >= WORKERS else 1
+
+
+@contextmanager
+def _many_graphs() -> Iterator[None]:
+    """Let the compiler keep a graph for every bucket, where it would give up after a few."""
+    # Loading the compiler takes a second, which nobody else should wait for.
+    import torch._dynamo
+
+    with torch._dynamo.config.patch(recompile_limit=RECOMPILES):
+        yield
+
+
+def _call(job: Job) -> list[Tensor]:
+    return job()

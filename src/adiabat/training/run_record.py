@@ -1,0 +1,156 @@
+"""What a run that updated weights leaves for readers: its record, read off its log, and the result around it."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from adiabat.core.errors import JobError, ModelError, several
+from adiabat.core.provenance import now, versions
+from adiabat.models.device import device_name
+from adiabat.results.evaluation_result import LayerChange, Result, TrainingRecord
+from adiabat.results.record import read_result
+from adiabat.runs.run_dir import Job
+from adiabat.runs.run_log import read_log
+from adiabat.training.limits import Outcome
+
+
+def record_of(
+    job: Job,
+    outcome: Outcome,
+    *,
+    settings: Mapping[str, Any],
+    kind: Literal["tuning", "training"],
+    unit: Literal["pairs", "queries"],
+    trained_on: str,
+    parameters: int,
+    trainable: int,
+    validated: int,
+    layers: list[LayerChange],
+    notes: tuple[str, ...],
+    total: int,
+    planned: float | None = None,
+    passes: float | None = None,
+    measures: Sequence[str] = (),
+) -> TrainingRecord:
+    """Put together what a run did.
+
+    Args:
+        planned: Its budget in FLOP; None where it has none, so that it is what all its steps would take.
+        passes: How often the run went over its pairs; None where it did not go by them.
+    """
+    position, rows = outcome.position, list(read_log(job.log))
+    validations = [row for row in rows if "validation_loss" in row]
+    return TrainingRecord(
+        settings=dict(settings),
+        trained_on=trained_on,
+        parameters=parameters,
+        trainable=trainable,
+        steps=position.step,
+        epochs=position.epoch,
+        best_epoch=position.best_epoch,
+        stop_reason=outcome.reason,
+        seconds=position.seconds,
+        loss=[(row["step"], row["loss"]) for row in rows if "loss" in row],
+        validation_loss=[(row["epoch"], row["validation_loss"]) for row in validations],
+        validation_errors=[(row["epoch"], row["validation_errors"]) for row in validations],
+        validation_pairs=validated,
+        layers=layers,
+        notes=notes,
+        kind=kind,
+        unit=unit,
+        passes=passes,
+        flops=position.flops,
+        operations=position.operations,
+        planned=planned or position.flops * total / max(1, position.step),
+        measures={name: [(row["epoch"], row[f"validation_{name}"]) for row in validations] for name in measures},
+    )
+
+
+def result_of(
+    job: Job, record: TrainingRecord, *, title: str, command: str, seed: int, inputs: Mapping[str, Any], device: torch.device
+) -> Result:
+    """Put a record into the result of its job."""
+    return Result(
+        title=title,
+        command=command,
+        created=now(),
+        seconds=record.seconds,
+        seed=seed,
+        versions=versions(device_name(device)),
+        model=str(job.folder),
+        training=record,
+        settings=record.settings,
+        inputs={"train": dict(inputs)},
+    )
+
+
+def finished(job: Job, what: str) -> tuple[Result, TrainingRecord]:
+    """The result of a job that is over, and what its run did."""
+    result = read_result(job.result)
+    if result.training is None:
+        raise JobError(f"{job.result} must be the result of a {what} run, got another; remove {job.folder}, and it is made again")
+    return result, result.training
+
+
+_CHUNK = 1 << 20
+"""Numbers compared at a time, so that a large embedding table is never copied whole in double precision."""
+
+
+def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[LayerChange]:
+    """Compare two sets of weights, tensor by tensor.
+
+    ``relative = |after - before| / |before|`` (Frobenius norm), ``largest = max |w|``, ``largest_change = (Wt - Wo) / (Wt + Wo)`` with
+    ``Wo`` the largest before and ``Wt`` the largest after.
+
+    Args:
+        before: Weights by name, of any floating type and on any device.
+        after: The same names and shapes.
+
+    Returns:
+        One change for every name, in the order of `before`, unchanged tensors too (all zeros). Computed in double precision.
+
+    Raises:
+        ModelError: If names or shapes differ; all differences are named.
+
+    Reference:
+        Source 000; mission A11.
+    """
+    faults = [f'"{name}" {where} only' for name, where in _one_sided(before, after)]
+    faults += [
+        f'"{name}" of shape {tuple(tensor.shape)} before and {tuple(after[name].shape)} after'
+        for name, tensor in before.items()
+        if name in after and after[name].shape != tensor.shape
+    ]
+    if faults:
+        found = several(faults, of="differences")
+        raise ModelError(f"weights must be of the same model, got {found}; compare a model with the one that it was trained from")
+    return [_change(name, tensor, after[name]) for name, tensor in before.items()]
+
+
+def _one_sided(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
+    """Names that only one side has, with the side."""
+    yield from ((name, "before") for name in before if name not in after)
+    yield from ((name, "after") for name in after if name not in before)
+
+
+def _change(name: str, before: Tensor, after: Tensor) -> LayerChange:
+    """Compare one tensor, a chunk at a time."""
+    old_squares = moved_squares = largest_before = largest_after = 0.0
+    chunks = zip(torch.split(before.detach().flatten(), _CHUNK), torch.split(after.detach().flatten(), _CHUNK), strict=True)
+    for old, new in ((old.cpu().double(), new.cpu().double()) for old, new in chunks if old.numel()):
+        moved = new - old
+        old_squares += torch.dot(old, old).item()
+        moved_squares += torch.dot(moved, moved).item()
+        largest_before = max(largest_before, old.abs().max().item())
+        largest_after = max(largest_after, new.abs().max().item())
+    both = largest_before + largest_after
+    return LayerChange(
+        name=name,
+        relative=math.sqrt(moved_squares / old_squares) if old_squares else None,
+        largest_before=largest_before,
+        largest_after=largest_after,
+        largest_change=(largest_after - largest_before) / both if both else 0.0,
+    )

@@ -1,1 +1,0 @@
-"""Adiabatic tuning of a query tower against stored document vectors."""

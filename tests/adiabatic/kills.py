@@ -1,0 +1,72 @@
+"""Tuning jobs that are killed at given moments; started by test_resuming.py in a process of its own, which forks one job per moment.
+
+python -m tests.adiabatic.kills FOLDER
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adiabat.adiabatic import tune as adiabatic
+from adiabat.adiabatic import tuning_context as ground
+from adiabat.adiabatic.stored_loss import StoredDocuments
+from adiabat.runs import finish
+from adiabat.training.limits import Validation
+from tests.adiabatic.problem import Problem, killable_settings, problem_model
+
+MOMENTS = ("step 2", "step 7", "validation 3", "model")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Killed(StoredDocuments):
+    """Dies at a step or a validation."""
+
+    moment = ""
+    validations = 0
+
+    def loss(self, step: int) -> Tensor:
+        if self.moment == f"step {step}":
+            die()
+        return super().loss(step)
+
+    def validate(self) -> Validation:
+        self.validations += 1
+        if self.moment == f"validation {self.validations}":
+            die()
+        return super().validate()
+
+
+def run(folder: Path, moment: str) -> None:
+    """A job with a checkpoint at each step."""
+    vars(ground)["StoredDocuments"] = Killed
+    Killed.moment = moment
+    if moment == "model":
+        vars(finish)["save"] = lambda model, folder: die()
+    problem = Problem(problem_model(), folder / "store", folder / "triplets.jsonl")
+    settings = killable_settings(checkpoint_seconds=0.001)
+    arguments: Any = (problem.fresh, problem.store, str(problem.data), folder / moment)
+    adiabatic.tune(*arguments, settings=settings, model_name="tiny")
+
+
+def main() -> None:
+    """Fork one job per moment, and report how each ended."""
+    # What torch imports with its first optimizer is imported once, not in each child.
+    torch.optim.SGD([torch.zeros(1)]).step()
+    for moment in MOMENTS:
+        child = os.fork()
+        if not child:
+            run(Path(sys.argv[1]), moment)
+            os._exit(0)
+        print(moment, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+if __name__ == "__main__":
+    main()

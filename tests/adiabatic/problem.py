@@ -1,0 +1,203 @@
+"""Small tuning problems: a tiny encoder, a store, and queries with positives and negatives."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from safetensors.torch import load_file
+
+from adiabat.adiabatic.negatives import negative_chooser
+from adiabat.adiabatic.stored_loss import StoredDocuments
+from adiabat.adiabatic.tune import tune
+from adiabat.config.reader import checked
+from adiabat.config.tuning import TuneSection, TuneSettings
+from adiabat.core.progress import Watch
+from adiabat.core.ragged import Ragged
+from adiabat.data.records import Document
+from adiabat.models.device import Precision
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
+from adiabat.models.loading import load
+from adiabat.models.token_cache import TokenTable
+from adiabat.models.towers import DualEncoder
+from adiabat.results.evaluation_result import Result
+from adiabat.results.record import read_result
+from adiabat.runs.run_log import read_log
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.build import build_store
+from adiabat.store.imports import import_vectors
+from adiabat.store.vector_store import Store
+from tests.tiny import files_of, tiny_dual, tiny_encoder
+
+WIDTH = 16
+
+
+def random_vectors(count: int, *, seed: int = 0, width: int = WIDTH) -> Float[np.ndarray, "n e"]:
+    """Vectors of unequal lengths, so that cosine and distance rank differently."""
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((count, width)) * rng.uniform(0.3, 1.5, (count, 1))).astype(np.float32)
+
+
+def store_of(folder: Path, vectors: Float[np.ndarray, "n e"]) -> Store:
+    """A store of given vectors, exact in float32."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "vectors.npy", vectors)
+    return import_vectors(folder / "vectors.npy", folder / "stored", ids=[f"d{row}" for row in range(len(vectors))], dtype="float32")
+
+
+def addressed(
+    positives: Sequence[Sequence[int]],
+    negatives: Sequence[Sequence[int]] | None = None,
+    *,
+    name: str = "set",
+    answers: Sequence[Sequence[int]] | None = None,
+) -> AddressedSet:
+    """Queries of unequal lengths with these rows."""
+    texts = [f"{name} {'word ' * (number % 5)}{number}" for number in range(len(positives))]
+    lists = negatives if negatives is not None else [[] for _ in positives]
+    grades = Ragged.of([1] * len(one) for one in positives)
+    known = None if answers is None else Ragged.of(answers)
+    ids = [f"q{n}" for n in range(len(texts))]
+    return AddressedSet(name, ids, texts, Ragged.of(positives), grades, Ragged.of(lists), answers=known)
+
+
+def section(**settings: Any) -> TuneSection:
+    """Settings of the regime, with the similarity that a run takes from its model."""
+    return checked(TuneSettings, {"tune": {"distance": "cosine", **settings}}).tune
+
+
+def objective_over(
+    store: Store,
+    train: AddressedSet,
+    validation: AddressedSet,
+    settings: TuneSection,
+    *,
+    encoder: Encoder | None = None,
+    seed: int = 0,
+    precision: Precision = "fp32",
+) -> StoredDocuments:
+    """The objective over a tiny encoder whose vectors are not normalised."""
+    encoder = encoder or tiny_encoder(width=store.width, layers=1, settings=EncoderSettings(max_tokens=64, normalize=False))
+    return StoredDocuments(
+        encoder=encoder,
+        store=store,
+        train=train,
+        tokens=TokenTable.of(encoder, train.queries, side="query"),
+        validation=validation,
+        validation_tokens=TokenTable.of(encoder, validation.queries, side="query"),
+        settings=settings,
+        choose=negative_chooser(settings, train, store, seed=seed),
+        seed=seed,
+        precision=precision,
+    )
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All that `adiabat.adiabatic.tune.tune` takes."""
+
+    model: DualEncoder
+    store: Path
+    data: Path
+
+    def fresh(self) -> DualEncoder:
+        """The same model in new objects."""
+        return problem_model()
+
+
+def problem_model() -> DualEncoder:
+    """One tower for both sides."""
+    return tiny_dual(width=WIDTH, layers=2, settings=EncoderSettings(max_tokens=32, query_prompt="ask: "))
+
+
+def write_problem(folder: Path, *, queries: int = 60, documents: int = 50, negatives: int = 3) -> Problem:
+    """Documents embedded by the model itself, and triplets that name them."""
+    model = problem_model()
+    corpus = [Document(f"d{number}", f"{['paper', 'note', 'memo'][number % 3]} {number * number}") for number in range(documents)]
+    build_store(model.document, lambda: iter(corpus), folder / "store", dtype="float32", source="corpus", encoder_name="tiny")
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(queries):
+        chosen = rng.choice(documents, size=1 + negatives, replace=False)
+        query = f"about {corpus[chosen[0]].text}, {number}"
+        rows.append({"query": query, "pos": [f"d{chosen[0]}"], "neg": [f"d{row}" for row in chosen[1:]]})
+    (folder / "triplets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return Problem(model, folder / "store", folder / "triplets.jsonl")
+
+
+def settings_of(
+    *, tune: dict[str, Any] | None = None, data: dict[str, Any] | None = None, run: dict[str, Any] | None = None
+) -> TuneSettings:
+    """A short job that improves."""
+    regime: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3}
+    share = {} if data and "validation" in data else {"validation_fraction": 0.3}
+    margin = {} if tune and tune.get("loss", "triplet") != "triplet" else {"margin": 0.3}
+    return checked(
+        TuneSettings,
+        {
+            "tune": regime | margin | (tune or {}),
+            "data": share | (data or {}),
+            "run": {"log_every": 3} | (run or {}),
+        },
+    )
+
+
+def killable_settings(*, checkpoint_seconds: float) -> TuneSettings:
+    """Whatever a resumed job could get wrong: dropout, random negatives, a schedule, an optimizer with state."""
+    tune = {"dropout": True, "negatives": "random", "negatives_per_query": 2, "schedule": "linear", "optimizer": "adamw"}
+    return settings_of(tune=tune, run={"checkpoint_seconds": checkpoint_seconds})
+
+
+def run(
+    problem: Problem,
+    out: Path,
+    settings: TuneSettings | None = None,
+    *,
+    model: DualEncoder | None = None,
+    resume: bool = False,
+    notes: list[str] | None = None,
+) -> Result:
+    """Tune on a problem."""
+    said = notes if notes is not None else []
+    return tune(
+        lambda: model or problem.fresh(),
+        problem.store,
+        str(problem.data),
+        out,
+        settings=settings or settings_of(),
+        model_name="tiny",
+        resume=resume,
+        watch=Watch(note=said.append),
+    )
+
+
+def weights_of(encoder: Encoder) -> dict[str, bytes]:
+    """Every bit of an encoder."""
+    return {name: weights.detach().numpy().tobytes() for name, weights in encoder.named_parameters()}
+
+
+def log_of(out: Path) -> list[dict[str, Any]]:
+    """Rows of a job's log, but the seconds."""
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(out / "log.jsonl")]
+
+
+def everything(out: Path) -> dict[str, Any]:
+    """What a finished job leaves, but the seconds and the time of day."""
+    newest = max((out / "checkpoints").iterdir())
+    tensors = {name: tensor.numpy().tobytes() for name, tensor in load_file(newest / "state.safetensors").items()}
+    result = read_result(out / "result.json").training
+    assert result is not None
+    return {
+        "model": files_of(out / "model"),
+        "query": weights_of(load(out / "model").query),
+        "document": weights_of(load(out / "model").document),
+        "checkpoint": (newest.name, tensors),
+        "log": log_of(out),
+        "errors": result.validation_errors,
+        "best": result.best_epoch,
+        "layers": result.layers,
+    }

@@ -1,0 +1,336 @@
+"""Whole tuning jobs on a tiny model."""
+
+import json
+import re
+import shutil
+from itertools import product
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+import torch
+
+from adiabat.adiabatic import tune as adiabatic
+from adiabat.adiabatic.stored_loss import StoredDocuments
+from adiabat.adiabatic.tune_data import MINED_NEGATIVES
+from adiabat.adiabatic.tune_setup import schedule_of, tunable_tower
+from adiabat.adiabatic.tuning_context import Ground
+from adiabat.core.errors import ModelError
+from adiabat.data.batch_sampler import step_seed, text_order, validation_batches
+from adiabat.data.records import Document
+from adiabat.models import model_names as loading
+from adiabat.models.encoder import Encoder
+from adiabat.models.loading import load
+from adiabat.models.towers import DualEncoder
+from adiabat.report import evaluation_page as page
+from adiabat.results.record import read_result
+from adiabat.store.build import build_store
+from adiabat.store.vector_store import Store
+from tests.adiabatic.problem import Problem, everything, log_of, run, settings_of, weights_of, write_problem
+from tests.tiny import tiny_dual, tiny_encoder
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    return write_problem(tmp_path_factory.mktemp("problem"))
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have tests of their own, and take longer than these jobs."""
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+
+
+# --- What a job does ---
+
+
+def ground_of(problem: Problem, data: Path | None = None) -> Ground:
+    """What runs on a problem share."""
+    return Ground(problem.fresh, problem.store, str(data or problem.data))
+
+
+def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path) -> None:
+    result = run(problem, tmp_path / "job")
+    record = result.training
+    assert record is not None
+    assert (record.steps, record.epochs, record.stop_reason) == (12, 3, "the limit of 3 epochs was reached")
+    errors, losses = dict(record.validation_errors), dict(record.validation_loss)
+    assert record.best_epoch > 0
+    assert errors[record.best_epoch] < errors[0]
+    assert losses[record.best_epoch] < losses[0]
+    assert [step for step, _ in record.loss] == [3, 4, 6, 8, 9, 12]
+    assert read_result(tmp_path / "job" / "result.json") == result
+    assert sorted(path.name for path in (tmp_path / "job").iterdir()) == [
+        "checkpoints",
+        "checksums.json",
+        "config.toml",
+        "log.jsonl",
+        "model",
+        "report.html",
+        "result.json",
+        "trained.bin",
+    ]
+
+
+@pytest.mark.parametrize(("keep", "left"), [(None, 1), (2, 2), (3, 3)])
+def test_a_finished_job_keeps_the_newest_checkpoint_alone_unless_more_are_asked_for(
+    problem: Problem, tmp_path: Path, keep: int | None, left: int
+) -> None:
+    run(problem, tmp_path / "job", settings_of(run={"keep_checkpoints": keep}))
+    names = sorted(path.name for path in (tmp_path / "job" / "checkpoints").iterdir())
+    assert (len(names), names[-1]) == (left, "step-000000012")
+
+
+def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(problem: Problem, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    run(problem, job)
+    loading.load(job)
+    path = next((job / "model").rglob("*.safetensors"))
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for name in (job, job / "model"):
+        with pytest.raises(
+            ModelError, match=rf"{path.name} must be undamaged, .*; if it was changed on purpose, name a copy of .*model elsewhere"
+        ):
+            loading.load(name)
+    shutil.copytree(job / "model", tmp_path / "copy")
+    loading.load(tmp_path / "copy")
+
+
+def test_frozen_weights_the_document_tower_and_the_model_given_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
+    model = problem.fresh()
+    before = weights_of(model.query)
+    run(problem, tmp_path / "job", settings_of(tune={"freeze": ["embeddings", "blocks[0].attention"]}), model=model)
+    tuned = load(tmp_path / "job" / "model")
+    assert weights_of(model.query) == before
+    assert model.query is model.document
+    assert weights_of(tuned.document) == before
+    after = weights_of(tuned.query)
+    frozen = {name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name}
+    assert {name for name in before if after[name] == before[name]} == frozen
+    assert len(frozen) > 8
+
+
+def test_the_tuned_pair_fits_the_same_store(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job")
+    tuned, store = load(tmp_path / "job" / "model"), Store.open(problem.store)
+    store.require_encoder(tuned.fingerprint("document"))
+    assert store.fingerprint == tuned.fingerprint("document")
+    assert tuned.fingerprint("query") != problem.model.fingerprint("query")
+    texts = ["about paper 4", "anything"]
+    np.testing.assert_array_equal(tuned.encode(texts, side="document"), problem.model.encode(texts, side="document"))
+
+
+@pytest.mark.parametrize(
+    ("loss", "negatives"),
+    [*product(("triplet", "in_batch_softmax"), ("examples", "random", "hardest")), ("store_softmax", "examples")],
+)
+def test_documents_are_never_encoded_while_training(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, negatives: str
+) -> None:
+    def forward(*arguments: object, **named: object) -> NoReturn:
+        raise AssertionError("a document was encoded")
+
+    model = problem.fresh()
+    model.document.backbone.forward = forward
+    twin = problem.fresh()
+    # With the document tower apart from the query tower, only the former is out of order.
+    apart = DualEncoder(twin.query, model.document, "tiny")
+    tokenize = Encoder.tokenize
+    sides: set[str] = set()
+
+    def noting(self: Encoder, texts: list[str], *, side: Any) -> list[list[int]]:
+        sides.add(side)
+        return tokenize(self, texts, side=side)
+
+    monkeypatch.setattr(Encoder, "tokenize", noting)
+    result = run(problem, tmp_path / "job", settings_of(tune={"loss": loss, "negatives": negatives, "max_epochs": 1}), model=apart)
+    assert result.training is not None
+    assert result.training.steps == 4
+    assert sides == {"query"}
+
+
+def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Problem, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        torch.manual_seed(len(name))
+        run(problem, tmp_path / name, settings_of(tune={"dropout": True}))
+        torch.rand(3)
+    run(problem, tmp_path / "other", settings_of(tune={"dropout": True}, run={"seed": 1}))
+    assert everything(tmp_path / "one") == everything(tmp_path / "two")
+    assert everything(tmp_path / "one")["query"] != everything(tmp_path / "other")["query"]
+
+
+def test_dropout_follows_the_seed_of_the_run(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    loss = StoredDocuments.loss
+
+    def noting(self: StoredDocuments, step: int) -> torch.Tensor:
+        seeds.append(torch.initial_seed())
+        return loss(self, step)
+
+    monkeypatch.setattr(StoredDocuments, "loss", noting)
+    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}, run={"seed": 3}))
+    assert seeds == [step_seed(3, step) for step in range(4)]
+
+
+def test_dropout_and_bf16_change_the_steps_but_hardly_the_losses(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.models.device.native_bf16", lambda device: False)
+    tables: dict[str, Any] = {"plain": {}, "bf16": {"run": {"precision": "bf16"}}, "dropout": {"tune": {"dropout": True}}}
+    losses, notes = {}, dict[str, list[str]](plain=[], bf16=[], dropout=[])
+    for name, table in tables.items():
+        run(problem, tmp_path / name, settings_of(**table), notes=notes[name])
+        losses[name] = [row["loss"] for row in log_of(tmp_path / name) if "loss" in row]
+    assert [name for name, told in notes.items() if any("only emulated" in note for note in told)] == ["bf16"]
+    assert losses["plain"] not in (losses["bf16"], losses["dropout"])
+    assert losses["bf16"] == pytest.approx(losses["plain"], rel=0.1)
+
+
+@pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("linear", 9), ("sqrt", 3)])
+def test_the_learning_rate_is_scaled_by_the_batch_size(problem: Problem, tmp_path: Path, rule: str, factor: int) -> None:
+    scaling = {"batch_scaling": rule, "reference_batch_size": 2} if rule != "none" else {}
+    settings = settings_of(tune={"batch_size": 18, "learning_rate": 1e-4, "max_epochs": 1, "schedule": "linear", **scaling})
+    run(problem, tmp_path / "job", settings)
+    rates = [row["learning_rate"] for row in log_of(tmp_path / "job") if "learning_rate" in row]
+    assert rates == pytest.approx([factor * 1e-4 * (1 - 2 / 4), factor * 1e-4 * (1 - 3 / 4)])
+
+
+def test_the_schedule_runs_over_the_longest_the_job_may_last() -> None:
+    schedule = schedule_of(settings_of(tune={"schedule": "cosine", "warmup_steps": 2, "final_fraction": 0.1}))
+    assert (schedule.total_steps, schedule.steps_per_epoch, schedule.warmup_steps, schedule.final_fraction) == (12, 4, 2, 0.1)
+    assert schedule_of(settings_of(tune={"schedule": "exponential", "gamma": 0.5})).factor(8) == 0.25
+
+
+def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Problem, tmp_path: Path) -> None:
+    """Every query is a document's own text, and the two encode alike, so the positive is nearest from the start."""
+    model = tiny_dual(width=16, layers=1)
+    texts = [f"note {number}" for number in range(20)]
+    corpus = [Document(f"d{number}", text) for number, text in enumerate(texts)]
+    build_store(model.document, lambda: iter(corpus), tmp_path / "store", dtype="float32", source="corpus", encoder_name="tiny")
+    rows = [{"query": text, "pos": [f"d{n}"], "neg": [f"d{(n + 1) % 20}"]} for n, text in enumerate(texts)]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    notes: list[str] = []
+    result = run(Problem(model, tmp_path / "store", tmp_path / "data.jsonl"), tmp_path / "job", model=model, notes=notes)
+    assert result.training is not None
+    assert (result.training.best_epoch, result.training.steps) == (0, 0)
+    assert any("the start makes no error in" in note and "nothing is trained" in note for note in notes)
+    tuned = load(tmp_path / "job" / "model")
+    assert weights_of(tuned.query) == weights_of(model.query)
+
+
+def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, tmp_path: Path) -> None:
+    added = [{"query": "lost", "pos": ["gone"], "neg": ["d1"]}, {"query": "long " * 200, "pos": ["d1"], "neg": ["d2"]}]
+    lines = [*problem.data.read_text().splitlines(), *map(json.dumps, added)]
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(lines) + "\n")
+    notes: list[str] = []
+    settings = settings_of(tune={"max_epochs": 1}, data={"missing": "drop"})
+    run(Problem(problem.model, problem.store, data), tmp_path / "job", settings, notes=notes)
+    assert notes[0] == "data: 1 document not in the store left out, and with that 1 query without a positive"
+    assert notes[1].startswith("tuning ")
+    assert notes[1].endswith(" queries of data")
+    assert re.fullmatch(r"1 of \d+ queries fill the limit of \d+ tokens: what goes beyond it is not read", notes[2])
+    assert notes[3].startswith("validating on ")
+    assert len(notes) == 4
+
+
+def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, tmp_path: Path) -> None:
+    lines = problem.data.read_text().splitlines()
+    own = {"query": "own", "pos": ["d1", "gone"], "neg": ["d2"]}
+    (tmp_path / "dev.jsonl").write_text("\n".join([*lines[:2], json.dumps(own)]) + "\n")
+    notes: list[str] = []
+    settings = settings_of(
+        tune={"max_epochs": 1, "weight_decay": 0.02, "learning_rate": 1e-6, "negatives_per_query": 4},
+        data={"validation": str(tmp_path / "dev.jsonl"), "missing": "drop"},
+    )
+    record = run(problem, tmp_path / "job", settings, notes=notes).training
+    assert record is not None
+    assert record.notes == (
+        "dev: 1 document not in the store left out, and with that 0 queries without a positive",
+        "2 of 3 validation queries are also trained on, so validation looks better than it is",
+        "60 of 60 queries list fewer than tune.negatives_per_query = 4 negatives: theirs are repeated",
+        "tune.weight_decay = 0.02 has no effect at the learning rate 1e-06 in float32",
+    )
+    assert notes[:4] == list(record.notes)
+    assert record.trained_on == "triplets: 60 queries, validated on 3 queries, 2 of them trained on too, from dev"
+
+
+def test_validation_on_what_was_held_out_is_told_as_such(problem: Problem, tmp_path: Path) -> None:
+    record = run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1})).training
+    assert record is not None
+    assert re.fullmatch(r"triplets: \d+ queries, validated on \d+ others", record.trained_on)
+    assert record.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("tune", "told"),
+    [
+        ({"weight_decay": 0.02, "learning_rate": 1e-6}, True),
+        ({"weight_decay": 0.02, "learning_rate": 2e-6}, False),
+        ({"weight_decay": 0.02, "learning_rate": 1e-6, "optimizer": "adamax"}, False),
+        ({"weight_decay": 0.01, "learning_rate": 1e-6}, False),
+        ({"weight_decay": 0.0, "learning_rate": 1e-6}, False),
+    ],
+)
+def test_a_chosen_decay_that_is_rounded_away_is_told(tune: dict[str, Any], told: bool) -> None:
+    assert (adiabatic._decay_note(settings_of(tune=tune).tune) is not None) == told
+
+
+@pytest.mark.parametrize("source", ["random", "hardest"])
+def test_listed_validation_negatives_are_replaced_where_training_takes_its_own_from_the_store(
+    problem: Problem, tmp_path: Path, source: str
+) -> None:
+    (tmp_path / "dev.jsonl").write_text('{"query": "own", "pos": ["d1"], "neg": ["d2", "d7"]}\n{"query": "bare", "pos": ["d3"]}\n')
+    settings = settings_of(tune={"negatives": source}, data={"validation": str(tmp_path / "dev.jsonl")})
+    tower = tunable_tower(problem.fresh().query, dropout=False)
+    validation = ground_of(problem).objective(tower, settings).validation
+    assert validation.negatives.lengths.tolist() == [MINED_NEGATIVES] * 2
+    assert validation.notes[0].startswith("the negatives that 1 of 2 validation queries list are replaced by the store's 10 hardest")
+
+
+def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(problem: Problem, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in problem.data.read_text().splitlines()]
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps({"query": row["query"], "pos": row["pos"]}) + "\n" for row in rows))
+    settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 5}, data={"validation": str(data)})
+    tower = tunable_tower(problem.fresh().query, dropout=False)
+    objective = ground_of(problem, data).objective(tower, settings)
+    train = objective.train
+    batches = [rows for rows, _ in validation_batches(text_order(train.queries), 5, full=True)]
+    with torch.no_grad():
+        query = torch.from_numpy(tower.encode(train.queries, side="query", precision="fp32"))
+        losses = [float(objective._loss(query[rows], train, rows, objective.choose(rows, 0, query[rows]))) for rows in batches]
+    found = objective.validate()
+    assert found.loss == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert found.pairs == len(train) * MINED_NEGATIVES
+
+
+def test_a_batch_of_one_is_validated_on_mined_negatives_where_none_are_listed(problem: Problem, tmp_path: Path) -> None:
+    (tmp_path / "dev.jsonl").write_text('{"query": "bare", "pos": ["d3"]}\n')
+    settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 1}, data={"validation": str(tmp_path / "dev.jsonl")})
+    tower = tunable_tower(problem.fresh().query, dropout=False)
+    assert ground_of(problem).objective(tower, settings).validate().loss > 0.01
+
+
+def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:
+    tower = tiny_encoder(width=16, layers=1, projection=8)
+    for dropout in (False, True):
+        twin = tunable_tower(tower, dropout=dropout)
+        assert not {id(weights) for weights in twin.parameters()} & {id(weights) for weights in tower.parameters()}
+        assert weights_of(twin) == weights_of(tower)
+        assert {module.training for module in twin.modules()} == {dropout}
+        assert not any(weights.requires_grad for name, weights in twin.named_parameters() if ".pooler." in name)
+        assert all(weights.requires_grad for weights in twin.used_parameters().values())
+    assert not any(module.training for module in tower.modules())
+    tower.requires_grad_(False)
+    assert all(weights.requires_grad for weights in tunable_tower(tower, dropout=False).used_parameters().values())
+
+
+def test_the_objective_alone_is_that_of_a_job(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job", settings_of(run={"log_every": 1}))
+    tower = tunable_tower(problem.fresh().query, dropout=False)
+    objective = ground_of(problem).objective(tower, settings_of())
+    first = log_of(tmp_path / "job")[:2]
+    validation = objective.validate()
+    assert (first[0]["validation_loss"], first[0]["validation_errors"]) == (validation.loss, validation.errors)
+    assert first[1]["loss"] == float(objective.loss(0).detach())

@@ -1,0 +1,111 @@
+"""What a tuning job refuses before anything is written, and a disk that fills up at its end."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from safetensors import SafetensorError
+
+from adiabat.adiabatic.tune import tune
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
+from adiabat.models.towers import DualEncoder
+from adiabat.report import evaluation_page as page
+from adiabat.runs import finish
+from tests.adiabatic.problem import Problem, everything, run, settings_of, write_problem
+from tests.tiny import tiny_dual
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    return write_problem(tmp_path_factory.mktemp("problem"))
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have tests of their own, and take longer than these jobs."""
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+
+
+def never_load() -> NoReturn:
+    raise AssertionError("the model was loaded")
+
+
+def refused(problem: Problem, out: Path, settings: TuneSettings, *, model: DualEncoder | None = None) -> None:
+    """Run what fails; nothing is there afterwards."""
+    try:
+        run(problem, out, settings, model=model)
+    finally:
+        assert not out.exists()
+
+
+def test_settings_and_directories_at_fault_are_refused_before_data_or_model_are_read(problem: Problem, tmp_path: Path) -> None:
+    def begin(out: Path, settings: TuneSettings, *, resume: bool = False) -> None:
+        tune(never_load, tmp_path / "no store", "no data", out, settings=settings, model_name="tiny", resume=resume)
+
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    with pytest.raises(JobError, match="holds other files"):
+        begin(tmp_path / "taken", settings_of())
+    with pytest.raises(ConfigError, match="run.device must be auto, cpu, cuda or cuda:N, got 'gpu'"):
+        begin(tmp_path / "job", settings_of(run={"device": "gpu"}))
+    with pytest.raises(ConfigError, match=r"blocks\["):
+        begin(tmp_path / "job", settings_of(tune={"freeze": ["blocks[a]"]}))
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_directory_that_holds_a_job_is_refused_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
+    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
+    with pytest.raises(JobError, match="holds a job already; go on with it by --resume"):
+        tune(never_load, problem.store, str(problem.data), tmp_path / "job", settings=settings_of(), model_name="tiny")
+
+
+def test_a_fault_in_the_data_is_said_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text('{"query": "a", "pos": ["gone"]}\n')
+    with pytest.raises(DataError, match="'gone'"):
+        tune(never_load, problem.store, str(tmp_path / "data.jsonl"), tmp_path / "job", settings=settings_of(), model_name="tiny")
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_freezing_pattern_that_matches_nothing_fails_before_anything_is_written(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match='freeze pattern "embeding" must match a parameter'):
+        refused(problem, tmp_path / "job", settings_of(tune={"freeze": ["embeding"]}))
+    with pytest.raises(ModelError, match="must leave something to train"):
+        refused(problem, tmp_path / "job", settings_of(tune={"freeze": ["."]}))
+
+
+def test_a_store_of_another_encoder_fails_before_anything_is_written(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="was built by another encoder"):
+        refused(problem, tmp_path / "job", settings_of(), model=tiny_dual(width=16, layers=2, seed=7))
+
+
+@pytest.mark.parametrize("source", ["random", "hardest"])
+def test_a_store_that_is_too_small_fails_before_anything_is_written(problem: Problem, tmp_path: Path, source: str) -> None:
+    with pytest.raises(DataError, match="must hold at least 51 documents"):
+        refused(problem, tmp_path / "job", settings_of(tune={"negatives": source, "negatives_per_query": 50}))
+
+
+def test_a_missing_package_fails_before_anything_is_written(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match="run.tensorboard = true"):
+        refused(problem, tmp_path / "job", settings_of(run={"tensorboard": True}))
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left on device")])
+def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_the_job(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def full(model: DualEncoder, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "half").write_bytes(b"half")
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finish, "save", full)
+        with pytest.raises(JobError, match=r"model could not be written: .*No space left on device.*; free some space and run the same"):
+            run(problem, tmp_path / "job")
+    assert not (tmp_path / "job" / "model").exists()
+    assert not (tmp_path / "job" / ".model").exists()
+    run(problem, tmp_path / "job", resume=True)
+    run(problem, tmp_path / "whole")
+    assert everything(tmp_path / "job") == everything(tmp_path / "whole")

@@ -1,0 +1,29 @@
+"""What a tuning job says of the operations that it spent."""
+
+from pathlib import Path
+
+import pytest
+
+from adiabat.adiabatic.tune_setup import prepared_tower
+from adiabat.adiabatic.tuning_context import Ground
+from adiabat.report import evaluation_page as page
+from adiabat.scaling_laws.flops import training_flops
+from adiabat.training.flop_count import passed_parameters
+from tests.adiabatic.problem import run, settings_of, write_problem
+
+
+def test_a_job_says_what_it_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    problem = write_problem(tmp_path)
+    record = run(problem, tmp_path / "job").training
+    assert record is not None
+    ground = Ground(problem.fresh, problem.store, str(problem.data))
+    objective = ground.objective(prepared_tower(problem.fresh().query, settings_of())[0], settings_of())
+    costs = [objective.cost(step) for step in range(record.steps)]
+    assert record.flops == pytest.approx(sum(one.flops for one in costs))
+    batches = [objective._stream.rows(step, settings_of().tune.batch_size) for step in range(12)]
+    tokens = sum(int(objective.tokens.lengths[picked].sum()) for picked in batches)
+    assert record.flops == pytest.approx(training_flops(passed_parameters(objective.encoder), float(tokens)))
+    # The third epoch was the last that it may have.
+    assert record.planned == pytest.approx(record.flops)
+    assert record.operations > 0

@@ -1,0 +1,80 @@
+"""What runs share is made once, and is what each would have made for itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.adiabatic import tuning_context as ground_module
+from adiabat.adiabatic.tune_setup import tunable_tower
+from adiabat.adiabatic.tuning_context import Ground
+from adiabat.config.tuning import TuneSettings
+from adiabat.models.towers import DualEncoder
+from tests.adiabatic.problem import Problem, settings_of, write_problem
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    """A store and examples."""
+    return write_problem(tmp_path_factory.mktemp("problem"))
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    """Calls of a function of the module."""
+    calls: list[Any] = []
+    real = getattr(ground_module, name)
+
+    def call(*given: Any, **named: Any) -> Any:
+        calls.append(given)
+        return real(*given, **named)
+
+    monkeypatch.setattr(ground_module, name, call)
+    return calls
+
+
+def test_data_validation_and_tokens_are_made_once_for_runs_of_other_rates(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, mined = counted(monkeypatch, "read_data"), counted(monkeypatch, "with_negatives")
+    loads: list[int] = []
+
+    def load() -> DualEncoder:
+        loads.append(1)
+        return problem.fresh()
+
+    ground = Ground(load, problem.store, str(problem.data))
+    every = [
+        objective(ground, settings_of(tune={"learning_rate": rate, "margin": margin})) for rate in (1e-6, 1e-5) for margin in (0.1, 0.3)
+    ]
+    assert (len(reads), len(mined), len(loads)) == (1, 1, 1)
+    assert len({id(one.tokens) for one in every}) == len({id(one.validation_tokens) for one in every}) == 1
+
+
+def test_what_settings_change_is_made_anew(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    mined = counted(monkeypatch, "with_negatives")
+    ground = Ground(problem.fresh, problem.store, str(problem.data))
+    listed, hardest = (objective(ground, settings_of(tune={"negatives": source})) for source in ("examples", "hardest"))
+    smaller = objective(ground, settings_of(data={"validation_fraction": 0.5}))
+    assert len(mined) == 3
+    assert listed.validation.negatives.lengths.tolist() != hardest.validation.negatives.lengths.tolist()
+    assert len(smaller.train) < len(listed.train)
+
+
+def test_a_run_finds_what_it_would_have_made_alone(problem: Problem) -> None:
+    shared = Ground(problem.fresh, problem.store, str(problem.data))
+    objective(shared, settings_of(tune={"negatives": "hardest"}))
+    settings = settings_of(tune={"learning_rate": 1e-3})
+    one, other = objective(shared, settings), objective(Ground(problem.fresh, problem.store, str(problem.data)), settings)
+    assert one.loss(3).item() == other.loss(3).item()
+    assert one.validate() == other.validate()
+
+
+def test_data_can_be_read_before_any_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
+    def load() -> DualEncoder:
+        raise AssertionError("loaded")
+
+    train, _ = Ground(load, problem.store, str(problem.data)).examples(settings_of().data)
+    assert len(train)
+
+
+def objective(ground: Ground, settings: TuneSettings) -> Any:
+    """Of a fresh tower."""
+    return ground.objective(tunable_tower(ground.model.query, dropout=False), settings)

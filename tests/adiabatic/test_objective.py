@@ -1,0 +1,384 @@
+"""What tuning minimises, against a peer and plain loops."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
+from torch import nn
+
+from adiabat.adiabatic import stored_loss as objective_module
+from adiabat.adiabatic.stored_loss import StoredDocuments, known_positives, pairs, pairs_of
+from adiabat.core.ragged import Ragged
+from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.text_hashes import hash_texts
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
+from adiabat.models.token_cache import embed_all, embed_rows
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.vector_store import Store
+from adiabat.training.limits import Validation
+from tests.adiabatic.problem import addressed, objective_over, random_vectors, section, store_of
+from tests.tiny import tiny_encoder
+
+COUNT = 30
+VECTORS = random_vectors(COUNT)
+BATCH = 5
+
+
+def drawn_set(name: str, queries: int, *, seed: int, most: int = 3) -> AddressedSet:
+    """Queries with 1 to 3 positives and 1 to `most` negatives."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.permutation(COUNT).tolist() for _ in range(queries)]
+    near, far = (rng.integers(1, limit, size=queries).tolist() for limit in (4, most + 1))
+    positives = [row[:count] for row, count in zip(rows, near, strict=True)]
+    negatives = [row[first : first + count] for row, first, count in zip(rows, near, far, strict=True)]
+    return addressed(positives, negatives, name=name)
+
+
+TRAIN, VALIDATION = drawn_set("train", 12, seed=1), drawn_set("validation", 11, seed=2)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return store_of(tmp_path, VECTORS)
+
+
+def objective_for(store: Store, **settings: Any) -> StoredDocuments:
+    return objective_over(store, TRAIN, VALIDATION, section(batch_size=BATCH, **settings))
+
+
+def picked_at(step: int) -> list[int]:
+    return [int(row) for row in ShuffledStream(len(TRAIN), seed=0).rows(step, BATCH)]
+
+
+def query_vectors(objective: StoredDocuments, rows: list[int]) -> np.ndarray:
+    with torch.no_grad():
+        return embed_rows(objective.encoder, objective.tokens, np.array(rows)).double().numpy()
+
+
+def loss_of(objective: StoredDocuments, step: int) -> float:
+    return float(objective.loss(step).detach())
+
+
+def validation_vectors(objective: StoredDocuments) -> np.ndarray:
+    return embed_all(objective.encoder, objective.validation_tokens, token_budget=4096).double().numpy()
+
+
+def apart(one: np.ndarray, other: np.ndarray, distance: str) -> float:
+    if distance == "euclidean":
+        return math.sqrt(sum((x - y) ** 2 for x, y in zip(one.tolist(), other.tolist(), strict=True)))
+    return 1 - float(one @ other) / math.sqrt(float(one @ one)) / math.sqrt(float(other @ other))
+
+
+def triplet_by_hand(queries: np.ndarray, examples: AddressedSet, rows: list[int], *, wanted: int, margin: float, distance: str) -> float:
+    losses = []
+    for query, row in zip(queries, rows, strict=True):
+        near = VECTORS[examples.positives[row][0]].astype(np.float64)
+        listed = examples.negatives[row].tolist()
+        for number in range(wanted):
+            far = VECTORS[listed[number % len(listed)]].astype(np.float64)
+            losses.append(max(0.0, apart(query, near, distance) - apart(query, far, distance) + margin))
+    return sum(losses) / len(losses)
+
+
+def softmax_by_hand(queries: np.ndarray, examples: AddressedSet, rows: list[int], *, wanted: int, temperature: float) -> float:
+    columns = [int(examples.positives[row][0]) for row in rows]
+    columns += [int(document) for row in rows for document in examples.negatives[row][:wanted]]
+    total = 0.0
+    for place, (query, row) in enumerate(zip(queries, rows, strict=True)):
+        known = set(examples.positives[row].tolist())
+        scores = [(1 - apart(query, VECTORS[document].astype(np.float64), "cosine")) / temperature for document in columns]
+        kept = [score for column, score in enumerate(scores) if column == place or columns[column] not in known]
+        total += math.log(sum(math.exp(score) for score in kept)) - scores[place]
+    return total / len(rows)
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_the_triplet_loss_of_a_step_equals_plain_loops(store: Store, distance: str, wanted: int) -> None:
+    objective = objective_for(store, distance=distance, margin=0.4, negatives_per_query=wanted)
+    for step in range(4):
+        rows = picked_at(step)
+        expected = triplet_by_hand(query_vectors(objective, rows), TRAIN, rows, wanted=wanted, margin=0.4, distance=distance)
+        assert loss_of(objective, step) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_the_triplet_loss_and_its_gradient_equal_those_of_sentence_transformers(store: Store, distance: str) -> None:
+    objective = objective_for(store, distance=distance, margin=0.4)
+    metric = getattr(TripletDistanceMetric, distance.upper())
+    peer = TripletLoss(nn.Identity(), distance_metric=metric, triplet_margin=0.4)  # type: ignore[arg-type]
+    rows = picked_at(2)
+    query = embed_rows(objective.encoder, objective.tokens, np.array(rows))
+    near, far = (torch.from_numpy(VECTORS[[lists[row][0] for row in rows]]) for lists in (TRAIN.positives, TRAIN.negatives))
+    theirs = peer.compute_loss_from_embeddings([query, near, far], torch.empty(0))
+    ours = objective.loss(2)
+    assert float(ours.detach()) == pytest.approx(float(theirs.detach()), rel=1e-5)
+    weights = list(objective.encoder.used_parameters().values())
+    for mine, other in zip(torch.autograd.grad(ours, weights), torch.autograd.grad(theirs, weights), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_the_softmax_of_a_step_equals_plain_loops_without_the_known_positives(store: Store, wanted: int, temperature: float) -> None:
+    objective = objective_for(store, loss="in_batch_softmax", temperature=temperature, negatives_per_query=wanted)
+    for step in range(4):
+        rows = picked_at(step)
+        expected = softmax_by_hand(query_vectors(objective, rows), TRAIN, rows, wanted=wanted, temperature=temperature)
+        assert loss_of(objective, step) == pytest.approx(expected, rel=1e-4)
+
+
+def test_queries_of_one_document_are_no_negatives_of_each_other(store: Store) -> None:
+    same = addressed([[4], [4], [4]], [[], [], []])
+    objective = objective_over(store, same, VALIDATION, section(batch_size=3, loss="in_batch_softmax"))
+    loss = objective.loss(0)
+    assert float(loss.detach()) == 0.0
+
+
+@pytest.mark.parametrize("settings", [{"margin": 0.1}, {"loss": "in_batch_softmax", "temperature": 0.1}])
+def test_margin_and_temperature_change_the_gradient(store: Store, settings: dict[str, Any]) -> None:
+    def gradients(factor: float) -> list[torch.Tensor]:
+        changed = {key: value * factor if isinstance(value, float) else value for key, value in settings.items()}
+        objective = objective_for(store, **changed)
+        return list(torch.autograd.grad(objective.loss(0), list(objective.encoder.used_parameters().values())))
+
+    assert all(torch.equal(one, other) for one, other in zip(gradients(1), gradients(1), strict=True))
+    assert any(not torch.allclose(one, other) for one, other in zip(gradients(1), gradients(8), strict=True))
+
+
+def test_a_step_can_be_computed_alone_and_in_any_order(store: Store) -> None:
+    first, second = (objective_for(store, negatives="random", negatives_per_query=2) for _ in range(2))
+    forward = [loss_of(first, step) for step in range(6)]
+    assert [loss_of(second, step) for step in reversed(range(6))] == forward[::-1]
+
+
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_the_hardest_negatives_give_at_least_the_loss_of_any_others(store: Store, distance: str) -> None:
+    losses = {
+        source: loss_of(objective_for(store, negatives=source, distance=distance, margin=2.0), 0)
+        for source in ("hardest", "random", "examples")
+    }
+    assert losses["hardest"] == max(losses.values())
+
+
+@pytest.mark.parametrize("loss", ["triplet", "in_batch_softmax"])
+def test_bf16_gives_nearly_the_same_losses_as_fp32(store: Store, loss: str) -> None:
+    settings = section(batch_size=BATCH, loss=loss)
+    exact, rounded = (objective_over(store, TRAIN, VALIDATION, settings, precision=precision) for precision in ("fp32", "bf16"))
+    for step in range(3):
+        one, other = loss_of(exact, step), loss_of(rounded, step)
+        assert one != other
+        assert other == pytest.approx(one, rel=0.05)
+    assert exact.validate() == rounded.validate()  # validation is always in float32
+
+
+# --- Validation ---
+
+
+def errors_by_hand(queries: np.ndarray, distance: str, vectors: np.ndarray = VECTORS) -> int:
+    return sum(
+        apart(query, vectors[near].astype(np.float64), distance) >= apart(query, vectors[far].astype(np.float64), distance)
+        for row, query in enumerate(queries)
+        for near in VALIDATION.positives[row]
+        for far in VALIDATION.negatives[row]
+    )
+
+
+@pytest.mark.parametrize(("loss", "distance"), [("triplet", "cosine"), ("triplet", "euclidean"), ("in_batch_softmax", "cosine")])
+def test_validation_errors_equal_loops_over_all_pairs(store: Store, loss: str, distance: str) -> None:
+    objective = objective_for(store, loss=loss, distance=distance)
+    found = objective.validate()
+    assert found.errors == errors_by_hand(validation_vectors(objective), distance)
+    assert 0 < found.errors < found.pairs
+    assert found.pairs == sum(len(VALIDATION.positives[n]) * len(VALIDATION.negatives[n]) for n in range(len(VALIDATION)))
+
+
+def test_ties_count_as_errors(tmp_path: Path) -> None:
+    vectors = np.tile(random_vectors(1), (COUNT, 1))
+    for distance in ("cosine", "euclidean"):
+        found = objective_for(store_of(tmp_path / distance, vectors), distance=distance).validate()
+        assert found.errors == found.pairs
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 5])
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_the_validation_loss_for_triplets_is_the_training_loss_on_the_first_negatives(store: Store, distance: str, wanted: int) -> None:
+    objective = objective_for(store, distance=distance, margin=0.4, negatives_per_query=wanted)
+    rows = list(range(len(VALIDATION)))
+    expected = triplet_by_hand(validation_vectors(objective), VALIDATION, rows, wanted=wanted, margin=0.4, distance=distance)
+    assert objective.validate().loss == pytest.approx(expected, rel=1e-5)
+
+
+def validation_rows() -> list[tuple[list[int], int]]:
+    """Batches of 5, 5 and 1 of 11 queries by their hashes, of which the last is filled up from the one before."""
+    order = sorted(range(len(VALIDATION)), key=lambda row: hash_texts([VALIDATION.queries[row]])[0])
+    return [(order[:5], 5), (order[5:10], 5), (order[6:], 1)]
+
+
+@pytest.mark.parametrize("loss", ["in_batch_softmax", "triplet", "store_softmax"])
+def test_the_validation_loss_does_not_depend_on_the_order_of_the_queries(store: Store, loss: str) -> None:
+    def loss_of_rows(rows: list[int]) -> float:
+        found = objective_over(store, TRAIN, VALIDATION.take(np.array(rows)), section(batch_size=BATCH, loss=loss)).validate()
+        return found.loss
+
+    everything = list(range(len(VALIDATION)))
+    whole = loss_of_rows(everything)
+    for seed in range(3):
+        assert loss_of_rows(np.random.default_rng(seed).permutation(everything).tolist()) == pytest.approx(whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 5])
+def test_the_validation_loss_for_the_softmax_is_over_batches_of_the_training_size(store: Store, wanted: int) -> None:
+    objective = objective_for(store, loss="in_batch_softmax", temperature=0.3, negatives_per_query=wanted)
+    queries, expected = validation_vectors(objective), 0.0
+    for rows, weight in validation_rows():
+        expected += weight * softmax_by_hand(queries[rows], VALIDATION, rows, wanted=wanted, temperature=0.3)
+    assert objective.validate().loss == pytest.approx(expected / len(VALIDATION), rel=1e-5)
+
+
+def test_the_softmax_takes_no_answer_of_the_same_question_in_another_row_for_a_negative(store: Store) -> None:
+    examples = addressed([[0], [1], [2]], [[3], [4], [5]], answers=[[0, 1, 4], [0, 1], [2]])
+    objective = objective_over(store, examples, examples, section(batch_size=3, loss="in_batch_softmax", temperature=0.3))
+    whole = addressed([[0, 1, 4], [1, 0], [2]], [[3], [4], [5]])
+    expected = softmax_by_hand(validation_vectors(objective), whole, [0, 1, 2], wanted=1, temperature=0.3)
+    assert objective.validate().loss == pytest.approx(expected, rel=1e-5)
+    assert loss_of(objective, 0) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_validation_loss_goes_by_negatives_of_its_own_and_the_errors_do_not(store: Store) -> None:
+    objective = objective_for(store, loss="in_batch_softmax", temperature=0.3)
+    same = objective.validate()
+    bare = replace(VALIDATION, negatives=Ragged.of([] for _ in range(len(VALIDATION))))
+    objective.loss_negatives = bare.negatives
+    queries, expected = validation_vectors(objective), 0.0
+    for rows, weight in validation_rows():
+        expected += weight * softmax_by_hand(queries[rows], bare, rows, wanted=1, temperature=0.3)
+    found = objective.validate()
+    assert found.loss == pytest.approx(expected / len(VALIDATION), rel=1e-5)
+    assert found.loss < same.loss
+    assert (found.errors, found.pairs) == (same.errors, same.pairs)
+
+
+def test_validating_in_pieces_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    objective = objective_for(store)
+    whole = objective.validate()
+    for name in ("VALIDATION_PAIRS", "VALIDATION_QUERIES"):
+        monkeypatch.setattr(objective_module, name, 3)
+        assert objective.validate() == whole
+    monkeypatch.setattr(objective_module, "VALIDATION_TOKENS", 1)
+    pieces = objective.validate()
+    assert (pieces.errors, pieces.pairs) == (whole.errors, whole.pairs)
+    assert pieces.loss == pytest.approx(whole.loss, rel=1e-6)
+
+
+def test_validation_does_not_depend_on_the_training_before_it(store: Store) -> None:
+    objective = objective_for(store, negatives="random")
+    first = objective.validate()
+    for step in (5, 0, 17):
+        objective.loss(step)
+    assert objective.validate() == first
+    assert objective_for(store, negatives="examples", negatives_per_query=1).validate() == first
+
+
+def modes(encoder: Encoder) -> list[bool]:
+    return [module.training for module in encoder.modules()]
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_validation_is_without_dropout_and_leaves_every_module_in_its_mode(store: Store, dropout: bool) -> None:
+    objective = objective_for(store)
+    quiet = objective.validate()
+    objective.encoder.train(dropout)
+    objective.encoder.backbone.get_submodule("embeddings").train(not dropout)
+    before = modes(objective.encoder)
+    assert objective.validate() == quiet
+    assert modes(objective.encoder) == before
+
+
+def test_a_validation_that_fails_leaves_the_modes_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object, **named: object) -> None:
+        raise RuntimeError("broken")
+
+    objective = objective_for(store)
+    objective.encoder.train()
+    monkeypatch.setattr(objective_module, "embed_all", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        objective.validate()
+    assert all(modes(objective.encoder))
+
+
+def test_dropout_is_on_in_training_where_the_encoder_is_in_training_mode(store: Store) -> None:
+    objective = objective_for(store)
+    objective.encoder.train()
+    torch.manual_seed(0)
+    first = loss_of(objective, 0)
+    assert loss_of(objective, 0) != first
+    torch.manual_seed(0)
+    assert loss_of(objective, 0) == first
+
+
+def test_validation_carries_no_gradient(store: Store) -> None:
+    objective = objective_for(store)
+    assert isinstance(objective.validate(), Validation)
+    assert all(weights.grad is None for weights in objective.module.parameters())
+
+
+# --- Pieces ---
+
+
+def test_pairs_are_every_positive_with_every_negative_of_the_same_query() -> None:
+    query, near, far = pairs(Ragged.of([[1, 2], [3], [4]]), Ragged.of([[5, 6], [], [7]]))
+    assert list(zip(query.tolist(), near.tolist(), far.tolist(), strict=True)) == [
+        (0, 1, 5),
+        (0, 1, 6),
+        (0, 2, 5),
+        (0, 2, 6),
+        (2, 4, 7),
+    ]
+    assert pairs_of(addressed([[1, 2], [3], [4]], [[5, 6], [], [7]])) == 5
+
+
+def test_a_document_that_answers_a_query_is_known_wherever_it_stands() -> None:
+    known = known_positives(Ragged.of([[7, 9], [8], [9]]), np.array([7, 8, 9, 9, 7, 3]))
+    assert known.tolist() == [
+        [True, False, True, True, True, False],
+        [False, True, False, False, False, False],
+        [False, False, True, True, False, False],
+    ]
+
+
+def test_only_the_query_tower_is_the_module_and_the_store_is_only_read(store: Store, tmp_path: Path) -> None:
+    encoder = tiny_encoder(width=16, layers=1, settings=EncoderSettings(max_tokens=64))
+    objective = objective_over(store, TRAIN, VALIDATION, section(batch_size=BATCH), encoder=encoder)
+    before = store.gather(range(COUNT))
+    objective.loss(0).backward()  # type: ignore[no-untyped-call]
+    objective.validate()
+    assert objective.module is encoder
+    assert np.array_equal(store.gather(range(COUNT)), before)
+
+
+def store_softmax_by_hand(queries: np.ndarray, examples: AddressedSet, rows: Iterable[int], *, temperature: float) -> float:
+    losses = []
+    for query, row in zip(queries, rows, strict=True):
+        scores = [(1 - apart(query, document.astype(np.float64), "cosine")) / temperature for document in VECTORS]
+        own, known = scores[int(examples.positives[row][0])], set(examples.known[row].tolist())
+        others = sum(math.exp(score) for document, score in enumerate(scores) if document not in known)
+        losses.append(math.log(math.exp(own) + others) - own)
+    return sum(losses) / len(losses)
+
+
+def test_the_softmax_over_the_store_is_that_of_plain_loops_in_training_and_validation(store: Store) -> None:
+    objective = objective_for(store, loss="store_softmax", temperature=0.1)
+    for step in range(3):
+        rows = picked_at(step)
+        expected = store_softmax_by_hand(query_vectors(objective, rows), TRAIN, rows, temperature=0.1)
+        assert loss_of(objective, step) == pytest.approx(expected, rel=1e-4)
+    expected = store_softmax_by_hand(validation_vectors(objective), VALIDATION, range(len(VALIDATION)), temperature=0.1)
+    assert objective.validate().loss == pytest.approx(expected, rel=1e-4)

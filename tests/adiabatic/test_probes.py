@@ -1,0 +1,237 @@
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat.adiabatic import probes
+from adiabat.adiabatic.probes import Probe, ProbeSet, read_probes
+from adiabat.core.errors import DataError
+from adiabat.core.provenance import packaged_folder
+from tests.packaged import copy_read_by, require_damage_told, script
+
+SOURCES = Path(__file__).resolve().parents[3] / "shared" / "data"
+TEXTS = [f"text number {number}" for number in range(20)]
+LANGUAGES = {"en", "ar", "es", "fr", "hi", "ru", "sw", "ur", "zh"}
+FIELDS = {"arXiv cs", "arXiv math", "arXiv cond-mat", "arXiv astro-ph and hep", "arXiv q-bio", "arXiv econ and stat"}
+
+
+def lines(folder: Path, *rows: object, name: str = "mine.jsonl") -> Path:
+    path = folder / name
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def rows_of(texts: list[str] = TEXTS, **more: object) -> list[dict[str, object]]:
+    return [{"text": text, **more} for text in texts]
+
+
+def fault(source: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        read_probes(str(source))
+    return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def maker():
+    return script("make_probes")
+
+
+def test_the_packaged_set_has_forty_texts_of_each_group():
+    found = read_probes()
+    assert (found.name, len(found), found.notes) == ("default", 680, ())
+    assert set(found.groups) == LANGUAGES | FIELDS | {"medical questions", "banking"}
+    assert all(found.groups.count(group) == 40 for group in set(found.groups))
+    assert all(text == " ".join(text.split()) for text in found.texts)
+    assert len(set(found.texts)) == 680
+    assert read_probes("default") == found
+
+
+def test_the_packaged_texts_to_rehearse_are_others_of_the_same_groups():
+    found, probes = read_probes("rehearsal"), read_probes()
+    assert (found.name, len(found), found.notes) == ("rehearsal", 679, ())
+    assert set(found.groups) == set(probes.groups)
+    assert not {*found.texts} & {*probes.texts}
+
+
+@pytest.mark.parametrize(
+    ("language", "first", "last"), [("ru", "Ѐ", "ӿ"), ("hi", "ऀ", "ॿ"), ("zh", "一", "鿿"), ("ar", "؀", "ۿ"), ("en", "a", "z")]
+)
+def test_texts_of_a_language_are_written_in_its_script(language, first, last):
+    texts = [probe.text for probe in read_probes().probes if probe.group == language]
+    assert all(any(first <= sign <= last for sign in text) for text in texts)
+
+
+def test_the_packaged_file_is_small_and_tells_its_licences():
+    folder = packaged_folder("drift")
+    assert (folder / "probes.jsonl.zst").stat().st_size < 100_000
+    told = (folder / "README.md").read_text(encoding="utf-8")
+    assert all(word in told for word in ("CC0 1.0", "CC BY 4.0", "MedQuAD", "BANKING77", "TICO-19", "arXiv", *FIELDS))
+
+
+def test_a_changed_or_missing_packaged_file_is_refused(tmp_path, monkeypatch):
+    copy = copy_read_by(probes, "drift", tmp_path / "files", monkeypatch)
+    require_damage_told(copy / "probes.jsonl.zst", read_probes)
+    require_damage_told(copy / "rehearsal.jsonl.zst", lambda: read_probes("rehearsal"))
+
+
+def test_a_text_file_is_a_probe_in_each_line_and_its_name_is_the_group(tmp_path):
+    path = tmp_path / "Swahili news.txt"
+    path.write_text("\n".join(TEXTS), encoding="utf-8-sig", newline="\r\n")
+    found = read_probes(str(path))
+    assert found.texts == TEXTS
+    assert (found.name, set(found.groups)) == ("Swahili news", {"Swahili news"})
+    packed = tmp_path / "Swahili news.TXT.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_probes(str(packed)) == found
+
+
+def test_blank_and_unsound_lines_of_a_text_file_are_faults_by_line(tmp_path):
+    path = tmp_path / "probes.txt"
+    path.write_bytes("\n".join([*TEXTS[:2], "", *TEXTS[2:], "  "]).encode() + b"\n\xff\n")
+    message = fault(path)
+    assert message.startswith("3 faults: ")
+    assert f'{path}:3: "text" must not be empty' in message
+    assert f'{path}:22: "text" must not be empty' in message
+    assert f"{path}:23 must be UTF-8, got byte 0xff" in message
+
+
+def test_tables_of_every_form_give_the_same_probes(tmp_path):
+    groups = [("en", "fr")[number % 2] for number in range(20)]
+    expected = ProbeSet("mine", tuple(map(Probe, TEXTS, groups)))
+    rows = [{"text": text, "group": group} for text, group in zip(TEXTS, groups, strict=True)]
+    delimited = {"mine.csv": ",", "mine.tsv": "\t"}
+    for name, mark in delimited.items():
+        (tmp_path / name).write_text(
+            "".join(f"{text}{mark}{group}\n" for text, group in [("text", "group"), *zip(TEXTS, groups, strict=True)])
+        )
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "mine.parquet")
+    lines(tmp_path, *rows)
+    for name in ("mine.jsonl", "mine.parquet", *delimited):
+        found = read_probes(str(tmp_path / name))
+        assert found == expected
+        assert found.sha256 == expected.sha256
+
+
+@pytest.mark.parametrize("column", ["text", "passage", "content", "abstract"])
+def test_the_text_may_go_by_the_names_that_corpora_have_for_it(tmp_path, column):
+    path = lines(tmp_path, *({"_id": str(number), column: text} for number, text in enumerate(TEXTS)))
+    assert read_probes(path).probes == tuple(Probe(text, "mine") for text in TEXTS)
+
+
+def test_our_own_name_wins_and_two_others_are_asked_about(tmp_path):
+    assert read_probes(lines(tmp_path, *rows_of(body="another"))).texts == TEXTS
+    message = fault(lines(tmp_path, *({"body": text, "content": text} for text in TEXTS)))
+    assert message.endswith('mine.jsonl:1 must have a column "text", got "body", "content"; name the column of the probes "text"')
+
+
+@pytest.mark.parametrize("column", ["group", "lang", "language"])
+def test_groups_may_be_languages_and_numbers(tmp_path, column):
+    assert set(read_probes(lines(tmp_path, *rows_of(**{column: "sw"}))).groups) == {"sw"}
+    assert set(read_probes(lines(tmp_path, *rows_of(**{column: 3}))).groups) == {"3"}
+    assert set(read_probes(lines(tmp_path, *rows_of(language="sw", group="news"))).groups) == {"news"}
+
+
+def test_every_faulty_row_is_told_at_once(tmp_path):
+    bad = [{"text": ""}, {"text": None}, {"text": 3}, {"group": "en"}, {"text": "good", "group": ["en"]}, {"text": "good", "lang": " "}, 7]
+    path = lines(tmp_path, *rows_of(), *bad)
+    message = fault(path)
+    assert message.startswith("7 faults: ")
+    assert f'{path}:21: "text" must not be empty; {path}:22: "text" must not be empty; ' in message
+    assert f'{path}:23: "text" must be a text, got a number' in message
+    assert f'{path}:24 must have a column "text", got "group"' in message
+    assert f'{path}:25: "group" must be a text, got a list' in message
+    assert f'{path}:26: "lang" must not be empty' in message
+    assert message.endswith('; name the column of the probes "text"')
+
+
+def test_a_file_without_a_column_of_texts_is_one_fault(tmp_path):
+    path = lines(tmp_path, *({"query": text} for text in TEXTS))
+    assert fault(path) == f'{path}:1 must have a column "text", got "query"; name the column of the probes "text"'
+
+
+def test_texts_that_come_again_are_left_out_and_counted(tmp_path):
+    path = lines(tmp_path, *rows_of(group="first"), *rows_of(TEXTS[3:5], group="second"), *rows_of(["last"], group="second"))
+    found = read_probes(path)
+    assert found.texts == [*TEXTS, "last"]
+    assert found.groups == ["first"] * 20 + ["second"]
+    assert found.notes == ("2 of 23 probes repeated the text of another and were left out",)
+
+
+def test_fewer_than_twenty_different_texts_are_refused(tmp_path):
+    for rows in (rows_of(TEXTS[:19]), rows_of([*TEXTS[:19], TEXTS[0]])):
+        path = lines(tmp_path, *rows)
+        assert fault(path) == f"{path} must hold at least 20 different texts, got 19; add some, or take the packaged ones (default)"
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    assert "must hold at least 20 different texts, got 0;" in fault(empty)
+
+
+def test_a_missing_file_offers_near_names(tmp_path):
+    (tmp_path / "probes.txt").touch()
+    assert fault(tmp_path / "probe.txt").endswith(f"got no such file; did you mean {tmp_path / 'probes.txt'}?")
+    assert "must exist, got no such file" in fault(tmp_path / "other.jsonl")
+    (tmp_path / "probes.doc").touch()
+    assert "must end in .jsonl, .csv, .tsv" in fault(tmp_path / "probes.doc")
+
+
+def test_the_digest_tells_texts_groups_and_their_order_apart():
+    one, other, again = Probe("a", "x"), Probe("b", "x"), Probe("a", "y")
+    sets = [ProbeSet("s", (one, other)), ProbeSet("s", (other, one)), ProbeSet("s", (again, other)), ProbeSet("s", (one,))]
+    assert len({each.sha256 for each in sets}) == 4
+    assert ProbeSet("other name", (one, other), ("a note",)).sha256 == sets[0].sha256
+    assert ProbeSet("s", ()).sha256 == "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"  # of "[]"
+
+
+def test_texts_are_chosen_by_the_hash_of_their_ids_alone(maker):
+    texts = {f"id {number}": f"a  long title &amp;\nits number, {number}" for number in range(100)}
+    chosen = maker.fitting_of(texts, 0)
+    assert chosen == [f"a long title & its number, {key.removeprefix('id ')}" for key in sorted(texts, key=maker.order)[:40]]
+    assert maker.fitting_of(dict(reversed(texts.items())), 0) == chosen
+    assert len({*chosen, *maker.fitting_of(texts, 1)}) == 80
+
+
+def test_texts_that_do_not_fit_or_come_again_are_passed_over(maker):
+    texts = {str(number): "x" * number for number in range(400)} | {f"again {number}": "x" * number for number in range(400)}
+    lengths = [len(text) for text in maker.fitting_of(texts, 0)]
+    assert len(set(lengths)) == 40
+    assert all(25 <= length < 250 for length in lengths)
+    with pytest.raises(SystemExit, match="a group must have 40 texts of fitting length, got 1"):
+        maker.fitting_of({"a": "x" * 30, "b": "x" * 30, "c": "short"}, 0)
+
+
+def test_no_sentence_is_taken_in_two_languages(maker, tmp_path):
+    rows = [
+        {"lang": language, "en": f"an English sentence of some length, {number}", "x": f"{language} {number}"}
+        for language in sorted(LANGUAGES - {"en"})
+        for number in range(400)
+    ]
+    found = dict(maker.sentences(lines(tmp_path, *rows), 0))
+    assert found.keys() == LANGUAGES
+    numbers = [text.split()[-1] for texts in found.values() for text in texts]
+    assert len(numbers) == len(set(numbers)) == 360
+    assert all(text.startswith(language) for language, texts in found.items() if language != "en" for text in texts)
+
+
+def test_a_round_has_no_text_of_the_rounds_before_it(maker, monkeypatch):
+    rounds = [
+        [("a", ["one", "two"]), ("b", ["three"])],
+        [("a", ["four", "two"]), ("b", ["one"])],
+        [("a", ["four"]), ("b", ["five", "two"])],
+    ]
+    monkeypatch.setattr(maker, "of_round", lambda source, turn: iter(rounds[turn]))
+    assert [maker.groups(SOURCES, turn) for turn in range(3)] == [
+        {"a": ["one", "two"], "b": ["three"]},
+        {"a": ["four"], "b": []},
+        {"a": [], "b": ["five"]},
+    ]
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not SOURCES.is_dir(), reason=f"needs the sources of the probes in {SOURCES}")
+@pytest.mark.parametrize(("turn", "name"), [(0, "default"), (1, "rehearsal")])
+def test_the_packaged_sets_are_what_the_script_makes_of_its_sources(maker, turn, name):
+    made = tuple(Probe(text, group) for group, texts in maker.groups(SOURCES, turn).items() for text in texts)
+    assert made == read_probes(name).probes

@@ -1,0 +1,159 @@
+"""Training and validation examples: parted for good, and given negatives."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.adiabatic.tune_data import MINED_NEGATIVES, examples_digest, read_data, with_negatives
+from adiabat.config.tuning import TuneDataSection
+from adiabat.core.errors import DataError
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.vector_store import Store
+from tests.adiabatic.problem import addressed, random_vectors, store_of
+from tests.tiny import tiny_encoder
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def rows_of(count: int) -> list[dict[str, Any]]:
+    return [{"query": f"question {n}", "pos": [f"d{n % 20}"], "neg": [f"d{(n + 1) % 20}"]} for n in range(count)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return store_of(tmp_path, random_vectors(20))
+
+
+def test_data_are_parted_with_no_query_on_both_sides_and_none_lost(tmp_path: Path, store: Store) -> None:
+    path = write_rows(tmp_path / "data.jsonl", rows_of(100))
+    train, validation = read_data(path, TuneDataSection(validation_fraction=0.3), store)
+    assert sorted(train.queries + validation.queries) == sorted(row["query"] for row in rows_of(100))
+    assert not set(train.queries) & set(validation.queries)
+    assert 15 < len(validation) < 45
+    for part in (train, validation):
+        for place, query in enumerate(part.queries):
+            number = int(query.split()[1])
+            assert part.positives[place].tolist() == [number % 20]
+            assert part.negatives[place].tolist() == [(number + 1) % 20]
+
+
+def test_validation_may_be_a_file_of_its_own(tmp_path: Path, store: Store) -> None:
+    path = write_rows(tmp_path / "data.jsonl", rows_of(10))
+    other = write_rows(tmp_path / "dev.jsonl", [{"query": "other", "pos": ["d3"], "neg": []}])
+    train, validation = read_data(path, TuneDataSection(validation=other), store)
+    assert (len(train), validation.queries, validation.notes) == (10, ["other"], ())
+
+
+def test_validation_queries_that_are_trained_on_are_counted_in_a_note(tmp_path: Path, store: Store) -> None:
+    path = write_rows(tmp_path / "data.jsonl", rows_of(10))
+    other = write_rows(tmp_path / "dev.jsonl", rows_of(12)[8:])
+    _, validation = read_data(path, TuneDataSection(validation=other), store)
+    assert validation.notes == ("2 of 4 validation queries are also trained on, so validation looks better than it is",)
+
+
+def test_missing_documents_are_an_error_or_a_note(tmp_path: Path, store: Store) -> None:
+    path = write_rows(tmp_path / "data.jsonl", [*rows_of(60), {"query": "lost", "pos": ["gone"]}])
+    with pytest.raises(DataError, match=r"data.jsonl:61: 'gone'; embed them .* or set data.missing = drop"):
+        read_data(path, TuneDataSection(), store)
+    train, validation = read_data(path, TuneDataSection(missing="drop"), store)
+    assert len(train) + len(validation) == 60
+    assert train.notes == validation.notes == ("data: 1 document not in the store left out, and with that 1 query without a positive",)
+
+
+@pytest.mark.parametrize(("fraction", "held"), [(0.0001, 0), (0.9999, 8)])
+def test_a_fraction_that_leaves_one_side_empty_is_an_error(tmp_path: Path, store: Store, fraction: float, held: int) -> None:
+    path = write_rows(tmp_path / "data.jsonl", rows_of(8))
+    with pytest.raises(DataError, match=f"{fraction} must leave queries on both sides, got {held} of 8 held out; choose another fraction"):
+        read_data(path, TuneDataSection(validation_fraction=fraction), store)
+
+
+def test_a_language_grid_is_no_training_data(tmp_path: Path, store: Store) -> None:
+    row = {"premise": {"en": "a", "de": "b"}, "hypothesis": {"en": "c", "de": "d"}, "label": "neutral"}
+    path = write_rows(tmp_path / "grid.jsonl", [row])
+    with pytest.raises(DataError, match="must hold queries with positives, got a language grid; use it with adiabat evaluate"):
+        read_data(path, TuneDataSection(), store)
+
+
+def lists(examples: AddressedSet) -> list[list[int]]:
+    return [examples.negatives[place].tolist() for place in range(len(examples))]
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "distance"])
+def test_queries_without_negatives_get_the_hardest_for_the_untuned_tower(store: Store, similarity: Any) -> None:
+    tower = tiny_encoder(width=16, layers=1, settings=EncoderSettings(max_tokens=64, normalize=False))
+    validation = addressed([[3], [4, 5], [6]], [[], [7], []])
+    found = with_negatives(validation, store, tower, similarity=similarity)
+    assert lists(found)[1] == [7]
+    vectors = store.gather(range(20)).astype(np.float64)
+    for place in (0, 2):
+        query = tower.encode([validation.queries[place]], side="query", precision="fp32")[0].astype(np.float64)
+        near = -np.linalg.norm(vectors - query, axis=1) if similarity == "distance" else vectors @ query / np.linalg.norm(vectors, axis=1)
+        order = [row for row in np.argsort(-near).tolist() if row not in validation.positives[place]]
+        assert lists(found)[place] == order[:MINED_NEGATIVES]
+
+
+def test_queries_that_all_list_negatives_stay_as_they_are(store: Store) -> None:
+    validation = addressed([[3], [4]], [[1], [7]])
+    assert with_negatives(validation, store, tiny_encoder(width=16, layers=1), similarity="cosine") is validation
+
+
+def test_a_small_store_gives_as_many_negatives_as_it_has(tmp_path: Path) -> None:
+    store = store_of(tmp_path, random_vectors(3))
+    found = with_negatives(addressed([[1]]), store, tiny_encoder(width=16, layers=1), similarity="cosine")
+    assert sorted(lists(found)[0]) == [0, 2]
+
+
+def test_a_store_of_nothing_but_a_query_s_positives_is_refused(tmp_path: Path) -> None:
+    store = store_of(tmp_path, random_vectors(2))
+    with pytest.raises(DataError, match="must hold a document beside a validation query's positives, got none for 1 of them; list"):
+        with_negatives(addressed([[1], [0, 1]]), store, tiny_encoder(width=16, layers=1), similarity="cosine")
+
+
+def test_the_digest_of_examples_changes_with_any_of_their_parts() -> None:
+    plain = addressed([[1], [2]], [[3], [4]])
+    others = [
+        addressed([[1], [2]], [[3], [5]]),
+        addressed([[1], [5]], [[3], [4]]),
+        addressed([[1, 3], [2]], [[], [4]]),
+        addressed([[1], [2]], [[3, 4], []]),
+        addressed([[1], [2]], [[3], [4]], name="other"),
+        plain.take(np.array([1, 0])),
+        plain.take(np.array([0])),
+    ]
+    assert examples_digest(plain) == examples_digest(addressed([[1], [2]], [[3], [4]]))
+    digests = {examples_digest(one) for one in (plain, *others)} | {examples_digest(plain, plain), examples_digest()}
+    assert len(digests) == len(others) + 3
+
+
+def test_the_answers_of_the_same_question_in_other_rows_are_not_mined(store: Store) -> None:
+    tower = tiny_encoder(width=16, layers=1)
+    hardest = lists(with_negatives(addressed([[3]]), store, tower, similarity="cosine"))[0]
+    found = with_negatives(addressed([[3]], answers=[[3, *hardest[:4]]]), store, tower, similarity="cosine")
+    assert lists(found)[0][:6] == hardest[4:]
+    assert len(lists(found)[0]) == MINED_NEGATIVES
+
+
+def test_listed_negatives_that_are_replaced_are_counted_in_a_note(store: Store) -> None:
+    validation = addressed([[3], [4], [5]], [[1], [], [2]])
+    found = with_negatives(validation, store, tiny_encoder(width=16, layers=1), similarity="cosine", mine_all=True)
+    assert len(lists(found)[0]) == MINED_NEGATIVES
+    assert found.notes == (
+        "the negatives that 2 of 3 validation queries list are replaced by the store's 10 hardest, "
+        "since training takes its negatives from the store too",
+    )
+    assert with_negatives(validation, store, tiny_encoder(width=16, layers=1), similarity="cosine").notes == ()
+
+
+def test_a_question_knows_its_answers_on_the_other_side(tmp_path: Path, store: Store) -> None:
+    path = write_rows(tmp_path / "train.jsonl", [{"query": "ask", "pos": ["d1"], "neg": ["d2", "d3"]}])
+    other = write_rows(tmp_path / "dev.jsonl", [{"query": "ask", "pos": ["d2"], "neg": ["d4"]}])
+    train, validation = read_data(path, TuneDataSection(validation=other), store)
+    assert [sorted(one.known[0].tolist()) for one in (train, validation)] == [[1, 2], [1, 2]]
+    assert (lists(train), lists(validation)) == ([[3]], [[4]])

@@ -1,0 +1,157 @@
+"""Settings as files have them: marks of editors, tables in place of lists, and faults told by the table of a list they are in."""
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked, read_settings
+from adiabat.config.section import Section
+from adiabat.config.shared import ColumnsSection, EmbedSettings, EvaluateSettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import ConfigError
+
+RUN = '[job]\nmodel = "Zürich"\n'
+SOURCES = [{"path": "a.jsonl"}, {"path": "b.jsonl"}]
+
+
+def fault(table: dict[str, Any], kind: type[Section] = TrainSettings) -> str:
+    with pytest.raises(ConfigError) as caught:
+        checked(kind, table)
+    return str(caught.value)
+
+
+# --- Bytes ---
+
+
+@pytest.mark.parametrize("content", [RUN.encode(), RUN.encode("utf-8-sig"), RUN.replace("\n", "\r\n").encode("utf-8-sig")])
+def test_a_file_is_read_with_a_byte_order_mark_and_with_either_line_end(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "RUN.toml").write_bytes(content)
+    assert read_settings(TrainSettings, tmp_path / "RUN.toml").job.model == "Zürich"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_a_file_in_utf_16_is_told_to_be_in_utf_8(encoding: str, tmp_path: Path) -> None:
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    (tmp_path / "RUN.toml").write_bytes(mark + RUN.encode(encoding))
+    with pytest.raises(ConfigError, match=r"RUN.toml must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8$"):
+        read_settings(TrainSettings, tmp_path / "RUN.toml")
+
+
+# --- Lists of tables ---
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+def test_single_brackets_where_a_list_of_tables_belongs_are_told_as_that(tables: int, tmp_path: Path) -> None:
+    (tmp_path / "RUN.toml").write_text(RUN + '[data.sources]\npath = "a.jsonl"\n' * tables, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_settings(TrainSettings, tmp_path / "RUN.toml")
+    told = "data.sources must be a list of tables, got the single table [data.sources]; double its brackets: [[data.sources]]"
+    assert str(caught.value).removeprefix(f"{tmp_path / 'RUN.toml'}: ") == told
+
+
+def test_a_table_inside_a_table_of_a_list_has_single_brackets(tmp_path: Path) -> None:
+    file = tmp_path / "RUN.toml"
+    file.write_text('[[data.sources]]\npath = "a"\n[data.sources.columns]\nquery = "q"\n', encoding="utf-8")
+    assert read_settings(TrainSettings, file).data.sources[0].columns.query == "q"
+    file.write_text(file.read_text() + "x\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="RUN.toml must be TOML: "):
+        read_settings(TrainSettings, file)
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        ({"path": "b.jsonl", "weight": -1}, "data.sources.weight of number 2 (b.jsonl) must be > 0, got -1"),
+        ({"path": "", "weight": 1.0}, "data.sources.path of number 2 must be text that is not empty, got ''"),
+        ({"weight": 1.0}, "data.sources.path of number 2 must be given, got none"),
+        ({"path": "b", "split": 3}, "data.sources.split of number 2 (b) must be text (in quotes), got 3"),
+        ("b.jsonl", "data.sources must be a table of settings, got 'b.jsonl'; the default is []"),
+        (
+            {"path": "b", "columns": {"query": "text", "negative": "text"}},
+            "data.sources.columns.query of number 2 (b) must be another column than negative, got 'text' for both; name the column of each",
+        ),
+    ],
+)
+def test_a_fault_of_a_source_says_which_source(second: Any, told: str) -> None:
+    assert fault({"data": {"sources": [{"path": "a.jsonl"}, second]}}) == told
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"sources": [*SOURCES, {"path": "./a.jsonl"}]},
+        {"split": "train", "sources": [*SOURCES, {"path": "a.jsonl", "split": "train"}]},
+        {"columns": {"query": "q"}, "sources": [*SOURCES, {"path": "a.jsonl", "weight": 2.0, "columns": {"query": "q"}}]},
+    ],
+)
+def test_a_source_is_listed_once(table: dict[str, Any]) -> None:
+    told = fault({"data": table, "mixture": {"rule": "weights"}})
+    assert told.startswith("data.sources must list each source once, got a.jsonl as numbers 1 and 3; leave one out")
+
+
+@pytest.mark.parametrize("other", [{"split": "dev"}, {"columns": {"positive": "title"}}, {"corpus": "c.jsonl"}])
+def test_a_file_gives_several_sources_where_something_else_is_read_of_it(other: dict[str, Any]) -> None:
+    settings = checked(TrainSettings, {"data": {"sources": [*SOURCES, {"path": "a.jsonl", **other}]}})
+    assert len(settings.data.listed()) == 3
+
+
+def test_what_a_source_leaves_out_is_that_of_all() -> None:
+    table = {"split": "train", "columns": {"query": "q"}, "sources": [{"path": "a"}, {"path": "b", "split": "dev", "corpus": "c"}]}
+    first, second = checked(TrainSettings, {"data": table}).data.listed()
+    assert (first.path, first.split, first.corpus, first.columns.query) == ("a", "train", None, "q")
+    assert (second.path, second.split, second.corpus, second.columns.query) == ("b", "dev", "c", "q")
+    (alone,) = checked(TrainSettings, {"job": {"data": "d"}, "data": {"split": "s", "corpus": "c"}}).data.listed("d")
+    assert (alone.path, alone.split, alone.corpus) == ("d", "s", "c")
+
+
+# --- Columns ---
+
+
+@pytest.mark.parametrize("kind", [TrainSettings, EvaluateSettings, EmbedSettings])
+@pytest.mark.parametrize(("one", "other"), [("query", "positive"), ("query", "negative"), ("positive", "negative")])
+def test_one_column_cannot_stand_for_both_sides(kind: type[Section], one: str, other: str) -> None:
+    told = f"data.columns.{one} must be another column than {other}, got 'text' for both; name the column of each"
+    assert fault({"data": {"columns": {one: "text", other: "text"}}}, kind) == told
+
+
+def test_columns_of_examples_and_of_their_corpus_may_have_one_name() -> None:
+    columns = {"query": "text", "text": "text", "query_id": "id", "doc_id": "id"}
+    assert checked(TrainSettings, {"data": {"columns": columns}}).data.columns.given() == columns
+
+
+def test_one_column_for_both_sides_is_refused_in_python_too() -> None:
+    with pytest.raises(ValidationError, match="query must be another column than positive"):
+        ColumnsSection(query="text", positive="text")
+
+
+# --- Unknown keys ---
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [("lr", "learning_rate"), ("bs", "batch_size"), ("wd", "weight_decay"), ("temp", "temperature"), ("max_steps", "steps")],
+)
+def test_an_abbreviation_is_answered_with_the_key_that_it_stands_for(key: str, nearest: str) -> None:
+    assert fault({"train": {key: 1}}) == f"unknown key train.{key}; did you mean train.{nearest}?"
+
+
+def test_of_many_keys_only_the_nearest_are_told() -> None:
+    told = fault({"train": {"zzz": 1}})
+    assert told.startswith("unknown key train.zzz; of the ")
+    assert told.count("train.") == 4
+    assert len(told) < 150
+
+
+def test_a_hundred_thousand_unknown_keys_are_counted_and_the_first_advised_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sought: list[str] = []
+    real = difflib.get_close_matches
+    monkeypatch.setattr(difflib, "get_close_matches", lambda word, *rest, **more: sought.append(str(word)) or real(word, *rest, **more))
+    path = tmp_path / "settings.toml"
+    path.write_text("[tune]\n" + "".join(f"learning_rte{n} = 1\n" for n in range(100_000)) + "[tunes]\na = 1\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"settings\.toml: 100001 faults: unknown key .*; did you mean .*; and 99991 more$"):
+        read_settings(TuneSettings, path)
+    assert 0 < len(set(sought)) <= 10

@@ -1,0 +1,28 @@
+"""Settings with a unit: spans of time. Amounts of memory are tested where a plan has them."""
+
+import pytest
+
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import read_settings
+from adiabat.config.scaling import PlanSettings
+from adiabat.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("8h", 28_800), ("90min", 5_400), ("7d", 604_800), ("1.5 h", 5_400), ("0.5s", 0.5), ("41", 41), ("2.5", 2.5)]
+)
+def test_a_time_may_have_a_unit(given: str, seconds: float) -> None:
+    assert read_settings(TrainSettings, None, [f"train.budget_seconds={given}"]).train.budget_seconds == seconds
+    assert read_settings(PlanSettings, None, [f"plan.budget_seconds={given}", "plan.runs=sweep"]).plan.budget_seconds == seconds
+
+
+@pytest.mark.parametrize("given", ["soon", "8 hours", "1h30min", "-8h", f"{'9' * 310}h"])
+def test_a_text_that_is_no_time_is_told(given: str) -> None:
+    with pytest.raises(ConfigError, match=r'^train.budget_seconds must be a number of seconds, or text with a unit, such as "90min"'):
+        read_settings(TrainSettings, None, [f"train.budget_seconds={given}"])
+
+
+@pytest.mark.parametrize("given", ["0", "0h", "-3"])
+def test_no_time_is_told(given: str) -> None:
+    with pytest.raises(ConfigError, match=r"^train.budget_seconds must be > 0, got"):
+        read_settings(TrainSettings, None, [f"train.budget_seconds={given}"])

@@ -1,0 +1,156 @@
+"""Files that are written whole, and the one door for reading them again."""
+
+import errno
+import fcntl
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from adiabat.core.errors import DataError, JobError
+from adiabat.core.files import read_json, reading, write_json, write_text, writing_to
+
+RECORD = {"name": "Grüße", "values": [1, 2.5, None, True], "nested": {"b": 1, "a": {}}}
+
+
+def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_json(RECORD, tmp_path / "record.json")
+    assert read_json(tmp_path / "record.json", remedy="rebuild it") == RECORD
+
+
+def test_keys_that_are_numbers_are_read_as_texts(tmp_path: Path) -> None:
+    write_json({"by size": {2: "a", 10: "b"}}, tmp_path / "record.json")
+    assert read_json(tmp_path / "record.json", remedy="rebuild it") == {"by size": {"2": "a", "10": "b"}}
+
+
+def test_a_file_that_the_system_does_not_give_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must be readable, got: Is a directory; see to its permissions and its disk$"):
+        read_json(tmp_path, remedy="rebuild it")
+
+
+def test_every_flip_of_a_bit_of_a_json_file_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    write_json(RECORD, path)
+    whole = path.read_bytes()
+    for position in range(len(whole) - 1):  # the last byte ends the line
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 2]) + whole[position + 1 :])
+        if whole[position : position + 1].isspace() and json.loads(whole) == _loaded(path):
+            continue
+        with pytest.raises(JobError, match=r"record\.json must be undamaged.*; rebuild it$"):
+            read_json(path, remedy="rebuild it", error=JobError)
+
+
+def _loaded(path: Path) -> object:
+    """The JSON of a file; None where it holds none."""
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 200_000, '{"a": 1}', "\udcff"])
+def test_what_is_no_sealed_object_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "record.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(DataError, match=r"record\.json must be undamaged, got \w+: .*; rebuild it$") as caught:
+        read_json(path, remedy="rebuild it")
+    assert len(str(caught.value).replace(str(path), "")) < 300
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"absent\.json must exist; rebuild it$"):
+        read_json(tmp_path / "absent.json", remedy="rebuild it")
+
+
+@pytest.mark.parametrize(
+    "fault", [EOFError(), RecursionError("deep"), KeyError("a"), MemoryError(), UnicodeDecodeError("utf-8", b"x", 0, 1, "y")]
+)
+def test_any_fault_of_a_reader_names_the_file(tmp_path: Path, fault: Exception) -> None:
+    with (
+        pytest.raises(JobError, match=f"part must be undamaged, got {type(fault).__name__}"),
+        reading(tmp_path / "part", remedy="x", error=JobError),
+    ):
+        raise fault
+
+
+def test_an_error_of_our_own_and_an_interruption_pass_the_door(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^line 3$"), reading(tmp_path, remedy="x", error=JobError):
+        raise DataError("line 3")
+    with pytest.raises(KeyboardInterrupt), reading(tmp_path, remedy="x"):
+        raise KeyboardInterrupt
+
+
+def test_the_checksum_stands_in_the_file_and_not_in_the_record(tmp_path: Path) -> None:
+    write_json(RECORD, tmp_path / "record.json")
+    assert set(json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))) - set(RECORD) == {"checksum"}
+
+
+def test_new_files_follow_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_text("a", tmp_path / "private")
+        os.umask(0o022)
+        write_text("a", tmp_path / "shared")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("private", "shared")] == [0o600, 0o644]
+
+
+def test_what_a_killed_process_left_half_written_is_taken_by_the_next_writer(tmp_path: Path) -> None:
+    (tmp_path / ".page.part0").write_bytes(b"half of a page that is longer than the next one")
+    write_text("whole", tmp_path / "page")
+    assert (tmp_path / "page").read_text(encoding="utf-8") == "whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
+    with (tmp_path / ".page.part0").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        write_text("mine", tmp_path / "page")
+        assert (tmp_path / ".page.part0").read_bytes() == b""
+    assert (tmp_path / "page").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_writer_whose_file_is_in_place_leaves_that_of_the_next_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = Path.replace
+
+    def replace_and_begin_another(part: Path, target: Path) -> Path:
+        moved = replace(part, target)
+        part.write_text("of another process", encoding="utf-8")
+        return moved
+
+    monkeypatch.setattr(Path, "replace", replace_and_begin_another)
+    write_text("mine", tmp_path / "page")
+    assert (tmp_path / "page").read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / ".page.part0").read_text(encoding="utf-8") == "of another process"
+
+
+def test_many_writers_of_one_file_at_once_all_succeed(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for _ in range(50):
+            write_text(str(number) * 100, tmp_path / "page")
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(write, range(6)))
+    text = (tmp_path / "page").read_text(encoding="utf-8")
+    assert text == text[0] * 100
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
+
+
+def test_a_file_that_could_not_take_its_place_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    with pytest.raises(DataError, match="page must be writable, got Is a directory"):
+        write_text("a", tmp_path / "page")
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
+
+
+def test_a_directory_that_was_removed_is_told_from_a_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="page must be writable, got No such file or directory; its directory is gone: something removed"):
+        write_text("a", tmp_path / "gone" / "page")
+    with (
+        pytest.raises(DataError, match="page must be writable, got No space left on device; free space there"),
+        writing_to(tmp_path / "page"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")

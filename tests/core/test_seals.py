@@ -1,0 +1,159 @@
+"""Checksums of files that belong together."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adiabat.core import checksums as seals
+from adiabat.core.checksums import CHECKED, CHECKSUMS, Digest, DigestedFile, digest_of, read_array, require_seal, seal, write_array
+from adiabat.core.errors import DataError, StoreError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "one").write_bytes(b"abc")
+    (tmp_path / "two").write_bytes(bytes(1000))
+    seal(tmp_path, ["one", "two"])
+    return tmp_path
+
+
+def check(folder: Path, *, always: bool = False) -> frozenset[str]:
+    return require_seal(folder, remedy="rebuild it", error=StoreError, always=always)
+
+
+def test_a_digest_is_the_published_one_of_sha_256(folder: Path) -> None:
+    assert digest_of(folder / "one") == Digest(3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+
+
+def test_what_has_not_changed_passes_and_its_names_come_back(folder: Path) -> None:
+    assert check(folder) == check(folder) == check(folder, always=True) == {"one", "two"}
+
+
+@pytest.mark.parametrize("content", [b"", b"abd", b"ab", b"abcd", bytes(3)])
+def test_a_changed_file_is_refused_by_name_also_after_it_passed(folder: Path, content: bytes) -> None:
+    check(folder)
+    (folder / "one").write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"/one must be undamaged.*rebuild it$"):
+            check(folder)
+
+
+def test_swapped_and_missing_files_are_refused(folder: Path) -> None:
+    (folder / "three").write_bytes(bytes(999) + b"x")
+    seal(folder, ["two", "three"])
+    for source, target in (("two", "spare"), ("three", "two"), ("spare", "three")):
+        (folder / source).rename(folder / target)
+    with pytest.raises(StoreError, match="/(two|three) must be undamaged"):
+        check(folder)
+    seal(folder, ["two", "three"])
+    (folder / "two").unlink()
+    with pytest.raises(StoreError, match="/two must exist"):
+        check(folder)
+
+
+def test_a_change_that_sets_the_old_date_again_is_seen(folder: Path) -> None:
+    check(folder)
+    before = (folder / "one").stat()
+    (folder / "one").write_bytes(b"abd")
+    os.utime(folder / "one", ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(StoreError, match="/one must be undamaged"):
+        check(folder)
+
+
+def test_files_are_read_once_until_they_change_or_all_are_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(seals, "TICK_NS", 0)
+    monkeypatch.setattr(seals, "digest_of", lambda path, *, start: (read.append(path.name), digest_of(path, start=start))[1])
+    check(folder)
+    check(folder)
+    assert sorted(read) == ["one", "two"]
+    check(folder, always=True)
+    assert len(read) == 4
+    (folder / "one").write_bytes(b"abc")
+    check(folder)
+    assert read[4:] == ["one"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"one": 1, "two": [1]}', "null"])
+def test_a_damaged_memory_of_checks_means_that_all_is_checked(folder: Path, content: str) -> None:
+    (folder / CHECKED).write_text(content, encoding="utf-8")
+    check(folder)
+    (folder / "one").write_bytes(b"abd")
+    (folder / CHECKED).write_text(content, encoding="utf-8")
+    with pytest.raises(StoreError, match="/one must be undamaged"):
+        check(folder)
+
+
+def test_a_damaged_list_of_checksums_is_refused(folder: Path) -> None:
+    record = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+    record["one"]["size"] = 4
+    (folder / CHECKSUMS).write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(StoreError, match=r"checksums\.json must be undamaged"):
+        check(folder)
+
+
+def test_a_folder_that_cannot_be_written_is_checked_each_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(text: str, path: Path) -> None:
+        raise seals.DataError("no space")
+
+    monkeypatch.setattr(seals, "write_text", full)
+    assert check(folder) == {"one", "two"}
+    assert not (folder / CHECKED).exists()
+
+
+def test_a_file_that_changed_a_moment_ago_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seals, "TICK_NS", 10**18)
+    check(folder)
+    assert not (folder / CHECKED).exists()
+
+
+def test_every_checksum_is_compared_once_in_a_process_where_the_environment_asks_for_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seals, "TICK_NS", 0)
+    check(folder)
+    read: list[str] = []
+    monkeypatch.setattr(seals, "digest_of", lambda path, *, start: (read.append(path.name), digest_of(path, start=start))[1])
+    monkeypatch.setattr(seals, "_compared", set())
+    monkeypatch.setenv(seals.VERIFY, "1")
+    check(folder)
+    check(folder)
+    assert sorted(read) == ["one", "two"]
+
+
+def test_a_digest_may_leave_a_header_out(folder: Path) -> None:
+    (folder / "three").write_bytes(b"headabc")
+    assert digest_of(folder / "three", start=4) == digest_of(folder / "one")._replace(size=7, start=4)
+
+
+def test_a_written_file_has_the_digest_of_what_was_written_whatever_the_disk_holds(folder: Path) -> None:
+    with DigestedFile(folder / "four") as file:
+        file.write(b"ab")
+        file.write(memoryview(b"c"))
+        file.sync()
+        (folder / "four").write_bytes(b"xyz")
+    assert file.digest == digest_of(folder / "one") != digest_of(folder / "four")
+
+
+def test_an_array_comes_back_and_numpy_reads_it_too(folder: Path) -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    write_array(array, folder / "a.npy")
+    assert np.array_equal(read_array(folder / "a.npy", remedy="make it again"), array)
+    assert np.array_equal(np.load(folder / "a.npy"), array)
+
+
+@pytest.mark.parametrize("place", [0, 20, 90, 130, 150, -1])
+def test_an_array_of_which_a_byte_is_another_is_refused(folder: Path, place: int) -> None:
+    write_array(np.arange(6, dtype=np.float32), folder / "a.npy")
+    content = bytearray((folder / "a.npy").read_bytes())
+    content[place] ^= 1
+    (folder / "a.npy").write_bytes(content)
+    with pytest.raises(DataError, match=r"/a\.npy must be undamaged, got ValueError: its content does not match.*; make it again$"):
+        read_array(folder / "a.npy", remedy="make it again")
+    for cut in (0, 10, 100):
+        (folder / "a.npy").write_bytes(content[:cut])
+        with pytest.raises(DataError, match=r"/a\.npy must be undamaged"):
+            read_array(folder / "a.npy", remedy="make it again")

@@ -1,0 +1,331 @@
+"""arxiv-negatives from a snapshot of our own in arXiv's format: who is kept, what is asked, which negatives, and the faults of a file."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.config.dataset_settings import ArxivSettings
+from adiabat.config.reader import checked
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.progress import Watch
+from adiabat.data.corpora import read_corpus
+from adiabat.data.examples import read_examples
+from adiabat.data.records import ExampleSet
+from adiabat.datasets.arxiv import first_sentence_end, make_arxiv, random_others
+from adiabat.datasets.writer import Made
+
+SUBJECTS = ["groups", "graphs", "lattices", "knots", "sheaves", "primes", "matroids", "codes", "flows"]
+
+
+def paper(paper_id: str, categories: str, abstract: str | None = None, **other: Any) -> dict[str, Any]:
+    """A row as the snapshot has it, line ends and blanks included."""
+    text = f"  We study {paper_id}. Its rest is about {paper_id}.\n" if abstract is None else abstract
+    return {"id": paper_id, "submitter": "A. B.", "title": f"On\n  {paper_id}", "categories": categories, "abstract": text, **other}
+
+
+def many(count: int = 60) -> list[dict[str, Any]]:
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(count):
+        words = " ".join(generator.choice(SUBJECTS, 6))
+        categories = " ".join(generator.choice(["math.CO", "math.GR", "cs.IT", "physics.gen-ph"], generator.integers(1, 4), replace=False))
+        rows.append(paper(f"{number:04}.1", categories, f"We study {words}. Number {number} is about {words}."))
+    return rows
+
+
+def snapshot(folder: Path, rows: list[dict[str, Any]], name: str = "snapshot.json") -> Path:
+    path = folder / name
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def settings(*, run: dict[str, Any] | None = None, **section: Any) -> ArxivSettings:
+    return checked(ArxivSettings, {"arxiv": section, "run": run or {}})
+
+
+def make(folder: Path, rows: list[dict[str, Any]], *, out: str = "made", run: dict[str, Any] | None = None, **section: Any) -> Made:
+    return make_arxiv(snapshot(folder, rows), folder / out, settings(run=run, **section))
+
+
+def examples(made: Made, stem: str = "test") -> ExampleSet:
+    read = read_examples(made.folder / f"{stem}.jsonl.gz")
+    assert isinstance(read, ExampleSet)
+    return read
+
+
+def corpus(made: Made) -> dict[str, str]:
+    return {document.doc_id: document.text for document in read_corpus(made.folder / "corpus.jsonl.gz")}
+
+
+def negatives(made: Made, stem: str = "test") -> dict[str, tuple[str, ...]]:
+    return {example.query_id: example.negatives for example in examples(made, stem).examples}
+
+
+def test_in_flavour_first_the_first_sentence_asks_for_the_rest(tmp_path: Path) -> None:
+    made = make(tmp_path, [paper("1", "a", "We ask\n e.g. this. And answer\nthat. Twice."), paper("2", "a", "Other. Things.")])
+    assert corpus(made) == {"1": "And answer that. Twice.", "2": "Things."}
+    assert [(one.query_id, one.query, one.positives) for one in examples(made).examples] == [
+        ("1", "We ask e.g. this.", ("1",)),
+        ("2", "Other.", ("2",)),
+    ]
+
+
+def test_in_flavour_title_the_title_asks_for_the_abstract(tmp_path: Path) -> None:
+    made = make(tmp_path, [paper("1", "a", " One sentence.\n"), paper("2", "a", "Other. Things.")], flavour="title")
+    assert corpus(made) == {"1": "One sentence.", "2": "Other. Things."}
+    assert [(one.query, one.positives) for one in examples(made).examples] == [("On 1", ("1",)), ("On 2", ("2",))]
+
+
+def test_negatives_worked_by_hand(tmp_path: Path) -> None:
+    rows = [
+        paper("1", "big small", "Red green blue. Red."),
+        paper("2", "small big", "Red green blue. Blue."),
+        paper("3", "big small", "Red. Unlike."),
+        paper("4", "small", "Red green blue. Red"),  # The nearest to paper 1 by its words, but it shares one category only.
+        paper("5", "big", "Red green blue. Red and."),
+        paper("6", "big", "Unlike. It is."),
+    ]
+    found = negatives(make(tmp_path, rows))
+    assert found["1"][:20] == ("2", *["3"] * 19)
+    assert found["3"][:20] == ("1", "2", *["2"] * 18)
+    assert found["4"][:20] == ("1", "2", *["3"] * 18)
+    assert found["5"][:20] == ("6",) * 20  # The lists of papers 1 to 3 begin with the smaller category.
+    assert all(len(one) == 21 and one[20] != query for query, one in found.items())
+
+
+def test_categories_are_sorted_by_their_size_in_the_whole_snapshot(tmp_path: Path) -> None:
+    rows = [paper("1", "x y"), paper("2", "x"), paper("3", "y"), *(paper(f"x{n}", "x", f"One {n}. Two {n}.") for n in range(3))]
+    # With y the smaller one, paper 1 is matched by 3; with more of y, by the papers of x.
+    assert set(negatives(make(tmp_path, rows, out="few"))["1"][:20]) == {"3"}
+    more = [paper(f"y{n}", "y z", "") for n in range(9)]
+    assert set(negatives(make(tmp_path, rows + more, out="more"))["1"][:20]) == {"2", "x0", "x1", "x2"}
+
+
+def test_papers_with_large_categories_alone_are_left_out(tmp_path: Path) -> None:
+    rows = [paper(str(n), "large") for n in range(5)] + [paper("5", "large small"), paper("6", "small")]
+    made = make(tmp_path, rows, max_category_size=2)
+    assert list(corpus(made)) == ["5", "6"]
+    assert made.notes[0] == "2 of 7 papers have a category of at most 2 papers; categories of that size: 1"
+
+
+def test_what_is_left_out_is_counted_by_the_reason(tmp_path: Path) -> None:
+    twin = paper("7", "a", "Other words. Its rest is about 1.")
+    rows = [paper("1", "a"), paper("2", "a", "Only one sentence."), paper("3", "a", " "), paper("4", "a", None), twin, paper("8", "")]
+    made = make(tmp_path, rows)
+    assert list(corpus(made)) == ["1", "4"]
+    assert made.notes[:3] == (
+        "5 of 6 papers have a category of at most 10,000 papers; categories of that size: 1",
+        "2 of 5 papers with a small category left out: an abstract of one sentence or none",
+        "1 of 5 papers with a small category left out: the text of another",
+    )
+    assert json.loads((made.folder / "made.json").read_text())["notes"] == list(made.notes)
+
+
+def test_every_example_lists_the_twenty_nearest_and_one_at_random(tmp_path: Path) -> None:
+    made = make(tmp_path, many())
+    found = negatives(made)
+    assert len(found) == 60 == made.documents
+    for query, others in found.items():
+        assert len(others) == 21
+        assert query not in others
+        different = list(dict.fromkeys(others[:20]))
+        assert others[:20] == (*different, *[different[-1]] * (20 - len(different)))
+    assert set().union(*found.values()) <= corpus(made).keys()
+
+
+def test_each_difficulty_asked_for_gets_a_file_of_its_own(tmp_path: Path) -> None:
+    made = make(tmp_path, many(), difficulties=[1, 21])
+    assert made.examples == dict.fromkeys(["test.jsonl.gz", "test-difficulty-01.jsonl.gz", "test-difficulty-21.jsonl.gz"], 60)
+    every = negatives(made)
+    assert negatives(made, "test-difficulty-01") == {query: others[:1] for query, others in every.items()}
+    assert negatives(made, "test-difficulty-21") == {query: others[20:] for query, others in every.items()}
+
+
+def test_a_narrow_subset_is_tuned_on_and_left_out_of_what_is_measured(tmp_path: Path) -> None:
+    rows = [*many(), paper("m", "math-ph", "Not of math. At all.")]
+    made = make(tmp_path, rows, narrow=["math.", "cs"])
+    listed = {row["id"]: row["categories"].split() for row in rows}
+    for prefix, name in (("math.", "math"), ("cs", "cs")):
+        inside = {paper_id for paper_id, labels in listed.items() if any(label.startswith(prefix) for label in labels)}
+        assert 0 < len(inside) < 61
+        assert set(negatives(made, f"narrow-{name}")) == inside
+        assert set(negatives(made, f"test-without-{name}")) == set(listed) - inside
+    assert "m" in negatives(made, "test-without-math")
+    assert negatives(made, "narrow-math").items() <= negatives(made).items()
+    assert "narrow-math-difficulty-21.jsonl.gz" in made.examples
+
+
+def test_papers_to_tune_on_are_kept_apart_from_those_to_measure_on(tmp_path: Path) -> None:
+    made = make(tmp_path, many(), train_fraction=0.4, narrow=["math."])
+    train, test = set(negatives(made, "train")), set(negatives(made))
+    assert 10 < len(train) < 40
+    assert not train & test
+    assert len(train | test) == 60
+    assert set(negatives(made, "test-without-math")) == test - set(negatives(made, "narrow-math"))
+
+
+def test_a_subset_that_leaves_nothing_to_measure_says_so(tmp_path: Path) -> None:
+    made = make(tmp_path, [paper("1", "math.CO"), paper("2", "math.CO cs.IT")], narrow=["math."])
+    assert "test-without-math has no papers and was not written" in made.notes
+    assert "test-without-math.jsonl.gz" not in made.examples
+
+
+def test_the_order_of_the_file_changes_nothing(tmp_path: Path) -> None:
+    rows = many()
+    first = make(tmp_path, rows, out="first")
+    shuffled = [rows[number] for number in np.random.default_rng(1).permutation(60)]
+    second = make(tmp_path, shuffled, out="second")
+    for name in ("corpus.jsonl.gz", "test.jsonl.gz", "test-difficulty-21.jsonl.gz"):
+        assert (first.folder / name).read_bytes() == (second.folder / name).read_bytes()
+
+
+def test_the_seed_changes_the_random_paper_alone(tmp_path: Path) -> None:
+    one, other = (negatives(make(tmp_path, many(), out=f"seed{seed}", run={"seed": seed})) for seed in (0, 1))
+    assert {query: others[:20] for query, others in one.items()} == {query: others[:20] for query, others in other.items()}
+    assert [others[20] for others in one.values()] != [others[20] for others in other.values()]
+
+
+def test_a_random_other_is_never_the_row_itself_and_is_any_other_alike() -> None:
+    assert random_others(2, seed=3).tolist() == [1, 0]
+    drawn = np.concatenate([random_others(5, seed=seed) for seed in range(4000)]).reshape(-1, 5)
+    counts = Counter((row, other) for line in drawn.tolist() for row, other in enumerate(line))
+    assert all(row != other for row, other in counts)
+    assert len(counts) == 20
+    # Standard deviation 27 about 1,000.
+    assert all(abs(count - 1000) < 150 for count in counts.values())
+
+
+def test_categories_may_be_a_list_and_other_scripts_are_texts_like_others(tmp_path: Path) -> None:
+    rows = [
+        paper("1", "a", "שלום עולם. זה הסוף."),
+        {"id": 2, "title": "t", "abstract": "Ü ist. Öl.", "categories": ["a", "b"]},
+        paper("3", "c", "中文。句子。"),
+    ]
+    made = make(tmp_path, rows)
+    assert corpus(made) == {"1": "זה הסוף.", "2": "Öl.", "3": "句子。"}
+    # No other list begins with b, its smallest category, and nobody shares a word with it: all match, and go by id.
+    assert negatives(made)["2"][:20] == ("1", *["3"] * 19)
+
+
+def test_examples_that_hold_texts_need_no_corpus(tmp_path: Path) -> None:
+    made = make(tmp_path, [paper("1", "a"), paper("2", "a")], documents="texts")
+    assert made.documents == 0
+    assert sorted(path.name for path in made.folder.iterdir()) == ["made.json", "test-difficulty-21.jsonl.gz", "test.jsonl.gz"]
+    example = examples(made).examples[0]
+    assert example.positives == ("Its rest is about 1.",)
+    assert example.negatives == ("Its rest is about 2.",) * 21
+
+
+def test_every_fault_of_the_snapshot_is_told_with_its_line(tmp_path: Path) -> None:
+    lines = [
+        json.dumps(paper("1", "a")),
+        '{"id": "2", "title": "t", "abstract": "x"}',
+        '{"id": "3", "title": 5, "abstract": "x", "categories": "a"}',
+        '{"id": "4", "title": "t", "abstract": "\\ud800", "categories": "a"}',
+        '{"id": " ", "title": "t", "abstract": "x", "categories": "a"}',
+        '{"id": "6", "title": "t", "abstract": "x", "categories": {"a": 1}}',
+        "{",
+    ]
+    path = tmp_path / "snapshot.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError) as caught:
+        make_arxiv(path, tmp_path / "made", settings())
+    assert str(caught.value) == (
+        f'6 faults: {path}:2: expected "categories", found id, title, abstract; {path}:3: "title" must be a text, got a number; '
+        f'{path}:4: "abstract" must be Unicode text, got half of a surrogate pair; {path}:5: "id" must not be empty; '
+        f'{path}:6: "categories" must be names with spaces between them or a list of names, got an object; '
+        f"{path}:7 must be one JSON object, got {{ (Expecting property name enclosed in double quotes at column 2); "
+        "the columns of the snapshot are id, title, abstract, categories"
+    )
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_another_file_is_told_by_its_first_row_alone(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps({"id": "1", "query": "a"}) + "\n" + "{\n" * 30)
+    with pytest.raises(DataError) as caught:
+        make_arxiv(path, tmp_path / "made", settings())
+    assert str(caught.value) == (
+        f"{path} must be the metadata snapshot, whose rows have id, title, abstract, categories, got id, query: "
+        "title, abstract, categories missing; name that file"
+    )
+
+
+def test_an_id_that_comes_twice_is_told_with_both_lines(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r'snapshot\.json:3: id must be unique, got "1" again, first at .*snapshot\.json:1$'):
+        make(tmp_path, [paper("1", "a"), paper("2", "a"), paper("1", "a", "Else. And more.")])
+
+
+def test_a_snapshot_that_is_cut_short_makes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in many()).encode())[:-100])
+    with pytest.raises(DataError, match=r"must be a whole gzip file, got one that is cut short after line"):
+        make_arxiv(path, tmp_path / "made", settings())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_fewer_than_two_papers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^arxiv.max_category_size must leave at least two papers of use, 10,000 leaves 1; raise it"):
+        make(tmp_path, [paper("1", "a")])
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
+    def stop(label: str, done: int, total: int) -> None:
+        if label == "nearest papers":
+            raise KeyboardInterrupt
+
+    source = snapshot(tmp_path, many())
+    with pytest.raises(KeyboardInterrupt):
+        make_arxiv(source, tmp_path / "made", settings(), watch=Watch(progress=stop))
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_every_stage_says_how_far_it_is(tmp_path: Path) -> None:
+    seen: dict[str, tuple[int, int]] = {}
+    watch = Watch(progress=lambda label, done, total: seen.update({label: (done, total)}))
+    make_arxiv(snapshot(tmp_path, many()), tmp_path / "made", settings(), watch=watch)
+    assert seen == dict.fromkeys(["reading papers", "nearest papers", "writing papers"], (60, 60))
+
+
+def test_a_narrow_subset_that_nobody_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no paper has matj., q-bio; the most frequent begin with math, "):
+        make(tmp_path, many(), narrow=["math.", "matj.", "q-bio"])
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"narrow": ["math.", "../x"]}, "arxiv.narrow must be beginnings of category names, got '../x'; write one like math."),
+        ({"narrow": ["math", "math."]}, "arxiv.narrow must name each subset once, got math, math.; leave out what is the same"),
+        ({"narrow": ["cs.", "cs."]}, "arxiv.narrow must name each subset once, got cs., cs.; leave out what is the same"),
+        ({"difficulties": [1, 1]}, "arxiv.difficulties must be a list that names each difficulty once, got [1, 1]; the default is [21]"),
+        ({"difficulties": [22]}, "arxiv.difficulties must be <= 21, got 22; the default is [21]"),
+        ({"train_fraction": 1.0}, "arxiv.train_fraction must be < 1, got 1.0; the default is 0.0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(section: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(**section)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("first", "rest"),
+    [
+        ("We prove it.", "It holds."),
+        ("Let $f: X. Y$ be a map.", "It has $n$ points."),
+        ("A price of \\$5 is paid.", "Cost $x. Y$ rises."),
+        ("It is of $5.", "An unpaired sign hides no sentence."),
+        ("By J. Smith et al. [3] this is so, cf. Fig. 2.", "[4] says otherwise."),
+        ("One sentence only", ""),
+        ("Ends inside $x. Y$ at last.", ""),
+        ("", ""),
+    ],
+)
+def test_the_first_sentence_ends_where_a_reader_would_end_it(first: str, rest: str) -> None:
+    assert first_sentence_end(f"{first} {rest}".strip()) == len(first)

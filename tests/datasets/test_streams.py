@@ -1,0 +1,142 @@
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from adiabat.core.errors import DataError
+from adiabat.core.progress import Watch
+from adiabat.data.table_rows import FileFaults
+from adiabat.datasets import json_streams as streams
+from adiabat.datasets.json_streams import json_elements, read_json, split_files, tab_rows
+
+ELEMENTS: list[Any] = [{"a": [1, "x]"], "b": {"c": "מ,"}}, [], 'text, with ] and \\ "', 12345, -1.5e10, None, True, {}]
+
+
+def write(path: Path, text: str) -> Path:
+    packed = {".gz": gzip.compress, ".zst": lambda data: pa.Codec("zstd").compress(data, asbytes=True)}
+    path.write_bytes(packed.get(path.suffix, bytes)(text.encode("utf-8")))
+    return path
+
+
+@pytest.mark.parametrize("read_bytes", [1, 2, 3, 7, 64, 1 << 20])
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_elements_are_those_of_the_whole_array_however_much_is_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int, indent: int | None, ending: str
+) -> None:
+    monkeypatch.setattr(streams, "_READ_BYTES", read_bytes)
+    path = write(tmp_path / f"a.json{ending}", json.dumps(ELEMENTS, ensure_ascii=False, indent=indent) + "\n")
+    assert list(json_elements(path)) == list(enumerate(ELEMENTS, 1))
+    assert read_json(path) == ELEMENTS
+
+
+@pytest.mark.parametrize("text", ["[]", " [ ] \n", "\ufeff[]"])
+def test_an_empty_array_has_no_elements(tmp_path: Path, text: str) -> None:
+    assert list(json_elements(write(tmp_path / "a.json", text))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", "must be one JSON array, got the end of the file"),
+        ('{"a": 1}', 'must be one JSON array, got {"a": 1}; check that it is the file meant'),
+        ("[1, 2", "must have a comma or its end after element 2, got the end of the file"),
+        ('[1, {"a": "b', 'element 2 must be whole JSON, got {"a": "b; download the file again'),
+        ("[1 2]", "must have a comma or its end after element 1, got 2]"),
+        ("[1,]", "element 2 must be whole JSON, got ]"),
+        ("[1] 2", "must be one JSON array and nothing behind it, got 2"),
+        ("[] []", "must be one JSON array and nothing behind it, got []"),
+        ("[" * 100_000, "element 1 must be whole JSON, got [[[["),
+    ],
+)
+def test_what_is_no_array_is_told_with_its_place(tmp_path: Path, text: str, wanted: str) -> None:
+    with pytest.raises(DataError) as caught:
+        list(json_elements(write(tmp_path / "a.json", text)))
+    assert wanted in str(caught.value)
+
+
+def test_an_array_cut_anywhere_is_an_error_and_never_a_shorter_array(tmp_path: Path) -> None:
+    text = json.dumps(ELEMENTS)
+    for length in range(len(text)):
+        with pytest.raises(DataError, match=r"a\.json"):
+            list(json_elements(write(tmp_path / "a.json", text[:length])))
+
+
+def test_an_element_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_READ_BYTES", 1_000)
+    monkeypatch.setattr(streams, "_LONGEST", 5_000)
+    told: list[int] = []
+    path = write(tmp_path / "a.json", '[{"a": "' + "x" * 1_000_000)
+    with pytest.raises(DataError, match=r'element 1 must be whole JSON, got {"a": "xxx'):
+        list(json_elements(path, watch=Watch(progress=lambda label, done, total: told.append(done))))
+    assert max(told) <= 32_000
+
+
+def test_a_packed_file_that_is_cut_short_or_not_packed_is_told(tmp_path: Path) -> None:
+    whole = gzip.compress(json.dumps(list(range(1000))).encode())
+    (tmp_path / "cut.json.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "plain.json.gz").write_text("[1]")
+    for name in ("cut.json.gz", "plain.json.gz"):
+        with pytest.raises(DataError, match=rf"{name} must be readable to its end"):
+            list(json_elements(tmp_path / name))
+
+
+def test_bytes_that_are_not_utf8_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'["\xe9t\xe9"]')
+    for read in (read_json, lambda path: list(json_elements(path))):
+        with pytest.raises(DataError, match=r"a\.json must be UTF-8, got byte 0xe9"):
+            read(tmp_path / "a.json")
+
+
+def test_progress_runs_to_the_size_of_the_packed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(0)
+    path = write(tmp_path / "a.json.gz", json.dumps([draw.randbytes(1_000).hex() for _ in range(200)]))
+    monkeypatch.setattr(streams, "_READ_BYTES", 5_000)
+    told: list[tuple[str, int, int]] = []
+    list(json_elements(path, watch=Watch(progress=lambda *one: told.append(one))))
+    size = path.stat().st_size
+    assert {(label, total) for label, _, total in told} == {("bytes of a.json.gz", size)}
+    done = [one[1] for one in told]
+    assert done == sorted(done)
+    assert done[0] < done[-1] == size
+
+
+def test_rows_without_header_have_their_fields_and_places(tmp_path: Path) -> None:
+    faults = FileFaults()
+    path = write(tmp_path / "a.tsv", '7\tan "odd\u2028text\r\n\n8\tשלום\n9\n10\ta\tb\n11\tlast')
+    found = list(tab_rows(path, 2, faults))
+    assert found == [(f"{path}:1", ["7", 'an "odd\u2028text']), (f"{path}:3", ["8", "שלום"]), (f"{path}:6", ["11", "last"])]
+    assert faults.told() == (f"2 faults: {path}:4 must have 2 fields between tabs, got 1; {path}:5 must have 2 fields between tabs, got 3")
+
+
+def test_a_line_that_is_not_utf8_is_a_fault_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"1\t\xff\n2\tb\n")
+    faults = FileFaults()
+    assert [fields for _, fields in tab_rows(tmp_path / "a.tsv", 2, faults)] == [["2", "b"]]
+    assert faults.told().endswith("a.tsv:1 must be UTF-8, got byte 0xff at byte 3 of the line")
+
+
+PATTERNS = {"train": "train-v*.json*", "dev": "dev-v*.json*"}
+
+
+def test_a_folder_gives_its_splits_and_a_file_its_own(tmp_path: Path) -> None:
+    dev, train = write(tmp_path / "dev-v1.1.json", "{}"), write(tmp_path / "train-v1.1.json.gz", "{}")
+    write(tmp_path / "README", "")
+    assert list(split_files(tmp_path, PATTERNS).items()) == [("train", train), ("dev", dev)]
+    assert split_files(dev, PATTERNS) == {"dev": dev}
+    assert split_files(tmp_path / "README", PATTERNS) == {"test": tmp_path / "README"}
+
+
+def test_two_files_of_one_split_none_or_a_missing_source_are_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must hold train-v\*\.json\* or dev-v\*\.json\*, got none of them"):
+        split_files(tmp_path, PATTERNS)
+    for name in ("dev-v1.1.json", "dev-v2.0.json"):
+        write(tmp_path / name, "{}")
+    with pytest.raises(DataError, match=r"must hold one file of each split, got dev-v1\.1\.json and dev-v2\.0\.json"):
+        split_files(tmp_path, PATTERNS)
+    with pytest.raises(DataError, match=r"dev-v1\.2\.json must exist, got no such file; did you mean"):
+        split_files(tmp_path / "dev-v1.2.json", PATTERNS)

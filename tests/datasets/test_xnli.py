@@ -1,0 +1,145 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.config.dataset_settings import XnliSettings
+from adiabat.config.reader import read_settings
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.corpora import read_corpus
+from adiabat.data.examples import read_examples
+from adiabat.data.records import Document, LanguageGridSet
+from adiabat.datasets.xnli import make_xnli
+from tests.datasets.making import made, names, rows
+
+COLUMNS = ("language", "gold_label", "sentence1_binary_parse", "sentence1", "sentence2", "promptID", "pairID", "genre", "match")
+LABELS = ("neutral", "contradiction", "entailment")
+GREETINGS = {"ar": "مرحبا", "en": 'say "hello', "zh": "你好"}
+
+
+def row(pair: int, language: str, label: str | None = None, premise: str | None = None) -> str:
+    text = GREETINGS[language] if premise is None else premise
+    cells = {
+        "language": language,
+        "gold_label": label or LABELS[pair % 3],
+        "sentence1": f"{text} {pair // 3}" if text else "",
+        "sentence2": f"{text} {pair} ?",
+        "promptID": str(pair // 3 + 1),
+        "pairID": str(pair + 1),
+        "genre": "face",
+        "match": "True",
+    }
+    return "\t".join(cells.get(name, "") for name in COLUMNS)
+
+
+def xnli(path: Path, rows: list[str], columns: tuple[str, ...] = COLUMNS) -> Path:
+    path.write_text("".join(f"{line}\n" for line in ["\t".join(columns), *rows]), encoding="utf-8")
+    return path
+
+
+def by_language(pairs: int, languages: str = "ar en zh") -> list[str]:
+    """As the publisher has them: all pairs in one language, then all in the next."""
+    return [row(pair, language) for language in languages.split() for pair in range(pairs)]
+
+
+def make(source: Path, out: Path, *settings: str) -> dict[str, Any]:
+    make_xnli(source, out, read_settings(XnliSettings, None, settings))
+    return made(out)
+
+
+def fault(source: Path, out: Path, *settings: str) -> str:
+    with pytest.raises(DataError) as caught:
+        make(source, out, *settings)
+    assert not out.exists()
+    return str(caught.value)
+
+
+def test_rows_of_one_pair_become_one_row_with_all_languages(tmp_path: Path) -> None:
+    make(xnli(tmp_path / "xnli.test.tsv", by_language(2)), tmp_path / "out")
+    first, second = rows(tmp_path / "out" / "test.jsonl.gz")
+    assert first == {
+        "pair_id": "1",
+        "label": "neutral",
+        "premise": {"ar": "مرحبا 0", "en": 'say "hello 0', "zh": "你好 0"},
+        "hypothesis": {"ar": "مرحبا 0 ?", "en": 'say "hello 0 ?', "zh": "你好 0 ?"},
+    }
+    assert (second["pair_id"], second["label"], second["hypothesis"]["zh"]) == ("2", "contradiction", "你好 1 ?")
+
+
+def test_the_reader_reads_both_splits_as_language_grids(tmp_path: Path) -> None:
+    folder = tmp_path / "XNLI-1.0"
+    folder.mkdir()
+    xnli(folder / "xnli.dev.tsv", by_language(6))
+    xnli(folder / "xnli.test.tsv", by_language(9))
+    (folder / "xnli.dev.jsonl").touch()
+    assert make(folder, tmp_path / "out")["examples"] == {"dev.jsonl.gz": 6, "test.jsonl.gz": 9}
+    grid = read_examples(tmp_path / "out" / "test.jsonl.gz")
+    assert isinstance(grid, LanguageGridSet)
+    assert (grid.languages, len(grid)) == (("ar", "en", "zh"), 9)
+    assert list(grid.labels) == list(LABELS) * 3
+    assert next(read_corpus(tmp_path / "out" / "test.jsonl.gz")) == Document("0:ar", "مرحبا 0 ?")
+
+
+def test_the_order_of_rows_changes_only_the_order_of_pairs(tmp_path: Path) -> None:
+    plain = by_language(5)
+    make(xnli(tmp_path / "xnli.test.tsv", plain), tmp_path / "one")
+    make(xnli(tmp_path / "b.tsv", plain[::-1]), tmp_path / "two")
+    one, two = (rows(tmp_path / name / "test.jsonl.gz") for name in ("one", "two"))
+    assert sorted(one, key=str) == sorted(two, key=str)
+    assert [list(pair["premise"]) for pair in two] == [["ar", "en", "zh"]] * 5
+
+
+def test_a_pair_that_lacks_a_language_is_told_or_left_out_and_counted(tmp_path: Path) -> None:
+    incomplete = by_language(4)
+    del incomplete[9]  # Pair 2 in Chinese.
+    del incomplete[4]  # Pair 1 in English.
+    source = xnli(tmp_path / "xnli.test.tsv", incomplete)
+    assert fault(source, tmp_path / "out") == (
+        f'2 faults: {source}:2: pair "1" must be in every language, got none in en; {source}:3: pair "2" must be in every language, '
+        "got none in zh; set xnli.incomplete = drop, or name the languages to keep with xnli.languages"
+    )
+    told = make(source, tmp_path / "dropped", "xnli.incomplete=drop")
+    assert told["notes"] == ["2 of 4 pairs of test left out: in fewer languages than others"]
+    assert [pair["pair_id"] for pair in rows(tmp_path / "dropped" / "test.jsonl.gz")] == ["3", "4"]
+
+
+def test_languages_can_be_chosen(tmp_path: Path) -> None:
+    incomplete = by_language(4)
+    del incomplete[9]
+    source = xnli(tmp_path / "xnli.test.tsv", incomplete)
+    make(source, tmp_path / "out", 'xnli.languages=["en", "ar"]')
+    assert [list(pair["premise"]) for pair in rows(tmp_path / "out" / "test.jsonl.gz")] == [["ar", "en"]] * 4
+    with pytest.raises(ConfigError, match="xnli.languages must be a list that is not empty"):
+        read_settings(XnliSettings, None, ["xnli.languages=[]"])
+    assert 'pair "1" must be in every language, got none in fr' in fault(source, tmp_path / "none", 'xnli.languages=["en", "fr"]')
+
+
+def test_pairs_without_a_label_are_left_out_and_counted(tmp_path: Path) -> None:
+    source = xnli(tmp_path / "xnli.dev.tsv", [row(0, "en"), row(1, "en", "-"), row(2, "en")])
+    told = make(source, tmp_path / "out")
+    assert told["notes"] == ["1 of 3 pairs of dev left out: the annotators agreed on no label"]
+    assert told["examples"] == {"dev.jsonl.gz": 2}
+
+
+def test_every_fault_of_a_file_is_told_at_once(tmp_path: Path) -> None:
+    faulty = [row(0, "en"), row(0, "en"), row(0, "ar", "entailment"), row(1, "en", "maybe"), row(2, "zh", premise=""), "en\tneutral"]
+    source = xnli(tmp_path / "xnli.test.tsv", faulty)
+    said = fault(source, tmp_path / "out")
+    for wanted in (
+        "5 faults: ",
+        f'{source}:3: pair "1" must be in en once, got it again',
+        f'{source}:4: pair "1" must have one label, got entailment, and neutral at {source}:2',
+        f'{source}:5: "gold_label" must be entailment, neutral, contradiction or -, got maybe',
+        f'{source}:6: "sentence1" must not be empty',
+        f"{source}:7 must have 9 fields as the header has, got 2",
+    ):
+        assert wanted in said
+    assert names(tmp_path) == ["xnli.test.tsv"]
+
+
+def test_a_file_without_the_columns_is_told(tmp_path: Path) -> None:
+    source = xnli(tmp_path / "xnli.test.tsv", ["en\thello"], columns=("language", "text"))
+    assert fault(source, tmp_path / "out") == (
+        f"{source} must have the columns gold_label, sentence1, sentence2, pairID, got language, text; check that it is XNLI's own file"
+    )
+    assert "must hold at least one row, got none below line 1" in fault(xnli(source, []), tmp_path / "out")

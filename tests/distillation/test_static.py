@@ -1,0 +1,277 @@
+"""A static model of a teacher: beside model2vec, and as three libraries load it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float
+from model2vec import StaticModel
+from model2vec.distill import distill_from_model
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
+
+from adiabat import api
+from adiabat.config.distillation import DistilStaticSettings
+from adiabat.config.reader import checked
+from adiabat.core.errors import ConfigError, DataError, JobError
+from adiabat.core.progress import Watch
+from adiabat.distillation import static_jobs as distilling
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
+from adiabat.models.loading import load
+from adiabat.models.static import StaticBackbone
+from adiabat.models.static_files import unknown_id
+from adiabat.models.towers import DualEncoder
+from adiabat.results.distillation_result import DistilResult
+from adiabat.results.record import read_record
+from tests.distillation.test_vocabulary import wordpiece
+from tests.tiny import edit, save_tiny, tiny_dual
+
+TEXTS = ["the cat sat", "New York cats", "dogs", "", "the the cat 日本", "c s at"]
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder with letters for tokens."""
+    return save_tiny(tmp_path_factory.mktemp("teacher"), width=24, settings=EncoderSettings(max_tokens=64))
+
+
+def settings_of(**section: Any) -> DistilStaticSettings:
+    return checked(DistilStaticSettings, {"static": {"dims": 8, "dtype": "float32", **section}, "run": {"device": "cpu"}})
+
+
+def made(teacher: Path, out: Path, notes: list[str] | None = None, **section: Any) -> DistilResult:
+    said = notes if notes is not None else []
+    return api.distil_static(str(teacher), out, settings=settings_of(**section), watch=Watch(note=said.append))
+
+
+def embedded(folder: Path) -> Float[np.ndarray, "n e"]:
+    model = load(folder)
+    return model.encode(TEXTS, side="query", precision="fp32")
+
+
+@pytest.mark.parametrize("section", [{}, {"dims": 4, "sif": 1e-2}, {"weighting": "none"}, {"reduction": "none", "dims": None}])
+@pytest.mark.parametrize("pooling", ["mean", "first", "last"])
+def test_vectors_are_those_of_model2vec(teacher: Path, tmp_path: Path, section: dict[str, Any], pooling: str) -> None:
+    given = {key: value for key, value in section.items() if value is not None}
+    if "reduction" in section:
+        settings = checked(DistilStaticSettings, {"static": {"dtype": "float32", "pooling": pooling, **given}})
+        api.distil_static(str(teacher), tmp_path / "ours", settings=settings)
+    else:
+        made(teacher, tmp_path / "ours", pooling=pooling, **given)
+    tower = load(teacher).document
+    coefficient = None if section.get("weighting") == "none" else section.get("sif", 1e-4)
+    dims = None if "reduction" in section else section.get("dims", 8)
+    peer = distill_from_model(
+        tower.backbone, tower.tokenizer, device="cpu", pca_dims=dims, sif_coefficient=coefficient, quantize_to="float32", pooling=pooling
+    )
+    ours = StaticModel.from_pretrained(str(tmp_path / "ours"))
+    assert ours.tokens == peer.tokens
+    known = [row for row, token in enumerate(peer.tokens) if token != "[UNK]"]
+    np.testing.assert_allclose(ours.embedding[known], peer.embedding[known], atol=1e-3 * np.abs(peer.embedding).max())
+    np.testing.assert_allclose(ours.encode(TEXTS), peer.encode(TEXTS), atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_three_libraries_give_the_same_embeddings(teacher: Path, tmp_path: Path, dtype: str, normalize: bool) -> None:
+    made(teacher, tmp_path / "model", dtype=dtype, normalize=normalize)
+    ours, first, second = (
+        embedded(tmp_path / "model"),
+        StaticModel.from_pretrained(str(tmp_path / "model")).encode(TEXTS),
+        SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(TEXTS),
+    )
+    # In float16, model2vec makes an empty text no number: the least that it divides by is 0 there.
+    written = [row for row, text in enumerate(TEXTS) if text]
+    for other in (first, second):
+        np.testing.assert_allclose(ours[written], other[written], atol=2e-3 if dtype == "float16" else 1e-5)
+    norms = np.linalg.norm(ours, axis=1)
+    assert norms[3] == 0
+    assert np.allclose(np.delete(norms, 3), 1, atol=1e-5) == normalize
+
+
+def test_long_texts_are_read_to_their_end_whatever_the_limit_of_the_teacher(tmp_path: Path) -> None:
+    folder, text = save_tiny(tmp_path / "teacher", width=24), "a" * 600 + "z" * 200
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(16)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    edit(folder, "tokenizer_config.json", model_max_length=16)
+    made(folder, tmp_path / "model", normalize=False, weighting="none")
+    ours, peer = load(tmp_path / "model"), StaticModel.from_pretrained(str(tmp_path / "model"))
+    found, first, last = ours.encode([text, "a" * 600, "z" * 200], side="query", precision="fp32")
+    np.testing.assert_allclose(found, 0.75 * first + 0.25 * last, atol=1e-2 * np.abs(found).max())
+    for other in (peer, SentenceTransformer(str(tmp_path / "model"), device="cpu")):
+        np.testing.assert_allclose(other.encode([text])[0], found, atol=1e-5)
+    # Counts go to the end, too.
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"id": "1", "text": text}) + "\n", encoding="utf-8")
+    made(folder, tmp_path / "counted", normalize=False, corpus=str(corpus))
+    counted = StaticModel.from_pretrained(str(tmp_path / "counted"))
+    rows = [peer.tokens.index(token) for token in ("a", "z")]
+    weights = np.linalg.norm(counted.embedding[rows], axis=1) / np.linalg.norm(peer.embedding[rows], axis=1)
+    shares = np.array([601, 201]) / (800 + len(peer.tokens))
+    np.testing.assert_allclose(weights, 1e-4 / (1e-4 + shares), rtol=0.01)
+
+
+@pytest.mark.parametrize(("dtype", "close"), [("float16", 0.9999), ("int8", 0.999)])
+def test_fewer_bits_give_nearly_the_same(teacher: Path, tmp_path: Path, dtype: str, close: float) -> None:
+    exact = made(teacher, tmp_path / "exact")
+    small = made(teacher, tmp_path / "small", dtype=dtype)
+    assert small.size < exact.size
+    cosines = (embedded(tmp_path / "exact") * embedded(tmp_path / "small")).sum(axis=1)
+    assert np.delete(cosines, 3).min() > close
+
+
+def test_unknown_tokens_say_nothing(tmp_path: Path) -> None:
+    model = tiny_dual(width=24)
+    tower = model.document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
+    api.distil_static(DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(dims=3, normalize=False))
+    static = load(tmp_path / "model")
+    found = static.encode(["the cat", "the 日 cat", "日"], side="query", precision="fp32")
+    np.testing.assert_allclose(found[1], found[0] * 2 / 3, atol=1e-6)
+    assert not found[2].any()
+    # It is the row that training leaves at zero.
+    assert isinstance(static.query.backbone, StaticBackbone)
+    assert static.query.backbone.weightless_id == unknown_id(wordpiece().backend_tokenizer)
+
+
+def test_counts_of_a_corpus_weigh_tokens(teacher: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(f'{{"_id": "d{number}", "text": "{"a" * 9}{"b" * number}"}}\n' for number in range(3)), encoding="utf-8")
+    tables = {}
+    ways: dict[str, dict[str, Any]] = {"sif": {"sif": 0.1}, **{name: {"weighting": name} for name in ("tfidf", "zipf", "none")}}
+    for name, section in ways.items():
+        given = {} if name == "none" else {"corpus": str(corpus)}
+        assert made(teacher, tmp_path / name, **section, **given).counted == (0 if name == "none" else 3)
+        model = StaticModel.from_pretrained(str(tmp_path / name))
+        tables[name] = {token: row for token, row in zip(model.tokens, model.embedding, strict=True)}
+    rows = len(tables["none"])
+    # A blank is put before each text, so that its first word is a word as any other.
+    share = {"a": (27 + 1) / (33 + rows), "b": (3 + 1) / (33 + rows), "z": 1 / (33 + rows)}
+    for letter, often in share.items():
+        np.testing.assert_allclose(tables["sif"][letter], tables["none"][letter] * 0.1 / (0.1 + often), rtol=1e-5)
+    # "a" comes most often, so that it weighs nothing; "b" as often as what stands before each text, whose row is a later one.
+    for letter, rank in {"a": 0, "b": 1}.items():
+        np.testing.assert_allclose(tables["zipf"][letter], tables["none"][letter] * np.log1p(rank), rtol=1e-5, atol=1e-6)
+    containing = {"a": 3, "b": 2, "z": 0}
+    for letter, documents in containing.items():
+        np.testing.assert_allclose(tables["tfidf"][letter], tables["none"][letter] * (np.log(4 / (1 + documents)) + 1), rtol=1e-5)
+
+
+def test_words_are_added(teacher: Path, tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("cat\n new york \nc\n", encoding="utf-8")
+    found = made(teacher, tmp_path / "model", vocabulary=str(words))
+    model = StaticModel.from_pretrained(str(tmp_path / "model"))
+    assert model.tokenizer.encode("new york").tokens[-1].replace("Ġ", " ").strip() == "new york"
+    assert found.tokens == len(model.tokens)
+    assert found.added >= 2
+
+
+def test_words_that_are_there_already_are_told(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("Cat\ncats\n", encoding="utf-8")
+    tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
+    section = {"dims": 3, "vocabulary": str(tmp_path / "words.txt")}
+    notes: list[str] = []
+    found = api.distil_static(
+        DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(**section), watch=Watch(note=notes.append)
+    )
+    assert notes == found.notes == ["1 of 2 words are tokens of the teacher already"]
+    assert found.added == 1
+
+
+def test_the_record_says_what_it_came_from(teacher: Path, tmp_path: Path) -> None:
+    found = made(teacher, tmp_path / "model")
+    assert read_record(tmp_path / "model" / "result.json", DistilResult, version=1) == found
+    assert (found.tokens, found.dims, found.added, found.counted) == (258, 8, 0, 0)
+    assert 0 < found.kept < 1
+    assert found.settings["static"]["dims"] == 8
+    assert found.inputs["teacher"]["weights_sha256"] == load(teacher).document.weights_digest()
+    written = ["1_Normalize", "config.json", "config_sentence_transformers.json", "model.safetensors", "modules.json"]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [*written, "result.json", "tokenizer.json"]
+
+
+@pytest.mark.parametrize("at", ["save_static", "write_record", "list_modules"])
+def test_what_was_cut_short_goes_on_and_what_is_there_is_refused(
+    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    def cut(*args: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(distilling, at, cut)
+        with pytest.raises(KeyboardInterrupt):
+            made(teacher, tmp_path / "model")
+    assert (tmp_path / "model" / ".passed").is_dir()
+    assert not (tmp_path / "model" / "modules.json").exists()
+    monkeypatch.setattr(Encoder, "encode_tokens", lambda *args, **named: pytest.fail("they are there"))
+    made(teacher, tmp_path / "model")
+    with pytest.raises(JobError, match=r"holds a model already; choose another directory"):
+        made(teacher, tmp_path / "model")
+
+
+def test_numbers_beyond_the_type_on_disk_are_told(teacher: Path, tmp_path: Path) -> None:
+    model = load(teacher)
+    with torch.no_grad():
+        for norm in [part for part in model.document.backbone.modules() if isinstance(part, torch.nn.LayerNorm)]:
+            norm.weight.mul_(1e6)
+    settings = settings_of(reduction="none", dtype="float16", dims=None)
+    with pytest.raises(DataError, match=r"static.dtype must hold numbers up to \S+, got float16; take float32"):
+        api.distil_static(model, tmp_path / "model", settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("section", "kind", "told"),
+    [
+        ({"dims": 25}, ConfigError, "static.dims must be at most the 24 numbers of a token's vector, got 25"),
+        ({"without": "["}, ConfigError, "static.without must be a regular expression"),
+        ({"vocabulary": "gone.txt"}, DataError, "static.vocabulary must be a readable file, got gone.txt"),
+        ({"corpus": "gone.jsonl"}, DataError, "gone.jsonl"),
+    ],
+)
+def test_what_cannot_be_made_is_told_before_anything_passes(
+    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: dict[str, Any], kind: type[Exception], told: str
+) -> None:
+    monkeypatch.setattr(Encoder, "encode_tokens", lambda *args, **named: pytest.fail("too early"))
+    with pytest.raises(kind) as caught:
+        made(teacher, tmp_path / "model", **section)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"sif": 0.0}, "static.sif must be > 0, got 0"),
+        ({"sif": 1.0}, "static.sif must be < 1, got 1"),
+        ({"dims": 0}, "static.dims must be > 0, got 0"),
+        ({"weighting": "tfidf"}, "static.corpus must be given with static.weighting = tfidf"),
+        ({"weighting": "none", "corpus": "a.jsonl"}, "static.corpus has no effect"),
+        ({"weighting": "none", "sif": 1e-3}, "static.sif has no effect"),
+        ({"reduction": "none", "dims": 8}, "static.dims has no effect"),
+        ({"pooling": "middle"}, "static.pooling must be 'mean', 'token', 'first' or 'last', got 'middle'"),
+    ],
+)
+def test_settings_that_make_no_model_are_told(section: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(DistilStaticSettings, {"static": section})
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a\n\nb\n \n", "words.txt:2 is empty; "),
+        ("", "words.txt must hold words, one per line, got none"),
+        (b"\xff\xfe", "words.txt must be text in UTF-8"),
+    ],
+)
+def test_files_of_words_that_are_none_are_told(teacher: Path, tmp_path: Path, text: str | bytes, told: str) -> None:
+    words = tmp_path / "words.txt"
+    words.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DataError) as caught:
+        made(teacher, tmp_path / "model", vocabulary=str(words))
+    assert told in str(caught.value)
+    assert not (tmp_path / "model").exists()

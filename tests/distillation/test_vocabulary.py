@@ -1,0 +1,181 @@
+"""What a static model knows: the teacher's tokens as model2vec takes them, and words that are added."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from model2vec.tokenizer import clean_and_create_vocabulary, turn_tokens_into_ids
+from skeletoken import TokenizerModel
+from tokenizers import Tokenizer
+from tokenizers.models import BPE, Unigram, WordPiece
+from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import ByteLevel, Metaspace, Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
+
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.distillation.vocabulary import Vocabulary, Word, vocabulary_of
+from tests.tiny import tiny_tokenizer
+
+PIECES = ["the", "cat", "sat", "##s", "##at", "c", "new", "york", "[unused1]", "[unused2]"]
+
+
+def wrapped(backend: Tokenizer) -> PreTrainedTokenizerFast:
+    first, last = ("[CLS]", backend.token_to_id("[CLS]")), ("[SEP]", backend.token_to_id("[SEP]"))
+    backend.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[first, last])
+    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def wordpiece() -> PreTrainedTokenizerFast:
+    backend = Tokenizer(WordPiece({piece: row for row, piece in enumerate([*SPECIAL, *PIECES])}, unk_token="[UNK]"))
+    backend.normalizer, backend.pre_tokenizer = Lowercase(), Whitespace()
+    return wrapped(backend)
+
+
+def unigram() -> PreTrainedTokenizerFast:
+    pieces = ["▁the", "▁cat", "▁", "s", "t", "a", "c", "▁new", "▁york"]
+    backend = Tokenizer(Unigram([(piece, -float(row + 1)) for row, piece in enumerate([*SPECIAL, *pieces])], unk_id=1))
+    backend.pre_tokenizer = Metaspace()
+    return wrapped(backend)
+
+
+def bpe() -> PreTrainedTokenizerFast:
+    letters = sorted(ByteLevel.alphabet())
+    merges = [("c", "a"), ("ca", "t"), ("Ġ", "cat")]
+    vocabulary = {piece: row for row, piece in enumerate([*SPECIAL, *letters, *("".join(pair) for pair in merges)])}
+    backend = Tokenizer(BPE(vocabulary, merges, unk_token="[UNK]"))
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=True)
+    return wrapped(backend)
+
+
+MAKERS = {"wordpiece": wordpiece, "unigram": unigram, "bpe": bpe}
+
+
+def words(*texts: str) -> list[Word]:
+    return [Word(text, f"words.txt:{number}") for number, text in enumerate(texts, start=1)]
+
+
+def tokens_of(vocabulary: Vocabulary, text: str) -> list[str]:
+    found: list[str] = vocabulary.tokenizer.encode(text).tokens
+    return found
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_tokens_and_what_passes_for_each_are_model2vecs(kind: str) -> None:
+    tokenizer = MAKERS[kind]()
+    found = vocabulary_of(tokenizer)
+    pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
+    peer = clean_and_create_vocabulary(pruned.deep_copy(), [], token_remove_regex=re.compile(r"\[unused\d+\]"))
+    assert found.tokens == peer.sorted_vocabulary
+    old = pruned.model_delta.token_mapping
+    assert list(found.sequences.token_ids) == [[old[one] for one in ids] for ids in turn_tokens_into_ids(found.tokens, pruned)]
+    assert (found.sequences.before, found.sequences.after) == (1, 1)
+    assert not {"[MASK]", "[unused1]", "[unused2]"} & set(found.tokens)
+    own = tokenizer.convert_ids_to_tokens([ids[1] for ids in found.sequences.token_ids])
+    assert own == found.tokens
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_rows_are_numbered_without_gaps_and_nothing_is_put_around_texts(kind: str) -> None:
+    found = vocabulary_of(MAKERS[kind]())
+    assert sorted(found.tokenizer.get_vocab().values()) == list(range(len(found.tokens)))
+    assert [found.tokenizer.token_to_id(token) for token in found.tokens] == list(range(len(found.tokens)))
+    assert not {"[CLS]", "[SEP]"} & set(tokens_of(found, "the cat"))
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_words_and_phrases_are_added_behind_and_found_in_texts(kind: str) -> None:
+    tokenizer = MAKERS[kind]()
+    plain = vocabulary_of(tokenizer)
+    found = vocabulary_of(tokenizer, words=words("cats", "new york"))
+    assert found.tokens[: len(plain.tokens)] == plain.tokens
+    assert "new york" in found.tokens[len(plain.tokens) :]
+    phrase, word = [token.strip().lstrip("▁Ġ") for token in tokens_of(found, "the new york cats")][-2:]
+    assert (phrase, word) == ("new york", "cats")
+    # As the teacher takes the text: with its special tokens, and not padded.
+    assert list(found.sequences.token_ids[found.tokens.index("new york")]) == tokenizer("new york")["input_ids"]
+
+
+def test_a_fixed_padding_and_a_limit_of_the_teacher_are_not_passed() -> None:
+    tokenizer = wordpiece()
+    tokenizer.backend_tokenizer.enable_padding(length=16)
+    tokenizer.backend_tokenizer.enable_truncation(3)
+    found = vocabulary_of(tokenizer, words=words("new york cats"))
+    assert len(found.sequences.token_ids[-1]) == 2 + len(["new", "york", "cat", "##s"])
+
+
+def test_nothing_is_said_that_nobody_can_act_on(caplog: pytest.LogCaptureFixture) -> None:
+    vocabulary_of(wordpiece())
+    assert caplog.records == []
+
+
+def test_words_that_are_tokens_already_are_told() -> None:
+    found = vocabulary_of(wordpiece(), words=words("Cat", "cats"))
+    assert [word.text for word in found.known] == ["Cat"]
+    assert found.tokens[-1] == "cats"
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (("cats", "at", "Cats"), "got words.txt:3: 'Cats' is the word of words.txt:1; remove these lines"),
+        (("Cat", "cats", "cat"), "got words.txt:3: 'cat' is the word of words.txt:1; remove"),
+        (("new cat", "cats", "New cat", "cats"), "got 2 faults: words.txt:3: 'New cat' is the word of words.txt:1; words.txt:4: 'cats' is"),
+        (("cats", " "), "got words.txt:2: ' ' is nothing once the tokenizer has normalised it; remove"),
+        (
+            ("cats", "日本", "中国"),
+            "of each word the teacher must know a piece, got 2 faults: words.txt:2: '日本'; words.txt:3: '中国'",
+        ),
+    ],
+)
+def test_words_that_cannot_be_added_are_told(texts: tuple[str, ...], told: str) -> None:
+    with pytest.raises(DataError) as caught:
+        vocabulary_of(wordpiece(), words=words(*texts))
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_phrases_are_no_part_of_words_but_where_a_script_has_no_blanks(kind: str) -> None:
+    found = vocabulary_of(MAKERS[kind](), words=words("the cat", "cat 日本"))
+    inside, apart = ([token.strip() for token in tokens_of(found, text)] for text in ("cats the cats", "cats the cat s"))
+    assert "the cat" not in inside
+    assert "the cat" in apart
+    assert "cat 日本" in [token.strip() for token in tokens_of(found, "cat 日本cat")]
+
+
+def test_patterns_that_are_none_or_match_all_are_told() -> None:
+    with pytest.raises(ConfigError, match=r"^static.without must be a regular expression, got '\[': "):
+        vocabulary_of(wordpiece(), without="[")
+    with pytest.raises(ConfigError, match=r"^static.without must leave tokens, got '\.', which matches all; leave it out$"):
+        vocabulary_of(wordpiece(), without=".")
+    assert "[unused1]" in vocabulary_of(wordpiece(), without=None).tokens
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_a_tokenizer_takes_unknown_words_for_stays(kind: str) -> None:
+    found = vocabulary_of(MAKERS[kind](), without=r"(?!.*(cat|ca|c|a|t))")
+    assert "[UNK]" in found.tokens
+    assert found.tokenizer.encode("日 cat").ids
+
+
+def test_a_tokenizer_comes_back_from_its_file(tmp_path: Path) -> None:
+    found = vocabulary_of(wordpiece(), words=words("new york"))
+    found.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    again = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert again.encode("The new york cats").ids == found.tokenizer.encode("The new york cats").ids
+    assert json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))["post_processor"] is None
+
+
+def test_a_token_of_a_decoder_that_begins_texts_with_nothing_stands_behind_its_begin_token() -> None:
+    tokenizer = tiny_tokenizer("gpt-neox")
+    assert tokenizer("a").input_ids == [tokenizer.convert_tokens_to_ids("a")]
+    found = vocabulary_of(tokenizer, words=words("cat"))
+    assert (found.sequences.before, found.sequences.after) == (1, 0)
+    assert {ids[0] for ids in found.sequences.token_ids} == {tokenizer.bos_token_id}
+    assert found.sequences.token_ids[found.tokens.index("a")] == [tokenizer.bos_token_id, tokenizer.convert_tokens_to_ids("a")]
+    assert list(found.sequences.token_ids[found.tokens.index("Ġcat")][1:]) == tokenizer("cat").input_ids

@@ -1,0 +1,276 @@
+"""What stands in a batch, who embeds what of it, and what the loss is told of its texts."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.pair_sets import PairSet
+from adiabat.dual_encoder.batches import Batch, Sides, check_negatives, draw_batch, pairs_of, share_of
+from adiabat.losses.embedded_pairs import Pairs
+from adiabat.losses.in_batch import in_batch_softmax
+from adiabat.training.distributed import ALONE, Processes
+from tests.dual_encoder.problem import Row, both_sets, examples, pair_sets, section
+
+SIX = np.array([0, 3, 6, 2, 8, 5])
+WIDTH = 6
+
+
+def paired(*rows: Row) -> PairSet:
+    (pairs,) = pair_sets(examples(rows))
+    return pairs
+
+
+def drawn(pairs: PairSet, picked: np.ndarray = SIX, *, seed: int = 0, step: int = 0, **settings: Any) -> Batch:
+    return draw_batch(pairs, picked, section(**settings), seed=seed, step=step)
+
+
+def vectors(texts: int, *, seed: int) -> Tensor:
+    """A vector for each text, so that equal texts have equal vectors."""
+    return torch.randn(texts, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+def sides_of(batch: Batch, pairs: PairSet) -> Sides:
+    query, document = (vectors(len(texts), seed=seed) for seed, texts in enumerate((pairs.texts.queries, pairs.texts.documents)))
+    return Sides(query[torch.from_numpy(batch.query)], document[torch.from_numpy(batch.documents)])
+
+
+def pairs_for(pairs: PairSet, batch: Batch, *, opinion: Sides | None = None, **settings: Any) -> Pairs:
+    return pairs_of(batch, sides_of(batch, pairs), pairs, section(**settings), ALONE, guide=opinion)
+
+
+def as_rows(batch: Batch) -> tuple[list[int], ...]:
+    return tuple(rows.ravel().tolist() for rows in (batch.query, batch.positive, batch.shared, batch.own))
+
+
+def counted_as_negatives(pairs: Pairs) -> list[set[int]]:
+    """For each pair the numbers of the batch's positives that count against it."""
+    everything = slice(None)
+    return [set(np.flatnonzero(~row)) for row in pairs.block("query", "positive").excluded(everything, everything).numpy()]
+
+
+# --- Drawing ---
+
+
+@pytest.mark.parametrize("settings", [{}, {"negatives_seen_by": "own"}, {"loss": "triplet"}], ids=str)
+def test_a_batch_follows_from_the_seed_and_the_step_alone(settings: dict[str, Any]) -> None:
+    pairs, _ = both_sets()
+    many = {"negatives_per_query": 2, **settings}
+    picked = np.flatnonzero(pairs.negatives.lengths[pairs.query] > 0)
+    before = [as_rows(drawn(pairs, picked, step=step, **many)) for step in range(8)]
+    assert [as_rows(drawn(pairs, picked, step=step, **many)) for step in reversed(range(8))] == before[::-1]
+    assert len({str(rows) for rows in before}) > 1
+    assert as_rows(drawn(pairs, picked, seed=1, **many)) != before[0] or as_rows(drawn(pairs, picked, seed=2, **many)) != before[0]
+
+
+def test_shared_negatives_are_some_of_those_listed_each_once_and_no_more_than_asked_for() -> None:
+    pairs, _ = both_sets()
+    for step in range(20):
+        batch = drawn(pairs, step=step, negatives_per_query=2)
+        counts = np.minimum(pairs.negatives.lengths[batch.query], 2)
+        parts = np.split(batch.shared, np.cumsum(counts)[:-1])
+        for row, part in zip(batch.query.tolist(), parts, strict=True):
+            assert set(part.tolist()) <= set(pairs.negatives[row].tolist())
+            assert len(set(part.tolist())) == len(part)
+        assert batch.own.shape == (6, 0)
+
+
+def test_every_listed_negative_gets_its_turn() -> None:
+    pairs, _ = both_sets()
+    first = np.array([0])
+    seen = {int(drawn(pairs, first, step=step, negatives_per_query=1).shared[0]) for step in range(40)}
+    assert seen == set(pairs.negatives[0].tolist())
+    assert len(seen) == 3
+
+
+def test_no_negatives_are_drawn_where_none_are_asked_for() -> None:
+    pairs, _ = both_sets()
+    batch = drawn(pairs, negatives_per_query=0)
+    assert (batch.shared.size, batch.own.size) == (0, 0)
+    assert batch.documents.tolist() == batch.positive.tolist()
+    made = pairs_for(pairs, batch)
+    assert made.shared is None
+    assert made.own is None
+
+
+def test_own_negatives_of_queries_that_list_few_are_filled_up_with_the_positive() -> None:
+    pairs = paired(("a", ["x"], ["u", "v", "w"]), ("b", ["y"], ["u"]), ("c", ["z"], []))
+    batch = drawn(pairs, np.arange(3), negatives_per_query=2, negatives_seen_by="own")
+    x, u, v, w, y, z = range(6)
+    assert set(batch.own[0].tolist()) < {u, v, w}
+    assert batch.own[1:].tolist() == [[u, y], [z, z]]
+    assert batch.documents.tolist() == [x, y, z, *batch.own.ravel().tolist()]
+    assert batch.shared.size == 0
+
+
+def test_triplets_take_what_is_listed_in_turn_until_there_are_enough() -> None:
+    pairs = paired(("a", ["x"], ["u", "v"]), ("b", ["y"], ["u"]))
+    batch = drawn(pairs, np.arange(2), loss="triplet", negatives_per_query=5)
+    u, v = 1, 2
+    assert batch.own.tolist() == [[u, v, u, v, u], [u] * 5]
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize("settings", [{"loss": "triplet"}, {"batch_size": 1}], ids=str)
+def test_queries_without_negatives_are_refused_where_nothing_else_is_compared(settings: dict[str, Any]) -> None:
+    train, validation = both_sets()
+    with pytest.raises(
+        DataError, match="set: every query must list a negative where train.loss is triplet or train.batch_size is 1, got none"
+    ):
+        check_negatives(train, section(**settings))
+    with pytest.raises(DataError, match="held out: .* got none for 1 of 5; list some, or change these settings"):
+        check_negatives(validation, section(**settings))
+    check_negatives(paired(("a", ["x"], ["u"]), ("a", ["y"], [])), section(**settings))
+
+
+def test_filling_up_is_refused_where_it_would_not_be_masked() -> None:
+    pairs = paired(("a", ["x"], ["u", "v"]), ("b", ["y"], ["u"]))
+    own = {"negatives_seen_by": "own", "mask_duplicates": False}
+    with pytest.raises(
+        ConfigError, match="train.mask_duplicates must be true where queries of set list fewer than 2 negatives of their own"
+    ):
+        check_negatives(pairs, section(negatives_per_query=2, **own))
+    check_negatives(pairs, section(negatives_per_query=1, **own))
+    check_negatives(pairs, section(negatives_per_query=2, negatives_seen_by="own"))
+    check_negatives(pairs, section(negatives_per_query=2, mask_duplicates=False))
+
+
+# --- Sharing out ---
+
+
+@pytest.mark.parametrize("settings", [{}, {"negatives_seen_by": "own"}, {"loss": "triplet"}, {"negatives_per_query": 0}], ids=str)
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("most", [1, 3])
+def test_the_parts_of_all_processes_make_up_the_batch_negatives_included(settings: dict[str, Any], count: int, most: int) -> None:
+    pairs, _ = both_sets()
+    wanted = {"negatives_per_query": most, **settings}
+    picked = SIX if settings.get("loss") != "triplet" else np.flatnonzero(pairs.negatives.lengths[pairs.query])[:6]
+    whole = drawn(pairs, picked, step=3, **wanted)
+    parts = [share_of(pairs, whole, section(**wanted), Processes(rank, count)) for rank in range(count)]
+    assert all(len(part.query) == 6 // count for part in parts)
+    for name in ("query", "positive", "shared", "own"):
+        assert np.concatenate([getattr(part, name) for part in parts]).tolist() == getattr(whole, name).tolist()
+    for part in parts:
+        listed = [row for query in part.query.tolist() for row in pairs.negatives[query]]
+        assert set(part.shared.tolist()) <= set(listed)
+
+
+def test_a_batch_that_processes_cannot_share_is_refused() -> None:
+    pairs, _ = both_sets()
+    with pytest.raises(ConfigError, match="train.batch_size must be a multiple of the 4 processes, got 6"):
+        share_of(pairs, drawn(pairs), section(), Processes(1, 4))
+
+
+# --- What the loss is told ---
+
+
+def test_embeddings_stand_where_their_texts_do() -> None:
+    pairs, _ = both_sets()
+    choices: list[dict[str, Any]] = [{}, {"negatives_seen_by": "own"}]
+    for settings in choices:
+        batch = drawn(pairs, negatives_per_query=2, **settings)
+        made = pairs_for(pairs, batch, **settings)
+        query, document = vectors(len(pairs.texts.queries), seed=0), vectors(len(pairs.texts.documents), seed=1)
+        assert torch.equal(made.query, query[torch.from_numpy(batch.query)])
+        assert torch.equal(made.positive, document[torch.from_numpy(batch.positive)])
+        for found, rows in ((made.shared, batch.shared), (made.own, batch.own)):
+            assert (found is None) == (not rows.size)
+            assert found is None or torch.equal(found, document[torch.from_numpy(rows)])
+
+
+def test_a_place_that_was_filled_up_does_not_count() -> None:
+    pairs = paired(("a", ["x"], ["u", "v", "w"]), ("b", ["y"], ["u"]), ("c", ["z"], []))
+    own: dict[str, Any] = {"negatives_seen_by": "own"}
+    filled = in_batch_softmax(pairs_for(pairs, drawn(pairs, np.arange(3), negatives_per_query=3, **own), **own), temperature=0.7)
+    query, document = vectors(3, seed=0), vectors(6, seed=1)
+    # x, y and z are rows 0, 4 and 5; u, v and w are rows 1 to 3.
+    expected = 0.0
+    for place, (positive, candidates) in enumerate([(0, [0, 4, 5, 1, 2, 3]), (4, [0, 4, 5, 1]), (5, [0, 4, 5])]):
+        scores = [float(query[place] @ document[row]) / 0.7 for row in candidates]
+        expected += float(np.log(np.sum(np.exp(scores)))) - scores[candidates.index(positive)]
+    assert float(filled) == pytest.approx(expected / 3, rel=1e-5)
+
+
+def test_an_answer_of_the_query_is_no_negative_of_it_wherever_it_stands() -> None:
+    pairs = paired(("a", ["x", "y"], []), ("b", ["y"], ["x"]), ("c", ["z"], ["y"]))
+    # Pairs: a-x, a-y, b-y, c-z. The second answer of "a" is the positive of "b".
+    made = pairs_for(pairs, drawn(pairs, np.array([0, 2, 3])))
+    assert counted_as_negatives(made) == [{2}, {2}, {0, 1}]
+    everything = slice(None)
+    # Shared negatives: x of "b", y of "c"; both answer "a", and y answers "b".
+    assert made.shared_block().excluded(everything, everything).tolist() == [[True, True], [False, True], [False, False]]
+
+
+def test_an_answer_that_is_in_no_pair_of_the_batch_is_masked_where_it_is_listed_by_another() -> None:
+    train, _ = both_sets()
+    # "what barks" is answered by a hound in validation alone, and by "a dog in the yard" in another row.
+    row = train.texts.queries.index("what barks")
+    first = int(np.flatnonzero(train.query == row)[0])
+    hard = int(np.flatnonzero(train.query == train.texts.queries.index("what is hard"))[0])
+    made = pairs_for(train, drawn(train, np.array([first, hard]), negatives_per_query=9))
+    assert made.shared_keys is not None
+    names = [train.texts.documents[key] for key in made.shared_keys]
+    everything = slice(None)
+    excluded = made.shared_block().excluded(everything, everything)[0].tolist()
+    assert [name for name, out in zip(names, excluded, strict=True) if out] == ["a dog"]
+
+
+def test_pairs_of_equal_queries_are_no_negatives_of_each_other_nor_is_a_pair_that_comes_twice() -> None:
+    pairs = paired(("a", ["x", "y"], []), ("b", ["z"], []))
+    made = pairs_for(pairs, drawn(pairs, np.array([0, 1, 2, 0])))
+    assert counted_as_negatives(made) == [{2}, {2}, {0, 1, 3}, {2}]
+
+
+def test_nothing_is_masked_but_the_pair_itself_where_duplicates_are_not() -> None:
+    pairs = paired(("a", ["x", "y"], ["z"]), ("b", ["y"], ["x"]))
+    made = pairs_for(pairs, drawn(pairs, np.array([0, 1, 2, 0])), mask_duplicates=False)
+    assert counted_as_negatives(made) == [{1, 2, 3}, {0, 2, 3}, {0, 1, 3}, {0, 1, 2}]
+    assert [made.query_keys, made.positive_keys, made.answer_keys, made.shared_keys, made.own_keys] == [None] * 5
+    assert not made.shared_block().excluded(slice(None), slice(None)).any()
+
+
+def test_a_query_of_many_answers_brings_only_those_of_the_batch() -> None:
+    pairs = paired(("a", [f"answer {number}" for number in range(500)], []), ("b", ["answer 7"], ["answer 400", "u"]))
+    made = pairs_for(pairs, drawn(pairs, np.array([3, 500]), negatives_per_query=2))
+    assert made.answer_keys is not None
+    assert made.answer_keys.shape == (2, 3)
+    assert set(made.answer_keys[0].tolist()) == {3, 7, 400}
+    # "answer 7" answers both queries, so the two pairs are no negatives of each other.
+    assert counted_as_negatives(made) == [set(), set()]
+    assert made.shared_block().excluded(slice(None), slice(None)).tolist() == [[True, False], [False, False]]
+
+
+def test_the_loss_is_the_same_with_all_answers_as_with_those_of_the_batch() -> None:
+    train, _ = both_sets()
+    for step in range(4):
+        batch = drawn(train, np.random.default_rng(step).permutation(len(train))[:6], step=step, negatives_per_query=2)
+        made = pairs_for(train, batch)
+        answers = [train.answers[row] for row in batch.query.tolist()]
+        most = max(map(len, answers))
+        every = replace(made, answer_keys=torch.from_numpy(np.stack([np.resize(rows, most) for rows in answers])))
+        assert torch.equal(
+            in_batch_softmax(made, temperature=0.3, symmetric=True), in_batch_softmax(every, temperature=0.3, symmetric=True)
+        )
+
+
+@pytest.mark.parametrize("seen_by", ["all", "own"])
+def test_a_guide_is_given_unit_vectors_in_step_with_the_texts_and_its_margin(seen_by: str) -> None:
+    train, _ = both_sets()
+    settings: dict[str, Any] = {"negatives_seen_by": seen_by, "guide": "other", "guide_margin": 0.2, "guide_relative": True}
+    batch = drawn(train, negatives_per_query=2, **settings)
+    opinion = Sides(torch.randn(len(batch.query), 3), torch.randn(len(batch.documents), 3))
+    guide = pairs_for(train, batch, opinion=opinion, **settings).guide
+    assert guide is not None
+    assert (guide.margin, guide.relative) == (0.2, True)
+    unit = opinion.documents / opinion.documents.norm(dim=1, keepdim=True)
+    further = guide.shared if seen_by == "all" else guide.own
+    assert further is not None
+    torch.testing.assert_close(torch.cat([guide.positive, further.reshape(-1, 3)]), unit)
+    torch.testing.assert_close(guide.query, opinion.query / opinion.query.norm(dim=1, keepdim=True))
+    assert (guide.own if seen_by == "all" else guide.shared) is None

@@ -1,0 +1,320 @@
+"""Pairs of texts out of examples: numbering, answers, negatives, and the parting of training from validation."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.config.dual_training_data import TrainDataSection
+from adiabat.core.errors import DataError
+from adiabat.core.ragged import Ragged
+from adiabat.data.corpora import read_corpus
+from adiabat.data.example_stream import held_out_queries
+from adiabat.data.pair_sets import PairSet, TextList, joined, text_numbers
+from adiabat.data.records import Example, ExampleSet
+from adiabat.dual_encoder.pair_data import read_pairs
+from tests.dual_encoder.problem import HELD_OUT, ROWS, both_sets, examples, pair_sets, settings_of, write_rows
+
+
+def data_section(**settings: Any) -> TrainDataSection:
+    return settings_of(data=settings).data
+
+
+def told(pairs: PairSet) -> list[tuple[str, str]]:
+    """Pairs as texts."""
+    texts = pairs.texts
+    return [(texts.queries[query], texts.documents[document]) for query, document in zip(pairs.query, pairs.positive, strict=True)]
+
+
+def texts_of(lists: Ragged, pairs: PairSet, query: str) -> list[str]:
+    return [pairs.texts.documents[row] for row in lists[pairs.texts.queries.index(query)]]
+
+
+def write_beir(folder: Path, *, corpus: bool = True) -> None:
+    (folder / "qrels").mkdir(parents=True)
+    write_rows(folder / "queries.jsonl", [{"_id": f"q{number}", "text": f"question {number}"} for number in range(4)])
+    judged = ["q0\td0\t1", "q0\td1\t0", "q1\td1\t2", "q2\td2\t1", "q2\td3\t1"]
+    (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq3\td4\t1\n")
+    if corpus:
+        write_rows(folder / "corpus.jsonl", [{"_id": f"d{n}", "title": f"Title {n}.", "text": f"Text {n}."} for n in range(6)])
+
+
+# --- Numbering ---
+
+
+def test_texts_are_numbered_once_in_the_order_in_which_they_come() -> None:
+    (pairs,) = pair_sets(examples([("b", ["y", "x"], ["z"]), ("a", ["x"], []), ("b", ["w"], ["y"])]))
+    assert pairs.texts.queries == ["b", "a"]
+    assert pairs.texts.documents == ["y", "x", "z", "w"]
+    assert pairs.texts.query_ids == ["set 0", "set 1"]
+    assert told(pairs) == [("b", "y"), ("b", "x"), ("a", "x"), ("b", "w")]
+
+
+def test_pairs_answers_and_negatives_equal_plain_loops_over_the_rows() -> None:
+    train, validation = both_sets()
+    for pairs, rows in ((train, ROWS), (validation, HELD_OUT)):
+        assert told(pairs) == [(query, near) for query, positives, _ in rows for near in positives]
+    for query in train.texts.queries:
+        answers = {near for asked, positives, _ in (*ROWS, *HELD_OUT) if asked == query for near in positives}
+        listed = {far for asked, _, negatives in (*ROWS, *HELD_OUT) if asked == query for far in negatives}
+        assert set(texts_of(train.answers, train, query)) == answers
+        assert set(texts_of(train.negatives, train, query)) == listed - answers
+    assert train.texts is validation.texts
+
+
+def test_rows_of_one_query_share_answers_across_sets_too() -> None:
+    train, validation = both_sets()
+    for pairs in (train, validation):
+        assert texts_of(pairs.answers, pairs, "what barks") == ["a dog", "a dog in the yard", "a hound"]
+
+
+def test_a_pair_that_is_given_twice_counts_once() -> None:
+    (pairs,) = pair_sets(examples([("a", ["x", "x"], []), ("b", ["x"], []), ("a", ["x", "y"], [])]))
+    assert told(pairs) == [("a", "x"), ("b", "x"), ("a", "y")]
+    assert pairs.answers[0].tolist() == [0, 1]
+    assert pairs.notes == ("set: 2 of 5 pairs left out, because they are given before; each counts once",)
+    train, validation = pair_sets(examples([("a", ["x"], [])]), examples([("a", ["x"], []), ("a", ["x"], [])], name="dev"))
+    assert (train.notes, validation.notes) == ((), ("dev: 1 of 2 pairs left out, because they are given before; each counts once",))
+
+
+def test_negatives_that_another_row_lists_as_positive_are_left_out_and_counted_in_one_note() -> None:
+    rows = examples([("a", ["x"], ["y", "z", "x"]), ("a", ["y"], ["z", "u"]), ("b", ["z"], ["x"])])
+    (pairs,) = pair_sets(rows)
+    assert texts_of(pairs.negatives, pairs, "a") == ["z", "u"]
+    assert texts_of(pairs.negatives, pairs, "b") == ["x"]
+    assert pairs.notes == ("2 of 5 listed negatives left out, because they are listed as positives of the same query",)
+    train, validation = pair_sets(examples([("a", ["x"], ["y"])]), examples([("a", ["y"], ["z"])]))
+    assert texts_of(train.negatives, train, "a") == ["z"]
+    assert (len(train.notes), len(validation.notes)) == (1, 0)
+
+
+def test_what_is_asked_and_what_is_ranked_are_each_once() -> None:
+    (pairs,) = pair_sets(examples([("a", ["x", "y"], ["z"]), ("b", ["x"], ["z", "y"]), ("a", ["y"], [])]))
+    assert pairs.asked.tolist() == [0, 1]
+    assert [pairs.texts.documents[row] for row in pairs.candidates] == ["x", "y", "z"]
+    _, validation = both_sets()
+    listed = {text for _, near, far in HELD_OUT for text in (*near, *far)}
+    # "what barks" is asked in training too, and what it lists there is ranked with the rest.
+    assert {validation.texts.documents[row] for row in validation.candidates} == listed | {"a cat", "rain"}
+
+
+def test_topics_and_tags_are_numbered_and_a_pair_keeps_its_first() -> None:
+    rows = [Example("1", "a", ("x",), topic="cooking", tag="fish"), Example("2", "b", ("y", "z"), ("x",), topic="travel", tag="fish")]
+    rows += [Example("3", "a", ("x",), topic="travel"), Example("4", "c", ("x",))]
+    (pairs,) = pair_sets(ExampleSet("set", rows))
+    assert told(pairs) == [("a", "x"), ("b", "y"), ("b", "z"), ("c", "x")]
+    assert [number for number, topic in enumerate(pairs.topics) if topic == pairs.topics[0]] == [0]
+    assert pairs.topics[1] == pairs.topics[2] != 0
+    assert pairs.tags[0] == pairs.tags[1] == pairs.tags[2] != 0
+    assert (pairs.topics[3], pairs.tags[3]) == (0, 0)
+
+
+def test_sources_stand_one_after_another_and_share_what_they_know() -> None:
+    both = joined(
+        pair_sets(examples([("a", ["x"], ["y"]), ("b", ["z"], [])], name="one"), examples([("a", ["y"], ["x", "z"])], name="two"))
+    )
+    assert (both.name, told(both)) == ("one + two", [("a", "x"), ("b", "z"), ("a", "y")])
+    assert both.sources.tolist() == [0, 0, 1]
+    assert texts_of(both.answers, both, "a") == ["x", "y"]
+    assert texts_of(both.negatives, both, "a") == ["z"]
+    assert both.notes == ("2 of 3 listed negatives left out, because they are listed as positives of the same query",)
+
+
+def test_texts_are_numbered_over_both_sides() -> None:
+    (pairs,) = pair_sets(examples([("a", ["b"], []), ("b", ["c"], ["a"]), ("d", ["e"], [])]))
+    queries, documents = text_numbers(pairs.texts)
+    numbers = dict(zip([*pairs.texts.queries, *pairs.texts.documents], [*queries.tolist(), *documents.tolist()], strict=True))
+    assert sorted(numbers.values()) == [0, 1, 2, 3, 4]
+    assert queries[1] == documents[pairs.texts.documents.index("b")]
+
+
+def test_no_pairs_make_an_empty_set_of_the_right_shape() -> None:
+    _, nothing = pair_sets(examples(ROWS), examples([]))
+    assert len(nothing) == 0
+    assert nothing.candidates.tolist() == nothing.asked.tolist() == []
+
+
+# --- The digest ---
+
+
+def changed(pairs: PairSet) -> dict[str, PairSet]:
+    texts, first = pairs.texts, pairs.negatives.values.copy()
+    first[0] = first[1]
+    return {
+        "a query": replace(pairs, texts=replace(texts, queries=TextList(["other", *texts.queries[1:]]))),
+        "a document": replace(pairs, texts=replace(texts, documents=TextList([*texts.documents[:-1], "other"]))),
+        "a letter that moves to the next text": replace(
+            pairs,
+            texts=replace(texts, queries=TextList([texts.queries[0][:-1], texts.queries[0][-1] + texts.queries[1], *texts.queries[2:]])),
+        ),
+        "the order of pairs": replace(pairs, query=pairs.query[::-1], positive=pairs.positive[::-1]),
+        "a topic": replace(pairs, topics=np.arange(len(pairs))),
+        "a tag": replace(pairs, tags=np.arange(len(pairs))),
+        "a source": replace(pairs, sources=np.arange(len(pairs))),
+        "which query": replace(pairs, query=np.roll(pairs.query, 1)),
+        "which positive": replace(pairs, positive=np.roll(pairs.positive, 1)),
+        "a pair less": pairs.taken(np.arange(len(pairs)) < len(pairs) - 1),
+        "a negative": replace(pairs, negatives=Ragged(first, pairs.negatives.offsets)),
+        "whose negative": replace(pairs, negatives=Ragged(pairs.negatives.values, np.roll(pairs.negatives.offsets, 1))),
+    }
+
+
+def test_the_digest_changes_with_any_part_and_with_nothing_else() -> None:
+    train, validation = both_sets()
+    again, _ = both_sets()
+    assert train.digest() == again.digest() == replace(train, name="other", notes=("said",)).digest()
+    digests = [train.digest(), validation.digest(), *(other.digest() for other in changed(train).values())]
+    assert len(set(digests)) == len(digests)
+    assert all(len(digest) == 64 for digest in digests)
+
+
+# --- Reading ---
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rows = [{"query": f"question {n % 25}", "positive": f"answer {n}", "negative": f"answer {(n + 1) % 30}"} for n in range(30)]
+    write_rows(tmp_path / "pairs.jsonl", rows)
+    return tmp_path / "pairs.jsonl"
+
+
+def test_validation_is_held_out_by_the_hash_of_the_query_and_no_query_is_on_both_sides(data: Path) -> None:
+    train, validation = read_pairs(str(data), data_section(validation_fraction=0.3))
+    queries = train.texts.queries
+    assert validation.asked.tolist() == held_out_queries(queries, 0.3, 1000).tolist()
+    assert set(train.asked.tolist()) | set(validation.asked.tolist()) == set(range(25))
+    assert not set(train.asked.tolist()) & set(validation.asked.tolist())
+    assert len(train) + len(validation) == 30
+    assert sorted(told(train) + told(validation)) == sorted((f"question {n % 25}", f"answer {n}") for n in range(30))
+
+
+def test_adding_data_moves_no_query_to_the_other_side(data: Path) -> None:
+    _, before = read_pairs(str(data), data_section(validation_fraction=0.3))
+    more = [{"query": f"later {number}", "positive": f"more {number}"} for number in range(20)]
+    write_rows(data, [*more, *map(json.loads, data.read_text().splitlines())])
+    train, after = read_pairs(str(data), data_section(validation_fraction=0.3))
+    held_out = {after.texts.queries[row] for row in after.asked}
+    assert {before.texts.queries[row] for row in before.asked} == {query for query in held_out if query.startswith("question")}
+    assert not held_out & {train.texts.queries[row] for row in train.asked}
+
+
+def test_no_more_than_the_limit_are_held_out(data: Path) -> None:
+    _, validation = read_pairs(str(data), data_section(validation_fraction=0.9, max_validation=3))
+    assert len(validation.asked) == 3
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(1e-9, 0), (0.999999, 25)])
+def test_a_share_that_leaves_a_side_empty_is_refused(data: Path, fraction: float, count: int) -> None:
+    with pytest.raises(
+        DataError, match=f"data.validation_fraction = {fraction} must leave queries on both sides, got {count} of 25 held out"
+    ):
+        read_pairs(str(data), data_section(validation_fraction=fraction))
+
+
+def test_a_single_query_cannot_be_parted(tmp_path: Path) -> None:
+    write_rows(tmp_path / "one.jsonl", [{"query": "a", "positive": ["x", "y"]}])
+    with pytest.raises(DataError, match=r"one.jsonl: .* of 1 held out; choose another fraction, or name a data.validation file"):
+        read_pairs(str(tmp_path / "one.jsonl"), data_section())
+
+
+def test_a_validation_file_is_taken_whole_and_an_overlap_is_told(data: Path, tmp_path: Path) -> None:
+    dev = [{"query": "question 3", "positive": "answer 99"}, {"query": "new", "positive": "answer 1"}, {"query": "newer", "positive": "b"}]
+    write_rows(tmp_path / "dev.jsonl", dev)
+    train, validation = read_pairs(str(data), data_section(validation=str(tmp_path / "dev.jsonl")))
+    assert len(train) == 30
+    assert told(validation) == [("question 3", "answer 99"), ("new", "answer 1"), ("newer", "b")]
+    assert validation.notes == ("1 of 3 validation queries are also trained on, so validation looks better than it is",)
+    assert "answer 99" in texts_of(train.answers, train, "question 3")
+    write_rows(tmp_path / "dev.jsonl", dev[1:])
+    assert read_pairs(str(data), data_section(validation=str(tmp_path / "dev.jsonl")))[1].notes == ()
+    (note,) = read_pairs(str(data), data_section(validation=str(data)))[1].notes
+    assert note.startswith("25 of 25 validation queries are also trained on, so validation looks better than it is: name other data as")
+
+
+def test_a_beir_folder_brings_its_own_texts_and_trains_on_its_train_split(tmp_path: Path) -> None:
+    write_beir(tmp_path / "set")
+    train, validation = read_pairs(str(tmp_path / "set"), data_section(validation=str(tmp_path / "set")))
+    texts = [f"Title {number}. Text {number}." for number in range(6)]
+    assert told(train) == [("question 0", texts[0]), ("question 1", texts[1]), ("question 2", texts[2]), ("question 2", texts[3])]
+    assert texts_of(train.negatives, train, "question 0") == [texts[1]]
+    assert told(validation) == [("question 3", texts[4])]
+    train, _ = read_pairs(str(tmp_path / "set"), data_section(split="dev", validation=str(tmp_path / "set"), validation_split="train"))
+    assert told(train) == [("question 3", texts[4])]
+
+
+def test_ids_are_looked_up_in_the_corpus_that_is_named(tmp_path: Path) -> None:
+    write_rows(tmp_path / "corpus.jsonl", [{"_id": f"d{number}", "text": f"text {number}"} for number in range(9)])
+    rows = [{"query": f"q {number}", "pos": [f"d{number}"], "neg": [f"d{number + 1}"]} for number in range(8)]
+    write_rows(tmp_path / "pairs.jsonl", rows)
+    settings = data_section(corpus=str(tmp_path / "corpus.jsonl"), validation=str(tmp_path / "pairs.jsonl"))
+    train, _ = read_pairs(str(tmp_path / "pairs.jsonl"), settings)
+    assert told(train) == [(f"q {number}", f"text {number}") for number in range(8)]
+    assert texts_of(train.negatives, train, "q 3") == ["text 4"]
+
+
+def test_ids_that_are_taken_for_texts_are_warned_of(tmp_path: Path) -> None:
+    rows = [{"query": f"q {number}", "pos": [f"d{number}"]} for number in range(40)]
+    path = str(tmp_path / "pairs.jsonl")
+    write_rows(tmp_path / "pairs.jsonl", rows)
+    write_rows(tmp_path / "texts.jsonl", [*rows, {"query": "q", "pos": ["d1 is a text"]}])
+    with pytest.warns(UserWarning, match=r"pairs.jsonl: every positive is one word with a digit, and is taken for a text; if they are id"):
+        read_pairs(path, data_section())
+    with pytest.warns(UserWarning, match=r"name the corpus that holds their texts$"):
+        assert len(list(read_corpus(path))) == 40
+    # Ids are what is wanted beside a store, and one text among them shows that they are none.
+    read_pairs(path, data_section(), stored=True)
+    read_pairs(str(tmp_path / "texts.jsonl"), data_section())
+
+
+def test_columns_of_the_corpus_can_be_named_beside_those_of_the_examples(tmp_path: Path) -> None:
+    write_rows(tmp_path / "corpus.jsonl", [{"number": f"d{number}", "words": f"text {number}"} for number in range(3)])
+    write_rows(tmp_path / "pairs.jsonl", [{"frage": f"q {number}", "antwort": f"d{number}"} for number in range(3)])
+    columns = {"query": "frage", "positive": "antwort", "doc_id": "number", "text": "words"}
+    here = {"corpus": str(tmp_path / "corpus.jsonl"), "validation": str(tmp_path / "pairs.jsonl"), "columns": columns}
+    train, _ = read_pairs(str(tmp_path / "pairs.jsonl"), data_section(**here))
+    assert told(train) == [("q 0", "text 0"), ("q 1", "text 1"), ("q 2", "text 2")]
+
+
+def test_documents_that_the_corpus_lacks_are_all_named_with_their_lines(tmp_path: Path) -> None:
+    write_beir(tmp_path / "set")
+    rows = [{"query": "a", "pos": ["d0", "gone"], "neg": ["lost"]}, {"query": "b", "pos": ["gone"], "neg": ["x" * 500]}]
+    write_rows(tmp_path / "pairs.jsonl", rows)
+    with pytest.raises(DataError) as fault:
+        read_pairs(str(tmp_path / "pairs.jsonl"), data_section(corpus=str(tmp_path / "set")))
+    said = str(fault.value)
+    assert said.startswith(f"pairs: every document must be in the corpus {tmp_path / 'set'}, it lacks 3 documents: ")
+    assert f'pairs.jsonl:1: "gone"; {tmp_path / "pairs.jsonl"}:1: "lost"; {tmp_path / "pairs.jsonl"}:2: "xxx' in said
+    assert "name the corpus that holds them (data.corpus)" in said
+    assert len(said) < 500 + 3 * len(str(tmp_path))
+
+
+def test_a_blank_document_that_no_example_names_does_no_harm(tmp_path: Path) -> None:
+    write_beir(tmp_path / "set")
+    lines = (tmp_path / "set" / "corpus.jsonl").read_text() + json.dumps({"_id": "blank", "title": "", "text": ""}) + "\n"
+    (tmp_path / "set" / "corpus.jsonl").write_text(lines)
+    with pytest.warns(UserWarning, match="blank documents, with neither title nor text, are left out"):
+        train, _ = read_pairs(str(tmp_path / "set"), data_section(split="train", validation_fraction=0.5))
+    assert "" not in train.texts.documents
+
+
+@pytest.mark.parametrize("place", ["data", "validation"])
+def test_a_language_grid_is_refused(data: Path, tmp_path: Path, place: str) -> None:
+    write_rows(tmp_path / "grid.jsonl", [{"premise": {"en": "a", "de": "b"}, "hypothesis": {"en": "c", "de": "d"}, "label": 0}])
+    source, section = (
+        (data, data_section(validation=str(tmp_path / "grid.jsonl"))) if place == "validation" else (tmp_path / "grid.jsonl", None)
+    )
+    with pytest.raises(DataError, match="grid.jsonl must hold queries with positives, got a language grid; use it with adiabat evaluate"):
+        read_pairs(str(source), section or data_section())
+
+
+def test_the_rows_of_a_part_are_those_of_the_whole(data: Path) -> None:
+    rows: Sequence[dict[str, str]] = [json.loads(line) for line in data.read_text().splitlines()]
+    train, validation = read_pairs(str(data), data_section(validation_fraction=0.3))
+    for pairs in (train, validation):
+        for query in {pairs.texts.queries[row] for row in pairs.asked}:
+            assert texts_of(pairs.answers, pairs, query) == [row["positive"] for row in rows if row["query"] == query]

@@ -1,0 +1,150 @@
+"""A tower that does not change embeds each text once."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from adiabat.core.errors import JobError
+from adiabat.data.pair_sets import TextList
+from adiabat.dual_encoder.text_cache import FrozenTower
+from adiabat.models.encoder import Encoder
+from tests.dual_encoder.problem import model, objective_of
+
+TEXTS = TextList(["one", "two words", "three words here", "", "five"])
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Encoder, str]]:
+    """Texts that `Encoder.encode` was given, in order, and by whom."""
+    said: list[tuple[Encoder, str]] = []
+    encode = Encoder.encode
+
+    def noting(self: Encoder, texts: Sequence[str], **options: Any) -> np.ndarray:
+        said.extend((self, text) for text in texts)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(Encoder, "encode", noting)
+    return said
+
+
+def frozen_tower(tower: Encoder, **options: Any) -> FrozenTower:
+    return FrozenTower(tower, TEXTS, **{"side": "query", "precision": "fp32", **options})
+
+
+def rows(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_embeddings_are_those_of_the_tower_row_by_row(in_files: bool, tmp_path: Path) -> None:
+    tower = model().query
+    frozen = frozen_tower(tower)
+    if in_files:
+        frozen.keep_in(tmp_path / "kept" / "one-0", resume=False)
+    for asked in (rows(3, 0), rows(4, 4, 1, 0), rows(2), rows()):
+        found = frozen.embed(asked)
+        expected = tower.encode([TEXTS[row] for row in asked], side="query", precision="fp32")
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+        assert found.dtype == torch.float32
+        assert not found.requires_grad
+
+
+def test_a_text_is_embedded_once_when_it_is_first_asked_for(encoded: list[tuple[Encoder, str]]) -> None:
+    frozen = frozen_tower(model().query)
+    assert encoded == []
+    frozen.embed(rows(1))
+    assert [text for _, text in encoded] == ["two words"]
+    frozen.embed(rows(1, 0, 0))
+    frozen.embed(rows(0, 1))
+    assert [text for _, text in encoded] == ["two words", "one"]
+
+
+def test_what_was_embedded_is_not_changed_by_who_asked_for_it() -> None:
+    frozen = frozen_tower(model().query)
+    first = frozen.embed(rows(1))
+    kept = first.clone()
+    first.zero_()
+    assert torch.equal(frozen.embed(rows(1)), kept)
+
+
+def test_side_and_precision_are_handed_on() -> None:
+    tower = model().query
+    query, document, rounded = (
+        frozen_tower(tower, **options).embed(np.arange(5)) for options in ({}, {"side": "document"}, {"precision": "bf16"})
+    )
+    assert not torch.allclose(query, document, atol=1e-3)
+    assert not torch.equal(query, rounded)
+    torch.testing.assert_close(query, rounded, atol=0.1, rtol=0.1)
+
+
+def test_vectors_in_files_are_read_again_to_the_last_bit_and_not_embedded_twice(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
+    first = frozen_tower(model().query)
+    first.keep_in(tmp_path / "one-0", resume=False)
+    kept = first.embed(rows(1, 3))
+    first.save()
+    again = frozen_tower(model().query)
+    again.keep_in(tmp_path / "one-0", resume=True)
+    encoded.clear()
+    assert torch.equal(again.embed(rows(1, 3)), kept)
+    assert encoded == []
+    again.embed(rows(0))
+    assert [text for _, text in encoded] == ["one"]
+
+
+def test_what_was_embedded_after_the_last_checkpoint_is_embedded_again(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
+    first = frozen_tower(model().query)
+    first.keep_in(tmp_path / "one-0", resume=False)
+    first.embed(rows(1))
+    first.save()
+    first.embed(rows(2))
+    again = frozen_tower(model().query)
+    again.keep_in(tmp_path / "one-0", resume=True)
+    encoded.clear()
+    again.embed(rows(1, 2))
+    assert [text for _, text in encoded] == ["three words here"]
+
+
+def test_a_run_begun_anew_and_files_of_another_size_keep_nothing(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
+    first = frozen_tower(model().query)
+    first.keep_in(tmp_path / "one-0", resume=False)
+    first.embed(rows(1))
+    first.save()
+    for resume, size in ((False, None), (True, 7)):
+        if size is not None:
+            (tmp_path / "one-0.f32").write_bytes(b"x" * size)
+        encoded.clear()
+        again = frozen_tower(model().query)
+        again.keep_in(tmp_path / "one-0", resume=resume)
+        again.embed(rows(1))
+        assert [text for _, text in encoded] == ["two words"]
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(JobError, match=r"one-0\.f32 must hold 320 bytes, got: No space left on device; free some space"):
+        frozen_tower(model().query).keep_in(tmp_path / "one-0", resume=False)
+
+
+def test_over_many_steps_and_validations_a_frozen_tower_and_a_guide_see_no_text_twice(encoded: list[tuple[Encoder, str]]) -> None:
+    objective = objective_of(
+        towers={"kind": "asymmetric", "frozen": "document"}, train={"guide": "other", "negatives_per_query": 2, "guide_margin": 0.1}
+    )
+    assert objective.guide is not None
+    for step in range(6):
+        torch.autograd.backward(objective.loss(step))
+        if step % 3 == 2:
+            objective.validate()
+    texts = objective.train.texts
+    seen = {tower: sorted(text for by, text in encoded if by is tower) for tower in (objective.towers.document, objective.guide.query)}
+    assert seen == {objective.towers.document: sorted(texts.documents), objective.guide.query: sorted([*texts.queries, *texts.documents])}
+    # A tower that changes is asked again at each validation.
+    asked = [text for by, text in encoded if by is objective.towers.query]
+    assert asked == 2 * [texts.queries[row] for row in objective.validation.asked]

@@ -1,0 +1,344 @@
+"""The loss and the gradient of a step against plain passes, and validation against loops."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.pair_sets import PairSet
+from adiabat.dual_encoder.batches import Batch, draw_batch
+from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.losses.embedded_pairs import Guide, Pairs
+from adiabat.losses.in_batch import in_batch_softmax, pair, samtone, triplet_margin
+from adiabat.losses.log_denominator import COLDEST
+from adiabat.models.encoder import Encoder
+from tests.dual_encoder.problem import HELD_OUT, ROWS, both_sets, objective_of, plain
+
+T = 0.3
+SOFTMAX = partial(in_batch_softmax, temperature=T, symmetric=True)
+
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "SDE": {},
+    "SDE with a projection": {"projection_width": 7},
+    "ADE": {"kind": "asymmetric"},
+    "ADE with a projection each": {"kind": "asymmetric", "projection_width": 7},
+    "ADE-SPL": {"kind": "shared_projection", "projection_width": 7},
+    "ADE with frozen documents": {"kind": "asymmetric", "frozen": "document"},
+    "ADE with frozen queries": {"kind": "asymmetric", "frozen": "query", "document_model": "other"},
+}
+
+# What is set beside the temperature, and what is then computed from a batch of unit vectors.
+LOSSES: dict[str, tuple[dict[str, Any], Callable[[Pairs], Tensor]]] = {
+    "softmax": ({}, SOFTMAX),
+    "softmax one way, negatives of their own": (
+        {"symmetric": False, "negatives_seen_by": "own", "negatives_per_query": 2},
+        partial(in_batch_softmax, temperature=T),
+    ),
+    "softmax without negatives": ({"negatives_per_query": 0, "margin": 0.2}, partial(SOFTMAX, margin=0.2)),
+    "samtone": (
+        {"loss": "samtone", "same_tower": "both", "negatives_per_query": 3},
+        partial(samtone, temperature=T, side="both"),
+    ),
+    "pair": ({"loss": "pair", "pair_weight": 0.3}, partial(pair, temperature=T, weight=0.3, symmetric=True)),
+}
+
+
+def objective_with(train: dict[str, Any] | None = None, **tables: Any) -> PairContrast:
+    given = train or {}
+    warm = {} if given.get("loss") == "triplet" or "temperature" in given else {"temperature": T}
+    return objective_of(train={**warm, **given}, **tables)
+
+
+def drawn(objective: PairContrast, step: int) -> Batch:
+    """The batch of a step, drawn as `test_batches` has tested it."""
+    section, seed = objective.settings.train, objective.settings.run.seed
+    picked = ShuffledStream(len(objective.train), seed=seed).rows(step, section.batch_size)
+    return draw_batch(objective.train, picked, section, seed=seed, step=step)
+
+
+def named(objective: PairContrast, batch: Batch) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Texts of a batch, place by place."""
+    texts = objective.train.texts
+    query = [texts.queries[row] for row in batch.query]
+    positive, shared, own = ([texts.documents[row] for row in rows.ravel()] for rows in (batch.positive, batch.shared, batch.own))
+    return query, positive, shared, own
+
+
+def pairs_by_hand(objective: PairContrast, batch: Batch) -> Pairs:
+    """Every place of the batch passed by itself through its tower; keys are numbers of texts, answers those of the rows."""
+    query, positive, shared, own = named(objective, batch)
+    number = {text: key for key, text in enumerate(dict.fromkeys([*query, *positive, *shared, *own]))}
+    answered = [
+        [number[near] for asked, positives, _ in (*ROWS, *HELD_OUT) if asked == one for near in positives if near in number]
+        for one in query
+    ]
+    most = max(map(len, answered))
+    embedded = partial(plain, objective.towers.document, side="document")
+    return Pairs(
+        plain(objective.towers.query, query, "query"),
+        embedded(positive),
+        shared=embedded(shared) if shared else None,
+        own=embedded(own).reshape(*batch.own.shape, -1) if own else None,
+        query_keys=torch.tensor([number[one] for one in query]),
+        positive_keys=torch.tensor([number[one] for one in positive]),
+        shared_keys=torch.tensor([number[one] for one in shared]) if shared else None,
+        own_keys=torch.tensor([number[one] for one in own]).reshape(batch.own.shape) if own else None,
+        answer_keys=torch.tensor([(keys * most)[:most] for keys in answered]),
+    )
+
+
+def by_hand(objective: PairContrast, step: int, loss: Callable[[Pairs], Tensor] = SOFTMAX) -> Tensor:
+    return loss(pairs_by_hand(objective, drawn(objective, step)).unit())
+
+
+def gradients(objective: PairContrast, loss: Tensor) -> dict[str, Tensor]:
+    """Of all parameters that have one; they have none afterwards."""
+    objective.module.zero_grad()
+    torch.autograd.backward(loss)
+    found = {name: weights.grad for name, weights in objective.module.named_parameters() if weights.grad is not None}
+    objective.module.zero_grad()
+    return found
+
+
+def require_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    assert found.keys() == wanted.keys()
+    assert found
+    for name, gradient in wanted.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, name))
+
+
+@contextmanager
+def passing_in_two_threads(objective: PairContrast) -> Iterator[None]:
+    torch.set_num_threads(2)
+    with objective.passing():
+        yield
+    torch.set_num_threads(1)
+
+
+# --- One step ---
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_loss_and_gradient_of_a_step_are_those_of_plain_passes(architecture: str) -> None:
+    objective = objective_with(towers=ARCHITECTURES[architecture])
+    for step in range(2):
+        expected = by_hand(objective, step)
+        wanted = gradients(objective, expected)
+        found = objective.loss(step)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        require_close(gradients(objective, found), wanted)
+        with passing_in_two_threads(objective):
+            require_close(gradients(objective, objective.loss(step)), wanted)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("architecture", ["SDE", "ADE-SPL"])
+def test_every_loss_is_that_of_plain_passes(name: str, architecture: str) -> None:
+    settings, loss = LOSSES[name]
+    objective = objective_with(settings, towers=ARCHITECTURES[architecture])
+    for step in (0, 3):
+        expected = by_hand(objective, step, loss)
+        wanted = gradients(objective, expected)
+        found = objective.loss(step)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        require_close(gradients(objective, found), wanted)
+
+
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_triplets_are_those_of_plain_passes(distance: Any) -> None:
+    settings = {"loss": "triplet", "distance": distance, "margin": 0.4, "negatives_per_query": 3, "batch_size": 4}
+    train, validation = (listing_negatives(pairs) for pairs in both_sets())
+    objective = objective_with(settings, towers=ARCHITECTURES["ADE"], sets=(train, validation))
+    expected_pairs = pairs_by_hand(objective, drawn(objective, 1))
+    assert expected_pairs.own is not None
+    expected = triplet_margin(expected_pairs.query, expected_pairs.positive, expected_pairs.own, margin=0.4, distance=distance)
+    wanted = gradients(objective, expected)
+    found = objective.loss(1)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    require_close(gradients(objective, found), wanted)
+
+
+def listing_negatives(pairs: PairSet) -> PairSet:
+    """Those pairs whose queries list a negative."""
+    return pairs.taken(pairs.negatives.lengths[pairs.query] > 0)
+
+
+def test_products_are_of_the_vectors_as_they_are() -> None:
+    objective = objective_with({"similarity": "dot", "temperature": 4.0})
+    expected = in_batch_softmax(pairs_by_hand(objective, drawn(objective, 0)), temperature=4.0, symmetric=True)
+    torch.testing.assert_close(objective.loss(0), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("seen_by", ["all", "own"])
+def test_another_model_judges_by_the_cosine_of_its_own_vectors(seen_by: str) -> None:
+    settings = {"guide": "other", "guide_margin": 0.05, "negatives_seen_by": seen_by, "negatives_per_query": 2}
+    objective = objective_with(settings)
+    assert objective.guide is not None
+    batch = drawn(objective, 2)
+    pairs = pairs_by_hand(objective, batch).unit()
+    query, positive, shared, own = named(objective, batch)
+    judge = objective.guide
+    vectors = [torch.from_numpy(judge.encode(texts, side="document")) for texts in (positive, shared, own) if texts]
+    near, far = (part / part.norm(dim=1, keepdim=True) for part in vectors)
+    asked = torch.from_numpy(judge.encode(query, side="query"))
+    opinion = Guide(
+        asked / asked.norm(dim=1, keepdim=True),
+        near,
+        shared=far if seen_by == "all" else None,
+        own=far.reshape(len(query), 2, -1) if seen_by == "own" else None,
+        margin=0.05,
+    )
+    guided = Pairs(**{**{name: getattr(pairs, name) for name in pairs.__slots__}, "guide": opinion})
+    expected = SOFTMAX(guided)
+    torch.testing.assert_close(objective.loss(2), expected, rtol=1e-5, atol=1e-6)
+    assert float(expected.detach()) != pytest.approx(float(SOFTMAX(pairs).detach()), rel=1e-4)
+
+
+def test_a_step_follows_from_its_number_whatever_came_before() -> None:
+    first, second = (objective_with({"negatives_per_query": 2}) for _ in range(2))
+    forward = [float(first.loss(step).detach()) for step in range(6)]
+    assert [float(second.loss(step).detach()) for step in reversed(range(6))] == forward[::-1]
+    assert len(set(forward)) == 6
+
+
+def test_two_seeds_are_two_runs() -> None:
+    losses = {float(objective_with({}, run={"seed": seed}).loss(0).detach()) for seed in range(3)}
+    assert len(losses) == 3
+
+
+def test_dropout_draws_from_the_global_random_numbers_and_from_nothing_else() -> None:
+    objective = objective_with({"dropout": True})
+    losses = []
+    for seed in (5, 6, 5):
+        torch.manual_seed(seed)
+        losses.append(float(objective.loss(0).detach()))
+    assert losses[0] == losses[2]
+    assert losses[0] != losses[1]
+
+
+def test_a_text_that_stands_in_the_batch_twice_passes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    objective = objective_with({"batch_size": 12, "negatives_per_query": 3})
+    passed: list[int] = []
+    collate = Encoder.collate
+
+    def noting(self: Encoder, token_ids: Any, *, side: Any) -> Any:
+        passed.append(len(token_ids))
+        return collate(self, token_ids, side=side)
+
+    monkeypatch.setattr(Encoder, "collate", noting)
+    objective.loss(0)
+    query, *documents = named(objective, drawn(objective, 0))
+    assert sum(passed) == len(set(query)) + len({text for texts in documents for text in texts})
+    assert sum(passed) < len(query) + sum(map(len, documents))
+
+
+@pytest.mark.parametrize(("frozen", "trained"), [("document", "query"), ("query", "document")])
+def test_a_frozen_tower_gets_no_gradient_and_is_not_tokenised_for_training(frozen: str, trained: str) -> None:
+    objective = objective_with(towers={"kind": "asymmetric", "frozen": frozen})
+    for step in range(3):
+        assert {name.split(".")[0] for name in gradients(objective, objective.loss(step))} == {trained}
+    assert list(objective.tables) == [trained]
+
+
+# --- Passing in chunks ---
+
+EVERY_LOSS: dict[str, dict[str, Any]] = {
+    **{name: settings for name, (settings, _) in LOSSES.items()},
+    "samtone of documents": {"loss": "samtone", "same_tower": "document"},
+    "pair as printed": {"loss": "pair", "pair_printed": True},
+    "its own guide": {"guide": "self", "guide_margin": 0.1},
+    "another guide": {"guide": "other"},
+    "several widths": {"matryoshka": (4, 8), "negatives_per_query": 2},
+    "triplets": {"loss": "triplet", "negatives_per_query": 2, "batch_size": 4},
+}
+
+
+def step_with(memory: dict[str, Any], settings: dict[str, Any], *, dropout: bool) -> tuple[float, dict[str, Tensor]]:
+    """Loss and gradients of a step, with a temperature that is learned."""
+    learned = {} if settings.get("loss") == "triplet" else {"temperature_schedule": "learned"}
+    train, validation = both_sets()
+    sets = (listing_negatives(train), validation) if settings.get("loss") == "triplet" else (train, validation)
+    objective = objective_with({**learned, **settings, "dropout": dropout}, memory=memory, towers={"kind": "shared_projection"}, sets=sets)
+    torch.manual_seed(11)
+    with objective.passing():
+        loss = objective.loss(1)
+        found = gradients(objective, loss)
+    assert ("temperature.log_factor" in found) == bool(learned)
+    return float(loss.detach()), found
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+@pytest.mark.parametrize("tokens", [None, 60])
+def test_gradient_caching_checkpointing_and_tiles_change_nothing_under_dropout(name: str, tokens: int | None) -> None:
+    cut = {} if tokens is None else {"chunk_tokens": tokens}
+    tiled = {} if EVERY_LOSS[name].get("loss") == "triplet" else {"loss_tile": 2}
+    plain_loss, wanted = step_with(cut, EVERY_LOSS[name], dropout=True)
+    for sparing in ({"cached": True}, {"cached": True, "checkpointing": True, **tiled}):
+        loss, found = step_with({**cut, **sparing}, EVERY_LOSS[name], dropout=True)
+        assert loss == pytest.approx(plain_loss, rel=1e-5)
+        require_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+def test_cutting_a_batch_into_chunks_changes_nothing_without_dropout(name: str) -> None:
+    plain_loss, wanted = step_with({}, EVERY_LOSS[name], dropout=False)
+    for tokens in (1, 60):
+        loss, found = step_with({"chunk_tokens": tokens, "cached": True}, EVERY_LOSS[name], dropout=False)
+        assert loss == pytest.approx(plain_loss, rel=1e-5)
+        require_close(found, wanted)
+
+
+# --- Temperature ---
+
+
+def test_a_temperature_is_fixed_scheduled_or_learned() -> None:
+    assert objective_with().temperature(7) == T
+    scheduled = objective_with({"temperature_schedule": "scheduled", "first_temperature": 1.0, "temperature": 0.25, "temperature_steps": 6})
+    # The inverse grows from 1 to 4.
+    assert [scheduled.temperature(step) for step in (0, 2, 6, 9)] == pytest.approx([1.0, 1 / 2, 1 / 4, 1 / 4])
+    learned = objective_with({"temperature_schedule": "learned"})
+    temperature = learned.temperature(0)
+    assert isinstance(temperature, Tensor)
+    assert float(temperature.detach()) == pytest.approx(T)
+    assert "temperature.log_factor" in dict(learned.module.named_parameters())
+
+
+def test_the_loss_divides_by_the_temperature_of_the_step() -> None:
+    settings = {"temperature_schedule": "scheduled", "first_temperature": 1.0, "temperature": 0.25, "temperature_steps": 6}
+    scheduled, fixed = objective_with(settings), objective_with({"temperature": 0.5})
+    assert float(scheduled.loss(2).detach()) == pytest.approx(float(fixed.loss(2).detach()), rel=1e-6)
+
+
+def test_a_learned_temperature_is_told_to_the_log_within_its_range() -> None:
+    objective = objective_with({"temperature_schedule": "learned"})
+    assert objective.figures() == {"temperature": pytest.approx(T)}
+    log_factor = dict(objective.module.named_parameters())["temperature.log_factor"]
+    with torch.no_grad():
+        log_factor.fill_(9.0)
+    assert objective.figures() == {"temperature": pytest.approx(COLDEST)}
+    assert float(log_factor.detach()) == pytest.approx(-np.log(COLDEST))
+    assert objective_with().figures() == {}
+
+
+# --- What is told of a step ---
+
+
+def test_a_step_names_its_queries_and_counts_its_tokens() -> None:
+    objective = objective_with({"negatives_per_query": 2})
+    batch = drawn(objective, 4)
+    query, *documents = named(objective, batch)
+    first = {asked: f"set {number}" for number, (asked, _, _) in reversed(list(enumerate(ROWS)))}
+    assert objective.batch_ids(4) == [first[one] for one in query]
+    tower = objective.towers.query
+    distinct = {"query": sorted(set(query)), "document": sorted({text for texts in documents for text in texts})}
+    assert objective.tokens_of(4) == {
+        side: sum(map(len, tower.tokenize(texts, side=side)))  # type: ignore[arg-type]
+        for side, texts in distinct.items()
+    }
+    assert list(objective_with(towers=ARCHITECTURES["ADE with frozen documents"]).tokens_of(0)) == ["query"]

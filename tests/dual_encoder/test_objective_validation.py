@@ -1,0 +1,233 @@
+"""What a validation finds, against loops over all queries and candidates; and what it leaves alone."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from adiabat.data.pair_sets import PairSet
+from adiabat.data.text_hashes import hash_texts
+from adiabat.dual_encoder import answer_ranks as ranks_module
+from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.training.limits import Validation
+from tests.dual_encoder.problem import HELD_OUT, ROWS, Row, examples, objective_of, pair_sets
+
+T = 0.3
+OTHERS: tuple[Row, ...] = (
+    ("who has paws", ["a cat", "a dog"], ["rust"]),
+    ("what is deep", ["the sea is wide and deep"], ["rain", "dust"]),
+    ("what is old", ["a stone"], ["snow", "ice", "rust"]),
+)
+
+
+def sets_of(*held_out: Row) -> tuple[PairSet, PairSet]:
+    train, validation = pair_sets(examples(ROWS), examples(held_out, name="held out"))
+    return train, validation
+
+
+def objective_with(train: dict[str, Any] | None = None, *, rows: tuple[Row, ...] = (*HELD_OUT, *OTHERS), **tables: Any) -> PairContrast:
+    given = train or {}
+    warm = {} if given.get("loss") == "triplet" or "temperature" in given else {"temperature": T}
+    return objective_of(train={**warm, **given}, sets=sets_of(*rows), **tables)
+
+
+def embedded(objective: PairContrast) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Every text's vector, in double precision."""
+    texts, towers = objective.train.texts, objective.towers
+    found = []
+    for side, names in (("query", texts.queries), ("document", texts.documents)):
+        vectors = towers.encode(names, side=side, precision="fp32").astype(np.float64)  # type: ignore[arg-type]
+        found.append(dict(zip(names, vectors, strict=True)))
+    return found[0], found[1]
+
+
+def near(left: np.ndarray, right: np.ndarray, measure: str) -> float:
+    if measure == "euclidean":
+        return -math.dist(left.tolist(), right.tolist())
+    product = float(left @ right)
+    return product if measure == "dot" else product / math.sqrt(float(left @ left) * float(right @ right))
+
+
+def answers_of(query: str, rows: tuple[Row, ...]) -> set[str]:
+    return {text for asked, positives, _ in (*ROWS, *rows) if asked == query for text in positives}
+
+
+def ranks_by_hand(objective: PairContrast, rows: tuple[Row, ...], measure: str) -> list[int]:
+    query, document = embedded(objective)
+    asked = dict.fromkeys(one for one, _, _ in rows)
+    candidates = {text for _, positives, _ in rows for text in positives}
+    candidates |= {text for one, _, negatives in (*ROWS, *rows) if one in asked for text in negatives if text not in answers_of(one, rows)}
+    ranks = []
+    for one in asked:
+        scores = {text: near(query[one], document[text], measure) for text in candidates}
+        best = max(scores[text] for text in answers_of(one, rows) & candidates)
+        ranks.append(1 + sum(score >= best for text, score in scores.items() if text not in answers_of(one, rows)))
+    return ranks
+
+
+MEASURES: dict[str, dict[str, Any]] = {
+    "cosine": {},
+    "dot": {"similarity": "dot", "temperature": 4.0},
+    "euclidean": {"loss": "triplet", "distance": "euclidean", "batch_size": 3},
+}
+LISTING = tuple(row for row in (*HELD_OUT, *OTHERS) if row[2])
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_errors_and_measures_equal_loops_over_all_candidates(measure: str) -> None:
+    for seed in range(3):
+        rows = LISTING if measure == "euclidean" else (*HELD_OUT, *OTHERS)
+        objective = objective_with(MEASURES[measure], rows=rows, job={"model": "other" if seed else "tiny"}, run={"seed": seed})
+        ranks = ranks_by_hand(objective, rows, measure)
+        found = objective.validate()
+        assert (found.errors, found.pairs) == (sum(rank > 1 for rank in ranks), len(ranks))
+        assert found.measures["P@1"] == pytest.approx(sum(rank == 1 for rank in ranks) / len(ranks))
+        assert found.measures["RR"] == pytest.approx(sum(1 / rank for rank in ranks) / len(ranks))
+        assert list(found.measures) == ["P@1", "RR"]
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_errors_may_be_listed_pairs_in_the_wrong_order(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks_module, "PAIRS_AT_A_TIME", 4)
+    objective = objective_with({**MEASURES[measure], "error_unit": "pairs"}, rows=LISTING)
+    (query, document), validation, errors, pairs = embedded(objective), objective.validation, 0, 0
+    for asked, row in zip(validation.texts.queries.take(validation.query), range(len(validation)), strict=True):
+        own = near(query[asked], document[validation.texts.documents.take(validation.positive[[row]])[0]], measure)
+        for text in validation.texts.documents.take(validation.negatives[int(validation.query[row])]):
+            errors += own <= near(query[asked], document[text], measure)
+            pairs += 1
+    found = objective.validate()
+    assert (found.errors, found.pairs) == (errors, pairs)
+    assert 0 < errors < pairs
+    alone = objective_with(MEASURES[measure], rows=LISTING).validate()
+    assert (found.loss, found.measures) == (alone.loss, alone.measures)
+
+
+def softmax_by_hand(objective: PairContrast, pairs: list[tuple[str, str]], shared: list[str], rows: tuple[Row, ...]) -> float:
+    """Mean loss of the queries of a batch: one direction, plain loops."""
+    query, document = embedded(objective)
+    total = 0.0
+    for place, (one, positive) in enumerate(pairs):
+        own = near(query[one], document[positive], "cosine") / T
+        kept = [own]
+        for other, (asked, text) in enumerate(pairs):
+            related = asked == one or text in answers_of(one, rows) or positive in answers_of(asked, rows)
+            if other != place and not related:
+                kept.append(near(query[one], document[text], "cosine") / T)
+        kept += [near(query[one], document[text], "cosine") / T for text in shared if text not in answers_of(one, rows)]
+        total += math.log(sum(map(math.exp, kept))) - own
+    return total / len(pairs)
+
+
+def lowest_by_hand(query: str, listed: Sequence[str], most: int) -> list[str]:
+    return sorted(listed, key=lambda text: hash_texts([f"{query}\0{text}"])[0])[:most]
+
+
+@pytest.mark.parametrize("batch_size", [2, 5, 11, 64])
+def test_the_loss_is_the_mean_over_full_batches_of_the_training_size_in_the_order_of_the_texts_hashes(batch_size: int) -> None:
+    rows = (*HELD_OUT, *OTHERS)
+    objective = objective_with({"symmetric": False, "batch_size": batch_size, "negatives_per_query": 2})
+    pairs = sorted(((query, text) for query, near, _ in rows for text in near), key=lambda pair: hash_texts(["\0".join(pair)])[0])
+    listed = {query: [text for text in far if text not in answers_of(query, rows)] for query, _, far in ROWS}
+    for query, _, far in rows:
+        listed[query] = list(dict.fromkeys([*listed.get(query, []), *(text for text in far if text not in answers_of(query, rows))]))
+    total = 0.0
+    for start in range(0, len(pairs), batch_size):
+        end = min(start + batch_size, len(pairs))
+        batch = pairs[max(0, end - batch_size) : end]
+        shared = [text for query, _ in batch for text in lowest_by_hand(query, listed[query], 2)]
+        total += (end - start) * softmax_by_hand(objective, batch, shared, rows)
+    assert objective.validate().loss == pytest.approx(total / len(pairs), rel=1e-5)
+
+
+TOPICS = ("a cat in the yard", "a dog by the sea", "the moon at night", "rust on a stone")
+SORTED: tuple[Row, ...] = tuple(
+    (f"where is {topic}, {n}", [f"{topic}, number {n}"], [f"{topic}, but {n + 1}"]) for topic in TOPICS for n in range(40)
+)
+
+
+def shuffled(rows: tuple[Row, ...], seed: int) -> tuple[Row, ...]:
+    return tuple(rows[place] for place in np.random.default_rng(seed).permutation(len(rows)))
+
+
+@pytest.mark.parametrize("settings", [{}, {"loss": "samtone"}, {"negatives_per_query": 0}, {"guide": "other"}], ids=str)
+def test_the_loss_does_not_depend_on_the_order_of_the_file(settings: dict[str, Any]) -> None:
+    in_order = objective_with({"batch_size": 16, **settings}, rows=SORTED).validate()
+    for seed in (1, 2):
+        found = objective_with({"batch_size": 16, **settings}, rows=shuffled(SORTED, seed)).validate()
+        assert found.loss == pytest.approx(in_order.loss, rel=1e-5)
+        assert found.errors == in_order.errors
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [SORTED[:-1], (*SORTED, ("who is new", ["nobody known"], [])), SORTED[:37] + SORTED[39:]],
+    ids=["one less", "one more", "two less"],
+)
+def test_rows_that_come_or_go_change_each_batch_by_as_many_pairs_and_the_loss_by_little(rows: tuple[Row, ...]) -> None:
+    before, after = (objective_with({"batch_size": 16}, rows=some) for some in (SORTED, rows))
+    names = []
+    for one in (before, after):
+        texts = one.validation.texts
+        names.append([{texts.queries.take(batch.query)[place] for place in range(16)} for batch, _ in one._validation_batches])
+    for left, right in zip(names[0][:9], names[1][:9], strict=True):
+        assert len(left - right) <= abs(len(rows) - len(SORTED))
+    assert after.validate().loss == pytest.approx(before.validate().loss, abs=0.02)
+
+
+def test_a_single_pair_is_measured_all_the_same() -> None:
+    found = objective_with({"negatives_per_query": 0}, rows=(("who is lonely", ["nobody else"], []),)).validate()
+    assert found == Validation(0.0, 0, 1, {"P@1": 1.0, "RR": 1.0})
+
+
+def test_a_schedule_is_validated_at_its_last_temperature_and_a_learned_one_as_it_stands() -> None:
+    fixed = objective_with().validate()
+    scheduled = objective_with({"temperature_schedule": "scheduled", "temperature": T})
+    learned = objective_with({"temperature_schedule": "learned", "temperature": T})
+    assert scheduled.validate().loss == pytest.approx(fixed.loss, rel=1e-6)
+    assert learned.validate().loss == pytest.approx(fixed.loss, rel=1e-6)
+    with torch.no_grad():
+        dict(learned.module.named_parameters())["temperature.log_factor"].fill_(math.log(2.0))
+    assert learned.validate().loss == pytest.approx(objective_with({"temperature": 0.5}).validate().loss, rel=1e-6)
+
+
+def test_a_guide_is_heard_in_validation_too() -> None:
+    alone, guided, own = (objective_with(settings).validate() for settings in ({}, {"guide": "other"}, {"guide": "self"}))
+    assert len({alone.loss, guided.loss, own.loss}) == 3
+    assert alone.errors == guided.errors == own.errors
+
+
+def test_a_frozen_tower_validates_like_one_that_is_not() -> None:
+    both = objective_with(towers={"kind": "asymmetric"}).validate()
+    for frozen in ("query", "document"):
+        found = objective_with(towers={"kind": "asymmetric", "frozen": frozen}).validate()
+        assert found.loss == pytest.approx(both.loss, rel=1e-5)
+        assert (found.errors, found.measures) == (both.errors, both.measures)
+
+
+def modes(objective: PairContrast) -> list[bool]:
+    return [module.training for module in objective.module.modules()]
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_validation_leaves_modes_random_numbers_and_gradients_alone(dropout: bool) -> None:
+    objective = objective_with({"dropout": dropout})
+    quiet = objective_with().validate()
+    objective.towers.query.backbone.get_submodule("embeddings").train(not dropout)
+    before, state = modes(objective), torch.get_rng_state()
+    assert objective.validate() == quiet
+    assert modes(objective) == before
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(weights.grad is None for weights in objective.module.parameters())
+    torch.autograd.backward(objective.loss(0))
+
+
+def test_validation_does_not_depend_on_the_steps_before_it() -> None:
+    objective = objective_with({"negatives_per_query": 1})
+    first = objective.validate()
+    for step in (3, 0, 9):
+        objective.loss(step)
+    assert objective.validate() == first

@@ -1,0 +1,267 @@
+"""Which pairs make each batch, from settings; and whole jobs over several sources, topics and tags."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.pair_sets import PairSet
+from adiabat.dual_encoder.batch_plan import Order, in_small_groups, mixture_of, mixture_told, order_of, unnamed
+from adiabat.dual_encoder.pair_data import read_pairs
+from adiabat.dual_encoder.train import train
+from adiabat.report import evaluation_page as page
+from adiabat.results.evaluation_result import Result
+from adiabat.training.limits import InterruptionError
+from tests.dual_encoder.problem import everything, from_memory, settings_of, write_rows
+from tests.dual_encoder.test_training_resuming import interrupt_at
+
+TOPICS = ("cooking", "travel", "chess")
+
+
+def write_sources(folder: Path) -> list[dict[str, Any]]:
+    """Three files of 12, 24 and 48 queries; a third of each file's queries share their answer."""
+    for number, count in enumerate((12, 24, 48)):
+        rows = [
+            {
+                "query": f"what of {number} {n}",
+                "positive": f"answer {number} {n - n % 3 if n % 9 < 3 else n}",
+                "topic": TOPICS[n % 3],
+                "tags": [f"{TOPICS[n % 3]} {n % 6}", "other"],
+            }
+            for n in range(count)
+        ]
+        write_rows(folder / f"{number}.jsonl", rows)
+    return [{"path": str(folder / f"{number}.jsonl")} for number in range(3)]
+
+
+def settings_for(folder: Path, **tables: dict[str, Any]) -> TrainSettings:
+    data = {"sources": write_sources(folder), "validation_fraction": 0.1, "columns": {"tag": "tags"}, **tables.pop("data", {})}
+    return settings_of(data=data, **tables)
+
+
+def pairs_of(settings: TrainSettings) -> PairSet:
+    return read_pairs(None, settings.data)[0]
+
+
+def order(pairs: PairSet, settings: TrainSettings, tokens: list[int] | None = None) -> Order:
+    return order_of(pairs, settings, np.array(tokens or [1] * len(pairs)))
+
+
+def batches(pairs: PairSet, settings: TrainSettings, steps: int) -> list[list[int]]:
+    made = order(pairs, settings)
+    return [made.rows(step).tolist() for step in range(steps)]
+
+
+def test_without_mixture_and_rules_all_pairs_come_shuffled_without_a_gap(tmp_path: Path) -> None:
+    write_sources(tmp_path)
+    settings = settings_of()
+    pairs, _ = read_pairs(str(tmp_path / "2.jsonl"), settings.data)
+    expected = ShuffledStream(len(pairs), seed=0)
+    assert batches(pairs, settings, 30) == [expected.rows(step, 5).tolist() for step in range(30)]
+    assert order(pairs, settings).left_out() is None
+
+
+def test_a_pass_over_sources_is_as_long_as_they_are_together(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    pairs = pairs_of(settings)
+    assert order(pairs, settings).pairs == len(pairs)
+    drawn = Counter(row for batch in batches(pairs, settings, len(pairs) // 5) for row in batch)
+    assert max(drawn.values()) == 1
+
+
+@pytest.mark.parametrize("rule", ["equal", "temperature", "weights", "proportional"])
+def test_batches_of_one_source_keep_the_ratio_of_the_mixture(tmp_path: Path, rule: str) -> None:
+    settings = settings_for(tmp_path, mixture={"rule": rule, "one_source_per_batch": True, "exhausted": "cycle"}, train={"batch_size": 2})
+    if rule == "weights":
+        given = [source | {"weight": weight} for source, weight in zip(write_sources(tmp_path), (1.0, 2.0, 1.0), strict=True)]
+        settings = settings_for(tmp_path, data={"sources": given}, **{name: settings.model_dump()[name] for name in ("mixture",)})
+    pairs = pairs_of(settings)
+    sources = [set(pairs.sources[batch]) for batch in batches(pairs, settings, 30)]
+    assert all(len(one) == 1 for one in sources)
+    wanted = mixture_of(pairs, settings).weights
+    assert np.bincount([source for one in sources for source in one], minlength=3) / 30 == pytest.approx(wanted, abs=0.07)
+
+
+def test_a_cap_takes_other_pairs_in_each_pass(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, mixture={"cap": 10}, train={"batch_size": 5})
+    pairs = pairs_of(settings)
+    one = order(pairs, settings)
+    counts = np.minimum(np.bincount(pairs.sources), 10)
+    assert one.pairs == counts.sum()
+    steps = one.pairs // 5
+    rows = np.concatenate([one.rows(step) for step in range(3 * steps)])
+    assert len(np.unique(rows[pairs.sources[rows] == 2])) > 20
+
+
+@pytest.mark.parametrize("group", ["topic", "tag"])
+def test_batches_are_of_one_topic_or_tag_but_for_the_random_share(tmp_path: Path, group: str) -> None:
+    settings = settings_for(tmp_path, batches={"group": group, "random_share": 0.0}, train={"batch_size": 3})
+    pairs = pairs_of(settings)
+    numbers = {"topic": pairs.topics, "tag": pairs.tags}[group]
+    alike = [len(set(numbers[batch])) == 1 for batch in batches(pairs, settings, len(pairs) // 3 - 1)]
+    assert np.mean(alike) > 0.8
+    if group == "tag":
+        by_topic = [len(set(pairs.topics[batch])) == 1 for batch in batches(pairs, settings, len(pairs) // 3 - 1)]
+        assert sum(by_topic) > sum(alike)
+
+
+def test_pairs_of_one_batch_share_no_text_where_that_is_asked_for(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, batches={"no_duplicates": True}, train={"batch_size": 12})
+    pairs = pairs_of(settings)
+    for batch in batches(pairs, settings, 12):
+        assert len(set(pairs.positive[batch])) == len(set(pairs.query[batch])) == 12
+
+
+def test_a_budget_of_tokens_bounds_each_batch(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, batches={"token_budget": 40}, train={"batch_size": 12, "steps": 5})
+    pairs = pairs_of(settings)
+    tokens = [3 + row % 11 for row in range(len(pairs))]
+    made = order(pairs, settings, tokens)
+    assert all(sum(tokens[row] for row in made.rows(step)) <= 40 for step in range(20))
+
+
+def test_what_was_in_no_batch_is_told(tmp_path: Path) -> None:
+    write_rows(tmp_path / "alike.jsonl", [{"query": f"q {n}", "positive": "the same" if n % 2 else f"p {n}"} for n in range(40)])
+    settings = settings_of(batches={"no_duplicates": True}, train={"batch_size": 4})
+    pairs, _ = read_pairs(str(tmp_path / "alike.jsonl"), settings.data)
+    made = order(pairs, settings)
+    made.rows(0)
+    assert f"of {len(pairs)} pairs of a pass were in no batch" in str(made.left_out())
+
+
+@pytest.mark.parametrize("group", ["topic", "tag"])
+def test_one_topic_for_all_is_refused(tmp_path: Path, group: str) -> None:
+    write_rows(tmp_path / "one.jsonl", [{"query": f"q {n}", "positive": f"p {n}", group: "same"} for n in range(40)])
+    settings = settings_of(batches={"group": group})
+    pairs, _ = read_pairs(str(tmp_path / "one.jsonl"), settings.data)
+    with pytest.raises(DataError, match=f"one: pairs must be of several {group}s where batches.group is {group}, got one;"):
+        order(pairs, settings)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"job": {"data": "a.jsonl"}, "data": {"sources": [{"path": "b"}]}}, "data.sources must be left out where job.data is given"),
+        ({"mixture": {"rule": "equal"}}, "mixture.rule has no effect with one source; list several"),
+        ({"mixture": {"exhausted": "cycle"}}, "mixture.exhausted has no effect with one source; list several"),
+        (
+            {"mixture": {"rule": "equal", "one_source_per_batch": True}},
+            "mixture.rule and mixture.one_source_per_batch have no effect with one source",
+        ),
+        (
+            {"data": {"sources": [{"path": "a", "weight": 2.0}, {"path": "b"}]}},
+            r"weight of number 1 \(a\) has no effect where mixture.rule is not",
+        ),
+        ({"data": {"sources": [{"path": "a", "weight": 0.0}]}}, r"data.sources.weight of number 1 \(a\) must be > 0, got 0"),
+        ({"data": {"sources": [{"path": "a", "wieght": 1.0}]}}, "unknown key data.sources.wieght; did you mean data.sources.weight?"),
+        ({"data": {"sources": [{"weight": 1.0}]}}, "data.sources.path of number 1 must be given"),
+        ({"batches": {"token_budget": 10}}, "train.steps must be given where batches.token_budget is"),
+        ({"batches": {"random_share": 0.3}}, "batches.random_share has no effect with batches.group = 'none'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(tables: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        checked(TrainSettings, tables)
+
+
+def test_a_mixture_that_is_cut_short_goes_on_with_the_batches_that_it_would_have_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+
+    def settings(out: Path) -> TrainSettings:
+        given = settings_for(
+            tmp_path,
+            job={"model": "tiny", "out": str(out)},
+            mixture={"rule": "equal", "exhausted": "cycle", "one_source_per_batch": True},
+            batches={"group": "topic", "no_duplicates": True, "curriculum_steps": 20},
+            train={"batch_size": 4, "steps": 24, "validate_every": 8, "learning_rate": 1e-3},
+            run={"log_every": 1},
+        )
+        return given
+
+    whole: Result | None = train(from_memory, settings(tmp_path / "whole"))
+    assert whole is not None
+    with monkeypatch.context() as patch:
+        interrupt_at(13, patch)
+        with pytest.raises(InterruptionError):
+            train(from_memory, settings(tmp_path / "cut"))
+    train(from_memory, settings(tmp_path / "cut"), resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+    record = json.loads((tmp_path / "whole" / "result.json").read_text())["training"]
+    assert record["passes"] < 1.0
+
+
+def test_tags_that_no_pair_has_are_refused_though_there_are_topics(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, batches={"group": "tag"}, data={"columns": {}})
+    with pytest.raises(DataError, match="pairs must be of several tags where batches.group is tag, got one"):
+        order(pairs_of(settings), settings)
+
+
+def test_pairs_of_small_topics_are_counted(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, batches={"group": "topic"}, train={"batch_size": 20})
+    pairs = pairs_of(settings)
+    sizes = np.bincount(pairs.topics)
+    assert in_small_groups(pairs, settings) == sizes[sizes < 20].sum()
+    assert in_small_groups(pairs, settings_for(tmp_path)) == 0
+
+
+def unnamed_of(folder: Path, group: str, rows: list[dict[str, Any]]) -> tuple[PairSet, str | None]:
+    write_rows(folder / "some.jsonl", [{"query": f"q {n}", "positive": f"p {n}", **row} for n, row in enumerate(rows)])
+    settings = settings_of(batches={"group": group}, train={"batch_size": 5})
+    pairs, _ = read_pairs(str(folder / "some.jsonl"), settings.data)
+    return pairs, unnamed(pairs, settings)
+
+
+def test_pairs_without_a_topic_are_counted_and_form_batches_of_their_own(tmp_path: Path) -> None:
+    pairs, told = unnamed_of(tmp_path, "topic", [{"topic": "" if n % 3 else "chess"} for n in range(60)])
+    without = [int(query.split()[1]) % 3 > 0 for query in (pairs.texts.queries[row] for row in pairs.query)]
+    assert told == f"{sum(without)} of {len(pairs)} pairs have no topic: they form batches of their own, as if they were of one topic"
+    settings = settings_of(batches={"group": "topic", "random_share": 0.0}, train={"batch_size": 5})
+    kinds = [{without[row] for row in batch} for batch in batches(pairs, settings, len(pairs) // 5)]
+    assert sum(kind == {True} for kind in kinds) == sum(without) // 5
+
+
+def test_pairs_without_a_tag_are_told_by_whether_there_are_topics(tmp_path: Path) -> None:
+    _, told = unnamed_of(tmp_path, "tag", [{"tag": "" if n % 3 else "ends"} for n in range(60)])
+    assert str(told).endswith("pairs have no tag: they form batches of their own, as if they were of one tag")
+    _, told = unnamed_of(tmp_path, "tag", [{"tag": "" if n % 3 else "ends", "topic": n % 2} for n in range(60)])
+    assert str(told).endswith("as if they were of one tag in each topic")
+    assert unnamed_of(tmp_path, "none", [{}] * 60)[1] is None
+    assert unnamed_of(tmp_path, "topic", [{"topic": n % 2} for n in range(60)])[1] is None
+
+
+@pytest.mark.parametrize("exhausted", ["drop", "cycle"])
+def test_what_was_drawn_of_each_source_is_told_beside_what_was_asked_for(tmp_path: Path, exhausted: str) -> None:
+    settings = settings_for(tmp_path, mixture={"rule": "equal", "exhausted": exhausted}, batches={"no_duplicates": True})
+    pairs = pairs_of(settings)
+    steps = 2 * len(pairs) // 5 + 3
+    made = order(pairs, settings)
+    drawn = Counter(int(pairs.sources[row]) for batch in batches(pairs, settings, steps) for row in batch)
+    told = mixture_told(made, pairs, settings, steps=steps)
+    wanted = [f"{drawn[number]:,} ({100 * drawn[number] / drawn.total():.1f} %, asked for 33.3 %)" for number in range(3)]
+    assert told is not None
+    assert [part.rpartition(".jsonl ")[2] for part in told.split("; ")] == wanted
+    assert mixture_told(made, pairs, settings, steps=0) is None
+
+
+def test_of_one_source_no_shares_are_told(tmp_path: Path) -> None:
+    write_sources(tmp_path)
+    settings = settings_of(mixture={"cap": 7})
+    pairs, _ = read_pairs(str(tmp_path / "2.jsonl"), settings.data)
+    assert mixture_told(order(pairs, settings), pairs, settings, steps=3) is None
+
+
+def test_rules_that_leave_no_batch_leave_no_directory(tmp_path: Path) -> None:
+    job = {"model": "tiny", "out": str(tmp_path / "job")}
+    settings = settings_for(tmp_path, job=job, batches={"token_budget": 5}, train={"batch_size": 4, "steps": 2})
+    with pytest.raises(DataError, match=r"must make a batch of 4 by the rules of \[batches\], got none"):
+        train(from_memory, settings)
+    assert not (tmp_path / "job").exists()

@@ -1,0 +1,330 @@
+"""Training on a stream: what its windows hold, how it ends, what is kept, and what is refused."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.config.dual_training import TrainSettings
+from adiabat.core.errors import DataError, JobError
+from adiabat.core.progress import Watch
+from adiabat.data.batch_sampler import window_seed
+from adiabat.data.examples import stream_examples
+from adiabat.data.pair_sets import PairSet, joined
+from adiabat.data.records import ExampleSet
+from adiabat.dual_encoder.batch_plan import order_of
+from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.dual_encoder.estimate import estimate
+from adiabat.dual_encoder.stream import Stream
+from adiabat.dual_encoder.stream_shards import ROWS, read_rows
+from adiabat.dual_encoder.tower_setup import build
+from adiabat.dual_encoder.train import train
+from adiabat.dual_encoder.train_checks import require_ready
+from adiabat.report import evaluation_page as page
+from adiabat.results.evaluation_result import TrainingRecord
+from adiabat.training.limits import InterruptionError
+from tests.dual_encoder.problem import everything, from_memory, log_of, pair_sets, settings_of, write_rows
+from tests.dual_encoder.streamed import SIZES, stream_settings
+from tests.dual_encoder.test_training_resuming import interrupt_at
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+
+
+def objective_of(settings: TrainSettings) -> PairContrast:
+    """With windows in memory."""
+    held = ExampleSet("held", list(stream_examples(str(settings.data.validation)).examples))
+    built = build(settings, from_memory)
+    return PairContrast(built.towers, Stream(settings), pair_sets(held)[0], settings, built.guide)
+
+
+def run(settings: TrainSettings, *, resume: bool = False, notes: list[str] | None = None) -> TrainingRecord:
+    said = [] if notes is None else notes
+    result = train(from_memory, settings, resume=resume, watch=Watch(note=said.append))
+    assert result is not None
+    assert result.training is not None
+    return result.training
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "stream" / "windows.jsonl").read_text().splitlines()]
+
+
+def queries(objective: PairContrast, step: int) -> list[str]:
+    pairs = objective.at(step).pairs
+    return pairs.texts.queries.take(pairs.query[objective.rows(step)])
+
+
+def one_source(folder: Path, rows: list[dict[str, Any]], **tables: dict[str, Any]) -> TrainSettings:
+    """A job over one file."""
+    write_rows(folder / "one.jsonl", rows)
+    settings = stream_settings(folder, folder / "job", **tables)
+    data = {**settings.data.model_dump(exclude_none=True), "sources": [{"path": str(folder / "one.jsonl")}]}
+    dumped = settings.model_dump(exclude_none=True, exclude_defaults=True)
+    return settings_of(**{**dumped, "data": data, "mixture": {**dumped.get("mixture", {}), "rule": "proportional"}})
+
+
+def rows(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"query": f"q {n}", "positive": f"p {n}", "negative": f"n {n}", **more} for n in range(count)]
+
+
+# --- What windows hold ---
+
+
+@pytest.mark.parametrize("exhausted", ["drop", "cycle"])
+@pytest.mark.parametrize("window", [20, 45, 300])
+def test_each_window_is_trained_on_once_and_holds_what_its_row_says(tmp_path: Path, window: int, exhausted: str) -> None:
+    objective = objective_of(stream_settings(tmp_path, tmp_path / "job", data={"window": window}, mixture={"exhausted": exhausted}))
+    drawn = [Counter(queries(objective, step)) for step in range(40)]
+    read = {n: [example.query for example in stream_examples(tmp_path / f"{n}.jsonl").examples] for n in range(3)}
+    assert objective.stream is not None
+    for row in objective.stream.rows[:-1]:
+        batches = sum(drawn[row.first : row.first + row.steps], Counter())
+        for source, part in enumerate(row.parts):
+            first, texts = part.start.mark.rows, read[source]
+            taken = {texts[(first + n) % len(texts)] for n in range(part.given)}
+            mine = {query: count for query, count in batches.items() if query.startswith(f"what of {source} ")}
+            assert set(mine) <= taken
+            assert sum(mine.values()) == row.drawn[source]
+        assert batches.total() == sum(row.drawn) == 4 * row.steps
+        most = max(part.asked / max(1, part.given) for part in row.parts) if exhausted == "cycle" else 1.0
+        # Two pairs of a query that has two answers are no repetition.
+        assert max(batches.values()) <= 2 * np.ceil(most)
+
+
+def test_batches_of_a_window_are_planned_as_those_of_data_that_are_all_there(tmp_path: Path) -> None:
+    tables: dict[str, Any] = {"batches": {"group": "topic", "no_duplicates": True, "random_share": 0.3}}
+    settings = stream_settings(tmp_path, tmp_path / "job", data={"window": 63}, **tables)
+    objective = objective_of(settings)
+    # 21 of each source; the smallest has 12.
+    sets = [ExampleSet(str(n), list(stream_examples(tmp_path / f"{n}.jsonl").examples)[:21]) for n in range(3)]
+    whole: PairSet = joined(pair_sets(*sets))
+    plain = settings_of(
+        data={"sources": [source.model_dump(exclude_none=True) for source in settings.data.sources]},
+        mixture={"exhausted": "drop"},
+        **{**tables, "train": {"batch_size": 4}},
+    )
+    # A window has a seed that no run may be given.
+    expected = order_of(whole, plain.model_copy(update={"run": plain.run.model_copy(update={"seed": window_seed(0, 0)})}))
+    assert objective.order.batches() == expected.batches() > 8
+    for step in range(expected.batches()):
+        np.testing.assert_array_equal(objective.rows(step), expected.rows(step))
+    assert objective.train.digest() == whole.digest()
+
+
+def test_topics_are_kept_together_inside_windows(tmp_path: Path) -> None:
+    tables: dict[str, Any] = {"batches": {"group": "topic", "random_share": 0.0}, "data": {"window": 60}, "train": {"batch_size": 3}}
+    objective = objective_of(stream_settings(tmp_path, tmp_path / "job", **tables))
+    alike = [len(set(objective.at(step).pairs.topics[objective.rows(step)])) == 1 for step in range(40)]
+    assert np.mean(alike) > 0.8
+
+
+def test_a_file_that_is_sorted_by_topic_has_windows_of_one(tmp_path: Path) -> None:
+    sorted_rows = [row | {"topic": f"topic {n // 30}"} for n, row in enumerate(rows(90))]
+    objective = objective_of(one_source(tmp_path, sorted_rows, batches={"group": "topic"}))
+    assert {len(set(objective.at(step).pairs.topics)) for step in range(20)} == {1, 2}
+    with pytest.raises(DataError, match="pairs must be of several topics where batches.group is topic, got one"):
+        objective_of(one_source(tmp_path, rows(90), batches={"group": "topic"}))
+
+
+def test_a_curriculum_goes_on_from_window_to_window(tmp_path: Path) -> None:
+    grouped = [row | {"topic": f"topic {n % 2}"} for n, row in enumerate(rows(400))]
+    tables: dict[str, Any] = {"batches": {"group": "topic", "random_share": 0.0, "curriculum_steps": 100}, "data": {"window": 100}}
+    objective = objective_of(one_source(tmp_path, grouped, **tables))
+    alike = [len(set(objective.at(step).pairs.topics[objective.rows(step)])) == 1 for step in range(100)]
+    assert np.mean(alike[:25]) + 0.3 < np.mean(alike[-25:])
+    assert np.mean(alike[-25:]) > 0.8
+
+
+@pytest.mark.parametrize(("batches", "most"), [({"token_budget": 60}, 60), ({}, 10**6)])
+def test_a_window_has_as_many_steps_as_its_plan(tmp_path: Path, batches: dict[str, Any], most: int) -> None:
+    objective = objective_of(stream_settings(tmp_path, tmp_path / "job", batches=batches))
+    for step in range(30):
+        pairs = objective.at(step).pairs
+        tokens = sum(table.lengths[getattr(pairs, name)[objective.rows(step)]].sum() for name, table in named(objective))
+        assert tokens <= most
+    assert objective.stream is not None
+    starts = [row.first for row in objective.stream.rows]
+    assert starts == np.cumsum([0, *(row.steps for row in objective.stream.rows)])[:-1].tolist()
+
+
+def named(objective: PairContrast) -> list[tuple[str, Any]]:
+    return [("query", objective.tables["query"]), ("positive", objective.tables["document"])]
+
+
+def test_a_rest_that_makes_no_batch_is_passed_over(tmp_path: Path) -> None:
+    objective = objective_of(one_source(tmp_path, rows(43)))
+    for step in range(25):
+        objective.rows(step)
+    assert objective.stream is not None
+    assert [(row.pairs, row.steps, row.left) for row in objective.stream.rows][:4] == [(20, 5, 0), (20, 5, 0), (3, 0, 3), (20, 5, 0)]
+
+
+def test_windows_without_a_batch_are_refused(tmp_path: Path) -> None:
+    alike = [{"query": f"q {n}", "positive": "the same"} for n in range(50)]
+    with pytest.raises(DataError, match=r"one: a window must make a batch of 4 by the rules of \[batches\], got none of 20 pairs"):
+        objective_of(one_source(tmp_path, alike, batches={"no_duplicates": True}))
+    objective = objective_of(one_source(tmp_path, [*rows(20), *alike], batches={"no_duplicates": True}))
+    with pytest.raises(DataError, match="got none of 20 pairs; raise data.window"):
+        objective.rows(5)
+
+
+def test_queries_without_negatives_are_refused_where_the_loss_needs_them(tmp_path: Path) -> None:
+    lacking = [*rows(20), {"query": "bare", "positive": "p"}, *rows(40)[20:]]
+    objective = objective_of(one_source(tmp_path, lacking, train={"loss": "triplet"}))
+    objective.rows(4)
+    with pytest.raises(DataError, match="every query must list a negative where train.loss is triplet .* got none for 1 of 20"):
+        objective.rows(5)
+
+
+# --- Jobs ---
+
+
+def test_the_record_says_what_was_read_and_drawn(tmp_path: Path) -> None:
+    record = run(stream_settings(tmp_path, tmp_path / "job"))
+    assert record.trained_on == "0 + 1 + 2: 96 pairs of a stream, validated on 7 queries"
+    assert record.passes is None
+    assert record.stop_reason == "the limit of 24 steps was reached"
+    windows = rows_of(tmp_path / "job")
+    note = next(note for note in record.notes if note.startswith(f"the stream was read in {len(windows)} windows"))
+    objective = objective_of(stream_settings(tmp_path, tmp_path / "again"))
+    drawn = Counter(query.split()[2] for step in range(24) for query in queries(objective, step))
+    for source in range(3):
+        assert f"{source}.jsonl {drawn[str(source)]} ({100 * drawn[str(source)] / 96:.1f} %, asked for 33.3 %), its end seen" in note
+    left = sum(row["left"] for row in windows[:-1])
+    assert any(note.startswith(f"{left} of ") and note.endswith("pairs were in no batch of their window") for note in record.notes)
+
+
+@pytest.mark.parametrize("validate_every", [4, 100])
+def test_a_run_stops_where_the_first_source_runs_out(tmp_path: Path, validate_every: int) -> None:
+    settings = stream_settings(tmp_path, tmp_path / "job", mixture={"exhausted": "stop"}, train={"validate_every": validate_every})
+    record = run(settings)
+    assert record.stop_reason.endswith("0.jsonl ran out, and mixture.exhausted is stop")
+    last = rows_of(tmp_path / "job")[-1]
+    assert record.steps == last["first"] + last["steps"] == 10
+    assert last["last"]
+    assert log_of(tmp_path / "job")[-1]["step"] == record.steps
+    assert "validation_loss" in log_of(tmp_path / "job")[-1]
+    before = everything(tmp_path / "job")
+    assert run(settings, resume=True).stop_reason == record.stop_reason
+    assert everything(tmp_path / "job") == before
+
+
+def test_a_run_stops_behind_a_window_whose_end_nobody_saw(tmp_path: Path) -> None:
+    record = run(one_source(tmp_path, rows(40), mixture={"exhausted": "stop"}))
+    assert (record.steps, [row["pairs"] for row in rows_of(tmp_path / "job")]) == (10, [20, 20, 0])
+    assert run(one_source(tmp_path, rows(40), mixture={"exhausted": "stop"}), resume=True).steps == 10
+
+
+def test_windows_that_no_checkpoint_needs_are_removed(tmp_path: Path) -> None:
+    tables: dict[str, Any] = {"run": {"checkpoint_seconds": 1e-6}, "towers": {"kind": "asymmetric", "frozen": "document"}}
+    run(stream_settings(tmp_path, tmp_path / "job", **tables))
+    # Those of the last checkpoint but one are needed until the last one is whole.
+    numbers = [row["window"] for row in rows_of(tmp_path / "job") if row["first"] + row["steps"] > 22]
+    assert numbers[0] > 3
+    for folder in ("stream", "frozen"):
+        kept = sorted(path.name for path in (tmp_path / "job" / folder).glob("window-*"))
+        assert kept == [f"window-{number:06d}" for number in numbers]
+
+
+def cut_short(settings: TrainSettings, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        interrupt_at(step, patch)
+        with pytest.raises(InterruptionError):
+            run(settings)
+
+
+def test_windows_that_were_lost_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(stream_settings(tmp_path, tmp_path / "whole"))
+    settings = stream_settings(tmp_path, tmp_path / "cut")
+    cut_short(settings, 12, monkeypatch)
+    for window in (tmp_path / "cut" / "stream").glob("window-*"):
+        shutil.rmtree(window)
+    run(settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+
+
+def test_windows_that_were_damaged_are_made_again_and_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(stream_settings(tmp_path, tmp_path / "whole"))
+    settings = stream_settings(tmp_path, tmp_path / "cut")
+    cut_short(settings, 12, monkeypatch)
+    for texts in (tmp_path / "cut" / "stream").glob("window-*/documents.arrow"):
+        content = bytearray(texts.read_bytes())
+        content[len(content) // 2] ^= 1
+        texts.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"documents.arrow must be undamaged, got .*; the pairs are read again"):
+        run(settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+
+
+def test_a_window_that_comes_out_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = stream_settings(tmp_path, tmp_path / "job")
+    cut_short(settings, 12, monkeypatch)
+    shutil.rmtree(max((tmp_path / "job" / "stream").glob("window-*")))
+    changed = tmp_path / "2.jsonl"
+    changed.write_text(changed.read_text().replace("what", "whom"))
+    with pytest.raises(DataError, match=r"0 \+ 1 \+ 2: window 2 must be what it was when it was first read, got other pairs; bring the"):
+        train(from_memory, settings, resume=True)
+
+
+def test_another_window_or_seed_is_another_job(tmp_path: Path) -> None:
+    run(stream_settings(tmp_path, tmp_path / "job", train={"steps": 2}))
+    with pytest.raises(JobError, match="data.window was 20, is 30"):
+        run(stream_settings(tmp_path, tmp_path / "job", data={"window": 30}, train={"steps": 2}), resume=True)
+
+
+def test_what_is_wrong_with_the_first_window_is_told_before_a_directory_is_made(tmp_path: Path) -> None:
+    settings = stream_settings(tmp_path, tmp_path / "job")
+    (tmp_path / "1.jsonl").write_text('{"query": "a", "positive": ""}\n')
+    with pytest.raises(DataError, match=r"1.jsonl:1: \"positive\" must not be empty"):
+        run(settings)
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_folder_that_is_no_table_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
+    settings = stream_settings(tmp_path, tmp_path / "job")
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    (tmp_path / "beir" / "queries.jsonl").write_text("{}")
+    data = {**settings.data.model_dump(exclude_none=True), "sources": [{"path": str(tmp_path / "beir")}]}
+    with pytest.raises(DataError, match="beir must hold one example a row where data.stream is true, got a BEIR folder"):
+        require_ready(settings_of(job=settings.job.model_dump(exclude_none=True), data=data, train={"steps": 3}), resume=False)
+
+
+def test_validation_queries_that_are_also_trained_on_are_told(tmp_path: Path) -> None:
+    settings = stream_settings(tmp_path, tmp_path / "job")
+    held = [{"query": f"what of 2 {n}", "positive": f"out {n}"} for n in (0, 1, 2, 30, 99)]
+    write_rows(tmp_path / "held.jsonl", held)
+    told = "up to 3 of 5 validation queries are also trained on in one window, so validation looks better than it is"
+    assert told in run(settings).notes
+
+
+def test_a_dry_run_says_what_a_stream_takes_and_writes_nothing(tmp_path: Path) -> None:
+    found = estimate(from_memory, stream_settings(tmp_path, tmp_path / "job"), watch=Watch())
+    assert found.steps == 24
+    assert f"24 steps on a stream, in windows of about {found.pairs} pairs" in found.told()
+    assert 18 <= found.pairs <= 24
+    assert not (tmp_path / "job").exists()
+
+
+def test_reading_a_window_is_shown(tmp_path: Path) -> None:
+    shown: list[tuple[str, int, int]] = []
+    settings = stream_settings(tmp_path, tmp_path / "job")
+    stream = Stream(settings, watch=Watch(progress=lambda *one: shown.append(one)))
+    built = build(settings, from_memory)
+    held = ExampleSet("held", list(stream_examples(str(settings.data.validation)).examples))
+    PairContrast(built.towers, stream, pair_sets(held)[0], settings)
+    assert shown == [("reading window 0", 0, 20)]
+    assert sum(SIZES) > 20
+
+
+def test_a_row_of_a_window_with_a_key_that_no_row_has_is_refused_by_name(tmp_path: Path) -> None:
+    """As where a flipped bit makes another word of the key that holds the checksum."""
+    (tmp_path / ROWS).write_text('{"window": 0, "chec+sum": "0123456789abcdef"}\n', encoding="utf-8")
+    with pytest.raises(JobError, match=ROWS):
+        read_rows(tmp_path / ROWS)

@@ -1,0 +1,336 @@
+"""Whole training jobs on a tiny model."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from adiabat.config.shared import EncoderSection
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
+from adiabat.data.batch_sampler import step_seed
+from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.dual_encoder.pair_data import read_pairs
+from adiabat.dual_encoder.tower_setup import build
+from adiabat.dual_encoder.train import check, prepared
+from adiabat.dual_encoder.train import train as run_training
+from adiabat.models.loading import load
+from adiabat.models.towers import DualEncoder
+from adiabat.report import evaluation_page as page
+from adiabat.results.record import read_result
+from adiabat.training.distributed import ALONE
+from tests.dual_encoder.problem import (
+    Problem,
+    everything,
+    from_memory,
+    job_settings,
+    log_of,
+    model,
+    run,
+    weights_of,
+    write_problem,
+    write_rows,
+)
+
+TEXTS = ["about paper 4", "anything", "a text that is rather longer than the others"]
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    return write_problem(tmp_path_factory.mktemp("problem"))
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have tests of their own, and take longer than these jobs."""
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+
+
+def never(name: str, section: EncoderSection) -> DualEncoder:
+    raise AssertionError("a model was loaded")
+
+
+# --- What a job does ---
+
+
+def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path) -> None:
+    result = run(job_settings(problem, tmp_path / "job", train={"steps": 20, "validate_every": 8}))
+    record = result.training
+    assert record is not None
+    assert (record.steps, record.epochs, record.stop_reason) == (20, 3, "the limit of 20 steps was reached")
+    losses = dict(record.validation_loss)
+    assert list(losses) == [0, 1, 2, 3]
+    assert losses[3] < losses[0]
+    assert record.measures["RR"][-1][1] > record.measures["RR"][0][1]
+    assert [row["step"] for row in log_of(tmp_path / "job") if "validation_loss" in row] == [0, 8, 16, 20]
+    assert read_result(tmp_path / "job" / "result.json") == result
+    assert sorted(path.name for path in (tmp_path / "job").iterdir()) == [
+        "checkpoints",
+        "checksums.json",
+        "config.toml",
+        "log.jsonl",
+        "model",
+        "report.html",
+        "result.json",
+        "trained.bin",
+    ]
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "shared towers": {},
+    "towers apart": {"towers": {"kind": "asymmetric"}},
+    "a shared projection": {"towers": {"kind": "shared_projection", "projection_width": 6}},
+    "adapters": {"train": {"method": "lora", "rank": 4}},
+    "adapters in towers apart": {"train": {"method": "lora", "rank": 4}, "towers": {"kind": "asymmetric", "projection_width": 6}},
+    "biases": {"train": {"method": "bias", "loss": "samtone", "same_tower": "both"}},
+    "frozen documents": {"towers": {"kind": "asymmetric", "frozen": "document"}, "train": {"loss": "triplet", "margin": 0.3}},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_trained_loads_here_and_in_sentence_transformers(problem: Problem, tmp_path: Path, way: str) -> None:
+    run(job_settings(problem, tmp_path / "job", **WAYS[way]))
+    found = load(tmp_path / "job" / "model")
+    peer = SentenceTransformer(str(tmp_path / "job" / "model"), device="cpu")
+    theirs = {"query": peer.encode_query(TEXTS), "document": peer.encode_document(TEXTS)}
+    start = model()
+    for side, vectors in theirs.items():
+        ours = found.encode(TEXTS, side=side, precision="fp32")  # type: ignore[arg-type]
+        np.testing.assert_allclose(ours, np.asarray(vectors), atol=1e-5)
+        same = ours.shape[1] == start.width and np.allclose(ours, start.encode(TEXTS, side=side, precision="fp32"))  # type: ignore[arg-type]
+        assert same == (way == "frozen documents" and side == "document")
+    assert found.shared == ("towers" not in WAYS[way])
+    assert peer.similarity_fn_name == "cosine"
+    assert not any("lora" in name for name, _ in found.query.named_parameters())
+
+
+def test_what_is_saved_are_the_weights_of_the_last_step(problem: Problem, tmp_path: Path) -> None:
+    run(job_settings(problem, tmp_path / "job", towers={"kind": "asymmetric"}))
+    found = everything(tmp_path / "job")
+    _, tensors = found["checkpoint"]
+    for side in ("query", "document"):
+        saved = {name: weights for name, weights in found[side].items() if "pooler" not in name}
+        assert saved == {name: tensors[f"weights/{side}.{name}"] for name in saved}
+
+
+def test_frozen_weights_and_the_model_given_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
+    run(job_settings(problem, tmp_path / "job", train={"freeze": ["embeddings", "blocks[0].attention"]}))
+    before, after = weights_of(model().query), weights_of(load(tmp_path / "job" / "model").query)
+    frozen = {name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name}
+    assert {name for name in before if after[name] == before[name]} == frozen
+    assert len(frozen) > 8
+
+
+def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Problem, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        torch.manual_seed(len(name))
+        run(job_settings(problem, tmp_path / name))
+        torch.rand(3)
+    run(job_settings(problem, tmp_path / "other", run={"seed": 1}))
+    assert everything(tmp_path / "one") == everything(tmp_path / "two")
+    assert everything(tmp_path / "one")["query"] != everything(tmp_path / "other")["query"]
+
+
+def test_dropout_follows_the_seed_of_the_run_and_the_callers_random_numbers_stay(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+    loss = PairContrast.loss
+
+    def noting(self: PairContrast, step: int) -> torch.Tensor:
+        seeds.append(torch.initial_seed())
+        return loss(self, step)
+
+    monkeypatch.setattr(PairContrast, "loss", noting)
+    state = torch.get_rng_state()
+    run(job_settings(problem, tmp_path / "job", train={"steps": 3}, run={"seed": 5}))
+    assert seeds == [step_seed(5, step) for step in range(3)]
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_best_weights_are_those_of_the_lowest_validation_loss(problem: Problem, tmp_path: Path) -> None:
+    settings = {"learning_rate": 0.015, "steps": 12, "validate_every": 2, "schedule": "constant", "warmup_fraction": 0.0}
+    for keep in ("best", "last"):
+        run(job_settings(problem, tmp_path / keep, train={**settings, "keep": keep}))
+    assert log_of(tmp_path / "best") == log_of(tmp_path / "last")
+    losses = {row["epoch"]: row["validation_loss"] for row in log_of(tmp_path / "best") if "validation_loss" in row}
+    best = min(losses, key=lambda epoch: losses[epoch])
+    assert 0 < best < 6, "a rate at which the last weights are not the best"
+    found = {keep: everything(tmp_path / keep) for keep in ("best", "last")}
+    assert (found["best"]["best"], found["last"]["best"]) == (best, 6)
+    _, tensors = found["best"]["checkpoint"]
+    for keep, prefix in (("best", "best/"), ("last", "weights/")):
+        saved = {name: weights for name, weights in found[keep]["query"].items() if "pooler" not in name}
+        assert saved == {name: tensors[f"{prefix}query.{name}"] for name in saved}
+    run(job_settings(problem, tmp_path / "short", train={**settings, "steps": 2 * best}))
+    assert everything(tmp_path / "short")["query"] == found["best"]["query"]
+
+
+def test_the_saved_model_has_the_validation_that_was_kept(problem: Problem, tmp_path: Path) -> None:
+    settings = job_settings(problem, tmp_path / "job", train={"keep": "best", "learning_rate": 0.02})
+    record = run(settings).training
+    assert record is not None
+    again = PairContrast(load(tmp_path / "job" / "model"), *read_pairs(str(problem.data), settings.data), settings)
+    assert again.validate().loss == pytest.approx(dict(record.validation_loss)[record.best_epoch], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        {"optimizer": "adafactor", "learning_rate": 1e-2},
+        {"temperature_schedule": "learned", "loss": "samtone"},
+        {"temperature_schedule": "scheduled", "temperature_steps": 5},
+        {"guide": "other", "guide_margin": 0.05, "negatives_seen_by": "own"},
+        {"matryoshka": [4, 8], "max_grad_norm": 0.1, "weight_decay": 0.0},
+    ],
+    ids=str,
+)
+def test_ways_to_train_run_to_their_end(problem: Problem, tmp_path: Path, train: dict[str, Any]) -> None:
+    run(job_settings(problem, tmp_path / "job", train=train))
+    rows = log_of(tmp_path / "job")
+    assert all(math.isfinite(row["loss"]) for row in rows if "loss" in row)
+    assert weights_of(load(tmp_path / "job" / "model").query) != weights_of(model().query)
+    learned = [row["temperature"] for row in rows if "temperature" in row]
+    assert (len(set(learned)) > 1) == (train.get("temperature_schedule") == "learned")
+
+
+def test_bf16_changes_the_steps_but_hardly_the_losses(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.models.device.native_bf16", lambda device: False)
+    losses, notes = {}, dict[str, list[str]](fp32=[], bf16=[])
+    for precision in ("fp32", "bf16"):
+        settings = job_settings(problem, tmp_path / precision, train={"dropout": False}, run={"precision": precision})
+        run(settings, notes=notes[precision])
+        losses[precision] = [row["loss"] for row in log_of(tmp_path / precision) if "loss" in row]
+    assert losses["bf16"] != losses["fp32"]
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.1)
+    assert [sum("only emulated" in note for note in told) for told in notes.values()] == [0, 1]
+
+
+def test_memory_is_spared_without_changing_what_is_learned(problem: Problem, tmp_path: Path) -> None:
+    losses = {}
+    for name, memory in {"plain": {}, "sparing": {"chunk_tokens": 40, "cached": True, "checkpointing": True, "loss_tile": 2}}.items():
+        run(job_settings(problem, tmp_path / name, train={"dropout": False}, memory=memory))
+        losses[name] = [row["loss"] for row in log_of(tmp_path / name) if "loss" in row]
+    assert losses["sparing"] == pytest.approx(losses["plain"], rel=1e-3)
+
+
+# --- Odd sizes ---
+
+
+def test_a_batch_of_one_learns_from_the_negatives_of_its_query(problem: Problem, tmp_path: Path) -> None:
+    run(job_settings(problem, tmp_path / "job", train={"batch_size": 1, "steps": 60, "validate_every": 60}, run={"log_every": 20}))
+    losses = [row["loss"] for row in log_of(tmp_path / "job") if "loss" in row]
+    assert 0 < losses[-1] < losses[0]
+
+
+def test_a_batch_of_all_pairs_is_the_largest_there_can_be(problem: Problem, tmp_path: Path) -> None:
+    pairs = len(read_pairs(str(problem.data), job_settings(problem, tmp_path).data)[0])
+    run(job_settings(problem, tmp_path / "job", train={"batch_size": pairs, "steps": 1}))
+    with pytest.raises(DataError, match=f"pairs: train.batch_size must be at most the {pairs} pairs trained on, got {pairs + 1}; lower it"):
+        run(job_settings(problem, tmp_path / "new", train={"batch_size": pairs + 1}))
+    assert not (tmp_path / "new").exists()
+
+
+def test_validation_with_nothing_to_rank_is_told_and_cannot_choose_the_best(tmp_path: Path) -> None:
+    problem = write_problem(tmp_path)
+    write_rows(tmp_path / "dev.jsonl", [{"query": "a new one", "positive": "its answer"}])
+    data = {"validation": str(tmp_path / "dev.jsonl")}
+    notes: list[str] = []
+    run(job_settings(problem, tmp_path / "job", train={"steps": 1}, data=data), notes=notes)
+    assert "validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives" in notes
+    with pytest.raises(DataError, match='dev: validation must have two documents to tell apart where train.keep is "best", got one'):
+        run(job_settings(problem, tmp_path / "new", train={"keep": "best"}, data=data))
+
+
+# --- Numbers that are none ---
+
+
+def test_a_loss_that_is_no_number_names_step_and_queries_and_leaves_the_weights_of_before(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = PairContrast.loss
+    monkeypatch.setattr(PairContrast, "loss", lambda self, step: loss(self, step) * (math.nan if step == 5 else 1.0))
+    settings = job_settings(problem, tmp_path / "job")
+    with pytest.raises(JobError) as fault:
+        run(settings)
+    said = str(fault.value)
+    assert said.startswith("the training loss must be a finite number, got nan at step 5 (6 queries: row-")
+    objective, _ = prepared(from_memory, settings, ALONE)
+    assert all(name in said for name in objective.batch_ids(5)[:5])
+    assert sorted(path.name for path in (tmp_path / "job" / "checkpoints").iterdir())[-1] == "step-000000005"
+    assert not (tmp_path / "job" / "model").exists()
+
+
+def test_a_rate_that_is_far_too_high_ends_in_one_line(problem: Problem, tmp_path: Path) -> None:
+    train = {
+        "learning_rate": 1e30,
+        "optimizer": "sgd",
+        "max_grad_norm": 0,
+        "similarity": "dot",
+        "dropout": False,
+        "warmup_fraction": 0.0,
+    }
+    with pytest.raises(JobError, match="must be a finite number, got (nan|inf)"):
+        run(job_settings(problem, tmp_path / "job", train=train))
+
+
+# --- What is refused before anything long begins ---
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no model": ({"job": {"model": None}}, r"job.model must be given, got none; write it into the file, or add --set job.model=..."),
+    "no data, no place": (
+        {"job": {"data": None, "out": None}},
+        "2 faults: job.data must be given, got none; job.out must be given, got none",
+    ),
+    "a device that is none": ({"run": {"device": "tpu"}}, "run.device must be auto, cpu, cuda or cuda:N"),
+    "a pattern that is none": ({"train": {"freeze": ["blocks[a]"]}}, r"freeze must use blocks\[i\]"),
+    "a temperature too cold to learn": (
+        {"train": {"temperature_schedule": "learned", "temperature": 0.005}},
+        "train.temperature must be at least 0.01 where it is learned, got 0.005; raise it",
+    ),
+    "data that is not there": ({"job": {"data": "nowhere.jsonl"}}, "nowhere.jsonl must exist"),
+    "validation that is not there": ({"data": {"validation": "nowhere.jsonl"}}, "nowhere.jsonl must exist"),
+    "a batch that is too large": ({"train": {"batch_size": 999}}, "train.batch_size must be at most the"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_wrong_is_told_before_a_model_is_loaded_and_leaves_nothing(problem: Problem, tmp_path: Path, name: str) -> None:
+    tables, said = REFUSED[name]
+    with pytest.raises(AdiabatError, match=said):
+        run_training(never, job_settings(problem, tmp_path / "new", **tables))
+    assert not (tmp_path / "new").exists()
+
+
+def test_data_that_does_not_fit_the_loss_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
+    write_rows(tmp_path / "pairs.jsonl", [{"query": f"q {number}", "positive": f"p {number}"} for number in range(20)])
+    settings = job_settings(Problem(tmp_path), tmp_path / "new", train={"loss": "triplet"})
+    with pytest.raises(DataError, match="every query must list a negative where train.loss is triplet"):
+        prepared(never, settings, ALONE)
+    write_rows(tmp_path / "dev.jsonl", [{"query": "q", "positive": "p"}])
+    here = write_problem(tmp_path)
+    settings = job_settings(here, tmp_path / "new", train={"loss": "triplet"}, data={"validation": str(tmp_path / "dev.jsonl")})
+    with pytest.raises(DataError, match="dev: every query must list a negative"):
+        prepared(never, settings, ALONE)
+
+
+def test_a_directory_that_holds_something_else_is_left_alone(problem: Problem, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(JobError, match="--out must be a new or empty directory"):
+        run(job_settings(problem, tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_model_that_does_not_fit_leaves_no_directory(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="rank must be <= 16"):
+        run(job_settings(problem, tmp_path / "new", train={"method": "lora"}))
+    assert not (tmp_path / "new").exists()
+
+
+def test_sound_settings_pass(problem: Problem, tmp_path: Path) -> None:
+    check(job_settings(problem, tmp_path, train={"temperature_schedule": "learned", "temperature": 0.01, "freeze": ["blocks[0]"]}))
+    assert build(job_settings(problem, tmp_path), from_memory).guide is None

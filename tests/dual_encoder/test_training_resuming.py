@@ -1,0 +1,327 @@
+"""Training jobs that are cut short, or go on: what resuming them gives, and with what they may not go on."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.shared import EncoderSection
+from adiabat.core.errors import ConfigError, DataError, InUseError, JobError
+from adiabat.core.files import sole_writer
+from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.dual_encoder.train import train
+from adiabat.models.towers import DualEncoder
+from adiabat.report import evaluation_page as page
+from adiabat.runs.output_dir import open_job
+from adiabat.training.limits import InterruptionError
+from tests.dual_encoder.problem import Problem, everything, from_memory, job_settings, log_of, model, run, write_problem, write_rows
+
+CONSTANT: dict[str, Any] = {"schedule": "constant", "warmup_fraction": 0.0}
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    return write_problem(tmp_path_factory.mktemp("problem"))
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have tests of their own, and take longer than these jobs."""
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+
+
+def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = PairContrast.loss
+
+    def interrupted(self: PairContrast, now: int) -> torch.Tensor:
+        if now == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(self, now)
+
+    monkeypatch.setattr(PairContrast, "loss", interrupted)
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "all that can go wrong": {
+        "train": {
+            "temperature_schedule": "learned",
+            "keep": "best",
+            "negatives_per_query": 1,
+            "schedule": "cosine",
+            "learning_rate": 0.015,
+        },
+        "towers": {"kind": "shared_projection", "projection_width": 8},
+        "memory": {"cached": True, "chunk_tokens": 60},
+    },
+    "adapters": {"train": {"method": "lora", "rank": 4, "optimizer": "adafactor", "loss": "samtone", "same_tower": "both"}},
+    "frozen documents": {"train": {"guide": "self", "optimizer": "sgd"}, "towers": {"kind": "asymmetric", "frozen": "document"}},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    run(job_settings(problem, tmp_path / "whole", **WAYS[way]))
+    settings = job_settings(problem, tmp_path / "cut", **WAYS[way])
+    for place, step in enumerate((1, 9)):
+        with monkeypatch.context() as patch:
+            interrupt_at(step, patch)
+            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; run the same command with --resume to go on"):
+                run(settings, resume=place > 0)
+        assert not (tmp_path / "cut" / "model").exists()
+    run(settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+
+
+def test_a_job_that_was_killed_goes_on_from_its_last_checkpoint(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(job_settings(problem, tmp_path / "whole"))
+    loss = PairContrast.loss
+
+    def dying(self: PairContrast, step: int) -> torch.Tensor:
+        if step == 7:
+            raise SystemExit
+        return loss(self, step)
+
+    settings = job_settings(problem, tmp_path / "cut", run={"checkpoint_seconds": 1e-3})
+    with monkeypatch.context() as patch:
+        patch.setattr(PairContrast, "loss", dying)
+        with pytest.raises(SystemExit):
+            run(settings)
+    run(settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+
+
+def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = job_settings(problem, tmp_path / "job")
+    first = run(settings)
+    expected = everything(tmp_path / "job")
+
+    def never(self: PairContrast, step: int) -> NoReturn:
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr(PairContrast, "loss", never)
+    assert run(settings, resume=True).training == first.training
+    assert everything(tmp_path / "job") == expected
+
+
+# --- A later end ---
+
+
+@pytest.mark.parametrize(
+    "train", [CONSTANT, {"schedule": "constant", "warmup_steps": 5}, {"schedule": "exponential", "warmup_steps": 3}], ids=str
+)
+def test_a_job_whose_steps_do_not_depend_on_its_end_goes_on_to_a_later_one(problem: Problem, tmp_path: Path, train: dict[str, Any]) -> None:
+    run(job_settings(problem, tmp_path / "whole", train=train))
+    run(job_settings(problem, tmp_path / "longer", train={**train, "steps": 8}))
+    run(job_settings(problem, tmp_path / "longer", train={**train, "steps": 12}), resume=True)
+    assert everything(tmp_path / "longer") == everything(tmp_path / "whole")
+    assert "steps = 12" in (tmp_path / "longer" / "config.toml").read_text()
+
+
+LINEAR, WARM = 'train.schedule = "linear"', "train.warmup_fraction = 0.1"
+COOLING = {"temperature_schedule": "scheduled"}
+
+
+@pytest.mark.parametrize(
+    ("train", "why"),
+    [
+        ({}, f"{LINEAR} and {WARM} go by the length of the run"),
+        ({"schedule": "constant"}, f"{WARM} goes by the length of the run"),
+        ({"warmup_fraction": 0.0}, f"{LINEAR} goes by"),
+        ({"warmup_steps": 2}, f"{LINEAR} goes by"),
+        ({**CONSTANT, **COOLING}, 'train.temperature_schedule = "scheduled" without train.temperature_steps goes by'),
+    ],
+    ids=str,
+)
+def test_a_job_whose_steps_depend_on_its_end_does_not_and_is_told_why(
+    problem: Problem, tmp_path: Path, train: dict[str, Any], why: str
+) -> None:
+    begun(tmp_path / "job", job_settings(problem, tmp_path / "job", train={**train, "steps": 4}))
+    with pytest.raises(JobError) as fault:
+        run(job_settings(problem, tmp_path / "job", train={**train, "steps": 8}), resume=True)
+    assert f"as it was begun, got a difference: train.steps was 4, is 8 ({why}" in str(fault.value)
+    assert 'a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer' in str(fault.value)
+
+
+def begun(out: Path, settings: TrainSettings) -> None:
+    """A job that was asked for and has not taken a step."""
+    open_job(out, {**settings.model_dump(), "digests": {}}, resume=False)
+
+
+def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(problem: Problem, tmp_path: Path) -> None:
+    run(job_settings(problem, tmp_path / "job", train={**CONSTANT, "steps": 8}))
+    with pytest.raises(JobError, match="train.steps must give at least 8 steps, those already taken, got 6; raise it, or start anew"):
+        run(job_settings(problem, tmp_path / "job", train={**CONSTANT, "steps": 6}), resume=True)
+    run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 2.0}))
+    taken = log_of(tmp_path / "passes")[-1]["step"]
+    with pytest.raises(JobError, match=f"train.epochs must give at least {taken} steps, those already taken, got {(taken + 1) // 2}"):
+        run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 1.0}), resume=True)
+    run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 2.5}), resume=True)
+    assert log_of(tmp_path / "passes")[-1]["step"] > taken
+
+
+# --- What must be the same ---
+
+
+def test_other_settings_are_refused_by_name_before_data_are_read(problem: Problem, tmp_path: Path) -> None:
+    run(job_settings(problem, tmp_path / "job", train={"steps": 1}))
+    others = job_settings(
+        problem, tmp_path / "job", job={"data": "nowhere"}, train={"steps": 1, "temperature": 0.1, "method": "bias"}, run={"seed": 4}
+    )
+    with pytest.raises(JobError) as fault:
+        run(others, resume=True)
+    said = str(fault.value)
+    assert "got 3 differences: run.seed was 0, is 4; train.method was 'full', is 'bias'; train.temperature was 0.05, is 0.1; repeat" in said
+
+
+@pytest.mark.parametrize("changed", ["a training row", "a validation row", "the model", "the guide"])
+def test_other_inputs_under_the_same_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+    problem = write_problem(tmp_path)
+    write_rows(tmp_path / "dev.jsonl", [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)])
+    settings = job_settings(
+        problem, tmp_path / "job", train={"steps": 2, "guide": "other"}, data={"validation": str(tmp_path / "dev.jsonl")}
+    )
+    run(settings)
+    for path, name in ((problem.data, "a training row"), (tmp_path / "dev.jsonl", "a validation row")):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        write_rows(path, [{**rows[0], "positive": "another"}, *rows[1:]] if changed == name else rows)
+    exchanged = {"the model": {"tiny": "third"}, "the guide": {"other": "third"}}.get(changed, {})
+    what = "model differs from the one" if exchanged else "pairs differ from those"
+    with pytest.raises(JobError, match=f"as it was begun, got a difference: the {what} the job began with; "):
+        train(lambda name, section: loaded(exchanged.get(name, name), section), settings, resume=True)
+
+
+def loaded(name: str, section: EncoderSection) -> DualEncoder:
+    return model(seed=5) if name == "third" else from_memory(name, section)
+
+
+def test_a_job_goes_on_wherever_its_inputs_lie_and_however_it_runs(tmp_path: Path) -> None:
+    problem = write_problem(tmp_path)
+    write_rows(tmp_path / "dev.jsonl", [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)])
+    run(job_settings(problem, tmp_path / "job", train={"steps": 2}, data={"validation": str(tmp_path / "dev.jsonl")}))
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("pairs.jsonl", "dev.jsonl"):
+        (tmp_path / name).rename(moved / name)
+    settings = job_settings(
+        Problem(moved),
+        tmp_path / "job",
+        train={"steps": 2},
+        data={"validation": str(moved / "dev.jsonl")},
+        run={"device": "cpu", "checkpoint_seconds": 5.0, "keep_checkpoints": 3},
+    )
+    run(settings, resume=True)
+    assert str(moved) in (tmp_path / "job" / "config.toml").read_text()
+
+
+def test_a_job_of_several_sources_goes_on_wherever_they_lie_and_not_with_others(tmp_path: Path) -> None:
+    problem = write_problem(tmp_path)
+    rows = [{"query": f"new {n}", "positive": f"paper {n * n}"} for n in range(8)]
+    write_rows(tmp_path / "more.jsonl", rows)
+
+    def settings(*names: str, weight: float = 1.0) -> TrainSettings:
+        sources = [{"path": str(tmp_path / name), "weight": weight} for name in names]
+        tables = {"job": {"data": None}, "data": {"sources": sources}, "mixture": {"rule": "weights"}}
+        return job_settings(problem, tmp_path / "job", train={"steps": 2}, **tables)
+
+    run(settings("pairs.jsonl", "more.jsonl"))
+    (tmp_path / "more.jsonl").rename(tmp_path / "moved.jsonl")
+    run(settings("pairs.jsonl", "moved.jsonl"), resume=True)
+    assert "moved.jsonl" in (tmp_path / "job" / "config.toml").read_text()
+    with pytest.raises(JobError, match=r"data\.sources was .*'weight': 1\.0.*, is .*'weight': 2\.0"):
+        run(settings("pairs.jsonl", "moved.jsonl", weight=2.0), resume=True)
+    write_rows(tmp_path / "moved.jsonl", rows[1:])
+    with pytest.raises(JobError, match="the pairs differ from those the job began with"):
+        run(settings("pairs.jsonl", "moved.jsonl"), resume=True)
+
+
+def test_a_job_stands_in_the_way_of_another_unless_it_is_to_be_resumed(problem: Problem, tmp_path: Path) -> None:
+    settings = job_settings(problem, tmp_path / "job", train={"steps": 1})
+    run(settings)
+    with pytest.raises(JobError, match="holds a job already; go on with it by --resume"):
+        run(settings)
+
+
+def test_two_processes_cannot_work_at_one_job(problem: Problem, tmp_path: Path) -> None:
+    settings = job_settings(problem, tmp_path / "job", train={"steps": 1})
+    run(settings)
+    with sole_writer(tmp_path / "job"), pytest.raises(InUseError, match="job must have one writer at a time"):
+        run(settings, resume=True)
+
+
+@pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])
+def test_resuming_what_is_not_there_says_first_that_it_begins(problem: Problem, tmp_path: Path, made: bool, why: str) -> None:
+    notes: list[str] = []
+    if made:
+        (tmp_path / "job").mkdir()
+    run(job_settings(problem, tmp_path / "job", train={"steps": 1}), resume=True, notes=notes)
+    assert notes[0] == f"--resume found no job to go on with, {tmp_path / 'job'} {why}: beginning a new one from the start"
+    assert len(notes) > 1
+
+
+# --- Two signals ---
+
+
+REGIME: dict[str, Any] = {
+    "loss": "triplet",
+    "keep": "both",
+    "error_unit": "pairs",
+    "validate_every": 2,
+    "steps": 40,
+    "dropout": False,
+    "margin": 0.3,
+}
+
+
+def test_towers_apart_stop_after_idle_validations_of_two_signals_and_keep_the_best(problem: Problem, tmp_path: Path) -> None:
+    """A rate at which validation soon gets no better: the run ends before its steps, with the weights of the best validation."""
+    settings = job_settings(
+        problem, tmp_path / "job", train={**REGIME, **CONSTANT, "learning_rate": 0.03, "idle_epochs": 2}, towers={"kind": "asymmetric"}
+    )
+    result = run(settings)
+    record = result.training
+    assert record is not None
+    assert record.stop_reason in (
+        "2 epochs in a row without both validation loss and errors falling",
+        "validation found no errors, so that nothing could improve any more",
+    )
+    assert record.steps < 40
+    # Every query of the problem lists two negatives.
+    assert record.unit == "pairs"
+    assert record.validation_pairs % 2 == 0
+    losses, errors = dict(record.validation_loss), dict(record.validation_errors)
+    best = 0
+    for epoch in range(1, record.epochs + 1):
+        if losses[epoch] < losses[best] and errors[epoch] < errors[best]:
+            best = epoch
+    assert record.best_epoch == best
+
+
+def test_an_idle_limit_may_change_when_a_job_goes_on_but_not_to_one_that_it_has_passed(problem: Problem, tmp_path: Path) -> None:
+    train_with = {**REGIME, **CONSTANT, "learning_rate": 1e-9, "steps": 12}
+    whole = job_settings(problem, tmp_path / "whole", train={**train_with, "idle_epochs": 5})
+    run(whole)
+    run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 3}))
+    run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 5}), resume=True)
+    assert log_of(tmp_path / "longer") == log_of(tmp_path / "whole")
+    with pytest.raises(JobError, match=r"train\.idle_epochs must be at least \d, or the run would have ended before, got 1"):
+        run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 1}), resume=True)
+
+
+def test_errors_in_pairs_need_listed_negatives(tmp_path: Path) -> None:
+    write_rows(tmp_path / "pairs.jsonl", [{"query": f"q {n}", "positive": f"text {n}"} for n in range(30)])
+    with pytest.raises(DataError, match='validation must list negatives where train.error_unit is "pairs"'):
+        run(job_settings(Problem(tmp_path), tmp_path / "job", train={"error_unit": "pairs"}))
+
+
+def test_an_idle_limit_has_no_effect_on_the_last_weights(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="train.idle_epochs has no effect"):
+        job_settings(problem, tmp_path / "job", train={"idle_epochs": 3})

@@ -1,0 +1,57 @@
+"""A ranker of scores that a test makes up, and data sets over it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from adiabat.core.ragged import Ragged
+from adiabat.evaluation.ranking import Share
+from adiabat.store.addressing import AddressedSet
+
+
+@dataclass(frozen=True)
+class GivenRanker:
+    """Scores of every query and document, written down."""
+
+    table: Float32[np.ndarray, "q n"]
+    least: float = -math.inf
+    similarity: str = "given"
+
+    @property
+    def count(self) -> int:
+        return self.table.shape[1]
+
+    def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
+        found = np.take_along_axis(self.table[queries], np.maximum(rows, 0), axis=1)
+        return np.where(rows < 0, np.float32(-np.inf), found)
+
+    def count_at_least(
+        self, queries: slice, thresholds: Float32[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
+    ) -> Int64[np.ndarray, "q p"]:
+        if on_progress:
+            on_progress(1.0)
+        counted = (self.table[queries][:, None] >= thresholds[:, :, None]).sum(axis=2)
+        for place, rows in enumerate(excluded[number] for number in range(len(excluded))):
+            counted[place] -= (self.table[queries][place, rows] >= thresholds[place][:, None]).sum(axis=1)
+        return counted
+
+
+def asked(
+    positives: Sequence[Sequence[int]],
+    *,
+    grades: Sequence[Sequence[int]] | None = None,
+    negatives: Sequence[Sequence[int]] | None = None,
+) -> AddressedSet:
+    """Queries over rows."""
+    count = len(positives)
+    return AddressedSet(
+        "set",
+        [f"q{number}" for number in range(count)],
+        [f"question {number}" for number in range(count)],
+        Ragged.of(positives),
+        Ragged.of(grades or [[1] * len(rows) for rows in positives]),
+        Ragged.of(negatives or [[]] * count),
+    )

@@ -1,0 +1,30 @@
+"""Scores made by hand, for what is done with scores."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from adiabat.evaluation.suite_findings import Measured
+from adiabat.results.suite_result import SuiteModel
+from adiabat.stats.samples import Cells, Sample, TaskScores
+
+
+def ranked(values: Sequence[float], *, task: str = "asked", similarity: str = "cosine", units: Sequence[str] | None = None) -> TaskScores:
+    """A retrieval task with the values of one measure."""
+    names = list(units or [f"q{number}" for number in range(len(values))])
+    sample = Sample("nDCG@10", np.array(values, dtype=np.float64), similarity)
+    return TaskScores(task, "retrieval", "query", names, [sample], texts=[f"text of {name}" for name in names], documents=50)
+
+
+def gridded(values: np.ndarray, *, task: str = "grid") -> TaskScores:
+    """A grid of questions in two languages: one value per query language, document language and question."""
+    languages = ("de", "en")
+    cells = Cells("P@1", "cosine", languages, languages, values.astype(np.float32), False)
+    sample = Sample("P@1", values.mean(axis=(0, 1)), "cosine")
+    return TaskScores(task, "question_grid", "question", [str(n) for n in range(values.shape[2])], [sample], cells=[cells])
+
+
+def model(name: str, *tasks: TaskScores, runs: Sequence[Sequence[TaskScores]] = ()) -> Measured:
+    """A model with one run, or several."""
+    every: list[Mapping[str, TaskScores]] = [{one.task: one for one in run} for run in (runs or [tasks])]
+    return Measured(SuiteModel(name, f"models/{name}"), every)

@@ -1,0 +1,91 @@
+"""All figures of a task against pytrec_eval on the run written out, and against scikit-learn, with ties and without."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytrec_eval
+from sklearn.metrics import roc_auc_score
+
+from adiabat.config.shared import MeasureSection
+from adiabat.core.ragged import Ragged
+from adiabat.evaluation.retrieval import score_retrieval
+from adiabat.evaluation.systems import System
+from adiabat.stats.ranking_measures import pessimistic_run
+from adiabat.stats.samples import TaskScores
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.imports import import_vectors
+from adiabat.store.vector_store import Store
+from tests.evaluation.given_vectors import give
+from tests.tiny import tiny_dual
+
+TREC = {"nDCG@10": "ndcg_cut_10", "nDCG": "ndcg", "AP": "map", "AP@30": "map_cut_30", "RR": "recip_rank", "P@5": "P_5", "R@30": "recall_30"}
+Case = tuple[TaskScores, AddressedSet, np.ndarray, bool]
+DOCUMENTS, QUERIES, WIDTH = 60, 25, 8
+
+
+def vectors(seed: int, count: int, *, tied: bool) -> np.ndarray:
+    """Of unit length; where they may tie, most of them come several times."""
+    generator = np.random.default_rng(seed)
+    drawn = generator.standard_normal((count // 4 if tied else count, WIDTH)).astype(np.float32)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    return drawn[generator.integers(0, len(drawn), count)] if tied else drawn
+
+
+def store_of(folder: Path, documents: np.ndarray) -> Store:
+    np.save(folder / "vectors.npy", documents)
+    return import_vectors(folder / "vectors.npy", folder / "store", ids=[f"d{row}" for row in range(len(documents))], dtype="float32")
+
+
+def data(seed: int) -> AddressedSet:
+    generator = np.random.default_rng(seed)
+    positives = [generator.permutation(DOCUMENTS)[: generator.integers(1, 9)].tolist() for _ in range(QUERIES)]
+    grades = [generator.integers(1, 4, len(one)).tolist() for one in positives]
+    texts = [f"text {number}" for number in range(QUERIES)]
+    return AddressedSet(
+        "set", [f"q{number}" for number in range(QUERIES)], texts, Ragged.of(positives), Ragged.of(grades), Ragged.of([[]] * QUERIES)
+    )
+
+
+@pytest.fixture(params=[False, True], ids=["no ties", "ties"])
+def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """Scores by a model of given vectors, the data, the cosine of every query and document, and whether some are equal."""
+    tied = bool(request.param)
+    documents, queries, asked = vectors(1, DOCUMENTS, tied=tied), vectors(2, QUERIES, tied=False), data(3)
+    give(monkeypatch, {text: vector.tolist() for text, vector in zip(asked.queries, queries, strict=True)})
+    settings = MeasureSection(measures=tuple(TREC), depth=DOCUMENTS)
+    scores = score_retrieval(System(tiny_dual(), store_of(tmp_path, documents)), asked, settings=settings)
+    # Element by element, so that equal documents score equal: a product of matrices may add in another order.
+    table = (queries.astype(np.float64)[:, None] * documents.astype(np.float64)).sum(axis=2)
+    return scores, asked, table / np.linalg.norm(documents.astype(np.float64), axis=1), tied
+
+
+def test_every_rank_measure_of_every_query_is_that_of_trec_eval(case: Case) -> None:
+    scores, asked, table, tied = case
+    qrels = {
+        query_id: {f"d{row}": int(grade) for row, grade in zip(asked.positives[query], asked.grades[query], strict=True)}
+        for query, query_id in enumerate(asked.query_ids)
+    }
+    run = {query_id: {f"d{row}": float(score) for row, score in enumerate(table[query])} for query, query_id in enumerate(asked.query_ids)}
+    assert (len(np.unique(table)) < table.size) == tied
+    judge = pytrec_eval.RelevanceEvaluator(qrels, set(TREC.values()))
+    judged = judge.evaluate(pessimistic_run(run, qrels) if tied else run)
+    for name, theirs in TREC.items():
+        ours = next(one.values for one in scores.samples if one.measure == name)
+        assert ours.tolist() == [judged[query_id][theirs] for query_id in asked.query_ids], name
+
+
+def test_pnd_is_one_minus_the_area_under_the_curve_where_half_of_the_ties_are_added(
+    case: Case,
+) -> None:
+    """The area counts a tie as half in order: ``1 - AUC = (errors - ties / 2) / (p n)``, so ``PND = 1 - AUC + ties / (2 p n)``."""
+    scores, asked, table, tied = case
+    ours = next(one.values for one in scores.samples if one.measure == "PND")
+    all_ties = 0
+    for query, row in enumerate(table.astype(np.float32)):
+        relevant = np.isin(np.arange(DOCUMENTS), asked.positives[query])
+        ties = int((row[relevant][:, None] == row[~relevant][None]).sum())
+        area = roc_auc_score(relevant, row)
+        assert ours[query] == pytest.approx(1 - area + ties / (2 * relevant.sum() * (~relevant).sum()), abs=1e-12)
+        all_ties += ties
+    assert (all_ties > 0) == tied

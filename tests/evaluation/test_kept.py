@@ -1,0 +1,217 @@
+"""Scores on disk: what comes back is what went in, and other files are refused in one line."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat.core.errors import DataError, JobError
+from adiabat.evaluation import score_files as kept
+from adiabat.evaluation.score_files import folder_names, read_record, read_scores, require_no_others, scores_in, scores_kept, write_scores
+from adiabat.stats.samples import Cells, Sample, TaskScores
+from tests.evaluation.scored import gridded, ranked
+
+
+def everything() -> TaskScores:
+    """Scores that have every part."""
+    generator = np.random.default_rng(0)
+    values = generator.random((2, 3, 4)).astype(np.float32)
+    errors = np.arange(6).reshape(2, 3)
+    samples = [
+        Sample(
+            "PND pooled", np.array([1.0, 2.0, 0.0, 4.0]), "cosine", np.array([3.0, 4.0, 5.0, 6.0]), lower_is_better=True, proportion=True
+        ),
+        Sample("PND pooled", np.array([1.0, 2.0, 0.0, 1 / 3]), "distance", np.array([3.0, 4.0, 5.0, 6.0])),
+        Sample("Spearman", generator.random(4), "dot", generator.random(4), "spearman", np.array([0, 0, 1, 1])),
+        Sample("accuracy", np.array([0.0, 1.0, 1.0, 0.0])),
+    ]
+    cells = [
+        Cells("entailment-neutral", "cosine", ("en", "de"), ("en", "de", "fr"), values, True, errors, 100),
+        Cells("P@1", "cosine", ("en", "de"), ("en", "de", "fr"), values + 1, False),
+    ]
+    texts = ["one", "שתיים", "", "4 | <b>"]
+    return TaskScores("a task", "nli_grid", "premise", ["1", "2", "3", "4"], samples, texts, 7, cells, {"facts": 0.5}, ("a note", "מבחן"))
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    """Records of arrays, part by part, arrays bit for bit."""
+    if isinstance(one, np.ndarray):
+        np.testing.assert_array_equal(one, other, strict=True)
+    elif hasattr(one, "__dataclass_fields__"):
+        assert type(one) is type(other)
+        for field in fields(one):
+            assert_equal(getattr(one, field.name), getattr(other, field.name))
+    elif isinstance(one, list | tuple) and one and not isinstance(one[0], str):
+        for first, second in zip(one, other, strict=True):
+            assert_equal(first, second)
+    else:
+        assert (list(one) == list(other)) if isinstance(one, list | tuple) else one == other
+
+
+@pytest.mark.parametrize("scores", [everything(), ranked([0.1, 1 / 3]), gridded(np.ones((2, 2, 3)))], ids=["all", "ranked", "grid"])
+def test_scores_come_back_as_they_went(tmp_path: Path, scores: TaskScores) -> None:
+    path = tmp_path / "deep" / "scores.parquet"
+    write_scores(scores, path, key="abc", about={"model": "m", "seconds": 1.5})
+    assert_equal(read_scores(path), scores)
+    record = read_record(path)
+    assert (record["key"], record["about"]) == ("abc", {"model": "m", "seconds": 1.5})
+
+
+def test_a_record_that_is_known_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2]), path, key="", about={})
+    record = read_record(path)
+    monkeypatch.setattr(kept, "read_record", lambda path: pytest.fail(f"{path} was read again"))
+    assert_equal(read_scores(path, record), ranked([0.1, 0.2]))
+
+
+def test_columns_have_names_that_people_know(tmp_path: Path) -> None:
+    write_scores(everything(), tmp_path / "s.parquet", key="", about={})
+    names = pq.read_schema(tmp_path / "s.parquet").names
+    assert names[:4] == ["unit", "text", "PND pooled by cosine", "PND pooled by cosine: reference"]
+    assert {"Spearman by dot: group", "accuracy", "cells: P@1 by cosine"} <= set(names)
+
+
+def test_half_a_character_of_a_query_is_replaced(tmp_path: Path) -> None:
+    scores = replace(ranked([0.5]), texts=["broken \ud83d here"])
+    write_scores(scores, tmp_path / "s.parquet", key="", about={})
+    assert read_scores(tmp_path / "s.parquet").texts == ["broken ? here"]
+
+
+def test_writing_leaves_one_file(tmp_path: Path) -> None:
+    for value in (0.1, 0.2):
+        write_scores(ranked([value]), tmp_path / "s.parquet", key="", about={})
+    assert [path.name for path in tmp_path.iterdir()] == ["s.parquet"]
+    assert read_scores(tmp_path / "s.parquet").samples[0].values.tolist() == [0.2]
+
+
+def test_a_folder_in_the_way_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "s.parquet").mkdir()
+    with pytest.raises(DataError, match=r"s\.parquet must be writable"):
+        write_scores(ranked([0.1]), tmp_path / "s.parquet", key="", about={})
+    assert [path.name for path in tmp_path.iterdir()] == ["s.parquet"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(everything(), path, key="", about={})
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(DataError, match="must be undamaged"):
+        read_scores(path)
+
+
+def test_every_flipped_byte_is_refused_by_name_or_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2, 0.3]), path, key="", about={})
+    whole, values = path.read_bytes(), ranked([0.1, 0.2, 0.3]).samples[0].values.tolist()
+    refused = []
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            assert read_scores(path).samples[0].values.tolist() == values
+        except DataError as fault:
+            refused.append(str(fault))
+    assert all(str(path) in sentence for sentence in refused)
+    # All but those in the name of the checksum itself, without which a file is one of an earlier version.
+    assert len(whole) - len(refused) <= len("checksum")
+
+
+def test_a_missing_file_and_a_foreign_table_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="got no such file"):
+        read_scores(tmp_path / "none.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "foreign.parquet")
+    with pytest.raises(DataError, match="format of scores must be 1, got None"):
+        read_scores(tmp_path / "foreign.parquet")
+
+
+def test_a_column_that_is_gone_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2]), path, key="", about={})
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["nDCG@10 by cosine"]), path)
+    with pytest.raises(DataError, match="must be undamaged"):
+        read_scores(path)
+
+
+def test_files_are_found_sorted_without_those_half_written(tmp_path: Path) -> None:
+    for name in ("b/run-1/x", "a/y", "a/.z.parquet.77"):
+        write_scores(ranked([0.1]), tmp_path / f"{name}.parquet", key="", about={})
+    assert [str(path.relative_to(tmp_path)) for path in scores_in(tmp_path)] == ["a/y.parquet", "b/run-1/x.parquet"]
+
+
+def test_folders_have_one_name_in_any_order() -> None:
+    names = ["a/b", "a:b", "plain", "A-B"]
+    found = dict(zip(names, folder_names(names), strict=True))
+    assert found["plain"] == "plain"
+    assert len({name.casefold() for name in found.values()}) == 4
+    assert dict(zip(reversed(names), folder_names(names[::-1]), strict=True)) == found
+    assert len(set(folder_names(["t", "t", "t-2"]))) == 3
+
+
+def test_folders_have_names_that_a_disk_takes(tmp_path: Path) -> None:
+    (long,) = folder_names(["\U0001d4b3" * 300])
+    write_scores(ranked([0.1]), tmp_path / long / f"{long}.parquet", key="", about={})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"about": None},
+        {"key": 3},
+        {"samples": []},
+        {"units": 5},
+        {"samples": [{"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}]},
+    ],
+)
+def test_a_record_that_lacks_something_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2]), path, key="", about={})
+    table = pq.read_table(path)
+    record = {**json.loads(table.schema.metadata[b"adiabat"]), **change}
+    pq.write_table(table.replace_schema_metadata({b"adiabat": json.dumps(record).encode()}), path)
+    with pytest.raises(DataError, match=r"s\.parquet must be undamaged, got .*; make it anew"):
+        read_scores(path)
+
+
+def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    write_scores(ranked([0.1, float("nan")]), tmp_path / "s.parquet", key="", about={})
+    with pytest.raises(DataError, match="values of nDCG@10 by cosine that are not finite"):
+        read_scores(tmp_path / "s.parquet")
+
+
+def test_scores_of_an_evaluation_are_back_where_its_result_could_not_be_written(tmp_path: Path) -> None:
+    models = {"model": "m", "baseline": ""}
+    with scores_kept([("model", ranked([0.1]))], tmp_path, models=models):
+        (tmp_path / "result.json").write_text("{}")
+
+    def failing() -> None:
+        with scores_kept([("model", ranked([0.2]))], tmp_path, models=models):
+            raise DataError("full")
+
+    with pytest.raises(DataError, match="full"):
+        failing()
+    assert read_scores(tmp_path / "scores" / "model" / "asked.parquet").samples[0].values.tolist() == [0.1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json", "scores"]
+
+
+def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
+    require_no_others(tmp_path)
+    (tmp_path / "scores").mkdir()
+    (tmp_path / "scores" / "exam.csv").write_text("mine")
+    with pytest.raises(JobError, match=r"must hold no scores but those of an evaluation before, got .*exam\.csv"):
+        require_no_others(tmp_path)
+
+
+def test_scores_of_a_suite_that_is_not_finished_are_not_replaced(tmp_path: Path) -> None:
+    write_scores(ranked([0.1]), tmp_path / "scores" / "model" / "asked.parquet", key="", about={})
+    with pytest.raises(JobError, match="must hold no scores but"):
+        require_no_others(tmp_path)
+    (tmp_path / "result.json").write_text("{}")
+    require_no_others(tmp_path)

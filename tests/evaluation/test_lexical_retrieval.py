@@ -1,0 +1,129 @@
+"""BM25 as a model among models: every figure from scores in plain loops, and what it finds at all."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adiabat.config.shared import MeasureSection
+from adiabat.core.errors import StoreError
+from adiabat.core.progress import SILENT, Watch
+from adiabat.core.ragged import Ragged
+from adiabat.data.records import Document
+from adiabat.evaluation import ranking as rankers
+from adiabat.evaluation.retrieval import score_retrieval
+from adiabat.evaluation.systems import LexicalSystem
+from adiabat.stats.samples import TaskScores
+from adiabat.stats.statistics import value_of
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.bm25 import build_lexical
+from tests.evaluation.given_ranker import asked
+from tests.stats.brute_force import errors_and_pairs, rank_measures_by_loops
+
+WORDS = ("river", "stone", "green", "cold", "lamp")
+TEXTS = [" ".join(WORDS[(number * step) % 5] for step in range(1, 2 + number % 4)) for number in range(18)] + ["...", "nothing shared"]
+QUERIES = ["green rivers", "cold stone lamp", "lamp", "unheard of", "rivers rivers stone"]
+POSITIVES = [[2, 7], [3], [18], [4, 5], [19, 0, 1]]
+NEGATIVES = [[1], [18, 19], [0], [1], [2, 3]]
+MEASURES = ("nDCG@10", "RR", "AP", "P@1")
+
+
+def system(folder: Path, *, stemmer: str | None = None, prefix: str = "d") -> LexicalSystem:
+    index = build_lexical(TEXTS, folder / (stemmer or "plain"), stemmer=stemmer)
+    return LexicalSystem(index, [f"{prefix}{row}" for row in range(len(TEXTS))])
+
+
+def data(*, negatives: list[list[int]] | None = None) -> AddressedSet:
+    made = asked(POSITIVES, negatives=negatives)
+    return AddressedSet(made.name, made.query_ids, QUERIES, made.positives, made.grades, made.negatives)
+
+
+def scored(system: LexicalSystem, data: AddressedSet, watch: Watch = SILENT) -> TaskScores:
+    return score_retrieval(system, data, settings=MeasureSection(measures=MEASURES, depth=30), watch=watch)
+
+
+def values(scores: TaskScores, measure: str) -> np.ndarray:
+    return next(one.values for one in scores.samples if one.measure == measure)
+
+
+@pytest.mark.parametrize("stemmer", [None, "english"])
+def test_every_figure_is_that_of_loops_over_all_documents(tmp_path: Path, stemmer: str | None) -> None:
+    bm25 = system(tmp_path, stemmer=stemmer)
+    scores = scored(bm25, data())
+    for query, near in enumerate(POSITIVES):
+        row = bm25.index.scores(QUERIES[query], TEXTS).tolist()
+        others = [document for document in range(len(TEXTS)) if document not in near]
+        wrong, pairs = errors_and_pairs(row, near, others)
+        assert values(scores, "PND")[query] == wrong / pairs
+        # A document that shares no word is not found, which is as good as standing behind everything.
+        shown = [score or -math.inf for score in row]
+        found = [document for document in range(len(TEXTS)) if row[document] > 0]
+        if set(found) & set(near):
+            by_hand = rank_measures_by_loops(shown, dict.fromkeys(near, 1), found)
+            # Loops divide by the positives that are listed, found or not.
+            assert {name: values(scores, name)[query] for name in MEASURES} == pytest.approx(by_hand)
+        else:
+            assert {values(scores, name)[query] for name in MEASURES} == {0.0}
+    assert {one.similarity for one in scores.samples} == {"bm25"}
+    assert (scores.kind, scores.documents, scores.units) == ("retrieval", len(TEXTS), data().query_ids)
+    assert not any("unit length" in note for note in scores.notes)
+
+
+def test_a_query_without_a_known_word_loses_every_pair(tmp_path: Path) -> None:
+    scores = scored(system(tmp_path), data())
+    assert values(scores, "PND")[3] == 1.0
+    assert values(scores, "nDCG@10")[3] == 0.0
+
+
+def test_stems_find_what_whole_words_do_not(tmp_path: Path) -> None:
+    rivers = [row for row, text in enumerate(TEXTS) if "river" in text]
+    one = AddressedSet("set", ["q"], ["rivers"], Ragged.of([rivers]), Ragged.of([[1] * len(rivers)]), Ragged.of([[]]))
+    plain, stemmed = (scored(system(tmp_path, stemmer=language), one) for language in (None, "english"))
+    assert (values(plain, "AP")[0], values(plain, "PND")[0]) == (0.0, 1.0)
+    assert (values(stemmed, "AP")[0], values(stemmed, "PND")[0]) == (pytest.approx(1.0), 0.0)
+
+
+def test_listed_candidates_are_all_ranked_whatever_they_score(tmp_path: Path) -> None:
+    bm25 = system(tmp_path)
+    scores = scored(bm25, data(negatives=NEGATIVES))
+    for query, (near, far) in enumerate(zip(POSITIVES, NEGATIVES, strict=True)):
+        row = bm25.index.scores(QUERIES[query], TEXTS).tolist()
+        wrong, pairs = errors_and_pairs(row, near, far)
+        assert values(scores, "PND")[query] == wrong / pairs
+        by_hand = rank_measures_by_loops(row, dict.fromkeys(near, 1), near + far)
+        assert {name: values(scores, name)[query] for name in MEASURES} == pytest.approx(by_hand)
+    assert scores.kind == "triplets"
+
+
+def test_the_document_that_is_the_query_is_left_out_where_the_corpus_says_so(tmp_path: Path) -> None:
+    one = AddressedSet("set", ["d3"], [TEXTS[3]], Ragged.of([[7]]), Ragged.of([[1]]), Ragged.of([[]]))
+    plain = system(tmp_path)
+    reading = replace(plain, read=lambda: iter(Document(f"d{row}", f"Title {text}") for row, text in enumerate(TEXTS)))
+    dropped, kept = scored(reading, one), scored(plain, one)
+    assert [next(s.reference for s in scores.samples if s.measure == "PND pooled").tolist() for scores in (dropped, kept)] == [
+        [18.0],
+        [19.0],
+    ]
+    row = plain.index.scores(TEXTS[3], TEXTS)
+    assert values(dropped, "PND")[0] * 18 == (row >= row[7]).sum() - 1 - int(row[3] >= row[7])
+    assert "1 document left out of the ranking of the query that has the same id and text" in dropped.notes
+    assert any("since the store keeps none" in note for note in kept.notes)
+
+
+def test_progress_counts_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rankers, "QUERIES_AT_A_TIME", 2)
+    seen: list[tuple[str, int, int]] = []
+    scored(system(tmp_path), data(), Watch(progress=lambda label, done, total: seen.append((label, done, total))))
+    assert seen == [("ranking set", 2, 5), ("ranking set", 4, 5), ("ranking set", 5, 5)]
+
+
+def test_an_index_of_another_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="must be of as many documents as there are ids, got 20 and 1; build the index again"):
+        LexicalSystem(build_lexical(TEXTS, tmp_path), ["d0"])
+
+
+def test_means_of_all_queries_weigh_them_alike(tmp_path: Path) -> None:
+    scores = scored(system(tmp_path), data())
+    assert value_of(scores.samples[0])[0] == pytest.approx(values(scores, "nDCG@10").mean())

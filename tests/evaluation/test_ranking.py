@@ -1,0 +1,102 @@
+"""Where positives stand: counted, against rankings that are written out and sorted."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.core.progress import SILENT
+from adiabat.core.ragged import Ragged
+from adiabat.evaluation import ranking
+from adiabat.evaluation.ranking import Ranker, Standings, stand_in_lists, stand_in_store
+from tests.evaluation.given_ranker import GivenRanker, asked
+
+QUERIES, DOCUMENTS = 40, 12
+
+
+def drawn(seed: int) -> tuple[np.ndarray, list[list[int]], list[list[int]], list[list[int]], list[list[int]]]:
+    """Scores of which many coincide and some are 0, positives, grades, negatives, and rows that are left out."""
+    generator = np.random.default_rng(seed)
+    table = generator.integers(0, 5, (QUERIES, DOCUMENTS)).astype(np.float32)
+    orders = [generator.permutation(DOCUMENTS).tolist() for _ in range(QUERIES)]
+    cuts = generator.integers(1, 5, QUERIES).tolist()
+    positives = [order[:cut] for order, cut in zip(orders, cuts, strict=True)]
+    grades = [generator.integers(1, 4, len(one)).tolist() for one in positives]
+    negatives = [order[cut : cut + 4] for order, cut in zip(orders, cuts, strict=True)]
+    return table, positives, grades, negatives, [order[-1:] if number % 3 else [] for number, order in enumerate(orders)]
+
+
+def by_sorting(row: np.ndarray, positives: list[int], grades: list[int], others: list[int], *, least: float) -> tuple[list[int], int, int]:
+    """Places of the positives, pairs in the wrong order, and how many documents are found."""
+    grade_of = dict(zip(positives, grades, strict=True))
+    order = sorted([*positives, *others], key=lambda document: (-row[document], grade_of.get(document, 0)))
+    wrong = sum(row[other] >= row[positive] for positive in positives for other in others)
+    return sorted(order.index(positive) for positive in positives), wrong, sum(row[document] >= least for document in order)
+
+
+def check(found: Standings, number: int, expected: tuple[list[int], int, int], pairs: int) -> None:
+    places, wrong, length = expected
+    assert sorted(found.places[number].tolist()) == places
+    assert (found.counts.errors[number], found.counts.pairs[number], found.found[number]) == (wrong, pairs, length)
+
+
+@pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
+@pytest.mark.parametrize("seed", range(3))
+def test_standings_in_a_store_are_those_of_sorting(seed: int, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 17)
+    table, positives, grades, _, aside = drawn(seed)
+    ranker = GivenRanker(table, least)
+    assert isinstance(ranker, Ranker)
+    found = stand_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
+    for number, near in enumerate(positives):
+        others = [row for row in range(DOCUMENTS) if row not in near and row not in aside[number]]
+        expected = by_sorting(table[number], near, grades[number], others, least=least)
+        check(found, number, expected, len(near) * len(others))
+
+
+@dataclass(frozen=True)
+class CountingRanker(GivenRanker):
+    """Remembers how many queries each pass over the documents was for, and by how many thresholds."""
+
+    passes: list[tuple[int, int]] = field(default_factory=list)
+
+    def count_at_least(self, queries: slice, thresholds: np.ndarray, *more: Any) -> np.ndarray:
+        self.passes.append(thresholds.shape)
+        return super().count_at_least(queries, thresholds, *more)
+
+
+@pytest.mark.parametrize(("least", "more"), [(-math.inf, 0), (1.0, 1)], ids=["all are found", "some are found"])
+def test_every_document_is_looked_at_once_for_all_that_is_counted(least: float, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 17)
+    table, positives, grades, _, aside = drawn(2)
+    ranker = CountingRanker(table, least)
+    stand_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
+    widest = [max(map(len, positives[start : start + 17])) for start in (0, 17, 34)]
+    assert ranker.passes == [(queries, wide + more) for queries, wide in zip((17, 17, 6), widest, strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_standings_in_lists_are_those_of_sorting_whatever_a_candidate_scores(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 17)
+    table, positives, grades, negatives, _ = drawn(seed)
+    found = stand_in_lists(GivenRanker(table, least=1.0), asked(positives, grades=grades, negatives=negatives), SILENT)
+    for number, near in enumerate(positives):
+        expected = by_sorting(table[number], near, grades[number], negatives[number], least=-math.inf)
+        check(found, number, expected, len(near) * len(negatives[number]))
+
+
+def test_an_increasing_map_of_scores_changes_nothing() -> None:
+    table, positives, grades, _, aside = drawn(9)
+    data = asked(positives, grades=grades)
+    one, other = (stand_in_store(GivenRanker(each), data, Ragged.of(aside), SILENT) for each in (table, np.exp2(table)))
+    assert np.array_equal(one.places.values, other.places.values)
+    assert np.array_equal(one.counts.errors, other.counts.errors)
+
+
+def test_every_place_is_taken_once() -> None:
+    table, positives, grades, _, aside = drawn(4)
+    found = stand_in_store(GivenRanker(table), asked(positives, grades=grades), Ragged.of(aside), SILENT)
+    for number in range(QUERIES):
+        assert len(set(found.places[number].tolist())) == len(positives[number])

@@ -1,0 +1,288 @@
+"""A suite from its settings to its result: every kind of task, what is kept, and what is never done twice."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from adiabat.config.shared import EncoderSection
+from adiabat.core.errors import AdiabatError, ConfigError
+from adiabat.core.progress import Watch
+from adiabat.data.corpora import read_corpus
+from adiabat.evaluation import suite as running
+from adiabat.evaluation.score_files import read_record, read_scores, scores_in
+from adiabat.models.encoder import Encoder
+from adiabat.models.towers import DualEncoder
+from adiabat.report.suite_files import read_suite, write_suite
+from adiabat.results.suite_result import SuiteResult
+from adiabat.store.build import build_store
+from adiabat.store.manifest import StoreDtype
+from tests.evaluation.world import run, suite, tables, tiny, write_world
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    write_world(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(world: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[SuiteResult, Path]:
+    out = tmp_path_factory.mktemp("whole")
+    return run(suite(tables(world)), out, "one", "two", "bm25"), out
+
+
+def timeless(result: SuiteResult) -> SuiteResult:
+    return replace(result, seconds=0.0, created="")
+
+
+def test_every_task_is_measured_for_every_model_that_can_do_it(whole: tuple[SuiteResult, Path]) -> None:
+    result, _ = whole
+    kinds = {task.kind: task for task in result.tasks}
+    assert len(kinds) == len(result.tasks) == 10
+    for task in result.tasks:
+        for model in result.models:
+            able = model.name != "bm25" or task.kind in ("retrieval", "triplets")
+            assert (result.main_score(task.name, model.name) is not None) == able
+    assert {kind: task.measure for kind, task in kinds.items()} == {
+        "retrieval": "nDCG@10",
+        "triplets": "PND",
+        "sts": "Spearman",
+        "words": "Spearman",
+        "pair_classification": "average precision",
+        "bitext": "accuracy",
+        "classification": "accuracy",
+        "clustering": "V-measure",
+        "nli_grid": "PND",
+        "question_grid": "P@1",
+    }
+
+
+def test_scores_of_every_unit_are_kept_and_give_the_values_again(whole: tuple[SuiteResult, Path]) -> None:
+    result, out = whole
+    kept = list(scores_in(out / "scores"))
+    assert len(kept) == 10 + 10 + 2
+    asked = read_scores(out / "scores" / "one" / "asked.parquet")
+    score = result.main_score("asked", "one")
+    assert score is not None
+    assert score.value == pytest.approx(asked.samples[0].values.mean())
+    assert asked.texts[0] == "which river 0 and river"
+
+
+def test_the_result_is_written_and_read_again(whole: tuple[SuiteResult, Path], tmp_path: Path) -> None:
+    write_suite(whole[0], tmp_path)
+    assert read_suite(tmp_path / "result.json").to_json() == whole[0].to_json()
+    assert {path.name for path in tmp_path.iterdir()} == {"result.json", "report.html", "table.csv", "table.md", "table.tex"}
+
+
+def test_the_same_command_encodes_nothing_again(world: Path, whole: tuple[SuiteResult, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    result, out = whole
+    with encoded(monkeypatch) as texts:
+        notes: list[str] = []
+        again = run(suite(tables(world)), out, "one", "two", "bm25", watch=Watch(note=notes.append))
+    assert not texts
+    assert timeless(again).to_json() == timeless(result).to_json()
+    assert notes == [f"22 of 22 scores were there already, in {out / 'scores'}"]
+
+
+class encoded:  # noqa: N801
+    """Which texts went through an encoder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: list[tuple[str, str]] = []
+        self.patch = monkeypatch
+
+    def __enter__(self) -> list[tuple[str, str]]:
+        original = Encoder.encode
+
+        def counting(encoder: Encoder, texts: Sequence[str], **named: Any) -> Any:
+            self.texts.extend((named["side"], text) for text in texts)
+            return original(encoder, texts, **named)
+
+        self.patch.setattr(Encoder, "encode", counting)
+        return self.texts
+
+    def __exit__(self, *_: object) -> None:
+        self.patch.undo()
+
+
+def test_a_model_more_costs_only_itself(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = suite(tables(world)[:1])
+    run(settings, tmp_path, "one")
+    with encoded(monkeypatch) as texts:
+        result = run(settings, tmp_path, "one", "two")
+    assert len(texts) == 25 + 12
+    assert [model.name for model in result.models] == ["one", "two"]
+
+
+def test_a_tuned_query_tower_encodes_no_document(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def loader(name: str, section: EncoderSection) -> DualEncoder:
+        base = tiny("base", section)
+        return base if name == "base" else DualEncoder(tiny("other", section).query, base.document, name=name)
+
+    settings = suite(tables(world)[:1])
+    run(settings, tmp_path, "base", loader=loader)
+    with encoded(monkeypatch) as texts:
+        result = run(settings, tmp_path, "base", "tuned", loader=loader)
+    assert {side for side, _ in texts} == {"query"}
+    assert result.pairings
+
+
+def test_a_store_of_the_user_is_read_where_it_fits(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adiabat.data.corpora import read_corpus
+
+    corpus = world / "corpus.jsonl"
+    fitting = build_store(tiny("one", EncoderSection()), lambda: read_corpus(corpus), tmp_path / "store", source="c", encoder_name="one")
+    table = {**tables(world)[0], "stores": [str(fitting.store.path)]}
+    with encoded(monkeypatch) as texts:
+        own = run(suite([table]), tmp_path / "own", "one", "two")
+    # "two" has another document tower, so its documents are embedded.
+    assert [side for side, _ in texts].count("document") == 25
+    plain = run(suite(tables(world)[:1]), tmp_path / "plain", "one", "two")
+    assert [score.value for score in own.scores] == [score.value for score in plain.scores]
+
+
+def test_a_store_of_other_documents_is_passed_over(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adiabat.data.corpora import read_corpus
+
+    model, corpus = tiny("one", EncoderSection()), world / "corpus.jsonl"
+
+    def fewer() -> Iterator[Any]:
+        yield from list(read_corpus(corpus))[:-1]
+
+    store = build_store(model, fewer, tmp_path / "store", source="c", encoder_name="one").store
+    with encoded(monkeypatch) as texts:
+        run(suite([{**tables(world)[0], "stores": [str(store.path)]}]), tmp_path / "out", "one")
+    assert [side for side, _ in texts].count("document") == 25
+
+
+def test_a_store_of_other_texts_under_the_same_ids_is_passed_over(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adiabat.data.corpora import read_corpus
+
+    model, corpus = tiny("one", EncoderSection()), world / "corpus.jsonl"
+
+    def changed() -> Iterator[Any]:
+        for document in read_corpus(corpus):
+            yield replace(document, text=f"{document.text}!") if document.doc_id == "d7" else document
+
+    store = build_store(model, changed, tmp_path / "store", source="c", encoder_name="one").store
+    with encoded(monkeypatch) as texts:
+        run(suite([{**tables(world)[0], "stores": [str(store.path)]}]), tmp_path / "out", "one")
+    assert [side for side, _ in texts].count("document") == 25
+
+
+def test_a_store_that_is_none_is_told_before_a_model_is_loaded(world: Path, tmp_path: Path) -> None:
+    def loader(*_: object) -> DualEncoder:
+        raise AssertionError
+
+    with pytest.raises(AdiabatError, match="nowhere"):
+        run(suite([{**tables(world)[0], "stores": ["nowhere"]}]), tmp_path / "out", "one", loader=loader)
+
+
+def test_another_prompt_is_another_model(world: Path, tmp_path: Path) -> None:
+    models = [{"name": "bare", "model": "m"}, {"name": "asking", "model": "m", "encoder": {"query_prompt": "query: "}}]
+    result = run(suite(tables(world)[:1], models=models), tmp_path)
+    assert [model.query_prompt for model in result.models] == ["", "query: "]
+    values = [score.value for score in result.scores if score.measure == "nDCG@10"]
+    assert values[0] != values[1]
+    assert len(list((tmp_path / "stores").rglob("manifest.json"))) == 1
+
+
+def test_runs_of_a_model_are_kept_apart_and_averaged(world: Path, tmp_path: Path) -> None:
+    models = [{"name": "base", "model": "base"}, {"name": "seeds", "model": "s0", "runs": ["s1", "s2"]}]
+    result = run(suite(tables(world)[:1], models=models, suite={"baseline": "base"}), tmp_path)
+    values = [read_scores(tmp_path / "scores" / "seeds" / f"run-{n}" / "asked.parquet").samples[0].values for n in (1, 2, 3)]
+    score = result.main_score("asked", "seeds")
+    assert score is not None
+    assert score.value == pytest.approx(np.mean(values))
+    assert result.models[1].runs == ["s0", "s1", "s2"]
+    assert result.pairings[0].against == "base"
+
+
+def test_a_suite_that_was_cut_short_goes_on(world: Path, whole: tuple[SuiteResult, Path], tmp_path: Path) -> None:
+    class StopError(AdiabatError):
+        pass
+
+    def stopping(label: str, done: int, total: int) -> None:
+        if label == "two: same":
+            raise StopError("stop")
+
+    with pytest.raises(StopError):
+        run(suite(tables(world)), tmp_path, "one", "two", "bm25", watch=Watch(progress=stopping))
+    assert len(list(scores_in(tmp_path))) == 10 + 4
+    result = run(suite(tables(world)), tmp_path, "one", "two", "bm25")
+    assert timeless(result).to_json() == timeless(whole[0]).to_json()
+
+
+def test_data_that_changed_are_measured_anew(world: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "asked.jsonl"
+    copy.write_text((world / "asked.jsonl").read_text(encoding="utf-8"), encoding="utf-8")
+    table = {"kind": "retrieval", "data": str(copy), "corpus": str(world / "corpus.jsonl")}
+    run(suite([table]), tmp_path / "out", "one")
+    copy.write_text("".join(copy.read_text(encoding="utf-8").splitlines(keepends=True)[:5]), encoding="utf-8")
+    assert run(suite([table]), tmp_path / "out", "one").tasks[0].units == 5
+
+
+def test_a_damaged_file_of_scores_is_named_and_measured_anew(world: Path, tmp_path: Path) -> None:
+    whole = run(suite(tables(world)[:1]), tmp_path, "one")
+    path = tmp_path / "scores" / "one" / "asked.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    told: list[str] = []
+    again = run(suite(tables(world)[:1]), tmp_path, "one", watch=Watch(note=told.append))
+    assert "asked.parquet must be undamaged" in told[0]
+    assert told[0].endswith("measured anew")
+    assert timeless(again) == timeless(whole)
+
+
+def test_a_task_of_another_name_is_the_same_task(world: Path, tmp_path: Path) -> None:
+    table = tables(world)[2]
+    first = run(suite([{**table, "name": "sts en"}]), tmp_path, "one")
+    again = run(suite([{**table, "name": "sts-en"}]), tmp_path, "one")
+    assert [task.name for task in again.tasks] == ["sts-en"]
+    assert again.scores[0].value == first.scores[0].value
+
+
+def test_tasks_and_models_that_nothing_can_be_measured_with_are_refused(world: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least one model must be able to do a task, got bm25"):
+        run(suite(tables(world)[2:4]), tmp_path, "bm25")
+
+
+def test_scores_of_other_versions_are_told(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "versions", lambda device: {"torch": "1.0", "device": device})
+        run(suite(tables(world)[:2]), tmp_path, "one")
+    result = run(suite(tables(world)[:3]), tmp_path, "one")
+    assert result.notes == ("2 of 3 scores were kept from a call with torch 1.0",)
+
+
+def test_runs_that_are_no_longer_listed_are_told(world: Path, tmp_path: Path) -> None:
+    def models(*runs: str) -> dict[str, Any]:
+        return {"models": [{"name": "m", "model": "one", "runs": list(runs)}]}
+
+    run(suite(tables(world)[:1], **models("two", "three")), tmp_path)
+    told: list[str] = []
+    run(suite(tables(world)[:1], **models("two")), tmp_path, watch=Watch(note=told.append))
+    assert any(f"{tmp_path / 'scores' / 'm' / 'run-3'} holds scores of a run that is not listed now" in note for note in told)
+
+
+def test_a_store_of_other_vectors_gives_scores_of_its_own(world: Path, tmp_path: Path) -> None:
+    """Rounded vectors of the same model: what was kept of the exact ones is not theirs."""
+    keys = []
+    for dtype in get_args(StoreDtype):
+        documents = partial(read_corpus, str(world / "corpus.jsonl"))
+        build_store(tiny("one", EncoderSection()), documents, tmp_path / dtype, dtype=dtype, source="corpus", encoder_name="one")
+        table = {**tables(world)[0], "stores": [str(tmp_path / dtype)]}
+        run(suite([table]), tmp_path / "out", "one")
+        keys.append(read_record(tmp_path / "out" / "scores" / "one" / "asked.parquet")["key"])
+    assert keys[0] != keys[1]
+
+
+def test_a_baseline_that_is_no_model_is_refused_before_data_are_read(tmp_path: Path) -> None:
+    settings = suite([{"kind": "sts", "data": "missing.jsonl"}], suite={"baseline": "nobody"})
+    with pytest.raises(ConfigError, match=r"suite\.baseline must be the name of a model, got nobody; the models are one"):
+        run(settings, tmp_path, "one")

@@ -1,0 +1,253 @@
+"""Two models compared from what was kept of them, and runs in the format of TREC."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import pytest
+import pytrec_eval
+
+from adiabat.config.reader import checked
+from adiabat.config.tasks import CompareRunsSettings
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.trec import read_qrels, read_run
+from adiabat.evaluation.compare import compare_runs, scores_of_run
+from adiabat.evaluation.score_files import write_scores
+from adiabat.results.suite_result import SuiteResult
+from adiabat.stats.paired import paired_changes
+from adiabat.stats.samples import TaskScores
+from tests.evaluation.scored import ranked
+
+VALUES = np.random.default_rng(2).random((2, 30)).tolist()
+
+
+def kept(folder: Path, *tasks: TaskScores, model: str | None = None, **more: object) -> Path:
+    for one in tasks:
+        about = {"model": model or folder.name, "source": "models/m", **more}
+        write_scores(one, folder / f"{one.task}.parquet", key="", about=about)
+    return folder
+
+
+def compared(first: Path, second: Path, *, qrels: Path | None = None, **measure: object) -> SuiteResult:
+    settings = checked(CompareRunsSettings, {"measure": {"resamples": 300, **measure}})
+    return compare_runs(first, second, qrels=qrels, settings=settings, command="adiabat compare-runs")
+
+
+def test_what_was_kept_gives_what_the_models_gave(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
+    result = compared(a, b)
+    alone = paired_changes(ranked(VALUES[1]).samples, ranked(VALUES[0]).samples, seed=0, resamples=300)[0]
+    assert (result.baseline, [model.name for model in result.models]) == ("a", ["a", "b"])
+    assert [(one.model, one.against, one.change) for one in result.pairings] == [("b", "a", alone)]
+
+
+def test_a_single_file_will_do(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
+    assert compared(a / "asked.parquet", b / "asked.parquet").pairings == compared(a, b).pairings
+
+
+def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    for number, values in enumerate(VALUES, start=1):
+        kept(tmp_path / "b" / f"run-{number}", ranked(values), model="b", run=number)
+    result = compared(a, tmp_path / "b")
+    assert len(result.models[1].runs) == 2
+    assert result.pairings[0].change.after == pytest.approx(np.mean(VALUES))
+    assert result.pairings[0].change.test == "bootstrap"
+
+
+def test_scores_of_one_run_beside_those_of_several_are_ambiguous(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    kept(tmp_path / "a" / "run-1", ranked(VALUES[1]), model="a", run=1)
+    with pytest.raises(DataError, match="must hold scores of one run or of several, got both; remove those"):
+        compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
+
+
+def test_a_file_that_another_one_was_copied_over_is_named(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    (a / "other.parquet").write_bytes((a / "asked.parquet").read_bytes())
+    with pytest.raises(DataError, match=r"other\.parquet must hold scores of a task that no file beside it holds, got asked twice; remove"):
+        compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
+
+
+def test_models_that_are_called_like_runs_are_models(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    for name in ("run-1", "run-2"):
+        kept(tmp_path / "out" / name, ranked(VALUES[1]))
+    with pytest.raises(DataError, match="must hold scores of one model, got 2"):
+        compared(a, tmp_path / "out")
+    assert compared(a, tmp_path / "out" / "run-1").models[1].runs == []
+
+
+def test_scores_of_other_weights_are_not_taken_for_those_of_one_model(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]), state="1")
+    kept(tmp_path / "a", ranked(VALUES[0], task="more"), state="2")
+    with pytest.raises(
+        DataError, match=r"must hold scores of one state of the model, got those of 2 in .*a: asked\.parquet and more\.parquet"
+    ):
+        compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
+
+
+def test_a_model_is_not_compared_with_itself(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    with pytest.raises(ConfigError, match="the two must differ, got .*a twice"):
+        compared(a, tmp_path / "b" / ".." / "a")
+
+
+def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked(VALUES[0]), ranked([0.1], task="more"))
+    b = kept(tmp_path / "b", ranked(VALUES[1]))
+    result = compared(a, b)
+    assert [task.name for task in result.tasks] == ["asked"]
+    assert result.notes == (f"only in {a}, and so not compared: more",)
+
+
+def test_without_a_task_in_common_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked([0.1], task="x")), kept(tmp_path / "b", ranked([0.1], task="y"))
+    with pytest.raises(DataError, match=f"at least one task in common, got x in {a} and y in {b}"):
+        compared(a, b)
+
+
+def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", ranked([0.1, 0.2, 0.3, 0.9], units=["1", "2", "3", "4"]))
+    b = kept(tmp_path / "b", ranked([0.6, 0.5, 0.4, 0.1], units=["3", "2", "5", "1"]))
+    with pytest.raises(DataError, match="b lacks 1 and has 1 others, of 4"):
+        compared(a, b)
+    result = compared(a, b, units="common")
+    change = result.pairings[0].change
+    assert (result.tasks[0].units, change.before, change.after) == (3, pytest.approx(0.2), pytest.approx(0.4))
+    assert result.tasks[0].notes == ["1 that the other lacks were left out"]
+
+
+def test_a_folder_of_several_models_is_refused_with_their_names(tmp_path: Path) -> None:
+    kept(tmp_path / "both" / "a", ranked(VALUES[0]))
+    kept(tmp_path / "both" / "b", ranked(VALUES[1]))
+    with pytest.raises(DataError, match=r"must hold scores of one model, got 2: .*both/a, .*both/b; name the folder of one"):
+        compared(tmp_path / "both", tmp_path / "both" / "a")
+
+
+def test_models_of_one_name_go_by_their_paths(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked(VALUES[0]), model="m"), kept(tmp_path / "b", ranked(VALUES[1]), model="m")
+    assert [model.name for model in compared(a, b).models] == [str(a), str(b)]
+
+
+@pytest.mark.parametrize("what", ["none", "empty"])
+def test_where_there_is_nothing_it_is_said(tmp_path: Path, what: str) -> None:
+    (tmp_path / "empty").mkdir()
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    with pytest.raises(DataError, match="got no"):
+        compared(tmp_path / what, a)
+
+
+def trec(folder: Path, name: str, rows: Sequence[tuple[str, str, float]]) -> Path:
+    path = folder / name
+    path.write_text("".join(f"{query} Q0 {document} 0 {score} {name}\n" for query, document, score in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """Two runs without ties, and judgements in grades."""
+    generator = np.random.default_rng(7)
+    grades = "".join(f"q{query} 0 d{document} {generator.integers(0, 3)}\n" for query in range(12) for document in range(20))
+    (tmp_path / "qrels.txt").write_text(grades, encoding="utf-8")
+    runs = [
+        trec(tmp_path, name, [(f"q{query}", f"d{document}", generator.random()) for query in range(12) for document in range(20)])
+        for name in ("one.run", "two.run")
+    ]
+    return runs[0], runs[1], tmp_path / "qrels.txt"
+
+
+def test_runs_without_ties_have_the_values_of_ir_measures(judged: tuple[Path, Path, Path]) -> None:
+    first, _, qrels = judged
+    names = ["nDCG@10", "RR", "AP", "P@5"]
+    scores = scores_of_run(read_run(first), read_qrels(qrels), names, task="t")
+    expected: dict[str, dict[str, float]] = {name: {} for name in names}
+    run, truth = ir_measures.read_trec_run(str(first)), list(ir_measures.read_trec_qrels(str(qrels)))
+    for metric in ir_measures.iter_calc([ir_measures.parse_measure(name) for name in names], truth, run):
+        expected[str(metric.measure)][metric.query_id] = metric.value
+    for sample in scores.samples:
+        np.testing.assert_allclose(sample.values, [expected[sample.measure][query] for query in scores.units], rtol=1e-9)
+
+
+def test_two_runs_are_compared_on_the_queries_that_are_judged(judged: tuple[Path, Path, Path]) -> None:
+    first, second, qrels = judged
+    result = compared(first, second, qrels=qrels, measures=("RR", "P@1"))
+    assert [(task.name, task.measure, task.units) for task in result.tasks] == [("qrels", "RR", 12)]
+    assert [model.name for model in result.models] == ["one.run", "two.run"]
+
+
+def test_a_tie_counts_against_the_relevant_document() -> None:
+    run, qrels = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}}
+    assert scores_of_run(run, qrels, ["RR"], task="t").samples[0].values.tolist() == [0.5]
+
+
+def test_queries_without_a_result_count_as_zero_and_what_is_left_out_is_counted() -> None:
+    run = {"q1": {"a": 1.0}, "stranger": {"a": 1.0}}
+    qrels = {"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 0}}
+    scores = scores_of_run(run, qrels, ["RR"], task="t")
+    assert (list(scores.units), scores.samples[0].values.tolist()) == (["q1", "q2"], [1.0, 0.0])
+    assert [note.split()[0] for note in scores.notes] == ["1", "1", "1"]
+
+
+def test_a_run_of_other_queries_is_refused() -> None:
+    with pytest.raises(DataError, match="x.run must hold queries that are judged, got none of the 1 of t"):
+        scores_of_run({"x": {"a": 1.0}}, {"q": {"a": 1}}, ["RR"], task="t", name="x.run")
+
+
+def test_a_run_is_compared_with_kept_scores_of_the_task_that_it_is_named_for(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
+    run, _, qrels = judged
+    own = compared(run, judged[1], qrels=qrels)
+    units = scores_of_run(read_run(run), read_qrels(qrels), ["nDCG@10"], task="t").units
+    kept(tmp_path / "a", ranked([0.5] * len(units), task="cacm/test", units=units))
+    with pytest.raises(DataError, match=r"named by measure\.task"):
+        compared(tmp_path / "a", run, qrels=qrels)
+    found = compared(tmp_path / "a", run, qrels=qrels, task="cacm/test", measures=["nDCG@10"])
+    assert [task.name for task in found.tasks] == ["cacm/test"]
+    assert found.pairings[0].change.after == own.pairings[0].change.before
+
+
+def test_judgements_are_asked_for_where_they_are_needed_and_refused_elsewhere(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
+    first, second, qrels = judged
+    with pytest.raises(ConfigError, match="--qrels must name the judgements"):
+        compared(first, second)
+    a = kept(tmp_path / "a", ranked(VALUES[0]))
+    with pytest.raises(ConfigError, match="--qrels must be left out"):
+        compared(a, kept(tmp_path / "b", ranked(VALUES[1])), qrels=qrels)
+
+
+TIED = {"q1": {"d1": 1.0, "d2": 1.0, "d10": 1.0, "e": 0.5}, "q2": {"d1": 2.0, "d2": 1.0}, "q3": {"d1": 1.0, "d2": 1.0}}
+GRADES = {"q1": {"d2": 1}, "q2": {"d1": 1}, "q3": {"d1": 1}}
+
+
+def test_ties_are_counted_and_the_order_of_relevant_documents_is_told() -> None:
+    """Of q1's three equals d2 is the last by our rule, and the first of trec_eval (d2, d10, d1); of q3's two d1 is last by both."""
+    ours = scores_of_run(TIED, GRADES, ("RR",), task="t")
+    assert ours.samples[0].values.tolist() == pytest.approx([1 / 3, 1, 1 / 2])
+    told = "5 documents in 2 queries have the same score as another document of the query: "
+    assert ours.notes[0].startswith(f"{told}relevant documents are ranked last among equals; measure.ties = trec_eval")
+    theirs = scores_of_run(TIED, GRADES, ("RR",), task="t", ties="trec_eval")
+    assert theirs.samples[0].values.tolist() == pytest.approx([1, 1, 1 / 2])
+    assert theirs.notes == (f"{told}they are ranked in trec_eval's order, by descending document id",)
+    assert scores_of_run({"q2": TIED["q2"]}, {"q2": GRADES["q2"]}, ("RR",), task="t").notes == ()
+
+
+def test_the_order_of_trec_eval_gives_the_values_of_pytrec_eval() -> None:
+    """Scores with few values, some equal in 32 bits alone, and ids of several scripts and lengths."""
+    rng = np.random.default_rng(0)
+    ids = [f"{start}{number}" for start in ("d", "D", "é", "文", "😀", "") for number in range(9)]
+    run = {f"q{query}": {one: rng.integers(0, 4) + rng.choice([0.0, 1e-12]) for one in rng.permutation(ids)} for query in range(20)}
+    qrels = {query: {one: int(rng.integers(0, 3)) for one in rng.choice(ids, 12, replace=False)} for query in run}
+    found = scores_of_run(run, qrels, ("nDCG@10", "AP", "RR", "P@5"), task="t", ties="trec_eval")
+    peer = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "map", "recip_rank", "P.5"}).evaluate(run)
+    for sample, name in zip(found.samples, ("ndcg_cut_10", "map", "recip_rank", "P_5"), strict=True):
+        np.testing.assert_allclose(sample.values, [peer[query][name] for query in found.units], atol=1e-12)
+    ours = scores_of_run(run, qrels, ("nDCG@10",), task="t")
+    assert (ours.samples[0].values < found.samples[0].values).any()
+
+
+def test_the_order_of_ties_is_refused_for_scores_that_were_kept(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
+    with pytest.raises(ConfigError, match="measure.ties has no effect on scores that adiabat kept"):
+        compared(a, b, ties="trec_eval")

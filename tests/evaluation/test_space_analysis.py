@@ -1,0 +1,219 @@
+"""Describing a space from models and stores: what is drawn, what is left out, and what is refused in words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adiabat.config.tasks import SpaceSettings
+from adiabat.core.errors import DataError
+from adiabat.core.progress import SILENT
+from adiabat.core.ragged import Ragged
+from adiabat.evaluation.space_analysis import Looked, analyse_space
+from adiabat.evaluation.systems import System
+from adiabat.models.towers import DualEncoder
+from adiabat.results.space_result import SpaceResult
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.vector_store import Store
+from tests.evaluation.given_vectors import give
+from tests.tiny import tiny_dual
+
+COUNT, WIDTH = 30, 6
+Vectors = dict[str, Sequence[float]]
+
+
+@pytest.fixture(scope="module")
+def model() -> DualEncoder:
+    return tiny_dual(width=32)
+
+
+def settings_of(**section: object) -> SpaceSettings:
+    return SpaceSettings.model_validate({"space": {"resamples": 100, "pairs": 200, "folds": 3, **section}})
+
+
+def vectors_of(*, seed: int = 0, shift: float = 0.0) -> Vectors:
+    """Documents at random, each with a query beside it; `shift` moves all queries the same way."""
+    generator = np.random.default_rng(seed)
+    documents = generator.normal(size=(COUNT, 32))
+    queries = documents + 0.3 * generator.normal(size=(COUNT, 32))
+    queries[:, 0] += shift
+    made = {f"document {row}": vector for row, vector in enumerate(documents.tolist())}
+    return made | {f"query {row}": vector for row, vector in enumerate(queries.tolist())}
+
+
+def examples_of(store: Store, positives: Sequence[Sequence[int]] | None = None, *, ids: str = "q") -> AddressedSet:
+    rows = [[int(row) for row in store.rows([f"d{number}" for number in own])] for own in positives or [[n] for n in range(COUNT)]]
+    queries = [f"query {number}" for number in range(len(rows))]
+    grades = [[1] * len(own) for own in rows]
+    return AddressedSet(
+        "set", [f"{ids}{n}" for n in range(len(rows))], queries, Ragged.of(rows), Ragged.of(grades), Ragged.of([[]] * len(rows))
+    )
+
+
+def analysed(after: System, examples: AddressedSet, *, before: System | None = None, settings: SpaceSettings | None = None) -> SpaceResult:
+    return analyse_space(
+        after,
+        before,
+        examples,
+        settings=settings or settings_of(),
+        title="A title",
+        command="adiabat space",
+        inputs={"data": "set"},
+        watch=SILENT,
+    )
+
+
+@pytest.fixture
+def stored(
+    make_store: Callable[..., Store], model: DualEncoder, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Mapping[str, Sequence[float]]], Store]:
+    def store(vectors: Mapping[str, Sequence[float]]) -> Store:
+        give(monkeypatch, vectors)
+        return make_store(model, [f"document {number}" for number in range(COUNT)])
+
+    return store
+
+
+def test_cosines_are_those_of_the_models_vectors(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+    vectors = vectors_of()
+    store = stored(vectors)
+    found = analysed(System(model, store), examples_of(store))
+    unit = {name: np.array(vector) / np.linalg.norm(vector) for name, vector in vectors.items()}
+    own = [unit[f"query {n}"] @ unit[f"document {n}"] for n in range(COUNT)]
+    best = [max(unit[f"query {n}"] @ unit[f"document {m}"] for m in range(COUNT)) for n in range(COUNT)]
+    assert found.number("cosine to positive").after == pytest.approx(np.mean(own))
+    assert found.number("cosine to nearest document").after == pytest.approx(np.mean(best))
+    assert found.distribution("nearest").after.quantiles[3] == pytest.approx(np.median(best))
+    assert found.distribution("positive").edges == found.distribution("nearest").edges
+    assert (found.looked_at, found.queries, found.distinct, found.sampled, found.documents) == (30, 30, 30, 30, 30)
+
+
+def test_a_shift_of_one_tower_is_seen_beside_the_baseline(
+    model: DualEncoder, stored: Callable[[Vectors], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stored(vectors_of())
+    other = tiny_dual(width=32, shared=False)
+    shifted, plain = vectors_of(shift=5.0), vectors_of()
+
+    def encode(self: DualEncoder, texts: Sequence[str], **_: object) -> np.ndarray:
+        return np.array([(shifted if self is other else plain)[text] for text in texts], dtype=np.float32)
+
+    monkeypatch.setattr(DualEncoder, "encode", encode)
+    found = analysed(System(other, store), examples_of(store), before=System(model, store))
+    separation = found.number("tower separation, AUC")
+    assert separation.before is not None
+    assert separation.after is not None
+    assert separation.after > 0.95 > separation.before
+    assert separation.changed
+    assert found.number("effective rank", "documents").difference == 0.0
+    assert any("tiny has one tower for both sides" in note for note in found.notes)
+    assert not any("nothing differs" in note for note in found.notes)
+
+
+def test_the_same_analysis_gives_the_same_numbers_and_another_seed_draws_others(
+    model: DualEncoder, stored: Callable[[Vectors], Store]
+) -> None:
+    store = stored(vectors_of())
+    few = settings_of(queries=20, documents=20, map=True, map_queries=20, perplexity=5.0)
+    one, again = (analysed(System(model, store), examples_of(store), settings=few) for _ in range(2))
+    assert replace(one, created="", seconds=0.0) == replace(again, created="", seconds=0.0)
+    assert one.map is not None
+    assert len(one.map.after.queries) == len(one.map.after.documents) == 20
+    other = analysed(
+        System(model, store),
+        examples_of(store),
+        settings=SpaceSettings.model_validate({**few.model_dump(), "run": {"seed": 1, "device": "auto"}}),
+    )
+    assert other.numbers != one.numbers
+
+
+def test_each_query_is_taken_with_the_first_positive_of_its_highest_grade(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+    store = stored(vectors_of())
+    examples = examples_of(store, [[n, (n + 1) % COUNT, (n + 2) % COUNT] for n in range(COUNT)])
+    graded = replace(examples, grades=Ragged.of([[1, 2, 2]] * COUNT))
+    looked = Looked.drawn(graded, store, settings_of().space, seed=0)
+    assert looked.positives.tolist() == [int(store.rows([f"d{(n + 1) % COUNT}"])[0]) for n in range(COUNT)]
+
+
+def test_queries_that_share_a_positive_are_one_cluster(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+    store = stored(vectors_of())
+    looked = Looked.drawn(examples_of(store, [[n // 2 * 2] for n in range(COUNT)]), store, settings_of().space, seed=0)
+    clusters = looked.clusters
+    assert all((clusters[one] == clusters[other]) == (one // 2 == other // 2) for one in range(COUNT) for other in range(COUNT))
+
+
+def test_a_document_with_the_querys_own_id_is_passed_over_unless_it_is_the_positive(
+    model: DualEncoder, stored: Callable[[Vectors], Store]
+) -> None:
+    vectors = vectors_of()
+    # Each query lies on the document of its own id, which is not its answer.
+    for number in range(COUNT):
+        vectors[f"query {number}"] = vectors[f"document {number}"]
+    store = stored(vectors)
+    others = examples_of(store, [[(n + 1) % COUNT] for n in range(COUNT)], ids="d")
+    nearest = [
+        analysed(System(model, store), examples, settings=settings_of(drop_same_id=drop)).number("cosine to nearest document").after or 0
+        for examples, drop in ((others, True), (others, False), (examples_of(store, ids="d"), True))
+    ]
+    assert nearest[0] < 0.9
+    assert nearest[1:] == pytest.approx([1.0, 1.0], abs=1e-6)
+
+
+def test_vectors_of_length_zero_are_left_out_and_counted(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+    vectors = vectors_of()
+    store = stored(vectors)
+    vectors["query 3"] = [0.0] * 32
+    found = analysed(System(model, store), examples_of(store))
+    assert found.looked_at == COUNT - 1
+    assert any(note.startswith("1 of the queries drawn left out, whose vector") for note in found.notes)
+
+
+def test_a_tower_that_gives_one_vector_is_described_with_a_note(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+    vectors = vectors_of()
+    store = stored(vectors)
+    vectors |= {f"query {number}": vectors["query 0"] for number in range(COUNT)}
+    found = analysed(System(model, store), examples_of(store), settings=settings_of(map=True))
+    assert found.number("uniformity", "queries").after == pytest.approx(0.0, abs=1e-9)
+    assert found.number("effective rank", "queries").after is None
+    assert "the vectors of queries by tiny are all the same: there is no variance to speak of" in found.notes
+    assert found.map is not None
+    assert np.isfinite(found.map.after.queries).all()
+    assert any("its perplexity was lowered to 19" in note for note in found.notes)
+
+
+def test_a_model_beside_itself_is_told(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+    store = stored(vectors_of())
+    found = analysed(System(model, store), examples_of(store), before=System(model, store))
+    assert "model and baseline have the same towers, so nothing differs" in found.notes
+    assert {one.difference for one in found.numbers} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("positives", "says"),
+    [
+        ([[0]], "at least 20 different positives, got 1 of 1 query; name more"),
+        ([[n % 19] for n in range(COUNT)], "at least 20 different positives, got 19 of 30 queries; name more"),
+    ],
+)
+def test_too_few_queries_are_refused(model: DualEncoder, stored: Callable[[Vectors], Store], positives: list[list[int]], says: str) -> None:
+    store = stored(vectors_of())
+    with pytest.raises(DataError, match=f"^set: the queries that are looked at must have {says}"):
+        analysed(System(model, store), examples_of(store, positives))
+
+
+def test_too_few_queries_left_are_refused_with_how_many_were_left_out(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+    vectors = vectors_of()
+    store = stored(vectors)
+    vectors |= {f"query {number}": [0.0] * 32 for number in range(COUNT)}
+    left_out = "after 30 of 30 drawn were left out for a vector of length 0, of theirs or of the positive; name more"
+    with pytest.raises(DataError, match=f"got 0 of 0 queries, {left_out}"):
+        analysed(System(model, store), examples_of(store))
+
+
+def test_a_vector_that_is_no_number_is_refused(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+    vectors = vectors_of()
+    store = stored(vectors)
+    vectors["query 7"] = [float("nan")] * 32
+    with pytest.raises(DataError, match=r"set: vectors must be finite, got NaN or infinity for .*query 7"):
+        analysed(System(model, store), examples_of(store))

@@ -1,0 +1,171 @@
+"""Numbers of a space: worked by hand, in plain loops, and the same however the axes lie."""
+
+import math
+
+import numpy as np
+import pytest
+from jaxtyping import Float, Int
+
+from adiabat.core.errors import DataError
+from adiabat.evaluation import space_geometry as spaces
+
+ONES = np.ones((1, 3))
+AXES = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+"""Two vectors that are one, and one across."""
+
+
+def unit(count: int, width: int = 8, *, seed: int = 0, shift: float = 0.0) -> Float[np.ndarray, "n e"]:
+    vectors = np.random.default_rng(seed).normal(size=(count, width))
+    vectors[:, 0] += shift
+    return spaces.unit_rows(vectors)
+
+
+def drawn(count: int, resamples: int = 4, *, seed: int = 1) -> Float[np.ndarray, "r n"]:
+    return np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples).astype(np.float64)
+
+
+def turned(vectors: Float[np.ndarray, "n e"], *, seed: int = 5) -> Float[np.ndarray, "n e"]:
+    """The same vectors in axes that lie otherwise."""
+    width = vectors.shape[1]
+    return np.asarray(vectors @ np.linalg.qr(np.random.default_rng(seed).normal(size=(width, width)))[0])
+
+
+def looped(table: Float[np.ndarray, "n n"], counts: Float[np.ndarray, " n"]) -> float:
+    """The mean over pairs of two different units, one pair at a time."""
+    total, weight = 0.0, 0.0
+    for one in range(len(table)):
+        for other in range(len(table)):
+            if one != other:
+                total += counts[one] * counts[other] * table[one, other]
+                weight += counts[one] * counts[other]
+    return total / weight
+
+
+def test_values_worked_by_hand() -> None:
+    # Of the six ordered pairs two have distance 0, four have squared distance 2.
+    assert spaces.uniformity_of(AXES)(ONES)[0] == pytest.approx(math.log((2 + 4 * math.exp(-4)) / 6))
+    assert spaces.mean_cosine_of(AXES)(ONES)[0] == pytest.approx(2 / 6)
+    assert spaces.cosines_of(AXES, AXES[::-1]).tolist() == [0.0, 1.0, 0.0]
+    assert spaces.distance_of_means(AXES, AXES[[2, 2, 2]]) == pytest.approx(math.hypot(2 / 3, -2 / 3))
+    assert spaces.mean_of(np.array([1.0, 2.0, 6.0]))(np.array([[1.0, 1.0, 1.0], [0.0, 3.0, 1.0]])).tolist() == [3.0, 3.0]
+    # Lengths vary along one direction alone.
+    assert spaces.spectrum_of(AXES).tolist() == pytest.approx([1.0, 0.0])
+    assert spaces.effective_rank(np.array([0.5, 0.5])) == pytest.approx(2.0)
+    assert spaces.effective_rank(np.array([1.0, 0.0])) == pytest.approx(1.0)
+
+
+def test_numbers_of_pairs_equal_plain_loops_whatever_is_drawn() -> None:
+    vectors, counts = unit(9), drawn(9)
+    kernel = np.array([[math.exp(-2 * sum((a - b) ** 2)) for b in vectors] for a in vectors])
+    cosines = np.array([[float(sum(a * b)) for b in vectors] for a in vectors])
+    assert spaces.uniformity_of(vectors)(counts).tolist() == pytest.approx([math.log(looped(kernel, own)) for own in counts])
+    assert spaces.mean_cosine_of(vectors)(counts).tolist() == pytest.approx([looped(cosines, own) for own in counts])
+
+
+def test_a_unit_drawn_twice_is_as_if_it_stood_there_twice_but_makes_no_pair_with_itself() -> None:
+    values, pairs = np.array([1.0, 5.0, 9.0]), np.array([[0, 1], [1, 2], [2, 0]])
+    counts = np.array([[2.0, 1.0, 0.0], [0.0, 3.0, 0.0], [1.0, 1.0, 2.0]])
+    means = spaces.mean_of_pairs(values, pairs)(counts)
+    assert means[0] == 1.0
+    assert np.isnan(means[1])
+    assert means[2] == pytest.approx((1 * 1 + 2 * 5 + 2 * 9) / 5)
+
+
+def test_the_median_of_pairs_is_that_of_pairs_written_as_often_as_they_count() -> None:
+    generator = np.random.default_rng(3)
+    values, pairs = generator.normal(size=12), generator.integers(0, 6, size=(12, 2))
+    statistic = spaces.median_of_pairs(values, pairs)
+    assert statistic(np.ones((1, 6)))[0] == np.median(values)
+    for own in drawn(6, 20):
+        weights = (own[pairs[:, 0]] * own[pairs[:, 1]]).astype(int)
+        wanted = np.median(np.repeat(values, weights)) if weights.sum() else math.nan
+        assert statistic(own[None])[0] == pytest.approx(wanted, nan_ok=True)
+
+
+def test_a_median_of_nothing_is_not_defined() -> None:
+    assert np.isnan(spaces.median_of_pairs(np.empty(0), np.empty((0, 2), dtype=np.int64))(np.ones((2, 3)))).all()
+
+
+@pytest.mark.parametrize("statistic", [spaces.uniformity_of, spaces.mean_cosine_of])
+def test_turning_the_axes_changes_nothing(statistic: object) -> None:
+    vectors, counts = unit(20), drawn(20)
+    assert callable(statistic)
+    assert statistic(turned(vectors))(counts) == pytest.approx(statistic(vectors)(counts))
+    assert spaces.spectrum_of(turned(vectors)) == pytest.approx(spaces.spectrum_of(vectors))
+
+
+@pytest.mark.parametrize(("count", "width"), [(30, 6), (6, 30)])
+def test_the_spectrum_is_that_of_the_covariance(count: int, width: int) -> None:
+    vectors = unit(count, width)
+    values = np.sort(np.linalg.eigvalsh(np.cov(vectors.T)))[::-1][: min(count, width)]
+    found = spaces.spectrum_of(vectors)
+    assert found == pytest.approx(values / values.sum(), abs=1e-12)
+    assert spaces.effective_rank(found) == pytest.approx(math.exp(-sum(share * math.log(share) for share in found if share > 1e-15)))
+
+
+def test_vectors_that_are_all_the_same_have_uniformity_0_cosine_1_and_no_spectrum() -> None:
+    same = np.repeat(unit(1), 5, axis=0)
+    assert spaces.uniformity_of(same)(np.ones((1, 5)))[0] == pytest.approx(0.0, abs=1e-12)
+    assert spaces.mean_cosine_of(same)(np.ones((1, 5)))[0] == pytest.approx(1.0)
+    assert len(spaces.spectrum_of(same)) == 0
+    rounded = same + np.random.default_rng(0).normal(scale=1e-7, size=same.shape)
+    assert len(spaces.spectrum_of(rounded)) == 0
+
+
+def test_many_even_directions_have_the_uniformity_of_the_theory() -> None:
+    # In many dimensions squared distances are 2 or nearly so.
+    assert spaces.uniformity_of(unit(400, 512))(np.ones((1, 400)))[0] == pytest.approx(-4, abs=0.05)
+
+
+def test_pairs_are_of_different_clusters_and_each_comes_once() -> None:
+    clusters = np.array([0, 0, 1, 2, 2, 2])
+    every = [(one, other) for one in range(6) for other in range(6) if clusters[one] != clusters[other]]
+    assert sorted(map(tuple, spaces.random_pairs(clusters, 1000, seed=0).tolist())) == every
+    few = spaces.random_pairs(np.arange(500), 200, seed=0)
+    assert len(few) == len(set(map(tuple, few.tolist()))) == 200
+    assert (few == spaces.random_pairs(np.arange(500), 200, seed=0)).all()
+    assert (few != spaces.random_pairs(np.arange(500), 200, seed=1)).any()
+
+
+def test_ratios_are_cosines_to_a_query_over_cosines_to_its_positive() -> None:
+    queries, positives = unit(40, seed=1, shift=2), unit(40, seed=2, shift=2)
+    pairs: Int[np.ndarray, "k 2"] = spaces.random_pairs(np.arange(40), 100, seed=0)
+    found = spaces.ratios_of(queries, positives, pairs)
+    wanted = [float(queries[i] @ queries[j]) / float(queries[i] @ positives[j]) for i, j in pairs if abs(queries[i] @ positives[j]) >= 0.01]
+    assert found.values.tolist() == pytest.approx(wanted)
+
+
+def test_denominators_near_zero_are_left_out_whatever_their_sign() -> None:
+    found = spaces.Ratios(np.full(5, 0.5), np.array([0.009, -0.009, 0.0, 0.01, -0.5]))
+    assert found.defined.tolist() == [False, False, False, True, True]
+    assert found.values.tolist() == [50.0, -1.0]
+
+
+def test_towers_that_share_their_positives_have_ratio_1() -> None:
+    vectors, pairs = unit(30), spaces.random_pairs(np.arange(30), 50, seed=0)
+    assert spaces.ratios_of(vectors, vectors, pairs).values.tolist() == [1.0] * len(spaces.ratios_of(vectors, vectors, pairs).values)
+
+
+def test_nan_is_counted_and_lengths_are_told() -> None:
+    vectors = np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]], dtype=np.float32)
+    assert spaces.lengths_of(vectors[:2], what="query vectors").tolist() == [5.0, 0.0]
+    with pytest.raises(DataError, match=r"^query vectors must be finite, got NaN or infinity in 2 of 4; a model whose training broke down"):
+        spaces.lengths_of(vectors, what="query vectors")
+
+
+def test_a_histogram_counts_every_value_once() -> None:
+    values = np.array([-2.0, 0.0, 0.05, 0.1, 0.95, 1.0, 7.0])
+    found = spaces.histogram_of(values, np.linspace(0, 1, 11), left_out=3)
+    assert found.counts == [2, 1, 0, 0, 0, 0, 0, 0, 0, 2]
+    assert (found.below, found.above, found.left_out, found.total) == (1, 1, 3, 7)
+    assert found.quantiles[3] == 0.1
+    assert spaces.histogram_of(np.empty(0), np.linspace(0, 1, 3)).quantiles == []
+
+
+def test_bins_hold_all_cosines_and_what_is_near_1_of_ratios() -> None:
+    edges = spaces.cosine_edges(np.array([0.2, 0.7]))
+    assert (edges[0], edges[-1]) == (0.2, 0.7)
+    assert spaces.cosine_edges(np.full(3, 0.5))[[0, -1]].tolist() == pytest.approx([0.49, 0.51])
+    assert spaces.ratio_edges(np.array([0.99, 1.01]))[[0, -1]].tolist() == [0.85, 1.15]
+    assert spaces.ratio_edges(np.array([-50.0, 50.0]))[[0, -1]].tolist() == [-1.0, 3.0]
+    assert spaces.ratio_edges(np.empty(0))[[0, -1]].tolist() == [0.85, 1.15]

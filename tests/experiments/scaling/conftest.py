@@ -1,0 +1,53 @@
+"""A sweep that is made once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.report import evaluation_page as page
+from adiabat.report import scaling_files as files
+from adiabat.results.scaling_result import SweepResult
+from adiabat.scaling_laws.fitting import Fitted
+from adiabat.scaling_laws.law_intervals import Ensemble
+from adiabat.scaling_laws.laws import Points
+from tests.experiments.scaling.world import rows_of, run, settings_of, write_world, written
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResult]:
+    """The folder of a sweep over three sizes and budgets, and what it found; to be read alone."""
+    folder = tmp_path_factory.mktemp("sweep")
+    write_world(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "render_page", lambda result: "page")
+        return folder, run(settings_of(folder))
+
+
+@pytest.fixture(autouse=True)
+def _no_pages_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)
+
+
+DRAWN: dict[tuple[Any, ...], Ensemble] = {}
+
+
+@pytest.fixture(autouse=True)
+def _equal_laws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Ensemble.of
+
+    def of(fitted: Fitted, points: Points, *, resamples: int, seed: int, note: object) -> Ensemble:
+        columns = (points.size, points.tokens, points.share, points.loss)
+        key = (fitted.law, *(column.tobytes() for column in columns), resamples, seed)
+        if key not in DRAWN:
+            DRAWN[key] = real(fitted, points, resamples=resamples, seed=seed)
+        return DRAWN[key]
+
+    monkeypatch.setattr(Ensemble, "of", of)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of a sweep whose laws are known, in a file alone."""
+    return written(tmp_path_factory.mktemp("runs"), rows_of(scored=True))

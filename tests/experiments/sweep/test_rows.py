@@ -1,0 +1,77 @@
+"""Rows of a study: whole or not at all, equal when read back, and of use to anyone's tools."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat.core.errors import DataError, JobError
+from adiabat.experiments.sweep_rows import rows_at
+from adiabat.results.evaluation_result import Change, GridComparison, LayerChange
+from adiabat.results.sweep_result import Drift, StudyRun, TaskOutcome
+
+CHANGE = Change(
+    "PND", "cosine", True, 0.2, (0.1, 0.3), before=0.25, improvement=20.0, difference=-0.05, difference_interval=(-0.07, -0.03),
+    improvement_interval=(12.0, 28.0), p=0.01, verdict="better",
+)  # fmt: skip
+GRID = GridComparison("entailment-neutral", "cosine", [[0.1]], [[0.2]], [[50.0]], [["better"]], 1, 0, 1, 0)
+FAILED = StudyRun("rate=1", "", {"tune.learning_rate": 1.0, "tune.freeze": ["embeddings"]}, 0, 1.0, 14, "failed", "the loss must be finite")
+DONE = replace(
+    FAILED,
+    name="rate=2",
+    status="done",
+    steps=30,
+    validation_loss=[(0, 0.5), (1, 0.25)],
+    validation_errors=[(0, 5), (1, 4)],
+    tasks=[TaskOutcome("xnli", "nli_grid", "premise", 3, [CHANGE], ["en"], [GRID], ["a note"])],
+    layers=[LayerChange("w", 0.1, 1.0, 1.1, 0.05)],
+    drift=Drift(2, {"turn": 0.1}, {"turn": 0.01}, {"en": {"turn": 0.1}}),
+)
+
+
+def test_rows_come_back_equal_and_in_order(tmp_path: Path) -> None:
+    rows = rows_at(tmp_path / "runs.parquet")
+    rows.add(FAILED)
+    rows.add(DONE)
+    again = rows_at(tmp_path / "runs.parquet")
+    assert "rate=2" in again
+    assert "rate=3" not in again
+    assert again["rate=2"] == DONE
+    assert rows_at(tmp_path / "runs.parquet").every == [FAILED, DONE]
+
+
+def test_columns_are_there_to_look_at_even_where_the_first_run_failed(tmp_path: Path) -> None:
+    rows = rows_at(tmp_path / "runs.parquet")
+    rows.add(FAILED)
+    rows.add(DONE)
+    table = pq.read_table(tmp_path / "runs.parquet").to_pydict()
+    assert table["tune.learning_rate"] == [1.0, 1.0]
+    assert table["tune.freeze"] == ['["embeddings"]'] * 2
+    assert table["xnli: PND, improvement %"] == [None, 20.0]
+    assert table["xnli: PND, verdict"] == [None, "better"]
+    assert table["xnli: entailment-neutral by cosine, improved"] == [None, 1]
+    assert table["drift: turn"] == [None, 0.1]
+
+
+def test_a_run_that_is_made_again_takes_its_own_place(tmp_path: Path) -> None:
+    rows = rows_at(tmp_path / "runs.parquet")
+    rows.add(FAILED)
+    rows.add(DONE)
+    rows.add(replace(FAILED, status="done", reason="the limit was reached"))
+    assert [run.name for run in rows_at(tmp_path / "runs.parquet").every] == ["rate=1", "rate=2"]
+    assert rows["rate=1"].status == "done"
+
+
+@pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1" * 3])
+def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "runs.parquet").write_bytes(content)
+    with pytest.raises(JobError, match="runs.parquet must be undamaged"):
+        rows_at(tmp_path / "runs.parquet")
+
+
+def test_a_folder_that_cannot_be_written_keeps_the_rows_that_were_there(tmp_path: Path) -> None:
+    rows = rows_at(tmp_path / "gone" / "runs.parquet")
+    with pytest.raises(DataError, match="must be writable"):
+        rows.add(DONE)
+    assert "rate=2" not in rows

@@ -1,0 +1,83 @@
+"""Small studies: a tiny model with its store, tasks of two kinds, and probes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.reader import checked
+from adiabat.config.shared import EncoderSection
+from adiabat.config.sweeps import StudySettings
+from adiabat.core.progress import Watch
+from adiabat.experiments.sweep import study
+from adiabat.models.towers import DualEncoder
+from adiabat.results.sweep_result import StudyResult
+from tests.adiabatic.problem import problem_model, write_problem
+
+LANGUAGES = ("de", "en")
+LABELS = ("entailment", "neutral", "contradiction")
+QUERIES, DOCUMENTS, PAIRS = 40, 30, 18
+
+
+def write_world(folder: Path) -> None:
+    """Everything that a study reads."""
+    write_problem(folder, queries=QUERIES, documents=DOCUMENTS)
+    kinds = ["paper", "note", "memo"]
+    lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": f"{kinds[n % 3]} {n * n}"} for n in range(DOCUMENTS)])
+    lines(folder / "test.jsonl", [{"query": f"which {kinds[n % 3]} is {n * n}", "pos": [f"d{n}"]} for n in range(20)])
+    pairs = [
+        {
+            "label": LABELS[n % 3],
+            "premise": {language: f"{language} it is said {n}" for language in LANGUAGES},
+            "hypothesis": {language: f"{language} so it is {n * 7 % 11}" for language in LANGUAGES},
+        }
+        for n in range(PAIRS)
+    ]
+    lines(folder / "grid.jsonl", pairs)
+    (folder / "probes.txt").write_text("".join(f"a probe of {n} words\n" for n in range(25)), encoding="utf-8")
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def settings_of(folder: Path, **tables: Any) -> StudySettings:
+    """Those of `tables_of`, checked."""
+    return checked(StudySettings, tables_of(folder, **tables))
+
+
+def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
+    """Two rates, one seed, a ranking and a grid of languages."""
+    usual: dict[str, Any] = {
+        "study": {"out": str(folder / "out"), "seeds": [0]},
+        "job": {"model": "tiny", "store": str(folder / "store"), "data": str(folder / "triplets.jsonl")},
+        "data": {"validation_fraction": 0.3},
+        "tune": {"batch_size": 5, "batches_per_epoch": 4, "max_epochs": 2, "margin": 0.3, "keep": "last"},
+        "grid": {"tune": {"learning_rate": [1e-4, 3e-3]}},
+        "tasks": [
+            {"kind": "retrieval", "name": "test", "data": str(folder / "test.jsonl"), "corpus": str(folder / "corpus.jsonl")},
+            {"kind": "nli_grid", "name": "grid", "data": str(folder / "grid.jsonl")},
+        ],
+        "measure": {"resamples": 100},
+        "probes": {"data": str(folder / "probes.txt"), "depth": 10},
+    }
+    for name, table in tables.items():
+        usual[name] = {**usual.get(name, {}), **table} if isinstance(table, dict) else table
+    # What the grid varies cannot be said beside it.
+    usual["tune"] = {key: value for key, value in usual["tune"].items() if key not in usual["grid"].get("tune", {})}
+    return usual
+
+
+def load(name: str, section: EncoderSection) -> DualEncoder:
+    """The tiny model, or one that a run has saved."""
+    if name == "tiny":
+        return problem_model()
+    from adiabat import api
+
+    return api.load(name, settings=section)
+
+
+def run(settings: StudySettings, *, resume: bool = False, notes: list[str] | None = None) -> StudyResult:
+    """Make a study."""
+    said = notes if notes is not None else []
+    return study(load, settings, resume=resume, command="adiabat study", watch=Watch(note=said.append))

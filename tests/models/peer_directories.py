@@ -1,0 +1,238 @@
+"""Tiny random directories of sentence-transformers, each with one thing that it reads: for vectors that must be equal."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules as peers
+from torch import nn
+from transformers import T5Config, T5Model
+
+from adiabat.models.embedding_head import EncoderSettings, Pooling
+from adiabat.models.st_modules import FAMILIES, FILES
+from tests.models.static_models import word_table, word_tokenizer
+from tests.tiny import VOCABULARY, Kind, edit, save_tiny, tiny_backbone, tiny_tokenizer, write
+
+Build = Callable[[Path], object]
+
+LIMITS = "sentence_bert_config.json"
+ROOT = "config_sentence_transformers.json"
+
+
+def model(kind: Kind = "bert", *, pooling: Pooling = "mean", normalize: bool = True, prompts: bool = False, limit: int = 24) -> Build:
+    """A whole directory of its own."""
+    settings = EncoderSettings(pooling, normalize, limit, *(("query: ", "passage: ") if prompts else ()))
+    return lambda folder: save_tiny(folder, kind, settings=settings)
+
+
+def changed(name: str, *, of: Build | None = None, **values: object) -> Build:
+    """A directory with other values in one of its files."""
+
+    def build(folder: Path) -> None:
+        (of or model())(folder)
+        edit(folder, name, **values)
+
+    return build
+
+
+def replaced(name: str, content: object, *, of: Build | None = None) -> Build:
+    """A directory with one file of another content."""
+
+    def build(folder: Path) -> None:
+        (of or model())(folder)
+        write(folder, name, content)
+
+    return build
+
+
+def limits_in(name: str) -> Build:
+    """A directory whose limit stands in a file of an old name."""
+
+    def build(folder: Path) -> None:
+        model()(folder)
+        (folder / LIMITS).rename(folder / name)
+
+    return build
+
+
+def without_limits(kind: Kind, tokenizer_limit: int) -> Build:
+    def build(folder: Path) -> None:
+        model(kind)(folder)
+        write(folder, LIMITS, {"max_seq_length": None, "do_lower_case": False})
+        edit(folder, "tokenizer_config.json", model_max_length=tokenizer_limit)
+
+    return build
+
+
+def with_modules(*extra: nn.Module, root: dict[str, object] | None = None) -> Build:
+    """What sentence-transformers saves of a backbone, a pooling and other modules."""
+
+    def build(folder: Path) -> None:
+        backbone = folder.parent / "backbone"
+        tiny_backbone().save_pretrained(backbone)
+        tiny_tokenizer().save_pretrained(backbone)
+        peer = SentenceTransformer(modules=[peers.Transformer(str(backbone)), peers.Pooling(32), *extra], device="cpu")
+        peer.save_pretrained(str(folder), create_model_card=False)
+        edit(folder, ROOT, **(root or {}))
+
+    return build
+
+
+def dense(out: int, activation: nn.Module | None = None, *, width: int = 32, bias: bool = True, residual: bool = False) -> peers.Dense:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(out)
+        return peers.Dense(width, out, bias=bias, activation_function=activation or nn.Tanh(), use_residual=residual)
+
+
+def routes(parameters: dict[str, object] | None = None, *, names: tuple[str, str] = ("query", "document"), old: bool = False) -> Build:
+    """Two towers, as Router lays them out, or the older Asym."""
+
+    def build(folder: Path) -> None:
+        save_tiny(folder, settings=EncoderSettings(max_tokens=24), shared=False)
+        record = json.loads((folder / "router_config.json").read_text())
+        structure = dict(zip(names, (record["structure"]["query"], record["structure"]["document"]), strict=True))
+        record |= {"structure": structure, "parameters": parameters or {"allow_empty_key": True}}
+        write(folder, "router_config.json", record)
+        if old:
+            (folder / "router_config.json").rename(folder / "config.json")
+            write(folder, "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Asym"}])
+
+    return build
+
+
+def static(*, cut: str | None = None) -> Build:
+    """A StaticEmbedding, which may cut texts at either end."""
+
+    def build(folder: Path) -> None:
+        tokenizer = word_tokenizer() if cut is None else word_tokenizer(limit=3, side=cut)
+        static = peers.StaticEmbedding(tokenizer, embedding_weights=word_table())
+        peer = SentenceTransformer(modules=[static, peers.Normalize()], device="cpu")
+        peer.save_pretrained(str(folder), create_model_card=False)
+
+    return build
+
+
+def model2vec_rows(folder: Path) -> None:
+    """A StaticEmbedding whose rows are shared and weighed, as model2vec writes them."""
+    static()(folder)
+    path = next(folder.rglob("model.safetensors"))
+    rows = torch.randn(5, 12, generator=torch.Generator().manual_seed(1))
+    table = load_file(path)["embedding.weight"]
+    mapping = torch.arange(len(table)) % len(rows)
+    save_file({"embeddings": rows, "mapping": mapping, "weights": torch.linspace(0.5, 2.0, len(table))}, path)
+
+
+def adapted(kind: Kind, targets: list[str], **options: object) -> Build:
+    """A LoRA adapter beside nothing, as sentence-transformers saves it: its base model lies elsewhere."""
+
+    def build(folder: Path) -> None:
+        from peft import LoraConfig
+
+        base = folder.parent / "base"
+        model(kind)(base)
+        peer = SentenceTransformer(str(base), device="cpu")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            peer.add_adapter(LoraConfig(r=4, target_modules=targets, init_lora_weights=False, **options))  # type: ignore[arg-type]
+            for name, weights in peer.named_parameters():
+                if "lora_" in name:
+                    nn.init.normal_(weights, std=0.2)
+        peer.save_pretrained(str(folder), create_model_card=False)
+
+    return build
+
+
+def whole_t5(folder: Path) -> None:
+    """Encoder and decoder, of which the first alone embeds."""
+    model("t5")(folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=1)
+        T5Model(config).save_pretrained(folder)
+
+
+def with_a_head_for_words(folder: Path) -> None:
+    """The weights of pre-training beside those of the backbone."""
+    model()(folder)
+    tensors = load_file(folder / "model.safetensors")
+    head = {"cls.predictions.bias": torch.zeros(VOCABULARY), "cls.seq_relationship.weight": torch.zeros(2, 32)}
+    save_file({**{f"bert.{name}": weights for name, weights in tensors.items()}, **head}, folder / "model.safetensors", {"format": "pt"})
+
+
+def linked(folder: Path) -> None:
+    """A directory whose files are links, as in the hub's cache."""
+    model()(folder.parent / "blobs")
+    shutil.copytree(folder.parent / "blobs", folder, copy_function=lambda source, target: Path(target).symlink_to(source))
+
+
+LEFT = {"truncation_side": "left"}
+TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+NEW_FORM = {"transformer_task": "feature-extraction", "modality_config": TEXT, "module_output_name": "token_embeddings"}
+SIDES_MAPPED = {"('query', 'text')": "ask", "('document', None)": "tell"}
+
+DIRECTORIES: dict[str, Build] = {
+    **{f"pooling {name}": model(pooling=name) for name in ("mean", "cls", "max", "weighted_mean", "last")},
+    **{f"limit of {family}": limits_in(name) for family, name in zip(FAMILIES, FILES, strict=True)},
+    "pooling: no mode": replaced("1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode_mean_tokens": False}),
+    "pooling: a list of one": replaced("1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": ["max"]}),
+    "pooling: include_prompt": changed("1_Pooling/config.json", of=model(prompts=True), include_prompt=False),
+    "pooling: include_prompt of a decoder": changed("1_Pooling/config.json", of=model("llama", prompts=True), include_prompt=False),
+    "t5": whole_t5,
+    "xlm-roberta": model("xlm-roberta", prompts=True),
+    "gpt-neox": model("gpt-neox", pooling="last"),
+    "a decoder with its last token": model("llama", pooling="last", prompts=True),
+    "a head for words": with_a_head_for_words,
+    "links to files": linked,
+    "normalize: none": model(normalize=False),
+    "normalize: named": replaced("2_Normalize/config.json", {"module_input_name": "sentence_embedding", "module_output_name": None}),
+    "dense: tanh": with_modules(dense(8)),
+    "dense: named": with_modules(dense(8, nn.ReLU()), peers.Normalize()),
+    "dense: two": with_modules(dense(20, nn.GELU()), dense(6, nn.Sigmoid(), width=20, bias=False)),
+    "dense: use_residual": with_modules(dense(32, residual=True)),
+    "dense: use_residual to another width": with_modules(dense(8, nn.Identity(), residual=True), peers.Normalize()),
+    "root: truncate_dim": changed(ROOT, truncate_dim=16),
+    "root: truncate_dim of vectors of any length": changed(ROOT, of=model(normalize=False), truncate_dim=5),
+    "root: truncate_dim past the width": changed(ROOT, truncate_dim=99),
+    "root: truncate_dim after a dense": with_modules(dense(8), peers.Normalize(), root={"truncate_dim": 3}),
+    "root: default_prompt_name": changed(ROOT, prompts={"x": "x: "}, default_prompt_name="x", similarity_fn_name="dot"),
+    "root: prompts": model(prompts=True),
+    "tokenizer_config: truncation_side": changed("tokenizer_config.json", truncation_side="left"),
+    "transformer: truncation_side": changed(LIMITS, processor_kwargs=LEFT),
+    "transformer: truncation_side by its old name": changed(LIMITS, tokenizer_args=LEFT),
+    "transformer: model_max_length": changed(LIMITS, tokenizer_args={"model_max_length": 9}),
+    "transformer: config_args": changed(LIMITS, config_args={"layer_norm_eps": 0.5}),
+    "transformer: config_kwargs with fewer blocks": changed(LIMITS, config_kwargs={"num_hidden_layers": 1}),
+    "transformer: model_args": changed(LIMITS, model_args={"torch_dtype": "float32", "attn_implementation": "eager"}),
+    "transformer: do_lower_case": changed(LIMITS, do_lower_case=True),
+    "transformer: query_length": changed(LIMITS, of=model(prompts=True), query_length=9),
+    "transformer: document_length": changed(LIMITS, document_length=40, query_length=7),
+    "transformer: processing_kwargs": changed(LIMITS, processing_kwargs={"text": {"max_length": 11, "padding": "longest"}}),
+    "transformer: processing_kwargs for all": changed(
+        LIMITS, query_length=7, processing_kwargs={"text": {"max_length": 11}, "common": {"max_length": 13}}
+    ),
+    "transformer: processing_kwargs without a cut": changed(LIMITS, of=model("llama"), processing_kwargs={"text": {"truncation": False}}),
+    "transformer: processing_kwargs of other inputs": changed(
+        LIMITS, processing_kwargs={"image": {"size": 1}, "audio": {}, "video": {}, "chat_template": {"restore_suffix": False}}
+    ),
+    "transformer: modality_config": replaced(LIMITS, {**NEW_FORM, "unpad_inputs": False, "processor_kwargs": {"model_max_length": 12}}),
+    "transformer: no limit but the tokenizer's": without_limits("bert", 21),
+    "transformer: no limit but the positions": without_limits("bert", 10**30),
+    "transformer: no limit at all": without_limits("t5", 10**30),
+    "transformer: attention of its configuration": changed("config.json", _attn_implementation="eager"),
+    "static": static(),
+    "static: cut on the right": static(cut="right"),
+    "static: cut on the left": static(cut="left"),
+    "static: rows of model2vec": model2vec_rows,
+    "router": routes({"default_route": "document", "allow_empty_key": True, "route_mappings": {}}),
+    "router: route_mappings": routes({"route_mappings": SIDES_MAPPED}, names=("ask", "tell")),
+    "router: route_mappings that swap the towers": routes({"route_mappings": {"('query', None)": "document", "(None, 'text')": "query"}}),
+    "asym": routes(old=True),
+    "lora": adapted("bert", ["query", "value"]),
+    "lora: ranks of its own": adapted("bert", ["query", "dense"], use_rslora=True, rank_pattern={"query": 2}, lora_alpha=3),
+    "lora of a t5": adapted("t5", ["q", "v"]),
+}
+"""Name to what writes the directory; the part before a colon says which module's key it is about."""

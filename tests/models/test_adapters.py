@@ -1,0 +1,344 @@
+"""Low-rank adapters: what is trained, what is computed, and that what is saved is a plain model."""
+
+import ast
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from adiabat.core.errors import ConfigError, ModelError
+from adiabat.models import adapters
+from adiabat.models.adapters import add_lora, merge_adapters
+from adiabat.models.device import autocast
+from adiabat.models.encoder import Encoder
+from adiabat.models.freezing import freeze, frozen_parameters
+from adiabat.models.loading import load
+from adiabat.models.packing import is_packable
+from adiabat.models.saving import save
+from adiabat.models.token_cache import TokenTable
+from adiabat.models.towers import DualEncoder
+from adiabat.training.gradient_cache import Chunking
+from adiabat.training.passes import Passes, side_passes
+from tests.tiny import KINDS, Kind, tiny_backbone, tiny_encoder
+
+TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "b", "again two"]
+GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 2, "vocab_size": 50, "n_positions": 16, "bos_token_id": 1, "eos_token_id": 2}
+
+
+@contextmanager
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def embed(encoder: Encoder) -> Tensor:
+    """One pass in this thread, with its graph."""
+    return encoder(encoder.collate(encoder.tokenize(TEXTS, side="query"), side="query"))
+
+
+def with_lora(kind: Kind = "bert", *, rank: int = 4, alpha: float | None = None) -> Encoder:
+    torch.manual_seed(3)
+    encoder = tiny_encoder(kind)
+    add_lora(encoder.backbone, rank=rank, alpha=alpha)
+    return encoder
+
+
+def trained(encoder: Encoder, *, rate: float = 0.05) -> Encoder:
+    """A few steps of SGD, after which the embeddings are clearly others."""
+    before = embed(encoder).detach()
+    target = torch.randn(before.shape, generator=torch.Generator().manual_seed(0))
+    optimizer = torch.optim.SGD([weights for weights in encoder.parameters() if weights.requires_grad], lr=rate)
+    for _ in range(4):
+        optimizer.zero_grad()
+        (-(embed(encoder) * target).sum()).backward()
+        optimizer.step()
+    assert (embed(encoder) - before).abs().max() > 0.01
+    return encoder
+
+
+def plain(encoder: Encoder) -> Encoder:
+    return Encoder(merge_adapters(encoder.backbone), encoder.tokenizer, encoder.settings)
+
+
+def trainable_names(backbone: nn.Module) -> set[str]:
+    return {name for name, weights in backbone.named_parameters() if weights.requires_grad}
+
+
+def gradients(encoder: Encoder, passes: Passes) -> dict[str, Tensor]:
+    encoder.zero_grad()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
+    (passes.embed(table, np.array([3, 0, 5, 2, 1])) * target).sum().square().backward()
+    return {name: weights.grad.clone() for name, weights in encoder.named_parameters() if weights.grad is not None}
+
+
+def assert_side_passes_agree(encoder: Encoder, chunking: Chunking) -> None:
+    wanted = gradients(encoder, Passes(encoder, precision="fp32"))
+    with two_threads(), side_passes(encoder, precision="fp32", chunking=chunking) as passes:
+        assert len(passes._copies) == 2
+        found = gradients(encoder, passes)
+    assert found.keys() == wanted.keys() == trainable_names(encoder)
+    for name, gradient in wanted.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5 * float(1 + gradient.abs().max()))
+
+
+def assert_saved_as_a_plain_model(encoder: Encoder, folder: Path) -> None:
+    """What is saved gives these embeddings in transformers, sentence-transformers and here, under one digest."""
+    save(DualEncoder(encoder, encoder), folder)
+    loaded = load(folder).query
+    peer = SentenceTransformer(str(folder), device="cpu")
+    vectors = encoder.encode(TEXTS, side="query", precision="fp32")
+    np.testing.assert_allclose(loaded.encode(TEXTS, side="query", precision="fp32"), vectors, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(peer.encode(TEXTS, show_progress_bar=False)), vectors, atol=1e-5)
+    kind = type(encoder.backbone)
+    bare, report = kind.from_pretrained(folder, output_loading_info=True)
+    assert not any(report.values())
+    assert list(dict(bare.named_parameters())) == list(dict(encoder.backbone.named_parameters()))
+    assert encoder.weights_digest() == loaded.weights_digest()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_new_adapters_a_backbone_computes_what_it_did_bit_for_bit(kind: Kind) -> None:
+    encoder = tiny_encoder(kind)
+    family, packs = type(encoder.backbone), is_packable(encoder.backbone)
+    # Without a graph: which kernel torch takes for attention can depend on whether a table of positions is trained.
+    with torch.no_grad():
+        before = embed(encoder)
+        add_lora(encoder.backbone, rank=4)
+        assert torch.equal(embed(encoder), before)
+    assert type(encoder.backbone) is family
+    assert is_packable(encoder.backbone) is packs
+    assert not any(part.training for part in encoder.modules())
+
+
+def test_adapters_of_layers_in_training_are_in_training() -> None:
+    backbone = tiny_backbone().train()
+    add_lora(backbone, rank=2)
+    assert all(part.training for part in backbone.modules())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_adapters_are_trained(kind: Kind) -> None:
+    encoder = with_lora(kind)
+    embed(encoder).square().sum(dim=0)[0].backward()
+    for name, weights in encoder.backbone.named_parameters():
+        assert (weights.grad is not None) == ("lora_" in name), name
+    assert not any("pooler" in name for name in trainable_names(encoder.backbone))
+
+
+def test_how_many_numbers_are_trained_is_as_counted_by_hand() -> None:
+    # Two blocks, each with four layers of 32 to 32, one of 32 to 64 and one back.
+    assert add_lora(tiny_backbone("bert"), rank=3) == 2 * 3 * (4 * (32 + 32) + 2 * (32 + 64))
+    # Queries and output 32 to 32, keys and values 32 to 16, and three layers between 32 and 64.
+    assert add_lora(tiny_backbone("llama"), rank=3) == 2 * 3 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 64))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "gpt2"])
+@pytest.mark.parametrize("alpha", [None, 6.0])
+def test_merged_weights_are_those_of_the_formula(kind: str, alpha: float | None) -> None:
+    backbone = tf.GPT2Model(tf.GPT2Config(**GPT2)) if kind == "gpt2" else tiny_backbone(kind)
+    weights = {name: one.detach().clone() for name, one in backbone.named_parameters()}
+    add_lora(backbone, rank=4, alpha=alpha)
+    low: dict[str, dict[str, Tensor]] = {}
+    for name, one in backbone.named_parameters():
+        if found := re.fullmatch(r"(.+)\.lora_([AB])\.default\.weight", name):
+            nn.init.normal_(one)
+            low.setdefault(f"{found[1]}.weight", {})[found[2]] = one.detach().clone()
+    assert low
+    merged = dict(merge_adapters(backbone).named_parameters())
+    for name, before in weights.items():
+        if name in low:
+            change = (alpha or 4) / 4 * low[name]["B"] @ low[name]["A"]
+            torch.testing.assert_close(merged[name], before + (change.T if kind == "gpt2" else change))
+        else:
+            assert torch.equal(merged[name], before)
+
+
+def test_a_merge_worked_by_hand() -> None:
+    backbone = tiny_backbone()
+    before = backbone.get_parameter("encoder.layer.0.output.dense.weight").detach().clone()
+    add_lora(backbone, rank=2, alpha=3.0)
+    for name, weights in backbone.named_parameters():
+        if "lora_" in name:
+            nn.init.ones_(weights)
+    after = merge_adapters(backbone).get_parameter("encoder.layer.0.output.dense.weight")
+    # Each number of B A is 1 + 1, times 3 / 2.
+    torch.testing.assert_close(after - before, torch.full_like(before, 3.0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_merged_backbone_computes_the_same_and_holds_no_trace_of_adapters(kind: Kind) -> None:
+    untouched = tiny_backbone(kind)
+    encoder = trained(with_lora(kind))
+    kept = {name: weights.detach().clone() for name, weights in encoder.named_parameters()}
+    merged = plain(encoder)
+    torch.testing.assert_close(embed(merged), embed(encoder), rtol=0, atol=1e-5)
+    assert [(name, type(part)) for name, part in merged.backbone.named_modules()] == [(n, type(p)) for n, p in untouched.named_modules()]
+    assert list(dict(merged.backbone.named_parameters())) == list(dict(untouched.named_parameters()))
+    # A tower keeps no keys and values.
+    assert merged.backbone.config.to_dict() == {**untouched.config.to_dict(), "use_cache": False}
+    assert not hasattr(merged.backbone, "peft_config")
+    assert all(weights.requires_grad for weights in merged.parameters())
+    assert all(torch.equal(weights, kept[name]) for name, weights in encoder.named_parameters())
+    assert trainable_names(encoder.backbone) == {name.removeprefix("backbone.") for name in kept if "lora_" in name}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_saved_after_merging_is_a_plain_model(kind: Kind, tmp_path: Path) -> None:
+    assert_saved_as_a_plain_model(plain(trained(with_lora(kind))), tmp_path)
+
+
+def test_merging_heeds_no_autocast() -> None:
+    encoder = trained(with_lora())
+    wanted = merge_adapters(encoder.backbone).state_dict()
+    with autocast(torch.device("cpu"), "bf16"):
+        found = merge_adapters(encoder.backbone).state_dict()
+    assert all(torch.equal(found[name], weights) for name, weights in wanted.items())
+
+
+def test_a_backbone_without_adapters_is_merged_already() -> None:
+    backbone = tiny_backbone()
+    assert merge_adapters(backbone) is backbone
+
+
+def test_adapters_that_transformers_added_are_merged_too(tmp_path: Path) -> None:
+    from peft import LoraConfig
+
+    encoder = tiny_encoder()
+    encoder.backbone.add_adapter(LoraConfig(r=2, target_modules=["query"], init_lora_weights=False))
+    assert_saved_as_a_plain_model(plain(encoder), tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cached", [False, True])
+def test_two_threads_give_the_gradients_of_one_pass(kind: Kind, cached: bool) -> None:
+    assert_side_passes_agree(trained(with_lora(kind)), Chunking(12, cached))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_encoding_in_threads_is_as_in_one(kind: Kind, precision: str) -> None:
+    encoder = trained(with_lora(kind))
+    with torch.inference_mode(), autocast(encoder.device, precision):
+        one = np.stack([encoder(encoder.collate(encoder.tokenize([text], side="query"), side="query"))[0].numpy() for text in TEXTS])
+    with two_threads():
+        many = encoder.encode(TEXTS, side="query", precision=precision, token_budget=1)
+    np.testing.assert_allclose(many, one, atol=1e-6)
+
+
+def test_the_seed_decides_how_adapters_begin() -> None:
+    states = [with_lora().backbone.state_dict() for _ in range(2)]
+    assert all(torch.equal(states[0][name], weights) for name, weights in states[1].items())
+    torch.manual_seed(4)
+    other = tiny_backbone()
+    add_lora(other, rank=4)
+    name = "encoder.layer.0.output.dense.lora_A.default.weight"
+    assert not torch.equal(other.get_parameter(name), states[0][name])
+
+
+@pytest.mark.parametrize(
+    ("rank", "alpha", "message"),
+    [
+        (0, None, "rank must be >= 1, got 0"),
+        (17, None, r"rank must be <= 16, the smaller width of layers\.0\.self_attn\.k_proj \(16 by 32\), got 17; lower it"),
+        (4, 0.0, "alpha must be > 0, got 0.0"),
+        (4, math.inf, "alpha must be > 0, got inf"),
+        (4, math.nan, "alpha must be > 0, got nan"),
+    ],
+)
+def test_a_rank_or_alpha_out_of_range_is_said_in_one_line_and_changes_nothing(rank: int, alpha: float | None, message: str) -> None:
+    backbone = tiny_backbone("llama")
+    with pytest.raises(ConfigError, match=message) as caught:
+        add_lora(backbone, rank=rank, alpha=alpha)
+    assert "\n" not in str(caught.value)
+    assert list(backbone.state_dict()) == list(tiny_backbone("llama").state_dict())
+    assert all(weights.requires_grad for weights in backbone.parameters())
+    assert add_lora(backbone, rank=16) > 0
+
+
+def test_adapters_are_not_put_on_adapters() -> None:
+    encoder = with_lora()
+    with pytest.raises(ModelError, match="backbone must be without adapters, got one that has some; merge them first"):
+        add_lora(encoder.backbone, rank=2)
+
+
+def test_peft_is_imported_only_where_adapters_are() -> None:
+    tree = ast.parse(Path(adapters.__file__).read_text(encoding="utf-8"))
+    assert [node.module for node in tree.body if isinstance(node, ast.ImportFrom) and "peft" in str(node.module)] == []
+    assert [node for node in tree.body if isinstance(node, ast.Import) and "peft" in ast.unparse(node)] == []
+
+
+# Freezing by name, with adapters.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pattern", ["embeddings", "blocks[0:1]", "blocks[-1].attention", "intermediate", "output.dense", r"1\..*weight$"])
+def test_a_pattern_that_names_a_dense_layer_names_its_adapter(kind: Kind, pattern: str) -> None:
+    backbone = tiny_backbone(kind)
+    before = frozen_parameters(backbone, [pattern])
+    add_lora(backbone, rank=2)
+    adapted = {name.removesuffix("lora_A.default.weight") for name, _ in backbone.named_parameters() if "lora_A" in name}
+    wanted = set()
+    for name in before:
+        layer, _, last = name.rpartition(".")
+        inside = ["base_layer.weight", "lora_A.default.weight", "lora_B.default.weight"] if last == "weight" else ["base_layer.bias"]
+        wanted |= {f"{layer}.{own}" for own in inside} if f"{layer}." in adapted else {name}
+    assert set(frozen_parameters(backbone, [pattern])) == wanted
+
+
+def test_frozen_adapters_get_no_gradient() -> None:
+    encoder = with_lora()
+    report = freeze(encoder.backbone, ["blocks[0:1]", r"attention\.self\.query\.weight"])
+    embed(encoder).square().sum(dim=0)[0].backward()
+    trained_names = {name for name, weights in encoder.backbone.named_parameters() if weights.grad is not None}
+    assert trained_names == trainable_names(encoder.backbone)
+    assert trained_names == {
+        f"encoder.layer.1.{layer}.lora_{factor}.default.weight"
+        for layer in ("attention.self.key", "attention.self.value", "attention.output.dense", "intermediate.dense", "output.dense")
+        for factor in "AB"
+    }
+    assert report.trainable == 4 * (3 * (32 + 32) + 2 * (32 + 64))
+
+
+def test_freezing_first_or_afterwards_is_the_same_for_adapters() -> None:
+    first, last = tiny_backbone(), tiny_backbone()
+    freeze(first, ["blocks[0]", "output.dense"])
+    count = add_lora(first, rank=2)
+    add_lora(last, rank=2)
+    assert count == freeze(last, ["blocks[0]", "output.dense"]).trainable
+    assert trainable_names(first) == trainable_names(last)
+
+
+def test_freezing_all_adapters_leaves_nothing_to_train() -> None:
+    with pytest.raises(ModelError, match="must leave something to train"):
+        freeze(with_lora().backbone, ["blocks"])
+
+
+def test_adapters_beside_a_models_weights_are_merged_when_it_is_loaded_so_that_saving_keeps_the_whole(tmp_path: Path) -> None:
+    encoder = trained(with_lora())
+    whole = Encoder(merge_adapters(encoder.backbone), encoder.tokenizer, encoder.settings)
+    save(DualEncoder(whole, whole), tmp_path / "model")
+    plain = tiny_encoder().backbone
+    torch.manual_seed(3)
+    assert not embed(whole).allclose(embed(tiny_encoder()), atol=1e-3)
+    # Written as transformers writes a model that has adapters: the adapters alone, here beside the weights that they belong to.
+    plain.save_pretrained(tmp_path / "model")
+    encoder.backbone._hf_peft_config_loaded = True
+    encoder.backbone.save_pretrained(tmp_path / "model")
+    loaded = load(tmp_path / "model").query
+    assert not any("lora" in name for name, _ in loaded.named_parameters())
+    torch.testing.assert_close(embed(loaded), embed(whole), atol=1e-5, rtol=0)
+    save(DualEncoder(loaded, loaded), tmp_path / "again")
+    torch.testing.assert_close(embed(load(tmp_path / "again").query), embed(whole), atol=1e-5, rtol=0)

@@ -1,0 +1,143 @@
+"""Keeping the first blocks of a transformer: the same states as cutting it by hand, fewer weights, and a directory like any other."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from transformers import AlbertConfig, FunnelConfig, ModernBertConfig, ModernBertModel, PreTrainedModel
+
+from adiabat.core.errors import ConfigError
+from adiabat.models.backbone import Trust, first_blocks, load_backbone
+from adiabat.models.freezing import frozen_parameters
+from adiabat.models.loading import load
+from adiabat.models.saving import save
+from tests.tiny import KINDS, VOCABULARY, Kind, edit, save_tiny, tiny_backbone, tiny_tokenizer
+
+TEXTS = ["Where does the river rise?", "река", "a", "word " * 20]
+IDS = torch.tensor([[0, 70, 71, 90, 33, 80, 75, 2], [0, 40, 41, 42, 43, 44, 45, 2]])
+NORMS = {"t5": "encoder.final_layer_norm", "gpt-neox": "final_layer_norm", "llama": "norm"}
+"""The final norm of those that have one."""
+
+
+@torch.no_grad()
+def states(backbone: PreTrainedModel) -> Tensor:
+    hidden: Tensor = backbone(input_ids=IDS).last_hidden_state
+    return hidden
+
+
+def cut_by_hand(backbone: PreTrainedModel, blocks: int, *, of: int) -> PreTrainedModel:
+    """Drop blocks from the one list of modules that has so many."""
+    names = [name for name, part in backbone.named_modules() if isinstance(part, nn.ModuleList) and len(part) == of]
+    (parent, _, name) = names[0].rpartition(".")
+    owner = backbone.get_submodule(parent)
+    setattr(owner, name, getattr(owner, name)[:blocks])
+    # Decoders count their blocks by the configuration.
+    backbone.config.num_hidden_layers = blocks
+    return backbone
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_blocks_are_those_of_the_whole_transformer(kind: Kind, blocks: int, tmp_path: Path) -> None:
+    whole = tiny_backbone(kind, layers=3)
+    whole.save_pretrained(tmp_path)
+    kept = load_backbone(tmp_path, Trust(), blocks=blocks)
+    assert torch.equal(states(kept), states(cut_by_hand(load_backbone(tmp_path, Trust()), blocks, of=3)))
+    with torch.no_grad():
+        after = whole(input_ids=IDS, output_hidden_states=True).hidden_states[blocks]
+        # The last of them is listed with its norm.
+        expected = whole.get_submodule(NORMS[kind])(after) if kind in NORMS and blocks < 3 else after
+    torch.testing.assert_close(states(kept), expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_weights_of_other_blocks_are_loaded(kind: Kind, tmp_path: Path) -> None:
+    tiny_backbone(kind, layers=3).save_pretrained(tmp_path)
+    whole, kept = load_backbone(tmp_path, Trust()), load_backbone(tmp_path, Trust(), blocks=1)
+    others = frozen_parameters(whole, ["blocks[1:]"])
+    assert others
+    assert {name for name, _ in kept.named_parameters()} == {name for name, _ in whole.named_parameters()} - set(others)
+
+
+def modern_bert(folder: Path) -> Path:
+    """A backbone whose blocks differ in kind: every third attends to everything, the others to their neighbours."""
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_hidden_layers=5,
+        num_attention_heads=4,
+        intermediate_size=64,
+        local_attention=4,
+        pad_token_id=1,
+        bos_token_id=0,
+        cls_token_id=0,
+        eos_token_id=2,
+        sep_token_id=2,
+    )
+    ModernBertModel(config).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_lists_with_an_entry_per_block_are_cut_too(tmp_path: Path) -> None:
+    model = load(modern_bert(tmp_path / "whole"), blocks=4)
+    assert model.query.backbone.config.layer_types == ["full_attention", *2 * ["sliding_attention"], "full_attention"]
+    by_hand = cut_by_hand(load_backbone(tmp_path / "whole", Trust()), 4, of=5)
+    assert torch.equal(states(model.query.backbone), states(by_hand))
+    save(model, tmp_path / "cut")
+    assert load(tmp_path / "cut").fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "pair"])
+def test_what_was_cut_is_saved_and_loaded_like_any_other(kind: Kind, shared: bool, tmp_path: Path) -> None:
+    save_tiny(tmp_path / "whole", kind, layers=3, projection=9, shared=shared)
+    model = load(tmp_path / "whole", blocks=2)
+    save(model, tmp_path / "cut")
+    again, peer = load(tmp_path / "cut"), SentenceTransformer(str(tmp_path / "cut"), device="cpu")
+    assert again.shared == shared
+    np.testing.assert_allclose(again.encode(TEXTS, side="query", precision="fp32"), peer.encode_query(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(again.encode(TEXTS, side="document", precision="fp32"), peer.encode_document(TEXTS), atol=1e-5)
+    assert again.fingerprint() == model.fingerprint() != load(tmp_path / "whole").fingerprint()
+    assert load(tmp_path / "cut", blocks=2).fingerprint() == model.fingerprint()
+
+
+def test_all_blocks_are_the_model_itself(tmp_path: Path) -> None:
+    assert load(save_tiny(tmp_path), blocks=2).fingerprint() == load(tmp_path).fingerprint()
+
+
+@pytest.mark.parametrize("blocks", [0, 3])
+def test_blocks_that_are_not_there_are_refused(blocks: int, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"encoder.blocks must be from 1 to 2, the blocks that the backbone has, got {blocks}"):
+        load(save_tiny(tmp_path), blocks=blocks)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (AlbertConfig(num_hidden_layers=4, num_hidden_groups=2), "type albert, got 1: blocks are not counted one by one"),
+        (FunnelConfig(block_sizes=[2, 2]), "type funnel, got 1: .*`block_sizes`"),
+    ],
+    ids=["groups of blocks", "stages of blocks"],
+)
+def test_a_family_whose_blocks_depend_on_their_number_is_refused(config: AlbertConfig | FunnelConfig, told: str) -> None:
+    with pytest.raises(ConfigError, match=rf"encoder.blocks must be left out for a backbone of {told}"):
+        first_blocks(config, 1)
+
+
+def test_the_configuration_that_is_cut_stays_as_it_is() -> None:
+    config = ModernBertConfig(num_hidden_layers=4)
+    before = config.to_json_string()
+    assert first_blocks(config, 1).num_hidden_layers == 1
+    assert config.to_json_string() == before
+
+
+def test_a_model_that_lacks_weights_of_the_blocks_kept_is_still_refused(tmp_path: Path) -> None:
+    edit(save_tiny(tmp_path), "config.json", num_hidden_layers=9)
+    assert load(tmp_path, blocks=2).width == 32
+    with pytest.raises(ValueError, match="16 are missing"):
+        load(tmp_path, blocks=3)

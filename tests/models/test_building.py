@@ -1,0 +1,235 @@
+"""Shared towers, asymmetric towers, and asymmetric towers under one projection: what is shared, what is copied, what gradients do."""
+
+import copy
+from collections.abc import Iterable
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from adiabat.core.errors import AdiabatError, ConfigError, ModelError
+from adiabat.data.records import Side
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
+from adiabat.models.towers import DualEncoder, TowerKind, build_towers, freeze_tower, trainable_copy
+from tests.tiny import Kind, tiny_dual, tiny_encoder
+
+TEXTS = ["Where does the river rise?", "река", "a"]
+DOCUMENTS = ["It rises in the hills.", "в горах", "b"]
+SIDES: tuple[Side, Side] = ("query", "document")
+FAMILIES: tuple[Kind, ...] = ("bert", "t5", "llama")
+TOWERS: tuple[TowerKind, ...] = get_args(TowerKind)
+
+
+def vectors(encoder: Encoder, side: Side = "query") -> np.ndarray:
+    return encoder.encode(TEXTS, side=side, precision="fp32")
+
+
+def loss_of(model: DualEncoder) -> Tensor:
+    """In-batch softmax over both towers."""
+    query, document = (
+        tower(tower.collate(tower.tokenize(texts, side=side), side=side))
+        for tower, texts, side in zip((model.query, model.document), (TEXTS, DOCUMENTS), SIDES, strict=True)
+    )
+    return nn.functional.cross_entropy(query @ document.T / 0.2, torch.arange(len(TEXTS)))
+
+
+def backward(model: DualEncoder) -> None:
+    loss_of(model).backward()  # type: ignore[no-untyped-call]
+
+
+def gradient(projection: nn.Module) -> Tensor:
+    found = projection.get_parameter("linear.weight").grad
+    assert found is not None
+    return found
+
+
+def shifted(encoder: Encoder, amount: float) -> None:
+    with torch.no_grad():
+        for weights in encoder.parameters():
+            weights.add_(amount)
+
+
+# What is shared and what is not.
+
+
+@pytest.mark.parametrize("width", [None, 8])
+def test_shared_is_one_tower_on_both_sides(width: int | None) -> None:
+    model = build_towers(tiny_dual(), kind="shared", projection_width=width, seed=0)
+    assert model.shared
+    assert len(model.query.projections) == (0 if width is None else 1)
+    assert model.width == (width or 32)
+
+
+@pytest.mark.parametrize("width", [None, 8])
+def test_asymmetric_towers_have_no_weights_in_common_and_start_equal(width: int | None) -> None:
+    model = build_towers(tiny_dual(projection=20), kind="asymmetric", projection_width=width, seed=0)
+    assert not {id(weights) for weights in model.query.parameters()} & {id(weights) for weights in model.document.parameters()}
+    assert model.query.weights_digest() == model.document.weights_digest()
+    np.testing.assert_array_equal(vectors(model.query), vectors(model.document))
+    assert model.width == (width or 20)
+
+
+@pytest.mark.parametrize("width", [None, 8])
+def test_a_shared_projection_is_all_that_its_towers_have_in_common(width: int | None) -> None:
+    model = build_towers(tiny_dual(), kind="shared_projection", projection_width=width, seed=0)
+    common = {id(weights) for weights in model.query.parameters()} & {id(weights) for weights in model.document.parameters()}
+    assert model.query.projections[-1] is model.document.projections[-1]
+    assert common == {id(weights) for weights in model.query.projections[-1].parameters()}
+    assert not model.shared
+    assert model.width == (width or 32)
+
+
+def test_without_a_new_projection_the_vectors_are_those_of_the_start() -> None:
+    start = tiny_dual(shared=False)
+    model = build_towers(start, kind="asymmetric", seed=0)
+    for side in SIDES:
+        np.testing.assert_array_equal(vectors(model.tower(side), side), vectors(start.tower(side), side))
+
+
+def test_a_new_projection_stands_on_those_that_the_start_has_by_hand() -> None:
+    start = tiny_dual(projection=20)
+    model = build_towers(start, kind="asymmetric", projection_width=3, seed=5)
+    weights = model.query.projections[-1].get_parameter("linear.weight").detach().numpy()
+    plain = start.query.with_settings(copy.copy(start.query.settings))
+    pooled = plain.encode(TEXTS, side="query", precision="fp32")
+    # The start's vectors have unit length already, which a linear map without bias passes over but for the length.
+    projected = np.array([[sum(row[e] * vector[e] for e in range(20)) for row in weights] for vector in pooled])
+    np.testing.assert_allclose(vectors(model.query), projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_the_seed_decides_new_projections_and_nothing_else() -> None:
+    models = [build_towers(tiny_dual(), kind="shared_projection", projection_width=8, seed=seed) for seed in (0, 0, 1)]
+    assert models[0].fingerprint() == models[1].fingerprint() != models[2].fingerprint()
+    assert len({build_towers(tiny_dual(), kind="asymmetric", seed=seed).fingerprint() for seed in (0, 1)}) == 1
+
+
+def test_a_projection_that_both_towers_end_in_is_kept_as_the_shared_one() -> None:
+    start = build_towers(tiny_dual(shared=False), kind="shared_projection", projection_width=8, seed=0)
+    again = build_towers(start, kind="shared_projection", seed=1)
+    assert len(again.query.projections) == len(again.document.projections) == 1
+    assert again.query.projections[-1] is again.document.projections[-1] is not start.query.projections[-1]
+    assert [again.fingerprint(side) for side in SIDES] == [start.fingerprint(side) for side in SIDES]
+    assert len(build_towers(start, kind="shared_projection", projection_width=8, seed=1).query.projections) == 2
+    assert build_towers(tiny_dual(projection=8), kind="shared_projection", seed=0).width == 8
+
+
+def test_equal_projections_of_two_towers_are_not_mistaken_for_one() -> None:
+    start = build_towers(tiny_dual(), kind="asymmetric", projection_width=8, seed=0)
+    assert len(build_towers(start, kind="shared_projection", seed=0).query.projections) == 2
+
+
+def test_a_document_side_of_another_family_starts_from_its_own_model() -> None:
+    start, other = tiny_dual("bert", width=32), tiny_dual("t5", width=16, shared=False)
+    model = build_towers(start, kind="asymmetric", projection_width=8, document_start=other, seed=0)
+    assert [tower.backbone.config.model_type for tower in (model.query, model.document)] == ["bert", "t5"]
+    assert model.document.tokenizer is other.document.tokenizer
+    assert model.width == 8
+    plain = build_towers(start, kind="asymmetric", document_start=tiny_dual("llama", seed=3), seed=0)
+    np.testing.assert_array_equal(vectors(plain.document, "document"), vectors(tiny_encoder("llama", seed=3), "document"))
+
+
+# What cannot be built.
+
+
+BAD: dict[str, tuple[dict[str, object], str]] = {
+    "two towers as one": (
+        {"start": tiny_dual(shared=False), "kind": "shared"},
+        "towers.kind must be asymmetric or shared_projection where the two sides start from different towers, got shared; choose",
+    ),
+    "a second start for one tower": ({"kind": "shared", "document_start": tiny_dual(seed=4)}, "start from different towers, got shared"),
+    "one projection over two widths": (
+        {"kind": "shared_projection", "projection_width": 8, "document_start": tiny_dual(width=16)},
+        "got shared_projection over 32 and 16: one projection takes vectors of one width; choose asymmetric, and set towers.projection_wi",
+    ),
+    "two widths": (
+        {"kind": "asymmetric", "document_start": tiny_dual(width=16)},
+        "tiny: both towers must have one width, got 32 and 16; train them with projections to one width, towers.projection_width",
+    ),
+    "a layer on what is truncated": (
+        {"start": tiny_dual(settings=EncoderSettings(truncate_dim=5)), "kind": "shared", "projection_width": 8},
+        "towers.projection_width must be left out for a model that cuts its embeddings (truncate_dim), which no layer can follow; take",
+    ),
+    "no width": ({"kind": "shared", "projection_width": 0}, "towers.projection_width must be > 0, got 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_built_is_told_in_one_line(name: str) -> None:
+    arguments, told = BAD[name]
+    with pytest.raises(AdiabatError) as caught:
+        build_towers(**{"start": tiny_dual(), "seed": 0, **arguments})  # type: ignore[arg-type]
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, ConfigError if name in ("no width", "a layer on what is truncated") else ModelError)
+
+
+# What training does.
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_of_both_sides_add_up_in_a_shared_projection(family: Kind) -> None:
+    joined = build_towers(tiny_dual(family, shared=False), kind="shared_projection", projection_width=8, seed=0)
+    apart = DualEncoder(joined.query, trainable_copy(joined.document))
+    backward(apart)
+    parts = [gradient(tower.projections[-1]).clone() for tower in (apart.query, apart.document)]
+    joined.query.zero_grad()
+    backward(joined)
+    assert min(part.abs().max() for part in parts) > 1e-3
+    total = [[float(one) + float(other) for one, other in zip(*rows, strict=True)] for rows in zip(*parts, strict=True)]
+    torch.testing.assert_close(gradient(joined.query.projections[-1]), torch.tensor(total), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", TOWERS)
+def test_training_leaves_the_start_untouched(kind: TowerKind) -> None:
+    start = tiny_dual(projection=20)
+    start.query.backbone.requires_grad_(False)
+    before = start.fingerprint()
+    model = build_towers(start, kind=kind, projection_width=8, seed=0)
+    for tower in (model.query, model.document):
+        tower.train()
+        shifted(tower, 0.1)
+    assert start.fingerprint() == before
+    assert not start.query.training
+    assert len(start.query.projections) == 1
+    assert not any(weights.requires_grad for weights in start.query.backbone.parameters())
+
+
+@pytest.mark.parametrize("kind", TOWERS)
+def test_all_that_an_embedding_depends_on_is_trainable_and_nothing_else(kind: TowerKind) -> None:
+    model = build_towers(tiny_dual(), kind=kind, projection_width=8, seed=0)
+    for tower in (model.query, model.document):
+        assert not tower.training
+        used = {id(weights) for weights in tower.used_parameters().values()}
+        assert {id(weights) for weights in tower.parameters() if weights.requires_grad} == used
+        # BERT has a pooler head.
+        assert len(used) < len(list(tower.parameters()))
+
+
+def test_a_frozen_tower_gets_no_gradients_and_no_dropout() -> None:
+    model = build_towers(tiny_dual(shared=False), kind="asymmetric", seed=0)
+    model.query.train()
+    freeze_tower(model.document.train())
+    assert loss_of(model).requires_grad
+    backward(model)
+    assert with_gradients(model.document.parameters()) == 0
+    assert with_gradients(model.query.used_parameters().values()) == len(model.query.used_parameters())
+    assert not any(module.training for module in model.document.modules())
+    assert model.query.training
+
+
+def with_gradients(parameters: Iterable[Tensor]) -> int:
+    return sum(weights.grad is not None for weights in parameters)
+
+
+def test_a_frozen_tower_freezes_the_projection_that_it_shares() -> None:
+    model = build_towers(tiny_dual(shared=False), kind="shared_projection", projection_width=8, seed=0)
+    before = model.fingerprint("document")
+    freeze_tower(model.document)
+    trained = [weights for weights in model.query.parameters() if weights.requires_grad]
+    torch.optim.SGD(trained, lr=0.1).zero_grad()
+    backward(model)
+    torch.optim.SGD(trained, lr=0.1).step()
+    assert model.fingerprint("document") == before

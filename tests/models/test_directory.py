@@ -1,0 +1,357 @@
+"""Directories: what we save sentence-transformers loads, what it saves we load, and nothing in a directory runs unasked."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules as peers
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from torch import nn
+from transformers import BertTokenizer, T5Config, T5Model
+
+from adiabat.data.records import Side
+from adiabat.models.embedding_head import POOLINGS, EncoderSettings, Pooling, Projection
+from adiabat.models.encoder import Encoder
+from adiabat.models.loading import load, override
+from adiabat.models.saving import save
+from adiabat.models.st_files import NAMES_OF_POOLING, OLD_POOLING_FLAGS
+from adiabat.models.towers import DualEncoder
+from tests.tiny import KINDS, VOCABULARY, Kind, edit, files_of, save_plain, save_tiny, tiny_dual, tiny_encoder, tiny_tokenizer, write
+
+TEXTS = ["Where does the river rise?", "река", "مرحبا", "a", "word " * 60, "  spaces "]
+SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
+PEER_NAMES = {ours: theirs for theirs, ours in NAMES_OF_POOLING.items()}
+SIDES: tuple[Side, Side] = ("query", "document")
+
+
+def peer_encode(peer: SentenceTransformer, side: Side) -> np.ndarray:
+    encode = peer.encode_query if side == "query" else peer.encode_document
+    return np.asarray(encode(TEXTS, show_progress_bar=False))
+
+
+def peer_of(folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def assert_same_vectors(model: DualEncoder, peer: SentenceTransformer) -> None:
+    for side in SIDES:
+        np.testing.assert_allclose(model.encode(TEXTS, side=side, precision="fp32"), peer_encode(peer, side), atol=1e-5)
+
+
+# What we save, sentence-transformers loads.
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("projection", [None, 12], ids=["plain", "projected"])
+def test_a_saved_model_gives_equal_vectors_in_sentence_transformers(pooling: Pooling, projection: int | None, tmp_path: Path) -> None:
+    model = tiny_dual(settings=replace(SETTINGS, pooling=pooling), projection=projection)
+    save(model, tmp_path)
+    assert_same_vectors(model, peer_of(tmp_path))
+    assert_same_vectors(load(tmp_path), peer_of(tmp_path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "pair"])
+def test_every_layout_is_saved_and_loaded(kind: Kind, shared: bool, tmp_path: Path) -> None:
+    model = tiny_dual(kind, settings=SETTINGS, projection=9, shared=shared)
+    save(model, tmp_path)
+    assert_same_vectors(model, peer_of(tmp_path))
+    assert_same_vectors(load(tmp_path), peer_of(tmp_path))
+
+
+def test_vectors_without_unit_length_stay_so(tmp_path: Path) -> None:
+    model = tiny_dual(settings=replace(SETTINGS, normalize=False), projection=9)
+    save(model, tmp_path)
+    loaded = load(tmp_path)
+    assert not loaded.query.settings.normalize
+    assert np.ptp(np.linalg.norm(loaded.encode(TEXTS, side="query", precision="fp32"), axis=1)) > 0.01
+    assert_same_vectors(loaded, peer_of(tmp_path))
+
+
+def test_settings_survive(tmp_path: Path) -> None:
+    settings = EncoderSettings("weighted_mean", False, 33, "find: ", "text: ", False)
+    loaded = load(save_tiny(tmp_path, settings=settings))
+    assert loaded.query.settings == settings
+    assert loaded.shared
+    assert loaded.name == str(tmp_path)
+    assert not loaded.query.training
+
+
+def test_several_projections_keep_their_order_and_activations(tmp_path: Path) -> None:
+    plain = tiny_encoder(settings=SETTINGS)
+    torch.manual_seed(0)
+    steps = [Projection(nn.Linear(32, 20), nn.GELU()), Projection(nn.Linear(20, 10, bias=False), nn.Identity())]
+    encoder = Encoder(plain.backbone, plain.tokenizer, SETTINGS, steps).eval()
+    save(DualEncoder(encoder, encoder), tmp_path)
+    loaded = load(tmp_path)
+    assert loaded.width == 10
+    np.testing.assert_array_equal(
+        loaded.encode(TEXTS, side="query", precision="fp32"), encoder.encode(TEXTS, side="query", precision="fp32")
+    )
+    assert_same_vectors(loaded, peer_of(tmp_path))
+
+
+def test_a_tuned_pair_leaves_the_document_tower_untouched_bit_for_bit(tmp_path: Path) -> None:
+    original = save_tiny(tmp_path / "original", settings=SETTINGS)
+    model = DualEncoder(load(original).query, load(original).document)
+    with torch.no_grad():
+        for weights in model.query.used_parameters().values():
+            weights.mul_(1.01)
+    save(model, tmp_path / "tuned")
+    tuned, before = load(tmp_path / "tuned"), load(original)
+    assert not tuned.shared
+    assert tuned.fingerprint("document") == before.fingerprint("document")
+    assert tuned.fingerprint("query") != before.fingerprint("query")
+    documents, queries = ([one.encode(TEXTS, side=side, precision="fp32") for one in (tuned, before)] for side in ("document", "query"))
+    np.testing.assert_array_equal(documents[0], documents[1])
+    assert np.abs(queries[0] - queries[1]).max() > 1e-3
+    # Bit for bit in the peer as well: document vectors already stored stay valid.
+    np.testing.assert_array_equal(peer_encode(peer_of(tmp_path / "tuned"), "document"), peer_encode(peer_of(original), "document"))
+    assert_same_vectors(tuned, peer_of(tmp_path / "tuned"))
+
+
+def test_saving_twice_gives_the_same_model(tmp_path: Path) -> None:
+    model = tiny_dual(settings=SETTINGS, projection=9, shared=False)
+    save(model, tmp_path)
+    save(load(tmp_path), tmp_path)
+    assert [load(tmp_path).fingerprint(side) for side in SIDES] == [model.fingerprint(side) for side in SIDES]
+
+
+def test_what_is_written_does_not_depend_on_what_was_encoded_before(tmp_path: Path) -> None:
+    model = tiny_dual(settings=SETTINGS)
+    for name, limit in (("first", 7), ("second", 9)):
+        model.query.tokenizer(["a", "two words"], padding=True, truncation=True, max_length=limit)
+        save(model, tmp_path / name)
+    assert files_of(tmp_path / "first") == files_of(tmp_path / "second")
+    definition = json.loads((tmp_path / "first" / "tokenizer.json").read_text(encoding="utf-8"))
+    assert (definition["truncation"], definition["padding"]) == (None, None)
+    assert_same_vectors(model, peer_of(tmp_path / "first"))
+
+
+# What sentence-transformers saves, we load.
+
+
+def peer_modules(folder: Path, pooling: Pooling, *extra: nn.Module) -> list[nn.Module]:
+    return [peers.Transformer(str(save_plain(folder))), peers.Pooling(32, pooling_mode=PEER_NAMES[pooling]), *extra]
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_a_model_that_sentence_transformers_saved_gives_equal_vectors(pooling: Pooling, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    dense = peers.Dense(32, 7, bias=pooling != "cls", activation_function=nn.ReLU() if pooling == "max" else nn.Tanh())
+    modules = peer_modules(tmp_path / "backbone", pooling, dense, peers.Normalize())
+    peer = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "q: ", "document": "d: "})
+    peer.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    assert "pooling_mode" in json.loads((tmp_path / "saved/1_Pooling/config.json").read_text())
+    model = load(tmp_path / "saved")
+    assert (model.query.settings.pooling, model.width) == (pooling, 7)
+    assert_same_vectors(model, peer_of(tmp_path / "saved"))
+
+
+def test_a_prompt_left_out_of_the_pooling_by_sentence_transformers_is_left_out_by_us(tmp_path: Path) -> None:
+    transformer = peers.Transformer(str(save_plain(tmp_path / "backbone")))
+    pooling = peers.Pooling(32, pooling_mode="mean", include_prompt=False)
+    peer = SentenceTransformer(modules=[transformer, pooling], device="cpu", prompts={"query": "query: ", "document": ""})
+    peer.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    model = load(tmp_path / "saved")
+    assert not model.query.settings.pool_prompt
+    assert not model.query.settings.normalize
+    assert_same_vectors(model, peer)
+
+
+def router(folder: Path, query_seed: int, document_seed: int) -> SentenceTransformer:
+    routes = {}
+    for side, seed in (("query", query_seed), ("document", document_seed)):
+        path = folder / side
+        encoder = tiny_encoder(seed=seed)
+        encoder.backbone.save_pretrained(path)
+        encoder.tokenizer.save_pretrained(path)
+        routes[side] = [peers.Transformer(str(path)), peers.Pooling(32, pooling_mode="mean")]
+    both = peers.Router.for_query_document(query_modules=routes["query"], document_modules=routes["document"])
+    return SentenceTransformer(modules=[both, peers.Normalize()], device="cpu")
+
+
+def test_a_router_that_sentence_transformers_saved_gives_equal_vectors(tmp_path: Path) -> None:
+    router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    model = load(tmp_path / "saved")
+    assert not model.shared
+    assert model.query.settings.normalize
+    assert_same_vectors(model, peer_of(tmp_path / "saved"))
+
+
+def test_routes_of_the_same_modules_are_one_tower(tmp_path: Path) -> None:
+    router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    structure = json.loads((tmp_path / "saved/router_config.json").read_text())["structure"]
+    edit(tmp_path / "saved", "router_config.json", structure={"query": structure["document"], "document": structure["document"]})
+    assert load(tmp_path / "saved").shared
+
+
+def test_routes_that_share_a_transformer_share_it_after_loading_and_after_saving(tmp_path: Path) -> None:
+    router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    structure = json.loads((tmp_path / "saved/router_config.json").read_text())["structure"]
+    structure["query"][0] = structure["document"][0]
+    edit(tmp_path / "saved", structure["query"][1] + "/config.json", pooling_mode="cls")
+    edit(tmp_path / "saved", "router_config.json", structure=structure)
+    model = load(tmp_path / "saved")
+    assert not model.shared
+    assert model.query.backbone is model.document.backbone
+    save(model, tmp_path / "again")
+    assert len(list((tmp_path / "again").glob("*/model.safetensors"))) == 1
+    assert_same_vectors(model, peer_of(tmp_path / "again"))
+    again = load(tmp_path / "again")
+    assert again.query.backbone is again.document.backbone
+    assert again.query.settings.pooling == "cls"
+
+
+def test_similarity_default_prompt_and_other_prompts_survive_saving(tmp_path: Path) -> None:
+    stated = {"prompts": {"query": "q: ", "document": "d: ", "clustering": "c: "}, "default_prompt_name": "clustering"}
+    edit(save_tiny(tmp_path / "one"), "config_sentence_transformers.json", **stated, similarity_fn_name="dot")
+    save(load(tmp_path / "one"), tmp_path / "two")
+    peer, before = peer_of(tmp_path / "two"), peer_of(tmp_path / "one")
+    assert peer.similarity_fn_name == "dot"
+    np.testing.assert_allclose(peer.encode("hello"), before.encode("hello"), atol=1e-6)
+    np.testing.assert_allclose(peer.encode("hello", prompt_name="clustering"), peer.encode("hello"), atol=1e-6)
+    assert np.abs(peer.encode("hello", prompt="") - peer.encode("hello")).max() > 1e-3
+
+
+def test_other_settings_of_a_loaded_model_share_its_weights(tmp_path: Path) -> None:
+    model = load(save_tiny(tmp_path))
+    other = override(model, {"query_prompt": "ask: ", "max_tokens": 20})
+    assert other.shared
+    assert other.query.backbone is model.query.backbone
+    assert (other.query.settings.query_prompt, other.query.settings.max_tokens) == ("ask: ", 20)
+    assert override(model, {}) is model
+
+
+def test_models_that_sentence_transformers_knows_by_name_leave_the_prompt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_tiny(tmp_path)
+    monkeypatch.setattr("adiabat.models.loading.local_folder", lambda name, **_: tmp_path)
+    assert not load("hkunlp/instructor-base").query.settings.pool_prompt
+    assert load("hkunlp/instructor-base", settings={"pool_prompt": True}).query.settings.pool_prompt
+    assert load("hkunlp/other").query.settings.pool_prompt
+
+
+def test_old_names_and_flags_are_read(tmp_path: Path) -> None:
+    model = tiny_dual(settings=replace(SETTINGS, pooling="cls"))
+    save(model, tmp_path)
+    kinds = [entry["type"] for entry in json.loads((tmp_path / "modules.json").read_text())]
+    assert kinds == [f"sentence_transformers.models.{kind}" for kind in ("Transformer", "Pooling", "Normalize")]
+    # As version 2 wrote it: no include_prompt, fewer flags, no prompts.
+    flags = {flag: ours == "cls" for flag, ours in list(OLD_POOLING_FLAGS.items())[:3]}
+    write(tmp_path, "1_Pooling/config.json", {"word_embedding_dimension": 32, **flags})
+    write(tmp_path, "config_sentence_transformers.json", {"__version__": {"sentence_transformers": "2.0.0"}})
+    loaded = load(tmp_path)
+    assert loaded.query.settings == EncoderSettings("cls", True, 64)
+    assert_same_vectors(loaded, peer_of(tmp_path))
+
+
+@pytest.mark.parametrize("prompts", [{"query": "q: ", "passage": "p: "}, {"query": "q: ", "corpus": "p: ", "document": None}])
+def test_other_names_of_the_document_prompt_are_found(prompts: dict[str, str | None], tmp_path: Path) -> None:
+    save_tiny(tmp_path)
+    edit(tmp_path, "config_sentence_transformers.json", prompts=prompts)
+    settings = load(tmp_path).query.settings
+    assert (settings.query_prompt, settings.document_prompt) == ("q: ", "p: ")
+
+
+@pytest.mark.parametrize("prompts", [None, {}, {"query": None, "document": ""}])
+def test_prompts_that_are_not_there_are_empty(prompts: dict[str, str | None] | None, tmp_path: Path) -> None:
+    save_tiny(tmp_path)
+    edit(tmp_path, "config_sentence_transformers.json", prompts=prompts)
+    settings = load(tmp_path).query.settings
+    assert (settings.query_prompt, settings.document_prompt) == ("", "")
+
+
+# Plain Hugging Face directories.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plain_model_gets_mean_pooling_and_unit_length(kind: Kind, tmp_path: Path) -> None:
+    model = load(save_plain(tmp_path, kind))
+    assert model.query.settings == EncoderSettings("mean", True, 512)
+    np.testing.assert_array_equal(
+        model.encode(TEXTS, side="query", precision="fp32"),
+        tiny_encoder(kind, settings=EncoderSettings()).encode(TEXTS, side="query", precision="fp32"),
+    )
+
+
+def test_settings_of_the_user_come_first(tmp_path: Path) -> None:
+    chosen: dict[str, str | bool | int] = {"pooling": "last", "normalize": False, "max_tokens": 40, "query_prompt": "q: "}
+    model = load(save_plain(tmp_path), settings=chosen)
+    assert model.query.settings == EncoderSettings("last", False, 40, "q: ")
+
+
+def test_settings_of_the_user_reach_both_towers(tmp_path: Path) -> None:
+    model = load(save_tiny(tmp_path, shared=False), settings={"max_tokens": 40})
+    assert (model.query.settings.max_tokens, model.document.settings.max_tokens) == (40, 40)
+
+
+def test_only_the_encoder_half_of_a_t5_is_loaded(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    whole = T5Model(T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=1))
+    whole.save_pretrained(tmp_path)
+    tiny_tokenizer("t5").save_pretrained(tmp_path)
+    model = load(tmp_path)
+    assert type(model.query.backbone).__name__ == "T5EncoderModel"
+    expected = Encoder(whole.encoder, tiny_tokenizer("t5"), EncoderSettings())
+    expected.train(False)
+    np.testing.assert_allclose(
+        model.encode(TEXTS, side="query", precision="fp32"), expected.encode(TEXTS, side="query", precision="fp32"), atol=1e-6
+    )
+
+
+def test_half_precision_weights_are_loaded_as_float32(tmp_path: Path) -> None:
+    encoder = tiny_encoder()
+    encoder.bfloat16()
+    encoder.backbone.save_pretrained(tmp_path)
+    encoder.tokenizer.save_pretrained(tmp_path)
+    assert {weights.dtype for weights in load(tmp_path).query.parameters()} == {torch.float32}
+
+
+def test_weights_in_several_files_load(tmp_path: Path) -> None:
+    encoder = tiny_encoder()
+    save_tiny(tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "sharded")
+    (tmp_path / "sharded/model.safetensors").unlink()
+    encoder.backbone.save_pretrained(tmp_path / "sharded", max_shard_size="30KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 1
+    assert load(tmp_path / "sharded").fingerprint() == load(tmp_path / "whole").fingerprint()
+
+
+# Lower-casing.
+
+
+def cased_word_pieces(folder: Path) -> Path:
+    """A model with a tokenizer of its own class, which rebuilds its normaliser when loaded."""
+    save_tiny(folder)
+    pieces = {token: i for i, token in enumerate(["[UNK]", "[PAD]", "[SEP]", "[CLS]", "[MASK]", "river", "River", "rise"])}
+    tokenizer = BertTokenizer(vocab=pieces, do_lower_case=False)
+    assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
+    assert isinstance(tokenizer.backend_tokenizer.model, WordPiece)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("build", [save_tiny, cased_word_pieces], ids=["bytes", "word pieces"])
+def test_lower_casing_beside_the_tokenizer_is_done_once_and_survives_saving(build: Callable[[Path], Path], tmp_path: Path) -> None:
+    texts = ["River RISE", "river rise"]
+    cased = load(build(tmp_path / "model")).query.tokenize(texts, side="query")
+    assert cased[0] != cased[1]
+    edit(tmp_path / "model", "sentence_bert_config.json", do_lower_case=True)
+    model = load(tmp_path / "model")
+    lowered = model.query.tokenize(texts, side="query")
+    assert lowered[0] == lowered[1] == cased[1]
+    peer = peer_of(tmp_path / "model")
+    np.testing.assert_allclose(peer.encode(texts), model.encode(texts, side="query", precision="fp32"), atol=1e-5)
+
+    save(model, tmp_path / "again")
+    again = load(tmp_path / "again")
+    assert again.query.tokenize(texts, side="query") == lowered
+    assert again.fingerprint() == model.fingerprint()
+    np.testing.assert_allclose(peer_of(tmp_path / "again").encode(texts), model.encode(texts, side="query", precision="fp32"), atol=1e-5)

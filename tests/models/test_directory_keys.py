@@ -1,0 +1,219 @@
+"""Every key that sentence-transformers reads of a directory is honoured, or refused by its name; a key that is new there fails here."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentence_transformers
+
+from adiabat.core.errors import ModelError
+from adiabat.models.loading import load
+from tests.models.peer_directories import DIRECTORIES, LIMITS, ROOT, dense, model, routes, static, with_modules
+from tests.models.peer_keys import classes, keys_of, read_by
+from tests.tiny import edit, write
+
+VERSION = "6.2.0"
+"""That the tables below were read from."""
+
+HONOURED: dict[str, dict[str, str]] = {
+    "Transformer": {
+        "max_seq_length": "pooling mean",
+        "query_length": "transformer: query_length",
+        "document_length": "transformer: document_length",
+        "do_lower_case": "transformer: do_lower_case",
+        "processor_kwargs": "transformer: truncation_side",
+        "tokenizer_args": "transformer: truncation_side by its old name",
+        "config_kwargs": "transformer: config_kwargs with fewer blocks",
+        "config_args": "transformer: config_args",
+        "model_args": "transformer: model_args",
+        "modality_config": "transformer: modality_config",
+        "module_output_name": "transformer: modality_config",
+        "transformer_task": "transformer: modality_config",
+        "unpad_inputs": "transformer: modality_config",
+        "processing_kwargs": "transformer: processing_kwargs",
+        "processing_kwargs.text": "transformer: processing_kwargs",
+        "processing_kwargs.common": "transformer: processing_kwargs for all",
+        "processing_kwargs.image": "transformer: processing_kwargs of other inputs",
+        "processing_kwargs.audio": "transformer: processing_kwargs of other inputs",
+        "processing_kwargs.video": "transformer: processing_kwargs of other inputs",
+        "processing_kwargs.chat_template": "transformer: processing_kwargs of other inputs",
+        **{f"sentence_{family}_config.json": f"limit of {family}" for family in ("bert", "roberta", "distilbert", "camembert", "albert")},
+        **{f"sentence_{family}_config.json": f"limit of {family}" for family in ("xlm-roberta", "xlnet")},
+    },
+    "Pooling": {
+        "embedding_dimension": "pooling: a list of one",
+        "word_embedding_dimension": "pooling mean",
+        "pooling_mode": "pooling: a list of one",
+        "include_prompt": "pooling: include_prompt",
+        "pooling_mode_mean_tokens": "pooling mean",
+        "pooling_mode_cls_token": "pooling cls",
+        "pooling_mode_max_tokens": "pooling max",
+        "pooling_mode_weightedmean_tokens": "pooling weighted_mean",
+        "pooling_mode_lasttoken": "pooling last",
+    },
+    "Dense": {
+        **dict.fromkeys(("in_features", "out_features", "bias", "activation_function"), "dense: two"),
+        **dict.fromkeys(("module_input_name", "module_output_name"), "dense: named"),
+        "use_residual": "dense: use_residual",
+    },
+    "Normalize": dict.fromkeys(("module_input_name", "module_output_name"), "normalize: named"),
+    "Router": {
+        **dict.fromkeys(("types", "structure", "parameters", "default_route", "allow_empty_key"), "router"),
+        "route_mappings": "router: route_mappings",
+    },
+    "StaticEmbedding": {
+        "embedding.weight": "static",
+        **dict.fromkeys(("embeddings", "mapping", "weights"), "static: rows of model2vec"),
+    },
+    "root": {
+        "truncate_dim": "root: truncate_dim",
+        "prompts": "root: prompts",
+        "default_prompt_name": "root: default_prompt_name",
+        "similarity_fn_name": "root: default_prompt_name",
+        "model_type": "root: prompts",
+    },
+    "modules.json": {**dict.fromkeys(("type", "path", "name"), "pooling mean")},
+}
+"""Class to key to the directory of `DIRECTORIES` that shows it."""
+
+REFUSED: dict[str, dict[str, object]] = {
+    "Transformer": {
+        "transformer_task": "fill-mask",
+        "modality_config": {"message": {"method": "forward", "method_output_name": "last_hidden_state"}},
+        "query_expansion": {"strategy": "fixed", "length": 8},
+        "tokenizer_name_or_path": "another",
+        "backend": "onnx",
+        "model_kwargs": {"quantization_config": {}},
+        "model_args": {"variant": "fp16"},
+        "tokenizer_args": {"vocab_file": "/etc/hosts"},
+        "config_args": {"auto_map": {"AutoModel": "other/repository--code.Model"}},
+        "processing_kwargs": {"text": {"add_special_tokens": False}},
+        "max_seq_length": "24",
+        "query_length": 1.5,
+        "new_key": 1,
+    },
+    "Pooling": {"pooling_mode": ["mean", "max"], "pooling_mode_mean_sqrt_len_tokens": True, "new_key": 1},
+    "Dense": {
+        "module_input_name": "token_embeddings",
+        "module_output_name": "other",
+        "activation_function": "torch.nn.modules.activation.Hardtanh",
+        "init_weight": [[1.0]],
+        "init_bias": [1.0],
+        "new_key": 1,
+    },
+    "Normalize": {"module_input_name": "token_embeddings", "module_output_name": "other"},
+    "Router": {"route_mappings": {"query": "document"}, "sub_modules": {}, "new_key": 1},
+    "root": {"truncate_dim": 0, "model_type": "CrossEncoder", "default_prompt_name": "none of them", "prompts": ["q: "]},
+    "modules.json": {"type": "other.Transformer", "path": "/", "name": "1"},
+}
+"""Class to key to a value that adiabat cannot honour."""
+
+NAMED = {
+    ("Transformer", "model_kwargs"): "quantization_config",
+    ("Transformer", "model_args"): "variant",
+    ("Transformer", "tokenizer_args"): "vocab_file",
+    ("Transformer", "config_args"): "auto_map",
+    ("Transformer", "processing_kwargs"): "add_special_tokens",
+    ("Pooling", "pooling_mode"): "mean, max",
+    ("root", "model_type"): "cross-encoder",
+}
+"""What is named where the key itself says too little."""
+
+IDLE: dict[str, set[str]] = {
+    # Constructed from other files, whatever this one says.
+    "StaticEmbedding": {"tokenizer", "embedding_weights", "embedding_dim"},
+    # Which versions made it, which ones it wants, and arguments of custom modules alone.
+    "modules.json": {"__version__", "sentence_transformers", "requirements", "kwargs", "model_kwargs", "processor_kwargs", "config_kwargs"},
+}
+"""Keys that change no vector."""
+
+OTHER_CLASSES: dict[str, str] = {
+    "BaseTokenPooling": "tasks",
+    "BoW": "cumulative_term_frequency unknown_word_weight vocab word_weights",
+    "CLIPModel": "_from_auto_load document_length modality_config module_output_name processing_kwargs query_expansion query_length "
+    "transformer_task unpad_inputs",
+    "CNN": "in_embedding_dimension in_word_embedding_dimension kernel_sizes out_channels stride_sizes",
+    "Dropout": "dropout",
+    "HierarchicalTokenPooling": "normalize_embeddings num_protected_tokens pool_factor tasks",
+    "LSTM": "bidirectional dropout embedding_dimension hidden_dim num_layers word_embedding_dimension",
+    "LambdaTokenPooling": "pool_fn tasks",
+    "LayerNorm": "dimension",
+    "LogitScore": "false_token_id module_input_name true_token_id",
+    "MLMTransformer": "_from_auto_load document_length modality_config module_output_name processing_kwargs query_expansion query_length "
+    "transformer_task unpad_inputs",
+    "MultiVectorMask": "keep_only_token_ids skiplist_tasks skiplist_words",
+    "SparseAutoEncoder": "dead_threshold hidden_dim input_dim k k_aux normalize",
+    "SparseStaticEmbedding": "frozen tokenizer weight",
+    "SpladePooling": "activation_function chunk_size embedding_dimension pooling_strategy word_embedding_dimension",
+    "WeightedLayerPooling": "embedding_dimension layer_start layer_weights num_hidden_layers word_embedding_dimension",
+    "WordEmbeddings": "embedding_weights max_seq_length tokenizer tokenizer_class update_embeddings",
+    "WordWeights": "unknown_word_weight vocab word_weights",
+}
+"""Classes that are refused as a whole, and their keys."""
+
+FOLDERS: dict[str, tuple[Any, str]] = {
+    "Transformer": (model(), LIMITS),
+    "Pooling": (model(), "1_Pooling/config.json"),
+    "Dense": (with_modules(dense(8)), "2_Dense/config.json"),
+    "Normalize": (with_modules(dense(8), sentence_transformers.sentence_transformer.modules.Normalize()), "3_Normalize/config.json"),
+    "root": (model(), ROOT),
+}
+"""Class to a directory that has it, and the file that its keys stand in."""
+
+
+def test_the_tables_name_every_key_that_the_installed_version_reads() -> None:
+    read = {kind.__name__: keys_of(kind) for kind in classes()} | {name: read_by(name) for name in ("root", "modules.json")}
+    known = {name: {*HONOURED[name], *REFUSED.get(name, ()), *IDLE.get(name, ())} - {"new_key"} for name in HONOURED}
+    known |= {name: set(keys.split()) for name, keys in OTHER_CLASSES.items()}
+    assert read == known, f"sentence-transformers {sentence_transformers.__version__} reads other keys than {VERSION} did"
+
+
+@pytest.mark.parametrize("name", HONOURED)
+def test_every_key_that_is_honoured_has_a_directory_that_shows_it(name: str) -> None:
+    assert not {case for case in HONOURED[name].values() if case not in DIRECTORIES}
+
+
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name in FOLDERS for key in REFUSED[name]])
+def test_a_key_that_cannot_be_honoured_is_refused_by_its_name(name: str, key: str, tmp_path: Path) -> None:
+    build, file = FOLDERS[name]
+    build(tmp_path / "model")
+    edit(tmp_path / "model", file, **{key: REFUSED[name][key]})
+    with pytest.raises(ModelError) as caught:
+        load(tmp_path / "model")
+    said = str(caught.value)
+    assert file in said or key == "model_type"
+    assert NAMED.get((name, key), key) in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("key", REFUSED["Router"])
+def test_a_parameter_of_a_router_that_cannot_be_honoured_is_refused_by_its_name(key: str, tmp_path: Path) -> None:
+    routes({key: REFUSED["Router"][key]})(tmp_path / "model")
+    with pytest.raises(ModelError, match=rf"router_config.json.* {key}"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("key", REFUSED["modules.json"])
+def test_an_entry_of_a_module_that_cannot_be_honoured_is_refused(key: str, tmp_path: Path) -> None:
+    model()(tmp_path / "model")
+    kind = "sentence_transformers.models.{}"
+    listed: list[dict[str, object]] = [
+        {"name": "0", "path": "", "type": kind.format("Transformer")},
+        {"name": "1", "path": "1_Pooling", "type": kind.format("Pooling")},
+    ]
+    listed[0][key] = REFUSED["modules.json"][key]
+    write(tmp_path / "model", "modules.json", listed)
+    with pytest.raises(ModelError, match=r"modules.json must (name|give each module a name)"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", OTHER_CLASSES)
+@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+def test_a_class_that_adiabat_does_not_have_is_refused_by_its_name(name: str, first: bool, tmp_path: Path) -> None:
+    dotted = {kind.__name__: f"{kind.__module__}.{name}" for kind in classes()}[name]
+    static()(tmp_path / "model")
+    entry = {"path": "", "type": dotted}
+    start = [] if first else [{"path": "", "type": "sentence_transformers.models.StaticEmbedding"}]
+    write(tmp_path / "model", "modules.json", [*start, entry])
+    with pytest.raises(ModelError, match=name):
+        load(tmp_path / "model")

@@ -1,0 +1,262 @@
+"""What is no embedding model is refused in one line that says what it is; no file points outside of its model or to compiled code."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers.modeling_utils
+from safetensors.torch import load_file, save_file
+from sentence_transformers import CrossEncoder, SparseEncoder
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+)
+
+from adiabat.core.errors import AdiabatError, ModelError
+from adiabat.models.loading import load
+from tests.models.peer_directories import adapted
+from tests.tiny import VOCABULARY, edit, save_plain, save_tiny, tiny_tokenizer, write
+
+SIZES: dict[str, Any] = {
+    **{"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64},
+    "num_labels": 1,
+}
+
+
+def kept(model: Any, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def cross_encoder(folder: Path) -> None:
+    plain = kept(BertForSequenceClassification(BertConfig(**SIZES)), folder.parent / "plain")
+    CrossEncoder(str(plain), device="cpu").save_pretrained(str(folder))
+
+
+def sparse_encoder(folder: Path) -> None:
+    plain = kept(BertForMaskedLM(BertConfig(**SIZES)), folder.parent / "plain")
+    SparseEncoder(str(plain), device="cpu").save_pretrained(str(folder))
+
+
+def late_interaction(root: dict[str, object]) -> Callable[[Path], object]:
+    def build(folder: Path) -> None:
+        save_tiny(folder, projection=8)
+        edit(folder, "config_sentence_transformers.json", **root)
+        kinds = {"": "sentence_transformers.models.Transformer", "2_Dense": "pylate.models.Dense.Dense"}
+        write(folder, "modules.json", [{"path": path, "type": kind} for path, kind in kinds.items()])
+
+    return build
+
+
+def own_code(folder: Path) -> None:
+    save_tiny(folder)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["type"] = "custom_st.Transformer"
+    write(folder, "modules.json", modules)
+
+
+def without_pooling(folder: Path) -> None:
+    save_tiny(folder)
+    write(folder, "modules.json", [{"path": "", "type": "sentence_transformers.models.Transformer"}])
+
+
+def left_over(name: str, build: Callable[[Path], object] = save_tiny) -> Callable[[Path], object]:
+    def make(folder: Path) -> None:
+        build(folder)
+        tensors = load_file(folder / "model.safetensors")
+        save_file({**tensors, name: torch.zeros(2, 32)}, folder / "model.safetensors", {"format": "pt"})
+
+    return make
+
+
+OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a reranker": (
+        lambda folder: kept(BertForSequenceClassification(BertConfig(**SIZES)), folder),
+        r"one vector, got BertForSequenceClassification, a reranker or classifier, which scores texts by a head on top; choose",
+    ),
+    "a reranker made of a decoder": (
+        lambda folder: kept(LlamaForSequenceClassification(LlamaConfig(**SIZES, pad_token_id=1)), folder),  # type: ignore[no-untyped-call]
+        r"got LlamaForSequenceClassification, a reranker or classifier",
+    ),
+    "a tagger": (lambda folder: kept(BertForTokenClassification(BertConfig(**SIZES)), folder), r"got BertForTokenClassification, a tagger"),
+    "a cross-encoder": (cross_encoder, r"one vector, got a reranker \(cross-encoder\), which scores pairs of texts; choose another"),
+    "a sparse encoder": (sparse_encoder, r"got a sparse encoder \(SPLADE\), which weighs the words"),
+    "ColBERT by its type": (late_interaction({"model_type": "ColBERT"}), r"got a late-interaction model \(ColBERT\)"),
+    "ColBERT by its module": (
+        late_interaction({}),
+        r"got a late-interaction model \(ColBERT\).*: modules.json names pylate.models.Dense.Dense",
+    ),
+    "a type of tomorrow": (late_interaction({"model_type": "Omni"}), r"got one of type 'Omni'"),
+    "a module of the model's own": (own_code, r"modules.json must name modules of sentence-transformers itself, got custom_st.Transformer"),
+    "no pooling": (without_pooling, r"must be Pooling, any Dense, then Normalize, got none: without a Pooling, a text has no vector"),
+    "a classifier's weights": (
+        left_over("classifier.weight"),
+        r"1 belong to something on top of it, .*: classifier.weight; choose another",
+    ),
+    "ColBERT's weights": (left_over("linear.weight", save_plain), r"a classifier or a layer of late interaction: linear.weight"),
+    "a block that is not configured": (left_over("encoder.layer.2.output.dense.weight"), r"on top of it, .*: encoder.layer.2.output.dense"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_embedding_model_is_refused_by_what_it_is(name: str, tmp_path: Path) -> None:
+    build, message = OTHERS[name]
+    build(tmp_path / "model")
+    with pytest.raises(ModelError, match=message) as caught:
+        load(tmp_path / "model")
+    assert "\n" not in str(caught.value)
+
+
+def test_blocks_that_are_left_out_on_request_are_not_left_over(tmp_path: Path) -> None:
+    assert not any("layer.1." in name for name in load(save_tiny(tmp_path), blocks=1).query.used_parameters())
+
+
+def test_a_tokenizer_of_other_token_types_is_refused(tmp_path: Path) -> None:
+    save_tiny(tmp_path)
+    tokenizer = tiny_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A:0 [CLS]:2", special_tokens=[("[CLS]", 0)])
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"token types of 0, got others"):
+        load(tmp_path)
+
+
+# Adapters.
+
+
+def spoiled_adapter(folder: Path, **changes: object) -> Path:
+    adapted("bert", ["query", "value"])(folder)
+    edit(folder, "adapter_config.json", **changes)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"base_model_name_or_path": "nobody/nothing"},
+            r"adapter_config.json must name a base model that can be had, got nobody/nothing: ",
+        ),
+        ({"base_model_name_or_path": None}, r"must name the adapter's base model in base_model_name_or_path, got None"),
+        ({"target_modules": ["query"]}, r"must hold an adapter of BertModel; 4 of its weights are missing, left over or of another shape"),
+        ({"r": 3}, r"8 of its weights are missing, left over or of another shape, such as "),
+        ({"use_dora": True}, r"of its weights are missing, .*magnitude"),
+        ({"modules_to_save": ["pooler"]}, r"weights are missing|must hold an adapter that can be merged|must hold a transformers model"),
+    ],
+    ids=["base elsewhere", "no base", "fewer layers", "another rank", "more weights", "modules of its own"],
+)
+def test_an_adapter_that_does_not_fit_is_one_clear_line(changes: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(AdiabatError, match=message) as caught:
+        load(spoiled_adapter(tmp_path / "model", **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_adapter_of_blocks_that_are_left_out_on_request_is_read_in_part(tmp_path: Path) -> None:
+    model = load(spoiled_adapter(tmp_path / "model"), blocks=1)
+    whole = load(tmp_path / "model").query.used_parameters()
+    assert all(torch.equal(weights, whole[name]) for name, weights in model.query.used_parameters().items())
+
+
+def test_a_pickled_adapter_is_not_read(tmp_path: Path) -> None:
+    folder = spoiled_adapter(tmp_path / "model")
+    torch.save(load_file(folder / "adapter_model.safetensors"), folder / "adapter_model.bin")
+    (folder / "adapter_model.safetensors").unlink()
+    with pytest.raises(
+        ModelError, match=r"must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again"
+    ):
+        load(folder)
+
+
+def test_an_adapter_alone_has_the_usual_settings_of_a_plain_model(tmp_path: Path) -> None:
+    folder = spoiled_adapter(tmp_path / "model")
+    listed = load(folder).fingerprint()
+    for name in ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"):
+        (folder / name).unlink()
+    assert load(folder).fingerprint() == listed
+
+
+# What a file may not reach.
+
+
+@pytest.mark.parametrize("key", ["_attn_implementation", "attn_implementation", "_experts_implementation", "experts_implementation"])
+def test_no_file_has_compiled_kernels_fetched(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(*given: object, **named: object) -> None:
+        raise AssertionError(given, named)
+
+    monkeypatch.setattr(transformers.modeling_utils, "lazy_import_flash_attention", fetch)
+    edit(save_tiny(tmp_path), "config.json", **{key: "nobody/kernels"})
+    backbone = load(tmp_path).query.backbone
+    assert backbone.config._attn_implementation == "sdpa"
+    assert backbone.config._experts_implementation != "nobody/kernels"
+
+
+def test_what_the_test_above_watches_is_where_transformers_would_fetch_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(transformers.modeling_utils, "lazy_import_flash_attention", lambda name, **_: asked.append(name))
+    edit(save_tiny(tmp_path), "config.json", _attn_implementation="kernels-community/attention")
+    transformers.AutoModel.from_pretrained(tmp_path)
+    assert asked == ["kernels-community/attention"]
+
+
+def outside(folder: Path, name: str) -> str:
+    """A path by which a module would lie outside: absolute, upwards, or a link."""
+    shutil.copytree(folder / "1_Pooling", folder.parent / "elsewhere")
+    if name == "link":
+        (folder / "link").symlink_to(folder.parent / "elsewhere", target_is_directory=True)
+        return "link"
+    if name == "loop":
+        (folder / "loop").symlink_to(folder / "loop")
+        return "loop/1_Pooling"
+    return {"absolute": str(folder.parent / "elsewhere"), "upwards": "1_Pooling/../../elsewhere", "no name": "1_Pooling\0"}[name]
+
+
+@pytest.mark.parametrize("name", ["absolute", "upwards", "link", "loop", "no name"])
+def test_a_module_outside_of_its_model_is_refused(name: str, tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "model")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["path"] = outside(folder, name)
+    write(folder, "modules.json", modules)
+    with pytest.raises(ModelError, match=r"modules.json must name folders inside of the model's own, got .*; copy that folder"):
+        load(folder)
+
+
+def test_a_route_outside_of_its_model_is_refused(tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "model", shared=False)
+    record = json.loads((folder / "router_config.json").read_text())
+    route = record["structure"]["query"]
+    shutil.move(folder / route[0], tmp_path / "elsewhere")
+    record["types"]["../elsewhere"] = record["types"].pop(route[0])
+    route[0] = "../elsewhere"
+    write(folder, "router_config.json", record)
+    with pytest.raises(ModelError, match=r"router_config.json must name folders inside of the model's own, got '../elsewhere'"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("model.safetensors.index.json", {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": "../elsewhere.safetensors"}}),
+        ("config.json", {"model_type": "bert", "transformers_weights": "/etc/elsewhere.safetensors"}),
+    ],
+)
+def test_weights_outside_of_their_model_are_refused(name: str, content: dict[str, object], tmp_path: Path) -> None:
+    write(save_tiny(tmp_path), name, content)
+    with pytest.raises(ModelError, match=r"must name files of its own for its weights, got '.*/elsewhere.safetensors'; copy that file"):
+        load(tmp_path)
+
+
+def test_a_model_that_is_itself_a_link_is_read(tmp_path: Path) -> None:
+    save_tiny(tmp_path / "model")
+    (tmp_path / "link").symlink_to(tmp_path / "model", target_is_directory=True)
+    assert load(tmp_path / "link").fingerprint() == load(tmp_path / "model").fingerprint()

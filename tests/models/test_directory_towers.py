@@ -1,0 +1,161 @@
+"""Architectures on disk: sentence-transformers gives our embeddings, and what both towers share stays shared, there and here."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules as peers
+from torch import nn
+
+from adiabat.data.records import Side
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.loading import load
+from adiabat.models.saving import save
+from adiabat.models.towers import DualEncoder, TowerKind, build_towers
+from tests.tiny import Kind, edit, tiny_backbone, tiny_dual, tiny_tokenizer
+
+TEXTS = ["Where does the river rise?", "река", "مرحبا", "a", "word " * 30]
+SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
+SIDES: tuple[Side, Side] = ("query", "document")
+TOWERS: tuple[TowerKind, ...] = get_args(TowerKind)
+
+
+def trained(kind: TowerKind, family: Kind = "bert", *, width: int | None = 8) -> DualEncoder:
+    """Towers as training would leave them: their weights have moved apart."""
+    start = tiny_dual(family, settings=SETTINGS)
+    model = build_towers(start, kind=kind, projection_width=width, seed=0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weights in (*model.query.used_parameters().values(), *model.document.used_parameters().values()):
+            weights.add_(torch.randn(weights.shape, generator=generator), alpha=0.05)
+    return model
+
+
+def peer_of(folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def assert_same_vectors(model: DualEncoder, peer: SentenceTransformer) -> None:
+    theirs = (peer.encode_query(TEXTS), peer.encode_document(TEXTS))
+    for side, vectors in zip(SIDES, theirs, strict=True):
+        np.testing.assert_allclose(model.encode(TEXTS, side=side, precision="fp32"), np.asarray(vectors), atol=1e-5)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("family", ["bert", "t5", "llama"])
+@pytest.mark.parametrize("kind", TOWERS)
+def test_embeddings_are_equal_before_saving_after_loading_and_in_sentence_transformers(
+    kind: TowerKind, family: Kind, tmp_path: Path
+) -> None:
+    model = trained(kind, family)
+    save(model, tmp_path)
+    again = load(tmp_path)
+    assert again.shared == (kind == "shared")
+    for side in SIDES:
+        before, after = (one.encode(TEXTS, side=side, precision="fp32") for one in (model, again))
+        np.testing.assert_array_equal(before, after)
+        assert again.fingerprint(side) == model.fingerprint(side)
+    assert_same_vectors(again, peer_of(tmp_path))
+    if kind != "shared":
+        queries, documents = (model.encode(TEXTS, side=side, precision="fp32") for side in SIDES)
+        assert np.abs(queries - documents).max() > 0.01
+
+
+@pytest.mark.parametrize(("kind", "files"), [("shared", 2), ("asymmetric", 4), ("shared_projection", 3)])
+def test_every_part_is_on_disk_once(kind: TowerKind, files: int, tmp_path: Path) -> None:
+    save(trained(kind), tmp_path)
+    assert len(list(tmp_path.rglob("model.safetensors"))) == files
+
+
+def test_a_shared_projection_is_named_in_both_routes_and_stays_one_object(tmp_path: Path) -> None:
+    save(trained("shared_projection"), tmp_path)
+    structure = json.loads((tmp_path / "router_config.json").read_text())["structure"]
+    assert [name for name in structure["query"] if name in structure["document"]] == ["query_2_Dense"]
+    model = load(tmp_path)
+    assert model.query.projections[-1] is model.document.projections[-1]
+    assert model.query.backbone is not model.document.backbone
+    router = peer_of(tmp_path)[0]
+    assert isinstance(router, peers.Router)
+    routes: Any = router.sub_modules
+    assert routes["query"][2] is routes["document"][2]
+    assert routes["query"][0] is not routes["document"][0]
+
+
+def test_projections_of_their_own_stay_their_own(tmp_path: Path) -> None:
+    save(trained("asymmetric"), tmp_path)
+    model = load(tmp_path)
+    weights = [tower.projections[-1].get_parameter("linear.weight") for tower in (model.query, model.document)]
+    assert (weights[0] - weights[1]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("kind", TOWERS)
+def test_saving_what_was_loaded_writes_the_same_files(kind: TowerKind, tmp_path: Path) -> None:
+    save(trained(kind), tmp_path / "one")
+    save(load(tmp_path / "one"), tmp_path / "two")
+    save(load(tmp_path / "two"), tmp_path / "three")
+    one, two, three = (files_of(tmp_path / name) for name in ("one", "two", "three"))
+    assert two == three
+    # There transformers notes that the tokenizer came from a directory.
+    assert {name for name, content in one.items() if content != two[name]} <= {name for name in one if "tokenizer_config" in name}
+    assert one.keys() == two.keys()
+
+
+def test_towers_of_two_families_and_widths_are_saved_with_their_own_settings(tmp_path: Path) -> None:
+    query = tiny_dual("bert", settings=EncoderSettings(pooling="cls", max_tokens=40, query_prompt="ask: "))
+    document = tiny_dual("llama", width=16, settings=EncoderSettings(pooling="last", max_tokens=50, document_prompt="text: "))
+    model = build_towers(query, kind="asymmetric", projection_width=8, document_start=document, seed=0)
+    save(model, tmp_path)
+    again = load(tmp_path)
+    assert [(tower.settings.pooling, tower.settings.max_tokens) for tower in (again.query, again.document)] == [("cls", 40), ("last", 50)]
+    assert [again.fingerprint(side) for side in SIDES] == [model.fingerprint(side) for side in SIDES]
+    assert_same_vectors(again, peer_of(tmp_path))
+    assert_same_vectors(model, peer_of(tmp_path))
+
+
+def peer_router(folder: Path, *, on_top: bool) -> SentenceTransformer:
+    """Two backbones of sentence-transformers with one Dense: in both routes, or after the Router."""
+    torch.manual_seed(0)
+    dense = peers.Dense(32, 7, bias=False, activation_function=nn.Identity())
+    routes = []
+    for seed, side in enumerate(SIDES):
+        tiny_backbone(seed=seed).save_pretrained(folder / side)
+        tiny_tokenizer().save_pretrained(folder / side)
+        pooling = peers.Pooling(32, pooling_mode="mean")
+        routes.append([peers.Transformer(str(folder / side)), pooling, *([] if on_top else [dense])])
+    router = peers.Router.for_query_document(query_modules=routes[0], document_modules=routes[1])
+    return SentenceTransformer(modules=[router, *([dense] if on_top else []), peers.Normalize()], device="cpu")
+
+
+@pytest.mark.parametrize("on_top", [False, True], ids=["in both routes", "after the router"])
+def test_a_projection_that_sentence_transformers_shares_is_shared_here(on_top: bool, tmp_path: Path) -> None:
+    peer_router(tmp_path, on_top=on_top).save_pretrained(str(tmp_path / "theirs"), create_model_card=False)
+    model = load(tmp_path / "theirs")
+    assert model.width == 7
+    assert model.query.projections[-1] is model.document.projections[-1]
+    assert_same_vectors(model, peer_of(tmp_path / "theirs"))
+    save(model, tmp_path / "ours")
+    assert len(list((tmp_path / "ours").rglob("model.safetensors"))) == 3
+    assert_same_vectors(model, peer_of(tmp_path / "ours"))
+
+
+def test_routes_of_one_backbone_and_one_projection_under_two_poolings_keep_both_shared(tmp_path: Path) -> None:
+    save(trained("shared_projection"), tmp_path / "one")
+    structure = json.loads((tmp_path / "one/router_config.json").read_text())["structure"]
+    structure["document"][0] = structure["query"][0]
+    edit(tmp_path / "one", structure["document"][1] + "/config.json", pooling_mode_mean_tokens=False, pooling_mode_cls_token=True)
+    edit(tmp_path / "one", "router_config.json", structure=structure)
+    model = load(tmp_path / "one")
+    save(model, tmp_path / "two")
+    again = load(tmp_path / "two")
+    assert len(list((tmp_path / "two").rglob("model.safetensors"))) == 2
+    assert again.query.backbone is again.document.backbone
+    assert again.query.projections[-1] is again.document.projections[-1]
+    assert (again.query.settings.pooling, again.document.settings.pooling) == ("mean", "cls")
+    assert_same_vectors(again, peer_of(tmp_path / "two"))

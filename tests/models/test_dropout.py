@@ -1,0 +1,103 @@
+"""Dropout whose numbers do not depend on what other threads draw."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from adiabat.models.packing import OwnDropout, attention, drawing_from, dropped, own_dropout, own_generator
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_a_share_is_zero_and_the_rest_is_scaled_so_that_the_mean_stays() -> None:
+    ones = torch.ones(200, 500)
+    with drawing_from(seeded(0)):
+        found = dropped(ones, 0.2)
+    assert set(found.unique().tolist()) == {0.0, 1.25}
+    assert (found == 0).float().mean().item() == pytest.approx(0.2, abs=0.01)
+    assert found.mean().item() == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_same_seed_draws_the_same_and_leaves_torchs_generator_alone() -> None:
+    before = torch.get_rng_state()
+    with drawing_from(seeded(3)):
+        one = dropped(torch.ones(64), 0.5)
+    with drawing_from(seeded(3)):
+        other = dropped(torch.ones(64), 0.5)
+    with drawing_from(seeded(4)):
+        third = dropped(torch.ones(64), 0.5)
+    assert one.equal(other)
+    assert not one.equal(third)
+    assert torch.get_rng_state().equal(before)
+
+
+def test_without_a_generator_torch_draws() -> None:
+    torch.manual_seed(1)
+    ours = dropped(torch.ones(64), 0.5)
+    torch.manual_seed(1)
+    assert ours.equal(nn.functional.dropout(torch.ones(64), 0.5))
+    assert own_generator() is None
+
+
+def test_everything_dropped_is_zero_with_a_gradient_of_zero() -> None:
+    states = torch.ones(4, requires_grad=True)
+    with drawing_from(seeded(0)):
+        dropped(states, 1.0).sum().backward()
+    assert states.grad is not None
+    assert states.grad.equal(torch.zeros(4))
+
+
+def test_blocks_nest_and_end_where_they_began() -> None:
+    outer, inner = seeded(0), seeded(1)
+    with drawing_from(outer):
+        with drawing_from(inner):
+            assert own_generator() is inner
+        assert own_generator() is outer
+        with drawing_from(None):
+            assert own_generator() is None
+
+
+def test_every_dropout_inside_a_module_is_replaced_in_its_mode() -> None:
+    module = nn.Sequential(nn.Dropout(0.3), nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)).eval())
+    own_dropout(module)
+    replaced = [part for part in module.modules() if isinstance(part, nn.Dropout)]
+    assert [type(part) for part in replaced] == [OwnDropout, OwnDropout]
+    assert [(part.p, part.training) for part in replaced] == [(0.3, True), (0.1, False)]
+    assert module[1](torch.ones(1, 2)).equal(module[1][0](torch.ones(1, 2)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_attention_without_dropout_is_torchs(causal: bool, heads: int) -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, count, 5, 8, dtype=torch.float64) for count in (4, heads, heads))
+    expected = scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=True).transpose(1, 2)
+    torch.testing.assert_close(attention(query, key, value, scaling=8**-0.5, causal=causal, dropout=0.0), expected)
+
+
+def test_attention_drops_weights_after_the_softmax_worked_in_plain_loops() -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 2, 3, 4) for _ in range(3))
+    with drawing_from(seeded(7)):
+        found = attention(query, key, value, scaling=0.5, causal=False, dropout=0.4)
+    with drawing_from(seeded(7)):
+        kept = dropped(torch.ones(1, 2, 3, 3), 0.4)
+    for head in range(2):
+        for row in range(3):
+            scores = torch.stack([0.5 * query[0, head, row] @ key[0, head, column] for column in range(3)])
+            weights = scores.exp() / scores.exp().sum()
+            expected = sum(weights[column] * kept[0, head, row, column] * value[0, head, column] for column in range(3))
+            torch.testing.assert_close(found[0, row, head], expected)
+
+
+def test_a_causal_token_sees_nothing_after_it() -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 1, 4, 4) for _ in range(3))
+    one = attention(query, key, value, scaling=1.0, causal=True, dropout=0.0)
+    value[0, 0, 3] += 100.0
+    other = attention(query, key, value, scaling=1.0, causal=True, dropout=0.0)
+    assert one[:, :3].equal(other[:, :3])
+    assert not one[:, 3].allclose(other[:, 3])

@@ -1,0 +1,318 @@
+"""One tower: texts in, vectors out, whatever the order, the batch, the script and the layout."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import nn
+
+from adiabat.core.errors import ConfigError
+from adiabat.data.records import SIDES, Side
+from adiabat.models.bulk import Progress
+from adiabat.models.embedding_head import POOLINGS, EncoderSettings, Pooling, Projection
+from adiabat.models.encoder import Encoder
+from adiabat.models.saving import save
+from adiabat.models.towers import DualEncoder
+from tests.tiny import CLS, KINDS, PAD, SEP, Kind, tiny_encoder
+
+TEXTS = [
+    "Where does the river rise?",
+    "river",
+    "",
+    "Комитет собрался, чтобы взвесить риски.",
+    "اجتمعت اللجنة لدراسة تكاليف الخط.",
+    "לאן זורם הנהר?",
+    "委员会开会讨论成本。",
+    "a",
+    "word " * 300,
+    "  spaces around  ",
+    "🙂 e\u0301 \u200b",
+]
+
+
+LAYOUTS_AND_POOLINGS: list[tuple[Kind, Pooling]] = [
+    *((kind, "mean") for kind in KINDS),
+    *(("bert", pooling) for pooling in POOLINGS if pooling != "mean"),
+    ("gpt-neox", "last"),
+    ("llama", "last"),
+]
+"""Every layout and every pooling once, and the decoders with the pooling made for them."""
+
+
+def one_by_one(encoder: Encoder, texts: list[str]) -> np.ndarray:
+    with torch.no_grad():
+        rows = [encoder(encoder.collate(encoder.tokenize([text], side="query"), side="query")) for text in texts]
+    return torch.cat(rows).numpy()
+
+
+@pytest.mark.parametrize(("kind", "pooling"), LAYOUTS_AND_POOLINGS)
+def test_encoding_in_batches_equals_forward_one_by_one(kind: Kind, pooling: Pooling) -> None:
+    encoder = tiny_encoder(kind, settings=EncoderSettings(pooling=pooling, max_tokens=64))
+    together = encoder.encode(TEXTS, side="query", precision="fp32")
+    np.testing.assert_allclose(together, one_by_one(encoder, TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("token_budget", [1, 100, 10**6])
+def test_the_token_budget_does_not_change_the_vectors(token_budget: int) -> None:
+    encoder = tiny_encoder()
+    expected = encoder.encode(TEXTS, side="query", precision="fp32")
+    np.testing.assert_allclose(encoder.encode(TEXTS, side="query", precision="fp32", token_budget=token_budget), expected, atol=1e-6)
+
+
+def test_vectors_come_in_the_order_of_the_texts() -> None:
+    encoder = tiny_encoder()
+    order = np.random.default_rng(0).permutation(len(TEXTS))
+    straight = encoder.encode(TEXTS, side="query", precision="fp32")
+    shuffled = encoder.encode([TEXTS[place] for place in order], side="query", precision="fp32")
+    np.testing.assert_allclose(shuffled, straight[order], atol=1e-6)
+
+
+def test_order_is_kept_across_blocks_of_tokenising(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder()
+    expected = encoder.encode(TEXTS, side="query", precision="fp32")
+    monkeypatch.setattr("adiabat.models.bulk.TOKENIZE_BLOCK", 3)
+    np.testing.assert_allclose(encoder.encode(TEXTS, side="query", precision="fp32"), expected, atol=1e-6)
+
+
+def test_different_texts_get_different_vectors() -> None:
+    vectors = tiny_encoder().encode(TEXTS, side="query", precision="fp32")
+    assert len(np.unique(vectors.round(5), axis=0)) == len(TEXTS)
+
+
+def test_no_texts_give_no_rows() -> None:
+    assert tiny_encoder(projection=7).encode([], side="query").shape == (0, 7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_text_alone_gets_a_finite_unit_vector(kind: Kind) -> None:
+    vector = tiny_encoder(kind).encode([""], side="document", precision="fp32")
+    assert vector.shape == (1, 32)
+    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_becomes_no_tokens(kind: Kind) -> None:
+    assert all(tiny_encoder(kind).tokenize(["", " ", "a"], side="query"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_text_is_cut_at_the_limit_with_its_special_tokens(kind: Kind) -> None:
+    encoder = tiny_encoder(kind, settings=EncoderSettings(max_tokens=10))
+    (ids,) = encoder.tokenize(["word " * 100], side="query")
+    short = encoder.tokenize(["w"], side="query")[0]
+    assert len(ids) == 10
+    assert (ids[0] == CLS) == (short[0] == CLS)
+    assert (ids[-1] == SEP) == (short[-1] == SEP)
+
+
+def test_what_lies_past_the_limit_does_not_count() -> None:
+    encoder = tiny_encoder(settings=EncoderSettings(max_tokens=10))
+    one, other = encoder.encode(["12345678", "12345678 and much more"], side="query", precision="fp32")
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_the_prompt_counts_towards_the_limit() -> None:
+    encoder = tiny_encoder(settings=EncoderSettings(max_tokens=10, query_prompt="query: "))
+    assert [len(ids) for ids in encoder.tokenize(["long text"], side="query")] == [10]
+
+
+@pytest.mark.parametrize("max_tokens", [-1, 0, 2])
+def test_a_limit_without_room_for_a_token_is_refused(max_tokens: int) -> None:
+    with pytest.raises(ConfigError, match=rf"encoder.max_tokens must be >= 3 .*, got {max_tokens}"):
+        EncoderSettings(max_tokens=max_tokens)
+
+
+def test_each_side_may_have_a_limit_of_its_own() -> None:
+    encoder = tiny_encoder(settings=EncoderSettings(max_tokens=20, query_max_tokens=5))
+    assert [len(encoder.tokenize(["a long text that is cut"], side=side)[0]) for side in SIDES] == [5, 20]
+
+
+@pytest.mark.parametrize(("normalize", "expected"), [(True, [0.48, 0.6]), (False, [2.4, 3.0])])
+def test_embeddings_are_truncated_after_unit_length_by_hand(normalize: bool, expected: list[float]) -> None:
+    encoder = tiny_encoder(settings=EncoderSettings(normalize=normalize, truncate_dim=2))
+    assert encoder.head(torch.tensor([[2.4, 3.0, 3.2]])).tolist()[0] == pytest.approx(expected)
+    assert (encoder.width, encoder.full_width, encoder.settings.unit_length) == (2, 32, False)
+    assert encoder.encode(["a"], side="query").shape == (1, 2)
+
+
+@pytest.mark.parametrize("residual", [nn.Identity(), nn.Linear(2, 2, bias=False)], ids=["as it is", "projected"])
+def test_a_residual_projection_adds_what_it_was_given_by_hand(residual: nn.Identity | nn.Linear) -> None:
+    linear = nn.Linear(2, 2)
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor([[1.0, 1.0], [0.0, -2.0]]))
+        linear.bias.copy_(torch.tensor([0.5, 0.0]))
+        if isinstance(residual, nn.Linear):
+            residual.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    # relu(1 + 2 + 0.5) + 1 and relu(-4) + 2
+    assert Projection(linear, nn.ReLU(), residual)(torch.tensor([[1.0, 2.0]])).tolist() == [[4.5, 2.0]]
+
+
+def test_an_unknown_pooling_is_refused() -> None:
+    settings = EncoderSettings()
+    object.__setattr__(settings, "pooling", "median")
+    with pytest.raises(ConfigError, match=r"encoder.pooling must be one of mean, .*, got 'median'"):
+        inspect.unwrap(EncoderSettings.__post_init__)(settings)
+
+
+def test_unit_length_is_a_setting() -> None:
+    unit = tiny_encoder().encode(TEXTS, side="query", precision="fp32")
+    raw = tiny_encoder(settings=EncoderSettings(max_tokens=128, normalize=False)).encode(TEXTS, side="query", precision="fp32")
+    assert np.ptp(np.linalg.norm(raw, axis=1)) > 0.1
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(raw / np.linalg.norm(raw, axis=1, keepdims=True), unit, atol=1e-5)
+
+
+def test_the_projection_is_a_linear_layer_with_tanh_worked_by_hand() -> None:
+    settings = EncoderSettings(max_tokens=128, normalize=False)
+    plain, projected = tiny_encoder(settings=settings), tiny_encoder(settings=settings, projection=5)
+    linear = projected.projections[0].get_submodule("linear")
+    weight, bias = (part.detach().numpy() for part in linear.parameters())
+    expected = np.tanh(plain.encode(TEXTS, side="query", precision="fp32") @ weight.T + bias)
+    assert projected.width == 5
+    np.testing.assert_allclose(projected.encode(TEXTS, side="query", precision="fp32"), expected, atol=1e-5)
+
+
+def test_each_side_gets_its_own_prompt() -> None:
+    prompted = tiny_encoder(settings=EncoderSettings(max_tokens=128, query_prompt="query: ", document_prompt="passage: "))
+    plain = tiny_encoder()
+    sides: tuple[tuple[Side, str], ...] = (("query", "query: "), ("document", "passage: "))
+    for side, prompt in sides:
+        expected = plain.encode([prompt + text for text in TEXTS], side="query", precision="fp32")
+        np.testing.assert_allclose(prompted.encode(TEXTS, side=side, precision="fp32"), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("pool_prompt", [True, False])
+@pytest.mark.parametrize(("kind", "pooling"), LAYOUTS_AND_POOLINGS)
+def test_prompts_are_handled_as_in_sentence_transformers(kind: Kind, pooling: Pooling, pool_prompt: bool, tmp_path: Path) -> None:
+    settings = EncoderSettings(
+        pooling=pooling, max_tokens=40, query_prompt="query: ", document_prompt="Represent: ", pool_prompt=pool_prompt
+    )
+    encoder = tiny_encoder(kind, settings=settings)
+    save(DualEncoder(encoder, encoder), tmp_path)
+    peer = SentenceTransformer(str(tmp_path), device="cpu")
+    texts = [text for text in TEXTS if text]
+    queries = peer.encode_query(texts, show_progress_bar=False)
+    documents = peer.encode_document(texts, show_progress_bar=False)
+    np.testing.assert_allclose(encoder.encode(texts, side="query", precision="fp32"), queries, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(texts, side="document", precision="fp32"), documents, atol=1e-5)
+
+
+def test_leaving_the_prompt_out_of_the_pooling_changes_the_vector() -> None:
+    vectors = [
+        tiny_encoder(settings=EncoderSettings(max_tokens=64, query_prompt="query: ", pool_prompt=pooled)).encode(
+            ["river"], side="query", precision="fp32"
+        )
+        for pooled in (True, False)
+    ]
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["gpt-neox", "llama"])
+def test_last_token_pooling_finds_the_last_letter_though_padding_is_end_of_text(kind: Kind) -> None:
+    encoder = tiny_encoder(kind, settings=EncoderSettings(pooling="last", max_tokens=64))
+    assert encoder.pad_token_id == encoder.tokenizer.eos_token_id == SEP
+    token_ids = encoder.tokenize(["river [SEP]", "a"], side="query")
+    assert token_ids[0][-1] == SEP
+    batch = encoder.collate(token_ids, side="query")
+    with torch.no_grad():
+        hidden = encoder.backbone(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+        expected = torch.nn.functional.normalize(torch.stack([hidden[row, len(ids) - 1] for row, ids in enumerate(token_ids)]), dim=-1)
+        torch.testing.assert_close(encoder(batch), expected)
+
+
+def test_a_tokenizer_without_padding_token_fills_with_zero() -> None:
+    encoder = tiny_encoder("gpt-neox")
+    expected = encoder.encode(TEXTS, side="query", precision="fp32")
+    encoder.tokenizer.pad_token = None
+    assert encoder.pad_token_id == 0
+    filled = encoder.encode(TEXTS[:2], side="query", precision="fp32")
+    np.testing.assert_allclose(filled, expected[:2], atol=1e-5)
+
+
+def test_xlm_roberta_pads_with_the_id_its_positions_know() -> None:
+    assert tiny_encoder("xlm-roberta").collate([[CLS, 9, SEP], [CLS, SEP]], side="query").input_ids[1, 2] == PAD
+
+
+def test_dropout_is_off_while_encoding_and_the_mode_comes_back() -> None:
+    encoder = tiny_encoder()
+    expected = encoder.encode(TEXTS, side="query", precision="fp32")
+    encoder.train()
+    np.testing.assert_array_equal(encoder.encode(TEXTS, side="query", precision="fp32"), expected)
+    assert encoder.training
+    assert all(module.training for module in encoder.modules())
+    encoder.eval()
+    encoder.encode(TEXTS, side="query", precision="fp32")
+    assert not any(module.training for module in encoder.modules())
+
+
+def test_every_module_gets_its_own_mode_back() -> None:
+    encoder = tiny_encoder().train()
+    encoder.backbone.train(False)
+    encoder.encode(["a"], side="query", precision="fp32")
+    assert encoder.training
+    assert not any(module.training for module in encoder.backbone.modules())
+
+
+def test_the_mode_comes_back_after_a_fault() -> None:
+    encoder = tiny_encoder().train()
+
+    def stop(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encoder.encode(["a"], side="query", precision="fp32", on_progress=stop)
+    assert encoder.training
+
+
+def test_training_goes_on_after_encoding() -> None:
+    encoder = tiny_encoder()
+    encoder.encode(TEXTS, side="query", precision="fp32")
+    encoder(encoder.collate(encoder.tokenize(["a"], side="query"), side="query"))[0, 0].backward()
+    assert all(weights.grad is not None for weights in encoder.used_parameters().values())
+
+
+def test_the_pooler_head_is_not_used() -> None:
+    encoder = tiny_encoder()
+    head = {name for name, _ in encoder.backbone.named_parameters()} - set(encoder.used_parameters())
+    assert head == {"pooler.dense.weight", "pooler.dense.bias"}
+
+
+def test_progress_counts_every_text_once() -> None:
+    seen: list[Progress] = []
+    tiny_encoder().encode(TEXTS, side="query", precision="fp32", token_budget=200, on_progress=seen.append)
+    done = [progress.done for progress in seen]
+    assert len(done) > 1
+    assert done == sorted(set(done))
+    assert seen[-1] == Progress(len(TEXTS), len(TEXTS), full=1)
+
+
+def test_progress_counts_texts_that_fill_the_limit() -> None:
+    seen: list[Progress] = []
+    # One token per byte and two special ones: 7 letters stay below a limit of 10, 8 fill it, 9 are cut.
+    texts = ["a" * letters for letters in (7, 8, 9, 30)]
+    tiny_encoder(settings=EncoderSettings(max_tokens=10)).encode(texts, side="document", precision="fp32", on_progress=seen.append)
+    assert seen[-1] == Progress(4, 4, full=3)
+
+
+def test_one_text_is_not_taken_for_a_list_of_letters() -> None:
+    with pytest.raises(TypeError, match=r"texts must be a list of texts, got one text; write \['hello'\]"):
+        tiny_encoder().encode("hello", side="query")
+
+
+def test_other_settings_share_the_weights() -> None:
+    encoder = tiny_encoder(projection=6)
+    other = encoder.with_settings(EncoderSettings(pooling="cls", max_tokens=16))
+    assert other.backbone is encoder.backbone
+    assert other.projections[0] is encoder.projections[0]
+    assert other.settings.pooling == "cls"
+    assert encoder.settings.pooling == "mean"
+
+
+def test_encoding_leaves_the_random_state_alone() -> None:
+    encoder = tiny_encoder()
+    before = torch.random.get_rng_state()
+    encoder.encode(TEXTS, side="query", precision="fp32")
+    assert torch.equal(torch.random.get_rng_state(), before)

@@ -1,0 +1,212 @@
+"""What makes encoders interchangeable, and how a difference is told."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from adiabat.core.errors import StoreError
+from adiabat.models.embedding_head import EncoderSettings, Projection
+from adiabat.models.encoder import Encoder
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.models.loading import load
+from adiabat.models.saving import save
+from tests.tiny import KINDS, Kind, tiny_dual, tiny_encoder
+
+SETTINGS = EncoderSettings(max_tokens=64)
+PRINT = Fingerprint("bert", "a" * 64, "b" * 64, "mean", True, "passage: ", 512, 384)
+
+
+def changed_weight(encoder: Encoder) -> Encoder:
+    with torch.no_grad():
+        next(iter(encoder.used_parameters().values())).view(-1)[3] += 1e-4
+    return encoder
+
+
+def other_activation(encoder: Encoder) -> Encoder:
+    projection = encoder.projections[0]
+    assert isinstance(projection, Projection)
+    return Encoder(encoder.backbone, encoder.tokenizer, encoder.settings, [Projection(projection.linear, nn.ReLU())])
+
+
+def with_residual(encoder: Encoder) -> Encoder:
+    projection = encoder.projections[0]
+    assert isinstance(projection, Projection)
+    # Without a weight of its own, by which it could be known.
+    around = Projection(projection.linear, projection.activation, nn.Identity())
+    return Encoder(encoder.backbone, encoder.tokenizer, encoder.settings, [around])
+
+
+def other_tokenizer(encoder: Encoder) -> Encoder:
+    encoder.tokenizer.add_tokens(["river"])
+    return encoder
+
+
+def set_to(changes: dict[str, Any]) -> Callable[[Encoder], Encoder]:
+    return lambda encoder: encoder.with_settings(replace(encoder.settings, **changes))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shared", [True, False])
+def test_saving_and_loading_keeps_the_fingerprint(kind: Kind, shared: bool, tmp_path: Path) -> None:
+    model = tiny_dual(kind, settings=replace(SETTINGS, document_prompt="passage: "), projection=8, shared=shared)
+    save(model, tmp_path)
+    loaded = load(tmp_path)
+    assert loaded.shared == shared
+    assert loaded.fingerprint("query") == model.fingerprint("query")
+    assert loaded.fingerprint("document") == model.fingerprint("document")
+
+
+def test_the_same_seed_gives_the_same_fingerprint() -> None:
+    assert tiny_encoder().fingerprint() == tiny_encoder().fingerprint()
+
+
+def test_encoding_does_not_change_the_fingerprint() -> None:
+    # Truncation and padding are state of the tokenizer's backend; they must not leak into the definition.
+    encoder = tiny_encoder()
+    before = encoder.fingerprint()
+    encoder.encode(["a text that is long enough to be cut " * 9, "b"], side="query")
+    assert encoder.fingerprint() == before
+    encoder.tokenizer(["a", "bb"], padding=True)
+    assert encoder.fingerprint() == before
+
+
+def test_the_side_on_which_long_texts_are_cut_counts_and_the_side_of_padding_does_not() -> None:
+    encoder = tiny_encoder(settings=EncoderSettings(max_tokens=8))
+    text = "a text that is long enough to be cut on either side"
+    before, vector = encoder.fingerprint(), encoder.encode([text], side="query", precision="fp32")
+    encoder.tokenizer.padding_side = "left"
+    assert encoder.fingerprint() == before
+    np.testing.assert_array_equal(encoder.encode([text, "b"], side="query", precision="fp32")[:1], vector)
+    encoder.tokenizer.truncation_side = "left"
+    (phrase,) = before.differences(encoder.fingerprint())
+    assert phrase.startswith("tokenizer ")
+    assert np.abs(encoder.encode([text], side="query", precision="fp32") - vector).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (changed_weight, "weights"),
+        (other_activation, "weights"),
+        (other_tokenizer, "tokenizer"),
+        (set_to({"pooling": "cls"}), "pooling"),
+        (set_to({"pool_prompt": False}), "pooling"),
+        (set_to({"normalize": False}), "normalize"),
+        (set_to({"document_prompt": "passage: "}), "prompt"),
+        (set_to({"max_tokens": 32}), "max_tokens"),
+        (set_to({"document_max_tokens": 32}), "max_tokens"),
+        (set_to({"truncate_dim": 5}), "width"),
+        (with_residual, "weights"),
+    ],
+    ids=[
+        "weight",
+        "activation",
+        "tokenizer",
+        "pooling",
+        "unpooled prompt",
+        "normalize",
+        "prompt",
+        "max_tokens",
+        "side limit",
+        "truncated",
+        "residual",
+    ],
+)
+def test_each_change_is_named_alone(change: Callable[[Encoder], Encoder], part: str) -> None:
+    before = tiny_encoder(settings=SETTINGS, projection=8).fingerprint()
+    after = change(tiny_encoder(settings=SETTINGS, projection=8)).fingerprint()
+    (phrase,) = before.differences(after)
+    assert phrase.startswith(f"{part} ")
+
+
+def test_the_query_prompt_counts_for_queries_alone() -> None:
+    plain, prompted = (tiny_encoder(settings=replace(SETTINGS, query_prompt=prompt)) for prompt in ("", "query: "))
+    assert prompted.fingerprint("document") == plain.fingerprint("document")
+    assert plain.fingerprint("query").differences(prompted.fingerprint("query")) == ['prompt "" in the store, "query: " in the encoder']
+
+
+def test_the_limit_of_queries_counts_for_queries_alone() -> None:
+    plain, cut = (tiny_encoder(settings=replace(SETTINGS, query_max_tokens=limit)) for limit in (None, 9))
+    assert cut.fingerprint("document") == plain.fingerprint("document")
+    assert plain.fingerprint("query").differences(cut.fingerprint("query")) == ["max_tokens 64 in the store, 9 in the encoder"]
+
+
+def test_the_pooler_head_does_not_count() -> None:
+    encoder = tiny_encoder()
+    before = encoder.fingerprint()
+    with torch.no_grad():
+        encoder.backbone.get_submodule("pooler").get_submodule("dense").get_parameter("weight").add_(1)
+    assert encoder.fingerprint() == before
+
+
+def test_another_family_is_named() -> None:
+    phrases = tiny_encoder("bert").fingerprint().differences(tiny_encoder("xlm-roberta").fingerprint())
+    assert 'backbone "bert" in the store, "xlm-roberta" in the encoder' in phrases
+
+
+def test_the_width_is_that_of_the_vectors() -> None:
+    assert tiny_encoder(width=32, projection=8).fingerprint().width == 8
+
+
+def test_equal_fingerprints_have_no_differences() -> None:
+    assert PRINT.differences(replace(PRINT)) == []
+
+
+def test_differences_show_both_values_and_cut_hashes() -> None:
+    other = replace(PRINT, weights="c" * 64, prompt="", max_tokens=256, normalize=False)
+    assert PRINT.differences(other) == [
+        'weights "aaaaaaaaaaaa..." in the store, "cccccccccccc..." in the encoder',
+        "normalize True in the store, False in the encoder",
+        'prompt "passage: " in the store, "" in the encoder',
+        "max_tokens 512 in the store, 256 in the encoder",
+    ]
+
+
+@pytest.mark.parametrize("name", [part.name for part in fields(Fingerprint)])
+def test_every_part_counts(name: str) -> None:
+    value = getattr(PRINT, name)
+    changes: dict[str, Any] = {name: not value if isinstance(value, bool) else value * 2}
+    other = replace(PRINT, **changes)
+    assert len(PRINT.differences(other)) == 1
+    assert other != PRINT
+
+
+def test_json_gives_it_back() -> None:
+    assert Fingerprint.from_json(PRINT.to_json()) == PRINT
+
+
+@pytest.mark.parametrize("spoil", [{"prompt": None}, {"colour": "red"}], ids=["missing", "unknown"])
+def test_a_record_with_other_parts_is_refused(spoil: dict[str, str | None]) -> None:
+    record = {name: value for name, value in {**PRINT.to_json(), **spoil}.items() if value is not None}
+    with pytest.raises(StoreError, match=r"fingerprint must hold backbone, .*, got .*; rebuild the store"):
+        Fingerprint.from_json(record)
+
+
+def test_a_model_in_half_precision_has_the_digest_of_its_rounded_weights() -> None:
+    encoder = tiny_encoder()
+    half = tiny_encoder()
+    half.backbone.bfloat16()
+    rounded = tiny_encoder()
+    with torch.no_grad():
+        for weights in rounded.parameters():
+            weights.copy_(weights.bfloat16())
+    assert half.weights_digest() == rounded.weights_digest() != encoder.weights_digest()
+
+
+def test_the_digest_reads_the_names_shapes_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder()
+    weights = {"b": nn.Parameter(torch.ones(2, 3)), "a": nn.Parameter(torch.zeros(1))}
+    monkeypatch.setattr(Encoder, "used_parameters", lambda self: weights)
+    first = encoder.weights_digest()
+    monkeypatch.setattr(Encoder, "used_parameters", lambda self: dict(reversed(weights.items())))
+    assert encoder.weights_digest() == first
+    monkeypatch.setattr(Encoder, "used_parameters", lambda self: {**weights, "b": nn.Parameter(torch.ones(3, 2))})
+    assert encoder.weights_digest() != first
+    assert len(first) == 64
+    assert np.all([letter in "0123456789abcdef" for letter in first])

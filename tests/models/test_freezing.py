@@ -1,0 +1,373 @@
+import re
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+import transformers as tf
+from torch import nn
+
+from adiabat.core.errors import ConfigError, ModelError
+from adiabat.models.freezing import check_patterns, freeze, frozen_parameters
+
+PARTS = ("attention", "intermediate", "output")
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "vocab_size": 50, "intermediate_size": 64, "num_attention_heads": 2}
+GROUPED = {**SIZES, "num_key_value_heads": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+T5 = {"d_model": 32, "d_ff": 64, "d_kv": 16, "num_layers": 3, "num_heads": 2, "vocab_size": 50}
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
+GPT2 = {"n_embd": 32, "n_layer": 3, "n_head": 2, "vocab_size": 50, "n_positions": 16, "bos_token_id": 1, "eos_token_id": 2}
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "bert": lambda: tf.BertModel(tf.BertConfig(**SIZES)),
+    "xlm-r": lambda: tf.XLMRobertaModel(tf.XLMRobertaConfig(**SIZES)),
+    "mpnet": lambda: tf.MPNetModel(tf.MPNetConfig(**SIZES)),
+    "electra": lambda: tf.ElectraModel(tf.ElectraConfig(**SIZES, embedding_size=16)),
+    "distilbert": lambda: tf.DistilBertModel(tf.DistilBertConfig(dim=32, n_layers=3, n_heads=2, hidden_dim=64, vocab_size=50)),
+    "modernbert": lambda: tf.ModernBertModel(tf.ModernBertConfig(**SIZES, **SPECIAL)),
+    "t5": lambda: tf.T5EncoderModel(tf.T5Config(**T5)),
+    "t5-gated": lambda: tf.T5EncoderModel(tf.T5Config(**T5, feed_forward_proj="gated-gelu")),
+    "gpt-neox": lambda: tf.GPTNeoXModel(tf.GPTNeoXConfig(**SIZES, bos_token_id=1, eos_token_id=2)),
+    "gpt2": lambda: tf.GPT2Model(tf.GPT2Config(**GPT2)),
+    "llama": lambda: tf.LlamaModel(tf.LlamaConfig(**GROUPED)),
+    "mistral": lambda: tf.MistralModel(tf.MistralConfig(**GROUPED)),
+    "qwen3": lambda: tf.Qwen3Model(tf.Qwen3Config(**GROUPED, head_dim=16)),
+    "gemma2": lambda: tf.Gemma2Model(tf.Gemma2Config(**GROUPED, head_dim=16)),
+    "phi3": lambda: tf.Phi3Model(tf.Phi3Config(**GROUPED)),
+}
+ALBERT_SIZES = {**SIZES, "embedding_size": 16}
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, nn.Module]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {name: make() for name, make in MODELS.items()} | {"albert": tf.AlbertModel(tf.AlbertConfig(**ALBERT_SIZES))}
+
+
+@pytest.fixture
+def bert() -> nn.Module:
+    return tf.BertModel(tf.BertConfig(**SIZES))
+
+
+LAYOUTS = [*MODELS, "albert"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_parts_of_a_block_make_up_the_block_and_do_not_overlap(models: dict[str, nn.Module], layout: str) -> None:
+    model = models[layout]
+    block = frozen_parameters(model, ["blocks[0]"])
+    parts = [frozen_parameters(model, [f"blocks[0].{part}"]) for part in PARTS]
+    assert all(parts)
+    assert sorted(name for part in parts for name in part) == sorted(block)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_embeddings_and_blocks_are_disjoint_and_leave_only_final_norms_and_shared_tables(models: dict[str, nn.Module], layout: str) -> None:
+    model = models[layout]
+    tables, embeddings = (set(frozen_parameters(model, [name])) for name in ("embeddings.base", "embeddings"))
+    blocks = set(frozen_parameters(nn.ModuleDict({"backbone": model, "more": nn.Linear(1, 1)}), ["blocks"]))
+    blocks = {name.removeprefix("backbone.") for name in blocks}
+    assert tables
+    assert tables <= embeddings
+    assert not embeddings & blocks
+    rest = {name for name, _ in model.named_parameters()} - embeddings - blocks
+    assert all(
+        re.search(r"^(pooler|norm|final_norm|ln_f|final_layer_norm|encoder\.final_layer_norm)\b|relative_attention", name) for name in rest
+    )
+
+
+@pytest.mark.parametrize(
+    ("layout", "attention", "intermediate", "output"),
+    [
+        (
+            "bert",
+            "attention.self.query.weight attention.self.query.bias attention.self.key.weight attention.self.key.bias "
+            "attention.self.value.weight attention.self.value.bias attention.output.dense.weight attention.output.dense.bias "
+            "attention.output.LayerNorm.weight attention.output.LayerNorm.bias",
+            "intermediate.dense.weight intermediate.dense.bias",
+            "output.dense.weight output.dense.bias output.LayerNorm.weight output.LayerNorm.bias",
+        ),
+        (
+            "distilbert",
+            "attention.q_lin.weight attention.q_lin.bias attention.k_lin.weight attention.k_lin.bias attention.v_lin.weight "
+            "attention.v_lin.bias attention.out_lin.weight attention.out_lin.bias sa_layer_norm.weight sa_layer_norm.bias",
+            "ffn.lin1.weight ffn.lin1.bias",
+            "ffn.lin2.weight ffn.lin2.bias output_layer_norm.weight output_layer_norm.bias",
+        ),
+        (
+            "t5-gated",
+            "layer.0.SelfAttention.q.weight layer.0.SelfAttention.k.weight layer.0.SelfAttention.v.weight "
+            "layer.0.SelfAttention.o.weight layer.0.layer_norm.weight",
+            "layer.1.DenseReluDense.wi_0.weight layer.1.DenseReluDense.wi_1.weight layer.1.layer_norm.weight",
+            "layer.1.DenseReluDense.wo.weight",
+        ),
+        (
+            "gpt-neox",
+            "input_layernorm.weight input_layernorm.bias attention.query_key_value.weight attention.query_key_value.bias "
+            "attention.dense.weight attention.dense.bias",
+            "post_attention_layernorm.weight post_attention_layernorm.bias mlp.dense_h_to_4h.weight mlp.dense_h_to_4h.bias",
+            "mlp.dense_4h_to_h.weight mlp.dense_4h_to_h.bias",
+        ),
+        (
+            "llama",
+            "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight self_attn.o_proj.weight input_layernorm.weight",
+            "mlp.gate_proj.weight mlp.up_proj.weight post_attention_layernorm.weight",
+            "mlp.down_proj.weight",
+        ),
+        (
+            "qwen3",
+            "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight self_attn.o_proj.weight "
+            "self_attn.q_norm.weight self_attn.k_norm.weight input_layernorm.weight",
+            "mlp.gate_proj.weight mlp.up_proj.weight post_attention_layernorm.weight",
+            "mlp.down_proj.weight",
+        ),
+        (
+            "gemma2",
+            "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight self_attn.o_proj.weight "
+            "input_layernorm.weight post_attention_layernorm.weight",
+            "mlp.gate_proj.weight mlp.up_proj.weight pre_feedforward_layernorm.weight",
+            "mlp.down_proj.weight post_feedforward_layernorm.weight",
+        ),
+        ("modernbert", "attn_norm.weight attn.Wqkv.weight attn.Wo.weight", "mlp_norm.weight mlp.Wi.weight", "mlp.Wo.weight"),
+    ],
+)
+def test_each_layout_has_the_parts_written_down_by_hand(
+    models: dict[str, nn.Module], layout: str, attention: str, intermediate: str, output: str
+) -> None:
+    for part, written in zip(PARTS, (attention, intermediate, output), strict=True):
+        inside = [re.sub(r"^.*?(layer|layers|block)\.1\.", "", name) for name in frozen_parameters(models[layout], [f"blocks[1].{part}"])]
+        assert sorted(inside) == sorted(written.split())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_embedding_presets_of_each_layout_are_those_written_down_by_hand(models: dict[str, nn.Module], layout: str) -> None:
+    bert_like = ["embeddings.word_embeddings", "embeddings.position_embeddings"]
+    tables = {
+        "bert": [*bert_like, "embeddings.token_type_embeddings"],
+        "xlm-r": [*bert_like, "embeddings.token_type_embeddings"],
+        "electra": [*bert_like, "embeddings.token_type_embeddings"],
+        "albert": [*bert_like, "embeddings.token_type_embeddings"],
+        "mpnet": bert_like,
+        "distilbert": bert_like,
+        "modernbert": ["embeddings.tok_embeddings"],
+        "t5": ["shared"],
+        "t5-gated": ["shared"],
+        "gpt-neox": ["embed_in"],
+        "gpt2": ["wte", "wpe"],
+    }.get(layout, ["embed_tokens"])
+    norm = {"modernbert": ["embeddings.norm.weight"]}.get(layout, ["embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"])
+    projection = {"electra": "embeddings_project", "albert": "encoder.embedding_hidden_mapping_in"}.get(layout)
+    extra = [f"{projection}.weight", f"{projection}.bias"] if projection else []
+    rest = norm + extra if tables[0].startswith("embeddings.") else []
+    model = models[layout]
+    assert sorted(frozen_parameters(model, ["embeddings.base"])) == sorted(f"{table}.weight" for table in tables)
+    assert sorted(frozen_parameters(model, ["embeddings"])) == sorted([f"{table}.weight" for table in tables] + rest)
+
+
+def numbers_of(model: nn.Module, pattern: str) -> int:
+    return sum(model.get_parameter(name).numel() for name in frozen_parameters(model, [pattern]))
+
+
+def test_counts_worked_by_hand_for_bert(bert: nn.Module) -> None:
+    tables = (50 + 512 + 2) * 32  # token, position and token-type tables
+    attention = 4 * (32 * 32 + 32) + 2 * 32
+    intermediate = 32 * 64 + 64
+    output = 64 * 32 + 32 + 2 * 32
+    pooler = 32 * 32 + 32
+    total = tables + 2 * 32 + 3 * (attention + intermediate + output) + pooler
+    patterns = ["embeddings", "blocks[0].attention", "blocks[1:].output", "intermediate"]
+    assert {pattern: numbers_of(bert, pattern) for pattern in patterns} == {
+        "embeddings": tables + 2 * 32,
+        "blocks[0].attention": attention,
+        "blocks[1:].output": 2 * output,
+        "intermediate": 3 * intermediate,
+    }
+    report = freeze(bert, patterns)
+    assert report.frozen == tables + 2 * 32 + attention + 2 * output + 3 * intermediate
+    assert report.trainable == total - report.frozen
+    assert report.names == tuple(name for name, weight in bert.named_parameters() if not weight.requires_grad)
+
+
+def test_freezing_stops_the_gradient_of_just_the_named_parameters(bert: nn.Module) -> None:
+    report = freeze(bert, ["embeddings", "blocks[0]"])
+    bert(input_ids=torch.tensor([[1, 2, 3]])).last_hidden_state.square().sum().backward()
+    for name, weight in bert.named_parameters():
+        assert (weight.grad is None) == (name in report.names or name.startswith("pooler.")), name
+
+
+def test_the_feed_forwards_output_dense_is_not_attentions(bert: nn.Module) -> None:
+    own = [f"encoder.layer.{index}.output.dense.{kind}" for index in range(3) for kind in ("weight", "bias")]
+    assert frozen_parameters(bert, ["output.dense"]) == own
+    assert frozen_parameters(bert, ["output.dense.weight"]) == own[::2]
+    assert frozen_parameters(bert, ["blocks[1:].output.dense.bias"]) == own[3::2]
+    assert frozen_parameters(bert, [r"attention\.output\.dense\.bias"]) == [
+        f"encoder.layer.{index}.attention.output.dense.bias" for index in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "numbers"),
+    [
+        ("blocks", {0, 1, 2}),
+        ("blocks[:]", {0, 1, 2}),
+        ("blocks[0]", {0}),
+        ("blocks[-1]", {2}),
+        ("blocks[-3]", {0}),
+        ("blocks[0:2]", {0, 1}),
+        ("blocks[1:]", {1, 2}),
+        ("blocks[:-1]", {0, 1}),
+        ("blocks[ 0 : 3 ]", {0, 1, 2}),
+        ("blocks[2].intermediate", {2}),
+        ("blocks.attention", {0, 1, 2}),
+        ("attention", {0, 1, 2}),
+    ],
+)
+def test_blocks_are_counted_as_python_counts(bert: nn.Module, pattern: str, numbers: set[int]) -> None:
+    names = frozen_parameters(bert, [pattern])
+    assert {int(name.split(".")[2]) for name in names} == numbers
+    whole = {name for name, _ in bert.named_parameters() for number in numbers if name.startswith(f"encoder.layer.{number}.")}
+    if "." not in pattern and pattern != "attention":
+        assert set(names) == whole
+    else:
+        assert set(names) < whole
+
+
+def test_block_ten_comes_after_block_nine() -> None:
+    deep = tf.BertModel(tf.BertConfig(**{**SIZES, "num_hidden_layers": 11, "hidden_size": 2}))
+    assert {name.split(".")[2] for name in frozen_parameters(deep, ["blocks[-1]"])} == {"10"}
+    assert {name.split(".")[2] for name in frozen_parameters(deep, ["blocks[2:10]"])} == {str(number) for number in range(2, 10)}
+
+
+def test_a_wrapping_module_does_not_matter(bert: nn.Module) -> None:
+    wrapped = nn.Sequential(nn.ModuleDict({"model": bert}), nn.Linear(32, 8))
+    for pattern in ("embeddings", "embeddings.base", "blocks[1:3].output.dense", "blocks[0]"):
+        assert frozen_parameters(wrapped, [pattern]) == [f"0.model.{name}" for name in frozen_parameters(bert, [pattern])]
+
+
+def test_a_regular_expression_is_searched_anywhere_in_the_name(bert: nn.Module) -> None:
+    assert frozen_parameters(bert, [r"self\.key\.bias$"]) == [f"encoder.layer.{index}.attention.self.key.bias" for index in range(3)]
+    assert frozen_parameters(bert, ["^pooler"]) == ["pooler.dense.weight", "pooler.dense.bias"]
+
+
+def test_patterns_unite_in_the_models_order_whatever_their_own(bert: nn.Module) -> None:
+    patterns = ["blocks[1]", "embeddings", r"LayerNorm"]
+    names = frozen_parameters(bert, patterns)
+    assert names == frozen_parameters(bert, patterns[::-1])
+    assert set(names) == set().union(*(frozen_parameters(bert, [pattern]) for pattern in patterns))
+    assert names == [name for name, _ in bert.named_parameters() if name in set(names)]
+
+
+def test_no_pattern_freezes_nothing(bert: nn.Module) -> None:
+    report = freeze(bert, [])
+    assert report.names == ()
+    assert report.frozen == 0
+    assert report.trainable == sum(weight.numel() for weight in bert.parameters())
+
+
+def test_what_was_frozen_before_stays_frozen_and_is_counted(bert: nn.Module) -> None:
+    first = freeze(bert, ["embeddings"])
+    second = freeze(bert, ["blocks[0]"])
+    assert second.frozen == first.frozen + numbers_of(bert, "blocks[0]")
+
+
+def test_a_tied_table_is_reached_by_its_second_name(models: dict[str, nn.Module]) -> None:
+    assert frozen_parameters(models["t5"], [r"encoder\.embed_tokens"]) == ["shared.weight"]
+
+
+def test_relative_positions_of_t5_belong_to_the_attention_of_block_0(models: dict[str, nn.Module]) -> None:
+    name = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    assert name in frozen_parameters(models["t5"], ["blocks[0].attention"])
+    assert name not in frozen_parameters(models["t5"], ["blocks[1:]"])
+
+
+def test_a_misspelt_preset_names_the_near_ones_and_the_blocks(bert: nn.Module) -> None:
+    with pytest.raises(ModelError, match=r'"atention" must match a parameter.*near names: attention.*3 blocks, blocks\[0\] to blocks\[2\]'):
+        frozen_parameters(bert, ["atention"])
+    with pytest.raises(ModelError, match=r"near names:.*embeddings"):
+        frozen_parameters(bert, ["embedings"])
+
+
+def test_a_misspelt_parameter_names_the_near_stem(bert: nn.Module) -> None:
+    with pytest.raises(ModelError, match=r"near names:.*word_embeddings"):
+        frozen_parameters(bert, ["word_embedings"])
+    with pytest.raises(ModelError, match=r"near names: encoder\.layer\.0\.attention\.self\.query"):
+        frozen_parameters(bert, ["encoder.layer.0.attention.self.querry"])
+
+
+def test_a_pattern_far_from_everything_still_says_what_there_is(bert: nn.Module) -> None:
+    with pytest.raises(ModelError) as caught:
+        frozen_parameters(bert, ["zzzzzz"])
+    assert "near" not in str(caught.value)
+    assert (
+        "this model knows embeddings.base, embeddings, blocks, attention, intermediate, output, output.dense, output.dense.weight"
+        in str(caught.value)
+    )
+
+
+@pytest.mark.parametrize("pattern", ["blocks[3]", "blocks[-4]", "blocks[0:4]", "blocks[-9:]", "blocks[7].attention"])
+def test_a_block_out_of_range_says_how_many_there_are(bert: nn.Module, pattern: str) -> None:
+    with pytest.raises(ModelError, match=rf'"{re.escape(pattern)}" must stay within the blocks of this model, which has 3 blocks'):
+        frozen_parameters(bert, [pattern])
+
+
+def test_an_empty_span_of_blocks_is_an_error(bert: nn.Module) -> None:
+    with pytest.raises(ModelError, match=r'"blocks\[2:2\]" must match a parameter'):
+        frozen_parameters(bert, ["blocks[2:2]"])
+
+
+def test_every_fault_is_reported_at_once(bert: nn.Module) -> None:
+    with pytest.raises(ModelError, match=r'^2 faults: .*"blocks\[5\]".*; freeze pattern "wrong"'):
+        frozen_parameters(bert, ["blocks[5]", "embeddings", "wrong"])
+    with pytest.raises(ConfigError, match=r'^2 faults: .*"\(".*"blocks\[x\]"'):
+        frozen_parameters(bert, ["(", "blocks[x]"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(unclosed", r'must hold presets or regular expressions, got "\(unclosed" \(missing \)'),
+        ("", "got an empty text"),
+        ("  ", "got an empty text"),
+        ("blocks[]", r"must use blocks\[i\]"),
+        ("blocks[1:2:3]", r"must use blocks\[i\]"),
+        ("blocks[0,1]", r"must use blocks\[i\]"),
+        ("blocks[0", r"must use blocks\[i\]"),
+        ("blocks[0].atention", r"must use blocks\[i\].*\.attention, \.intermediate, \.output, \.output\.dense"),
+        ("blocks[1 2]", r"must use blocks\[i\]"),
+    ],
+)
+def test_a_malformed_pattern_is_a_config_error_without_a_model(pattern: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_patterns([pattern])
+
+
+def test_a_bare_text_is_not_taken_for_a_list_of_letters(bert: nn.Module) -> None:
+    with pytest.raises(ConfigError, match=r'must be a list of patterns, got "embeddings"; write \["embeddings"\]'):
+        freeze(bert, "embeddings")
+
+
+@pytest.mark.parametrize("patterns", [["."], ["embeddings", "blocks"], ["embeddings", "attention", "intermediate", "output"]])
+def test_leaving_nothing_but_an_unused_pooler_is_an_error_and_freezes_nothing(bert: nn.Module, patterns: list[str]) -> None:
+    with pytest.raises(ModelError, match="must leave something to train"):
+        freeze(bert, patterns)
+    assert all(weight.requires_grad for weight in bert.parameters())
+
+
+def test_a_projection_on_top_may_be_all_that_is_trained(bert: nn.Module) -> None:
+    encoder = nn.ModuleDict({"backbone": bert, "projection": nn.Linear(32, 8)})
+    assert freeze(encoder, ["^backbone"]).trainable == 32 * 8 + 8
+
+
+def test_two_stacks_of_blocks_need_a_regular_expression() -> None:
+    both = tf.T5Model(tf.T5Config(**{**T5, "num_layers": 1}))
+    with pytest.raises(ModelError, match=r"one stack of blocks.*decoder\.block\., encoder\.block\."):
+        frozen_parameters(both, ["blocks[0]"])
+    assert all(name.startswith("encoder.block.0.") for name in frozen_parameters(both, [r"^encoder\.block\.0\."]))
+
+
+def test_a_model_without_blocks_says_so() -> None:
+    static = nn.ModuleDict({"embedding": nn.Embedding(5, 2), "top": nn.Linear(2, 2)})
+    with pytest.raises(ModelError, match="no blocks that the presets know"):
+        frozen_parameters(static, ["blocks[0]"])
+    with pytest.raises(ModelError, match="no blocks that the presets know"):
+        frozen_parameters(static, ["blocks"])

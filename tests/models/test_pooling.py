@@ -1,0 +1,127 @@
+"""Pooling against values worked by hand, plain loops, and sentence-transformers."""
+
+import inspect
+
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.modules import Pooling as PeerPooling
+from torch import Tensor
+
+from adiabat.core.errors import ConfigError
+from adiabat.models.embedding_head import POOLINGS, Pooling, pool
+from adiabat.models.st_files import NAMES_OF_POOLING
+
+PEER_NAMES = {ours: theirs for theirs, ours in NAMES_OF_POOLING.items()}
+
+HAND_HIDDEN = torch.tensor([[[1.0, 8.0], [3.0, 2.0], [99.0, -99.0]]])
+HAND_MASK = torch.tensor([[1, 1, 0]])
+# mean ((1 + 3) / 2, (8 + 2) / 2); weights 1 and 2: ((1 + 2 * 3) / 3, (8 + 2 * 2) / 3).
+BY_HAND: dict[Pooling, list[float]] = {
+    "mean": [2.0, 5.0],
+    "cls": [1.0, 8.0],
+    "last": [3.0, 2.0],
+    "max": [3.0, 8.0],
+    "weighted_mean": [7 / 3, 4.0],
+}
+
+
+def right_padded(lengths: list[int], *, width: int = 5, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(len(lengths), max(lengths), width, generator=generator)
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    return hidden, mask
+
+
+def pooled_in_plain_loops(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+    rows = []
+    for states, flags in zip(hidden.tolist(), mask.tolist(), strict=True):
+        kept = [(place + 1, state) for place, (state, flag) in enumerate(zip(states, flags, strict=True)) if flag]
+        columns = list(zip(*(state for _, state in kept), strict=True))
+        weights = [place for place, _ in kept]
+        if pooling == "cls":
+            rows.append(kept[0][1])
+        elif pooling == "last":
+            rows.append(kept[-1][1])
+        elif pooling == "max":
+            rows.append([max(column) for column in columns])
+        elif pooling == "mean":
+            rows.append([sum(column) / len(kept) for column in columns])
+        else:
+            rows.append([sum(w * x for w, x in zip(weights, column, strict=True)) / sum(weights) for column in columns])
+    return torch.tensor(rows)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_pooled_vector_is_the_one_worked_by_hand(pooling: Pooling) -> None:
+    assert pool(HAND_HIDDEN, HAND_MASK, pooling=pooling)[0].tolist() == pytest.approx(BY_HAND[pooling])
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("lengths", [[4, 1, 7, 2], [6], [1], [3, 3]], ids=["ragged", "batch of one", "one token", "no padding"])
+def test_pooling_equals_plain_loops(pooling: Pooling, lengths: list[int]) -> None:
+    hidden, mask = right_padded(lengths)
+    torch.testing.assert_close(pool(hidden, mask, pooling=pooling), pooled_in_plain_loops(hidden, mask, pooling))
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("lengths", [[4, 1, 7, 2], [6], [1]], ids=["ragged", "batch of one", "one token"])
+def test_pooling_equals_sentence_transformers(pooling: Pooling, lengths: list[int]) -> None:
+    hidden, mask = right_padded(lengths, seed=1)
+    peer = PeerPooling(hidden.shape[2], pooling_mode=PEER_NAMES[pooling])
+    expected = peer({"token_embeddings": hidden, "attention_mask": mask})["sentence_embedding"]
+    torch.testing.assert_close(pool(hidden, mask, pooling=pooling), expected)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_skipped_prompt_tokens_pool_as_in_sentence_transformers(pooling: Pooling) -> None:
+    hidden, mask = right_padded([5, 4, 7], seed=2)
+    peer = PeerPooling(hidden.shape[2], pooling_mode=PEER_NAMES[pooling], include_prompt=False)
+    expected = peer({"token_embeddings": hidden, "attention_mask": mask, "prompt_length": 2})["sentence_embedding"]
+    without_prompt = mask.clone()
+    without_prompt[:, :2] = 0
+    torch.testing.assert_close(pool(hidden, without_prompt, pooling=pooling), expected)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_one_token_amid_padding_is_the_vector(pooling: Pooling) -> None:
+    hidden, _ = right_padded([6])
+    mask = torch.tensor([[0, 0, 0, 1, 0, 0]])
+    torch.testing.assert_close(pool(hidden, mask, pooling=pooling), hidden[:, 3])
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_what_padding_holds_does_not_matter(pooling: Pooling) -> None:
+    hidden, mask = right_padded([2, 5, 3])
+    filled = hidden.masked_fill(mask.unsqueeze(-1) == 0, 1e6)
+    torch.testing.assert_close(pool(filled, mask, pooling=pooling), pool(hidden, mask, pooling=pooling))
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_more_padding_changes_nothing(pooling: Pooling) -> None:
+    hidden, mask = right_padded([2, 5])
+    wider = torch.cat([hidden, torch.full((2, 3, 5), -7.0)], dim=1)
+    longer = torch.cat([mask, torch.zeros(2, 3, dtype=torch.long)], dim=1)
+    torch.testing.assert_close(pool(wider, longer, pooling=pooling), pool(hidden, mask, pooling=pooling))
+
+
+def test_bfloat16_states_are_summed_in_float32() -> None:
+    # Summed in bfloat16, 4,096 ones would stop growing at 256.
+    pooled = pool(torch.ones(1, 4096, 2, dtype=torch.bfloat16), torch.ones(1, 4096, dtype=torch.long), pooling="mean")
+    assert pooled.dtype == torch.float32
+    assert pooled.tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_gradient_reaches_only_tokens_that_count(pooling: Pooling) -> None:
+    hidden, mask = right_padded([2, 4])
+    hidden.requires_grad_()
+    (gradient,) = torch.autograd.grad(pool(hidden, mask, pooling=pooling).sum(), hidden)
+    assert torch.isfinite(gradient).all()
+    assert not gradient[mask == 0].any()
+    assert gradient[mask == 1].any()
+
+
+def test_unknown_pooling_names_the_known() -> None:
+    with pytest.raises(ConfigError, match=r"pooling must be one of mean, cls, last, max, weighted_mean, got 'median'"):
+        # Unwrapped: where tests check annotations as they run, those would refuse the name first.
+        inspect.unwrap(pool)(HAND_HIDDEN, HAND_MASK, pooling="median")

@@ -1,0 +1,324 @@
+"""Static models: means of rows, what the rest of the house does with them, and what cannot be done with them."""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from adiabat import api
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
+from adiabat.config.shared import EncoderSection
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import ConfigError, DataError, ModelError
+from adiabat.data.records import SIDES
+from adiabat.models.adapters import add_lora, train_biases_only
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.freezing import freeze
+from adiabat.models.loading import load, override
+from adiabat.models.static import StaticBackbone, StaticTokenizer
+from adiabat.models.token_cache import TokenTable, embed_all
+from adiabat.models.tokenizer import require_pad_token
+from adiabat.models.towers import DualEncoder, build_towers
+from adiabat.profiling.text_lengths import ModelTokens
+from adiabat.training.gradient_cache import Chunking
+from adiabat.training.passes import side_passes
+from tests.commands import lines
+from tests.models.static_models import CORNERS, UNKNOWN, WORDS, static_encoder, word_table, word_tokenizer, write_model2vec, write_static
+
+PLAIN = EncoderSettings(normalize=False)
+CAT, DOG, SEA = (WORDS.index(word) for word in ("cat", "dog", "sea"))
+
+
+def encode(encoder, texts, side="query"):
+    return encoder.encode(texts, side=side)
+
+
+def tokenizer(**options) -> StaticTokenizer:
+    return StaticTokenizer(word_tokenizer(), rows=len(WORDS), **options)
+
+
+# Vectors.
+
+
+def test_a_text_is_the_mean_of_its_tokens():
+    table = torch.zeros(len(WORDS), 2)
+    table[CAT], table[DOG] = torch.tensor([4.0, 0.0]), torch.tensor([1.0, 3.0])
+    found = encode(static_encoder(table, settings=PLAIN), ["cat dog", "cat cat dog", "dog"])
+    np.testing.assert_array_equal(found, [[2.5, 1.5], [3.0, 1.0], [1.0, 3.0]])
+    np.testing.assert_allclose(encode(static_encoder(table), ["cat cat dog"]), [[0.948683, 0.316228]], atol=1e-6)
+
+
+def test_vectors_are_those_of_a_plain_loop():
+    table = word_table()
+    draw = np.random.default_rng(3)
+    texts = [" ".join(draw.choice(WORDS[4:], draw.integers(1, 30))) for _ in range(300)]
+    expected = [np.mean([table[WORDS.index(word)].numpy() for word in text.split()], axis=0) for text in texts]
+    np.testing.assert_allclose(encode(static_encoder(table, settings=PLAIN), texts), expected, atol=1e-6)
+
+
+def test_neither_the_order_nor_the_number_of_times_a_text_is_repeated_counts():
+    encoder = static_encoder()
+    found = encode(encoder, ["the cat on the moon", "moon the on cat the", "the cat on the moon " * 7])
+    np.testing.assert_allclose(found, found[[0, 0, 0]], atol=1e-6)
+
+
+def test_a_text_alone_has_the_vector_that_it_has_among_others():
+    encoder = static_encoder()
+    together = encode(encoder, CORNERS)
+    for text, vector in zip(CORNERS, together, strict=True):
+        np.testing.assert_allclose(encode(encoder, [text])[0], vector, atol=1e-6)
+
+
+def test_a_text_without_tokens_is_zero_and_no_special_token_is_added():
+    encoder = static_encoder()
+    assert encoder.tokenize(["", "cat"], side="query") == [[len(WORDS)], [CAT]]
+    np.testing.assert_array_equal(encode(encoder, ["", "cat", " "])[[0, 2]], np.zeros((2, encoder.width)))
+
+
+def test_a_prompt_is_more_tokens():
+    encoder = static_encoder(settings=EncoderSettings(query_prompt="the sea ", document_prompt="a "))
+    plain = static_encoder()
+    np.testing.assert_array_equal(encode(encoder, ["cat"]), encode(plain, ["the sea cat"]))
+    np.testing.assert_array_equal(encode(encoder, ["cat"], "document"), encode(plain, ["a cat"]))
+
+
+@pytest.mark.parametrize(("side", "left"), [("right", "cat dog sea"), ("left", "dog sea moon")])
+def test_a_text_is_cut_at_the_limit_on_its_side(side, left):
+    encoder = static_encoder(settings=EncoderSettings(max_tokens=3), side=side)
+    np.testing.assert_array_equal(encode(encoder, ["cat dog sea moon"]), encode(static_encoder(), [left]))
+
+
+def test_unknown_tokens_are_left_out_after_the_limit_and_letters_are_cut_before_it():
+    assert tokenizer().token_ids(["zebra cat dog"], limit=2) == [[UNKNOWN, CAT]]
+    assert tokenizer(unknown_id=UNKNOWN).token_ids(["zebra cat dog", "zebra"], limit=2) == [[CAT], []]
+    assert tokenizer(letters_per_token=2).token_ids(["cat dog sea", "dogs"], limit=4) == [[CAT, DOG], [UNKNOWN]]
+    assert tokenizer(letters_per_token=1).token_ids(["cat dog sea"], limit=5) == [[CAT, UNKNOWN]]
+
+
+def test_a_table_in_half_precision_is_computed_with_in_full():
+    table = word_table().half()
+    backbone = StaticBackbone(table)
+    assert backbone.table.dtype == torch.float32
+    torch.testing.assert_close(backbone.table, table.float(), rtol=0, atol=0)
+
+
+def test_padding_is_zero_whatever_fills_it():
+    backbone = StaticBackbone(word_table())
+    states = backbone(torch.tensor([[CAT, DOG]]), torch.tensor([[1, 0]])).last_hidden_state
+    torch.testing.assert_close(states[0], torch.stack([word_table()[CAT], torch.zeros(backbone.config.hidden_size)]))
+
+
+@pytest.mark.parametrize(("row", "learned"), [(0.0, False), (0.5, True)])
+def test_an_unknown_token_of_zeros_is_not_learned(row: float, learned: bool) -> None:
+    table = word_table()
+    table[UNKNOWN] = row
+    backbone = StaticBackbone(table, unknown_id=UNKNOWN)
+    backbone(torch.tensor([[CAT, UNKNOWN]]), torch.ones(1, 2, dtype=torch.long)).last_hidden_state.sum().backward()
+    gradient = backbone.token_embeddings.weight.grad
+    assert gradient is not None
+    assert gradient[CAT].any()
+    assert bool(gradient[UNKNOWN].any()) == learned
+
+
+# Precision, settings, fingerprint.
+
+
+def test_automatic_precision_stays_full_where_half_would_gain_nothing(monkeypatch):
+    monkeypatch.setattr("adiabat.models.device.native_bf16", lambda device: True)
+    encoder = static_encoder()
+    assert encoder.settle("auto") == "fp32"
+    half, full = (encoder.encode(CORNERS[2:], side="query", precision=precision) for precision in ("bf16", "fp32"))
+    assert np.sum(half * full, axis=1).min() > 0.9999
+    assert not np.array_equal(half, full)
+
+
+def test_everything_follows_the_encoder_to_another_device():
+    encoder = static_encoder().to("meta")
+    found = encoder(encoder.collate([[CAT], [CAT, DOG]], side="query"))
+    assert (found.device.type, found.shape) == ("meta", (2, encoder.width))
+
+
+def test_tokens_are_counted_without_special_tokens_and_cut_nowhere():
+    encoder = static_encoder(settings=EncoderSettings(max_tokens=3, query_prompt="the "))
+    assert ModelTokens(DualEncoder(encoder, encoder)).count(["cat dog sea moon", ""], side="query") == [5, 1]
+
+
+def test_fingerprints_tell_apart_what_gives_other_vectors():
+    encoder = static_encoder()
+    prints = {
+        encoder.fingerprint(),
+        static_encoder(word_table(seed=1)).fingerprint(),
+        static_encoder(side="left").fingerprint(),
+        encoder.with_settings(EncoderSettings(max_tokens=9)).fingerprint(),
+        *(
+            encoder.with_settings(encoder.settings, tokenizer=tokenizer(**one)).fingerprint()
+            for one in ({"unknown_id": 0}, {"letters_per_token": 4})
+        ),
+    }
+    assert len(prints) == 6
+    assert encoder.fingerprint() == static_encoder().fingerprint() == copy.deepcopy(encoder).fingerprint()
+
+
+def test_settings_override_those_of_the_directory(tmp_path):
+    model = load(write_static(tmp_path), settings={"max_tokens": 3, "query_prompt": "the ", "normalize": False})
+    plain = load(tmp_path)
+    np.testing.assert_array_equal(
+        model.encode(["cat dog sea"], side="query"), override(plain, {"normalize": False}).encode(["the cat dog"], side="query")
+    )
+    assert override(plain, {}, pad_token="[SEP]").query.pad_token_id == len(WORDS)
+    require_pad_token(plain.query)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pooling": "max"}, "encoder.pooling must be mean for a static model, got max; leave it out"),
+        ({"pool_prompt": False}, "encoder.pool_prompt must be true for a static model, got false; give it no prompt instead"),
+    ],
+)
+def test_settings_that_cannot_be_kept_are_refused(settings, message, tmp_path):
+    write_static(tmp_path)
+    for act in (lambda: load(tmp_path, settings=settings), lambda: override(load(tmp_path), settings)):
+        with pytest.raises(ConfigError) as caught:
+            act()
+        assert str(caught.value) == message
+
+
+def test_blocks_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="encoder.blocks must be left out for a static model, which has none, got 2"):
+        api.load(write_static(tmp_path), settings=EncoderSection(blocks=2))
+
+
+# Stores.
+
+
+def test_a_store_is_built_searched_and_refused_where_a_document_has_no_known_token(tmp_path):
+    model = write_model2vec(tmp_path / "model", {"embeddings": word_table()})
+    (tmp_path / "corpus.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tsalt sea\n", encoding="utf-8")
+    store = api.embed(model, tmp_path / "corpus.tsv", tmp_path / "store")
+    assert [hit.doc_id for hit in api.search(store.path, "salt sea zebra", model=model, k=2)] == ["d2", "d1"]
+    (tmp_path / "zero.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tzebra\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r'zero.tsv: .*"d2".*zebra.*data.blank = drop'):
+        api.embed(model, tmp_path / "zero.tsv", tmp_path / "other")
+
+
+# Training.
+
+
+def trained(**options) -> DualEncoder:
+    encoder = static_encoder(settings=PLAIN)
+    return build_towers(DualEncoder(encoder, encoder), kind="shared", seed=0, **options)
+
+
+def test_the_gradient_of_a_row_is_its_share_of_the_text_and_none_of_it_reaches_the_row_of_zeros():
+    tower = trained().query
+    tower(tower.collate(tower.tokenize(["cat cat dog", ""], side="query"), side="query"))[:, 0].sum().backward()
+    gradient = tower.backbone.token_embeddings.weight.grad
+    expected = torch.zeros_like(gradient)
+    expected[CAT, 0], expected[DOG, 0] = 2 / 3, 1 / 3
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_a_text_without_tokens_breaks_no_gradient_of_a_normalised_tower():
+    tower = static_encoder()
+    tower(tower.collate(tower.tokenize(["cat dog", "", "cat"], side="query"), side="query"))[:, 0].sum().backward()
+    gradient = tower.backbone.token_embeddings.weight.grad
+    assert gradient.isfinite().all()
+    assert gradient[CAT].any()
+    assert not gradient[-1].any()
+
+
+def test_a_step_moves_the_rows_of_its_tokens_and_no_other():
+    tower = trained().query
+    before = tower.backbone.table.clone()
+    table = TokenTable.of(tower, ["cat cat dog", ""], side="query")
+    optimizer = torch.optim.SGD(tower.parameters(), lr=0.5)
+    with side_passes(tower, precision="fp32") as passes:
+        passes.embed(table, np.arange(2)).sum().backward()
+    optimizer.step()
+    moved = (tower.backbone.table != before).any(dim=1)
+    assert set(np.flatnonzero(moved.numpy())) == {CAT, DOG}
+    assert not tower.backbone.token_embeddings.weight[-1].any()
+
+
+def test_passes_side_by_side_give_the_vectors_and_gradients_of_one_pass():
+    texts = [text for text in CORNERS for _ in range(3)]
+    found = []
+    for chunking in (Chunking(), Chunking(12, cached=True)):
+        tower = trained(projection_width=5).query
+        table = TokenTable.of(tower, texts, side="query")
+        with side_passes(tower, precision="fp32", chunking=chunking) as passes:
+            vectors = passes.embed(table, np.arange(len(texts)))
+            vectors.square().sum().backward()
+        torch.testing.assert_close(vectors.detach(), embed_all(tower, table, token_budget=64), rtol=1e-5, atol=1e-6)
+        found.append([weights.grad for weights in tower.parameters()])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_static_model_is_trained_and_saved(tmp_path):
+    model = write_static(tmp_path / "model", limit=20)
+    words = WORDS[4:]
+    lines(tmp_path / "pairs.jsonl", [{"query": f"the {word}", "positive": f"{word} {other}"} for word in words for other in words])
+    job = {"model": str(model), "data": str(tmp_path / "pairs.jsonl"), "out": str(tmp_path / "job")}
+    tables = {
+        "job": job,
+        "data": {"validation_fraction": 0.3},
+        "train": {"batch_size": 6, "steps": 2, "validate_every": 2, "learning_rate": 0.1},
+    }
+    api.train(checked(TrainSettings, tables))
+    start, end = load(model), api.load(tmp_path / "job")
+    assert end.query.settings == replace(start.query.settings, max_tokens=20)
+    assert not np.allclose(end.encode(["cat"], side="query"), start.encode(["cat"], side="query"), atol=1e-3)
+
+
+def tuning(tmp_path: Path, **settings) -> None:
+    model = write_static(tmp_path / "model")
+    words = WORDS[4:9]
+    lines(tmp_path / "corpus.jsonl", [{"_id": word, "text": f"{word} sea"} for word in words])
+    pairs = [
+        {"query": f"{other} {word}", "pos": [word], "neg": [one for one in words if one != word]} for word in words for other in WORDS[9:]
+    ]
+    lines(tmp_path / "pairs.jsonl", pairs)
+    api.embed(model, tmp_path / "corpus.jsonl", tmp_path / "store")
+    regime = {"loss": "in_batch_softmax", "max_epochs": 2, "batches_per_epoch": 4, "batch_size": 5, "learning_rate": 0.05, **settings}
+    tables = {"data": {"validation_fraction": 0.4}, "tune": regime}
+    api.tune(model, tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=checked(TuneSettings, tables))
+
+
+def test_the_query_table_is_tuned_and_the_document_table_kept(tmp_path):
+    tuning(tmp_path, freeze=())
+    start, end = load(tmp_path / "model"), api.load(tmp_path / "job")
+    before, after = ({side: model.encode(["cat"], side=side) for side in SIDES} for model in (start, end))
+    np.testing.assert_array_equal(after["document"], before["document"])
+    assert not np.allclose(after["query"], before["query"], atol=1e-3)
+
+
+def test_tuning_with_the_table_frozen_is_refused(tmp_path):
+    advice = r"which leave nothing; a model without blocks consists of its embeddings: freeze nothing, \[\]"
+    with pytest.raises(ModelError, match=rf'freeze must leave something to train, got \["embeddings"\], {advice}'):
+        tuning(tmp_path)
+
+
+def test_freezing_knows_the_table_and_says_that_there_are_no_blocks():
+    tower = trained().query
+    assert freeze(tower.backbone, ["embeddings.base"], alone=False).names == ("token_embeddings.weight",)
+    with pytest.raises(ModelError, match=r"this model knows embeddings.base, embeddings and has no blocks that the presets know"):
+        freeze(trained().query.backbone, ["blocks"])
+
+
+@pytest.mark.parametrize("method", [train_biases_only, lambda backbone: add_lora(backbone, rank=1)], ids=["bias", "lora"])
+def test_methods_that_need_layers_are_refused(method):
+    with pytest.raises(ModelError, match=r"method must be full for a backbone without dense layers, got one of type static"):
+        method(StaticBackbone(word_table()))
+
+
+def test_checkpointing_without_blocks_is_refused():
+    with (
+        pytest.raises(ModelError, match="checkpointed must be False for StaticBackbone"),
+        side_passes(trained().query, precision="fp32", chunking=Chunking(checkpointed=True)),
+    ):
+        pass

@@ -1,0 +1,218 @@
+"""Threads that share out jobs, and the copies of a model that they run."""
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from adiabat.models.bulk import Progress
+from adiabat.models.device import Precision, autocast
+from adiabat.models.encoder import Encoder
+from adiabat.models.threads import side_by_side, working_copies
+from adiabat.models.tokens import token_budget_batches
+from tests.tiny import KINDS, Kind, tiny_encoder
+
+TEXTS = [f"{'word ' * (number % 7)}number {number}" for number in range(40)]
+BUDGET = 100
+THREADS = 4
+
+
+@pytest.fixture(autouse=True)
+def four_threads() -> Iterator[None]:
+    """As many threads as these tests speak of, on whatever machine; each test must leave that number alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    yield
+    left = torch.get_num_threads()
+    torch.set_num_threads(before)
+    assert left == THREADS
+
+
+def threads_of_a_new_thread() -> int:
+    found: list[int] = []
+    asking = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    asking.start()
+    asking.join()
+    return found[0]
+
+
+def plainly(encoder: Encoder, precision: Precision) -> np.ndarray:
+    """The same batches one after the other in this thread, through the encoder itself."""
+    token_ids = encoder.tokenize(TEXTS, side="query")
+    vectors = np.empty((len(TEXTS), encoder.width), dtype=np.float32)
+    torch.set_num_threads(1)
+    with torch.inference_mode(), autocast(encoder.device, precision):
+        for rows in token_budget_batches([len(ids) for ids in token_ids], BUDGET):
+            vectors[rows] = encoder(encoder.collate([token_ids[row] for row in rows], side="query")).numpy()
+    torch.set_num_threads(THREADS)
+    return vectors
+
+
+class Tied(nn.Module):
+    """An embedding table that a linear layer uses again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 3)
+        self.tied = nn.Linear(3, 5)
+        self.tied.weight = self.table.weight
+
+
+def test_results_come_in_the_order_of_the_jobs() -> None:
+    second_is_done = threading.Event()
+
+    def square(job: int) -> int:
+        if job == 0:
+            assert second_is_done.wait(10)
+        if job == 1:
+            second_is_done.set()
+        return job * job
+
+    with side_by_side([square] * 2) as results:
+        assert list(results(range(20))) == [job * job for job in range(20)]
+
+
+def test_as_many_jobs_run_at_once_as_there_are_functions() -> None:
+    meeting = threading.Barrier(3, timeout=10)
+    with side_by_side([lambda job: meeting.wait()] * 3) as results:
+        assert sorted(results(range(3))) == [0, 1, 2]
+
+
+def test_a_function_runs_one_job_at_a_time() -> None:
+    class Counting:
+        running = most = 0
+
+        def __call__(self, job: int) -> int:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            torch.ones(200, 200) @ torch.ones(200, 200)
+            self.running -= 1
+            return job
+
+    functions = [Counting(), Counting()]
+    with side_by_side(functions) as results:
+        list(results(range(60)))
+    assert max(one.most for one in functions) == 1
+
+
+def test_jobs_are_drawn_only_a_few_ahead() -> None:
+    drawn: list[int] = []
+
+    def jobs() -> Iterator[int]:
+        for job in range(1000):
+            drawn.append(job)
+            yield job
+
+    with side_by_side([abs, abs]) as results:
+        next(results(jobs()))
+    assert len(drawn) == 5
+
+
+@pytest.mark.parametrize(("functions", "share"), [(1, 4), (2, 2), (3, 1), (8, 1)])
+def test_the_threads_of_torch_are_shared_out_and_given_back(functions: int, share: int) -> None:
+    with side_by_side([lambda job: torch.get_num_threads()] * functions) as results:
+        assert set(results(range(10))) == {share}
+    assert torch.get_num_threads() == threads_of_a_new_thread() == THREADS
+
+
+def test_an_error_in_a_job_reaches_the_caller_and_drops_what_waits() -> None:
+    done: list[int] = []
+
+    def job_zero_fails(job: int) -> None:
+        if job == 0:
+            raise ZeroDivisionError("job 0")
+        done.append(job)
+
+    with pytest.raises(ZeroDivisionError, match="job 0"), side_by_side([job_zero_fails]) as results:
+        list(results(range(1000)))
+    assert len(done) <= 2
+    assert threads_of_a_new_thread() == THREADS
+
+
+def test_an_interrupt_in_the_caller_ends_the_threads() -> None:
+    def interrupted() -> None:
+        with side_by_side([abs, abs]) as results:
+            next(results(range(1000)))
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert threading.active_count() == before
+    assert threads_of_a_new_thread() == THREADS
+
+
+def test_float32_copies_share_every_weight_and_no_module() -> None:
+    encoder = tiny_encoder()
+    (copy,) = working_copies(encoder, 1, precision="fp32", shared=[encoder.tokenizer])
+    assert copy.tokenizer is encoder.tokenizer
+    assert all(one is other for one, other in zip(copy.parameters(), encoder.parameters(), strict=True))
+    assert not {id(part) for part in copy.modules()} & {id(part) for part in encoder.modules()}
+
+
+def test_bfloat16_copies_share_one_conversion_of_the_linear_layers_alone() -> None:
+    encoder = tiny_encoder()
+    one, other = working_copies(encoder, 2, precision="bf16", shared=[encoder.tokenizer])
+    assert all(mine is yours for mine, yours in zip(one.parameters(), other.parameters(), strict=True))
+    for part in one.modules():
+        expected = torch.bfloat16 if type(part) is nn.Linear else torch.float32
+        assert all(weights.dtype == expected for weights in part.parameters(recurse=False))
+    assert all(weights.dtype == torch.float32 and weights.requires_grad for weights in encoder.parameters())
+
+
+def test_weights_tied_to_a_table_stay_float32_and_tied() -> None:
+    (copy,) = working_copies(Tied(), 1, precision="bf16")
+    assert copy.table.weight is copy.tied.weight
+    assert copy.table.weight.dtype == torch.float32
+    assert copy.tied.bias.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_encoding_side_by_side_gives_the_vectors_of_one_thread_to_the_last_bit(kind: Kind, precision: Precision) -> None:
+    encoder = tiny_encoder(kind, projection=7)
+    expected = plainly(encoder, precision)
+    for _ in range(2):
+        vectors = encoder.encode(TEXTS, side="query", precision=precision, token_budget=BUDGET)
+        np.testing.assert_array_equal(vectors, expected)
+
+
+def test_batches_are_embedded_in_several_threads_without_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting = threading.Barrier(THREADS, timeout=10)
+    plain_forward = Encoder.forward
+    seen: list[bool] = []
+
+    def forward(self: Encoder, batch: object) -> object:
+        if len(seen) < THREADS:
+            meeting.wait()
+        seen.append(torch.is_inference_mode_enabled())
+        return plain_forward(self, batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Encoder, "forward", forward)
+    encoder = tiny_encoder()
+    encoder.encode(TEXTS[:THREADS], side="query", precision="fp32", token_budget=1)
+    assert seen == [True] * THREADS
+
+
+def test_an_error_in_a_forward_pass_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(self: Encoder, batch: object) -> object:
+        raise MemoryError("too long")
+
+    monkeypatch.setattr(Encoder, "forward", forward)
+    with pytest.raises(MemoryError, match="too long"):
+        tiny_encoder().encode(TEXTS, side="query", precision="fp32", token_budget=BUDGET)
+
+
+def test_an_interrupted_encode_leaves_mode_and_threads_as_they_were() -> None:
+    encoder = tiny_encoder().train()
+
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encoder.encode(TEXTS, side="query", precision="fp32", token_budget=BUDGET, on_progress=interrupt)
+    assert all(part.training for part in encoder.modules())
+    assert threads_of_a_new_thread() == THREADS

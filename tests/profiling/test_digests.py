@@ -1,0 +1,80 @@
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+
+from adiabat.data.records import text_id
+from adiabat.data.text_hashes import Digests, folded, numbered
+
+
+def numbers_of(*texts: str) -> list[int]:
+    digests = Digests()
+    for text in texts:
+        digests.add(text)
+    return numbered(digests.words()).tolist()
+
+
+def test_a_digest_is_the_one_that_names_a_text_without_id():
+    digests = Digests()
+    digests.add("héllo")
+    assert "text:" + digests.words().tobytes().hex() == text_id("héllo")
+
+
+def test_equal_texts_have_equal_numbers_and_different_ones_have_not():
+    one, two, again, three, empty = numbers_of("a", "b", "a", "A", "")
+    assert one == again
+    assert sorted({one, two, three, empty}) == [0, 1, 2, 3]
+
+
+def test_numbers_agree_with_a_dictionary_of_the_texts():
+    draw = random.Random(3)
+    texts = [draw.choice("abcdefgh") * draw.randrange(3) for _ in range(500)]
+    numbers = numbers_of(*texts)
+    assert len(set(numbers)) == len(set(texts)) == max(numbers) + 1
+    assert len(set(zip(numbers, texts, strict=True))) == len(set(texts))
+
+
+def test_digests_that_agree_in_one_half_are_two_texts():
+    halves = np.array([[1, 1], [1, 2], [2, 1], [1, 2]], dtype=np.uint64)
+    numbers = numbered(halves).tolist()
+    assert numbers[1] == numbers[3]
+    assert len(set(numbers)) == 3
+
+
+def test_half_a_surrogate_pair_and_no_text_at_all_are_taken():
+    assert numbers_of() == []
+    assert len(set(numbers_of("\ud800", "\udfff", ""))) == 3
+
+
+def test_sixteen_bytes_are_kept_of_a_text_however_long():
+    digests = Digests()
+    digests.add("x" * 1_000_000)
+    assert (len(digests), digests.words().nbytes) == (1, 16)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What  is\tit? ", "what is IT?"),
+        ("Straße", "STRASSE"),
+        ("café", "cafe\N{COMBINING ACUTE ACCENT}"),
+        ("ＡＢＣ　１", "abc 1"),
+        ("ﬁne", "FINE"),
+        ("שלום\N{NO-BREAK SPACE}עולם", "שלום עולם"),
+        ("\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK CAPITAL LETTER SIGMA}"),
+    ],
+)
+def test_texts_that_differ_in_writing_alone_fold_to_one(one: str, other: str):
+    assert folded(one) == folded(other) != []
+
+
+@pytest.mark.parametrize(("one", "other"), [("a b", "ab"), ("a.", "a"), ("é", "e"), ("مرحبا", "مرحب")])
+def test_texts_that_differ_in_more_do_not(one: str, other: str):
+    assert folded(one) != folded(other)
+
+
+def test_folding_twice_changes_nothing():
+    letters = [chr(code) for code in range(0x20, 0x3000) if unicodedata.category(chr(code)) != "Cn"]
+    once = [" ".join(folded(letter)) for letter in letters]
+    assert [" ".join(folded(text)) for text in once] == once

@@ -1,0 +1,102 @@
+from random import Random
+
+import numpy as np
+import pytest
+
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.profiling.text_lengths import PERCENTS, ModelTokens, TokenSample, histogram, lengths, truncation, wilson
+from tests.profiling.files import Letters
+from tests.tiny import KINDS, Kind, tiny_dual
+
+
+def test_lengths_by_hand():
+    found = lengths("query", "words", np.array([1, 2, 3, 10]), texts=4)
+    assert found.mean == 4.0
+    assert dict(found.quantiles) == {0: 1, 5: 1, 25: 1, 50: 2, 75: 3, 95: 10, 99: 10, 100: 10}
+    assert found.histogram == ((1, 1, 1), (2, 2, 1), (3, 4, 1), (5, 8, 0), (9, 16, 1))
+
+
+def test_a_quantile_is_the_shortest_length_that_so_many_do_not_exceed():
+    draw = Random(1)
+    values = [draw.randrange(1, 400) for _ in range(301)]
+    for percent, value in lengths("document", "tokens", np.array(values), texts=301).quantiles:
+        reached = [one for one in sorted(set(values)) if sum(other <= one for other in values) * 100 >= percent * len(values)]
+        assert value == reached[0], percent
+    assert PERCENTS[0] == 0
+
+
+@pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 5, 8, 9, 1023, 1024, 1025, 2**20, 2**20 + 1])
+def test_a_length_falls_into_the_bar_that_spans_it(value: int):
+    (bar,) = histogram(np.array([value, value]))
+    assert bar[0] <= value <= bar[1]
+    assert bar[2] == 2
+
+
+def test_bars_leave_no_gap_and_count_everything():
+    values = np.arange(0, 300)
+    bars = histogram(values)
+    assert sum(texts for _, _, texts in bars) == 300
+    assert [later[0] for later in bars[1:]] == [bar[1] + 1 for bar in bars[:-1]]
+    assert [texts for _, _, texts in bars[:-1]] == [longest - shortest + 1 for shortest, longest, _ in bars[:-1]]
+
+
+def test_what_is_cut_by_hand():
+    found = truncation("document", np.array([10, 12, 20, 8]), 10, texts=4)
+    assert (found.cut, found.share, found.interval) == (2, 0.5, None)
+    assert found.tokens_lost == 12 / 50
+
+
+def test_a_text_as_long_as_the_limit_is_whole():
+    assert truncation("query", np.array([10, 10]), 10, texts=2).cut == 0
+
+
+def test_a_share_of_a_sample_comes_with_its_interval():
+    found = truncation("query", np.array([10, 20]), 15, texts=900)
+    assert found.interval == wilson(1, 2)
+
+
+def test_wilson_against_its_defining_equation():
+    for count, of in [(0, 10), (3, 10), (10, 10), (17, 100), (1, 10_000)]:
+        low, high = wilson(count, of)
+        share = count / of
+        for bound in (low, high):
+            if 0 < bound < 1 - 1e-12:
+                assert (share - bound) ** 2 == pytest.approx(1.959963985**2 * bound * (1 - bound) / of)
+        assert 0 <= low <= share <= high <= 1
+
+
+def test_tokens_of_a_short_stream_are_all_counted_and_in_blocks():
+    counter = Letters()
+    sample = TokenSample("query", counter, 1_000, seed=0)
+    for size in range(600):
+        sample.add("x" * size)
+    assert sample.counts().tolist() == [size + 5 for size in range(600)]
+    assert counter.calls == 3
+    assert sample.counts().tolist() == [size + 5 for size in range(600)]
+
+
+def test_a_drawn_sample_is_counted_as_if_each_text_were_counted_when_it_came():
+    sample = TokenSample("negative", Letters(), 20, seed=4)
+    for size in range(5_000):
+        sample.add("x" * size)
+    sizes = sample.counts() - 2
+    assert len(set(sizes.tolist())) == 20
+    assert 1_000 < sizes.mean() < 4_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_models_counts_are_those_of_its_own_tokens_before_the_cut(kind: Kind):
+    settings = EncoderSettings(max_tokens=8, query_prompt="ask: ")
+    model = tiny_dual(kind, settings=settings, shared=False)
+    tokens = ModelTokens(model)
+    texts = ["a", "", "a longer text than eight tokens", "שלום", "日本"]
+    uncut = tiny_dual(kind, settings=EncoderSettings(max_tokens=500, query_prompt="ask: "), shared=False)
+    for side in ("query", "document"):
+        # An empty text of a tokenizer without special tokens gets a token of padding from the encoder alone.
+        assert [max(1, count) for count in tokens.count(texts, side=side)] == list(map(len, uncut.tower(side).tokenize(texts, side=side)))
+        assert [min(8, max(1, count)) for count in tokens.count(texts, side=side)] == list(
+            map(len, model.tower(side).tokenize(texts, side=side))
+        )
+    assert tokens.limit("query") == tokens.limit("document") == 8
+    assert tokens.name == "tiny"
+    assert tokens.count([], side="query") == []

@@ -1,0 +1,318 @@
+"""The directory of a job."""
+
+import json
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from pydantic import ValidationError
+
+from adiabat.adiabatic.tune_checks import RULES
+from adiabat.config.comparison import CompareBackbonesSettings, CompareDataSettings, TaskSection
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked, keys_of
+from adiabat.config.section import Section
+from adiabat.config.sweeps import nested
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import DataError, InUseError, JobError
+from adiabat.core.files import sole_writer
+from adiabat.runs import output_dir as directory
+from adiabat.runs import run_config as descriptions
+from adiabat.runs.output_dir import claimed_for_jobs, require_fitting, require_free
+from adiabat.runs.run_config import Rules, is_described, is_job, read_description
+from adiabat.runs.run_dir import Job
+from tests.runs.before import forget
+
+open_job = partial(directory.open_job, rules=RULES)
+
+
+def description(**tune: Any) -> dict[str, Any]:
+    settings = checked(TuneSettings, {"tune": tune, "data": {"split": "train"}})
+    return {"job": {"model": "demo", "store": "stored"}, **settings.model_dump()}
+
+
+def test_a_job_is_described_by_all_its_settings(tmp_path: Path) -> None:
+    job = open_job(tmp_path / "deep" / "job", description(learning_rate=3e-8, freeze=["embeddings", "blocks[0]"]), resume=False)
+    found = read_description(job)
+    assert found["job"] == {"model": "demo", "store": "stored"}
+    assert (found["tune"]["learning_rate"], found["tune"]["freeze"]) == (3e-8, ["embeddings", "blocks[0]"])
+    assert checked(TuneSettings, {key: table for key, table in found.items() if key != "job"}) == checked(
+        TuneSettings, {"tune": {"learning_rate": 3e-8, "freeze": ["embeddings", "blocks[0]"]}, "data": {"split": "train"}}
+    )
+
+
+def test_the_files_of_a_job_lie_in_its_directory() -> None:
+    job = Job(Path("runs/one"))
+    paths = (job.config, job.log, job.checkpoints, job.model, job.result, job.report)
+    assert [str(path.relative_to(job.folder)) for path in paths] == [
+        "config.toml",
+        "log.jsonl",
+        "checkpoints",
+        "model",
+        "result.json",
+        "report.html",
+    ]
+
+
+def test_an_empty_directory_may_be_used(tmp_path: Path) -> None:
+    assert is_job(open_job(tmp_path, description(), resume=False).folder)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_directory_with_other_files_is_refused_and_left_as_it_is(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(JobError, match="--out must be a new or empty directory, .* holds other files; choose another"):
+        open_job(tmp_path, description(), resume=resume)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_configuration_that_describes_no_job_counts_as_other_files(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "config.toml").write_text("[server]\nport = 1\n")
+    assert not is_job(tmp_path)
+    with pytest.raises(JobError, match="holds other files"):
+        open_job(tmp_path, description(), resume=resume)
+
+
+def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "job").write_text("")
+    with pytest.raises(JobError, match="holds other files"):
+        open_job(tmp_path / "job", description(), resume=False)
+    with pytest.raises(JobError, match="--out must be a directory that can be made, got .*; choose another"):
+        open_job(tmp_path / "job" / "inner", description(), resume=False)
+
+
+def test_a_directory_that_holds_a_job_is_refused_without_resume(tmp_path: Path) -> None:
+    open_job(tmp_path, description(), resume=False)
+    with pytest.raises(JobError, match="holds a job already; go on with it by --resume, or choose another directory"):
+        open_job(tmp_path, description(), resume=False)
+    with pytest.raises(JobError, match="holds a job already"):
+        require_free(tmp_path, resume=False)
+
+
+def test_the_same_job_may_be_resumed_and_its_description_stays(tmp_path: Path) -> None:
+    first = open_job(tmp_path, description(margin=0.2), resume=False)
+    before = first.config.read_bytes()
+    assert open_job(tmp_path, description(margin=0.2), resume=True) == first
+    assert first.config.read_bytes() == before
+
+
+@pytest.mark.parametrize("key", ["max_epochs", "idle_epochs"])
+def test_a_resumed_job_may_stop_elsewhere(tmp_path: Path, key: str) -> None:
+    job = open_job(tmp_path, description(**{key: 3}), resume=False)
+    open_job(tmp_path, description(**{key: 5}), resume=True)
+    assert read_description(job)["tune"][key] == 5
+
+
+def test_a_schedule_over_the_whole_length_fixes_the_length(tmp_path: Path) -> None:
+    open_job(tmp_path, description(max_epochs=3, schedule="linear"), resume=False)
+    with pytest.raises(JobError, match="tune.max_epochs was 3, is 5; repeat the first command"):
+        open_job(tmp_path, description(max_epochs=5, schedule="linear"), resume=True)
+
+
+def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_path: Path) -> None:
+    open_job(tmp_path, description(margin=0.2), resume=False)
+    changed = description(margin=0.3, freeze=["embeddings.base"])
+    changed["job"]["store"] = "moved, which its vectors' digest allows"
+    changed["data"]["validation"] = "dev.jsonl"
+    with pytest.raises(JobError) as caught:
+        open_job(tmp_path, changed, resume=True)
+    message = str(caught.value)
+    assert "3 differences: data.validation was 'not set', is 'dev.jsonl'; " in message
+    assert "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.margin was 0.2, is 0.3; repeat the first command" in message
+
+
+@pytest.mark.parametrize("keys", [["tune.keep"], ["tune.freeze"], ["guard"], ["tune.keep", "run.seed", "data.missing"]], ids=str)
+def test_a_job_of_before_settings_existed_is_resumed_with_their_defaults_and_says_them_then(tmp_path: Path, keys: list[str]) -> None:
+    job = open_job(tmp_path, description(), resume=False)
+    whole = read_description(job)
+    forget(job, *keys)
+    assert read_description(job) != whole
+    assert require_fitting(tmp_path, description(), resume=True, rules=RULES) is None
+    open_job(tmp_path, description(), resume=True)
+    assert read_description(job) == whole
+
+
+def test_a_job_of_before_a_setting_existed_is_refused_where_it_is_not_the_default(tmp_path: Path) -> None:
+    forget(open_job(tmp_path, description(margin=0.2), resume=False), "tune.keep", "tune.margin")
+    with pytest.raises(JobError, match="got a difference: tune.margin was 'not set', is 0.2; repeat the first command"):
+        open_job(tmp_path, description(margin=0.2), resume=True)
+    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'last'; tune.margin was 'not set', is 0.2; repeat"):
+        open_job(tmp_path, description(margin=0.2, keep="last"), resume=True)
+    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'both'; tune.margin was 'not set', is 0.1; repeat"):
+        directory.open_job(tmp_path, description(), resume=True)
+
+
+def test_the_job_of_another_verb_is_told_as_that(tmp_path: Path) -> None:
+    trained = {"job": {"model": "demo"}, **TrainSettings().model_dump(exclude={"job"})}
+    directory.open_job(tmp_path / "job", trained, resume=False, rules=Rules())
+    with pytest.raises(JobError) as caught:
+        open_job(tmp_path / "job", description(), resume=True)
+    told = "and without [guard] and [ladder] and [rehearsal] and [tune] in its config.toml; choose another --out"
+    assert str(caught.value).endswith(told)
+    assert "must hold a job of the same verb, got one with [batches] and " in str(caught.value)
+
+
+def test_a_setting_that_was_none_is_not_taken_for_another(tmp_path: Path) -> None:
+    open_job(tmp_path, description(method="lora"), resume=False)
+    with pytest.raises(JobError, match="got a difference: tune.alpha was 'not set', is 64.0; repeat"):
+        open_job(tmp_path, description(method="lora", alpha=64.0), resume=True)
+
+
+EVERYTHING = (TuneSettings(), TrainSettings(), CompareDataSettings(), CompareBackbonesSettings(), TaskSection(data="any"))
+
+
+@pytest.mark.parametrize("plain", EVERYTHING, ids=lambda plain: type(plain).__name__)
+def test_what_is_left_out_of_a_description_was_none_or_did_not_exist_and_never_either(plain: Section) -> None:
+    for key in keys_of(type(plain)):
+        if attrgetter(key)(plain) is not None:
+            with pytest.raises(ValidationError):
+                type(plain).model_validate(nested({key: None}))
+
+
+def claim(folder: Path, wanted: dict[str, Any], *, begun: bool) -> None:
+    with claimed_for_jobs(folder, lambda: wanted, begun=begun):
+        with pytest.raises(InUseError, match="must have one writer at a time"), sole_writer(folder):
+            raise AssertionError
+        assert read_description(Job(folder)).keys() == wanted.keys()
+
+
+def test_what_consists_of_many_jobs_claims_its_directory_once_and_may_be_described_anew(tmp_path: Path) -> None:
+    claim(tmp_path / "many", {"study": {"name": "one", "store": None}}, begun=False)
+    assert is_described(tmp_path / "many", "study")
+    assert not is_described(tmp_path / "many", "candidates")
+    assert not is_job(tmp_path / "many")
+    claim(tmp_path / "many", {"study": {"name": "other", "store": None}}, begun=True)
+    assert read_description(Job(tmp_path / "many")) == {"study": {"name": "other"}}
+    with sole_writer(tmp_path / "many"), pytest.raises(InUseError, match="must have one writer at a time"):
+        claim(tmp_path / "many", {"study": {}}, begun=True)
+    with pytest.raises(JobError, match="must be a new or empty directory"):
+        claim(tmp_path / "many", {"study": {}}, begun=False)
+
+
+def test_what_another_process_wrote_is_asked_for_once_it_writes_no_more(tmp_path: Path) -> None:
+    claim(tmp_path, {"study": {"name": "one"}}, begun=False)
+
+    def grown() -> dict[str, Any]:
+        with pytest.raises(InUseError), sole_writer(tmp_path):
+            raise AssertionError
+        return {**read_description(Job(tmp_path)), "more": {}}
+
+    with claimed_for_jobs(tmp_path, grown, begun=True):
+        assert read_description(Job(tmp_path)) == {"study": {"name": "one"}, "more": {}}
+
+
+@pytest.mark.parametrize("text", ["study = 5", "[study]\nstart = 5", "study = [{start = {}}]"])
+def test_a_description_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(JobError, match="config.toml must be the description of a study, got another shape; put back what stood there"):
+        descriptions.description_of(Job(tmp_path), {"study": {"start": {}}}, of="a study")
+
+
+def test_a_description_may_lack_tables(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[study]\n", encoding="utf-8")
+    assert descriptions.description_of(Job(tmp_path), {"study": {"start": {}}, "grid": {}}, of="a study") == {"study": {}}
+
+
+@pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])
+def test_a_place_without_a_job_is_told_to_whoever_resumes(tmp_path: Path, made: bool, why: str) -> None:
+    folder = tmp_path / "job"
+    if made:
+        folder.mkdir()
+    told = require_fitting(folder, description(), resume=True, rules=RULES)
+    assert told == f"--resume found no job to go on with, {folder} {why}: beginning a new one from the start"
+    assert require_fitting(folder, description(), resume=False) is None
+    open_job(folder, description(), resume=False)
+    assert require_fitting(folder, description(), resume=True, rules=RULES) is None
+
+
+def test_why_a_setting_must_stay_and_what_a_digest_means_is_told_with_the_difference(tmp_path: Path) -> None:
+    open_job(tmp_path, {"job": {"digest": "00", "free": 1}, "tune": {"a": 1, "b": 1}}, resume=False)
+    rules = Rules(words={"job.digest": "the data differ"}, reasons=lambda wanted: {"tune.a": f" (b is {wanted['tune.b']})"})
+    with pytest.raises(JobError) as caught:
+        require_fitting(tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 2, "b": 3}}, resume=True, rules=rules)
+    assert "got 3 differences: the data differ; tune.a was 1, is 2 (b is 3); tune.b was 1, is 3; repeat" in str(caught.value)
+    with pytest.raises(JobError, match="as it was begun, got a difference: the data differ; repeat the first command"):
+        require_fitting(tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 1, "b": 1}}, resume=True, rules=rules)
+
+
+def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    job = open_job(tmp_path, description(margin=0.2), resume=False)
+    job.config.write_bytes(b"\xef\xbb\xbf" + job.config.read_bytes())
+    assert read_description(job)["tune"]["margin"] == 0.2
+
+
+def test_resuming_where_there_is_no_job_yet_begins_one(tmp_path: Path) -> None:
+    assert is_job(open_job(tmp_path / "new", description(), resume=True).folder)
+
+
+@pytest.mark.parametrize("text", [b"[job", b"\xff\xfe", b"job = [1,"])
+def test_a_damaged_description_is_one_line(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "config.toml").write_bytes(text)
+    with pytest.raises(
+        JobError, match="config.toml must be undamaged, got .*; put back what stood there, .* or start anew in another directory"
+    ):
+        open_job(tmp_path, description(), resume=True)
+
+
+def test_a_full_disk_leaves_no_directory_that_was_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(text: str, path: Path) -> None:
+        raise DataError(f"{path} must be writable, got No space left on device")
+
+    monkeypatch.setattr(descriptions, "write_text", full)
+    with pytest.raises(DataError, match="No space left on device"):
+        open_job(tmp_path / "job", description(), resume=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_looking_whether_a_directory_is_free_writes_nothing(tmp_path: Path) -> None:
+    require_free(tmp_path / "new", resume=False)
+    require_free(tmp_path, resume=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_and_a_plain_model_are_no_jobs(tmp_path: Path) -> None:
+    assert not is_job(tmp_path / "missing")
+    assert not is_job(tmp_path)
+    (tmp_path / "config.toml").write_text(tomli_w.dumps({"job": {"model": "m"}}))
+    assert is_job(tmp_path)
+
+
+def log_of(job: Job, *validations: tuple[float, int]) -> None:
+    """Write the log of a run that was validated so, at its start and after each epoch."""
+    rows = [
+        {"step": n, "epoch": n, "validation_loss": loss, "validation_errors": count, "validation_pairs": 9}
+        for n, (loss, count) in enumerate(validations)
+    ]
+    job.log.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"step": 9, "epoch": 9, "loss": 0.5}]))
+
+
+def test_a_resumed_job_cannot_stop_before_where_it_is(tmp_path: Path) -> None:
+    job = open_job(tmp_path, description(max_epochs=9), resume=False)
+    log_of(job, (1.0, 9), (0.9, 8), (0.8, 7), (0.7, 6))
+    before = job.config.read_bytes()
+    with pytest.raises(JobError, match="tune.max_epochs must be at least 3, the epochs already done, got 2; raise it"):
+        open_job(tmp_path, description(max_epochs=2), resume=True)
+    assert job.config.read_bytes() == before
+    open_job(tmp_path, description(max_epochs=3), resume=True)
+    assert read_description(job)["tune"]["max_epochs"] == 3
+
+
+@pytest.mark.parametrize(
+    ("validations", "least"),
+    [
+        # Two idle epochs, the second of them the latest: a limit of two ends the run here.
+        ([(1.0, 9), (0.9, 8), (1.0, 9), (0.8, 8)], 2),
+        # Two idle epochs, then one that improved: a limit of two would have ended the run before it.
+        ([(1.0, 9), (0.9, 9), (1.0, 8), (0.8, 7)], 3),
+    ],
+)
+def test_a_resumed_job_cannot_have_been_idle_for_too_long_before(tmp_path: Path, validations: list[tuple[float, int]], least: int) -> None:
+    job = open_job(tmp_path, description(idle_epochs=9), resume=False)
+    log_of(job, *validations)
+    with pytest.raises(JobError, match=f"tune.idle_epochs must be at least {least}, or the run would have ended before, got {least - 1}"):
+        open_job(tmp_path, description(idle_epochs=least - 1), resume=True)
+    open_job(tmp_path, description(idle_epochs=least), resume=True)

@@ -1,0 +1,209 @@
+"""The recipe finds the best option of laws that are known, and says how sure it is."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.scaling_laws.flops import PassedParameters
+from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Method, Option, Run, Way, points_of, usable
+from adiabat.scaling_laws.recommendation import KindFit, fit_kinds, points_at, recommend
+from adiabat.scaling_laws.selection import REACH
+from tests.scaling_laws.simulated import BUDGETS, SIZES
+
+Truth = Callable[[float, float], float]
+
+
+def better_when_small(size: float, tokens: float) -> float:
+    """Full training: costs six operations a parameter and token, and learns fast from few."""
+    return float(0.2 + 126 / size**0.3 + 707 / tokens**0.35)
+
+
+def worse_when_small(size: float, tokens: float) -> float:
+    """Adapters: much worse everywhere."""
+    return float(0.4 + 150 / size**0.3 + 1500 / tokens**0.35)
+
+
+def option(size: float, method: Method = "full") -> Option:
+    whole = int(size)
+    updated = whole if method == "full" else whole // 20
+    name = f"model of {whole:,}"
+    way = Way("", name, name, None, method, 32 if method == "lora" else None, 0)
+    passed = whole + (updated if method == "lora" else 0)
+    return Option(way, PassedParameters(passed, passed, updated))
+
+
+def swept(truths: dict[Method, Truth], *, noise: float = 0.01, seed: int = 0, budgets: np.ndarray = BUDGETS) -> list[Run]:
+    generator = np.random.default_rng(seed)
+    found = []
+    for method, truth in truths.items():
+        for size in SIZES:
+            for budget in budgets:
+                one = option(size, method)
+                tokens = budget / one.flops_per_token
+                found.append(Run(one, float(budget), tokens, truth(size, tokens) * math.exp(noise * generator.normal())))
+    return found
+
+
+BOTH: dict[Method, Truth] = {"full": better_when_small, "lora": worse_when_small}
+OPTIONS = [option(size, method) for method in BOTH for size in SIZES]
+
+
+@pytest.fixture(scope="module")
+def fits() -> list[KindFit]:
+    """Of a whole sweep of two methods."""
+    return fit_kinds(swept(BOTH), resamples=12)
+
+
+def true_best(budget: float, data_tokens: float = math.inf) -> Option:
+    def loss(one: Option) -> float:
+        return BOTH[one.way.method](one.size, min(budget / one.flops_per_token, data_tokens))
+
+    return min(OPTIONS, key=loss)
+
+
+def test_operations_and_shares_of_options_by_hand() -> None:
+    one = option(1000.0, "lora")
+    assert one.size == 1000
+    assert one.share == 50 / 1050
+    assert one.flops_per_token == 2 * (1050 + 1050 + 50)
+
+
+@pytest.mark.parametrize("budget", [1.5e15, 1e17, 6e18])
+def test_the_best_option_of_known_laws_is_recommended(fits: list[KindFit], budget: float) -> None:
+    found = recommend(fits, dict.fromkeys(OPTIONS, budget))
+    best = true_best(budget)
+    assert found.best.option.way.method == best.way.method
+    truth = BOTH[best.way.method]
+    chosen = truth(found.best.option.size, found.best.tokens)
+    # A neighbouring size may be as good; the loss tells.
+    assert chosen <= 1.02 * truth(best.size, budget / best.flops_per_token)
+    assert found.best.flops == pytest.approx(budget)
+    assert found.best.law.low <= found.best.law.value <= found.best.law.high
+    assert found.best.run.high - found.best.run.low > found.best.law.high - found.best.law.low
+    assert found.sure == 1.0
+    assert found.runner_up is not None
+    assert found.runner_up.option.way.method == "lora"
+    values = [one.law.value for one in found.candidates]
+    assert values == sorted(values)
+    assert len(values) == len(OPTIONS)
+
+
+def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[KindFit]) -> None:
+    found = recommend(fits, dict.fromkeys(OPTIONS, 1e18), data_tokens=2e7)
+    assert found.best.tokens == 2e7
+    assert found.best.flops < 1e18
+    assert found.best.option.size == max(SIZES)
+    assert true_best(1e18, 2e7).size == max(SIZES)
+
+
+def test_methods_that_cannot_be_told_apart_leave_it_unsure() -> None:
+    same: dict[Method, Truth] = {"full": better_when_small, "freezing": better_when_small}
+    found = recommend(fit_kinds(swept(same, noise=0.03), resamples=40), dict.fromkeys([option(s, m) for m in same for s in SIZES], 1e17))
+    assert 0.02 < found.sure < 0.98
+
+
+def falls_below_nothing(size: float, tokens: float) -> float:
+    """A law of the source's form whose loss is none beyond some 4e12 tokens."""
+    return float((5.8 - 0.2 * math.log(tokens)) * (1e8 / size) ** 0.05 + 300 / tokens**0.35)
+
+
+def test_a_law_that_falls_below_nothing_where_it_is_asked_is_not_taken() -> None:
+    runs = swept({"full": falls_below_nothing, "lora": worse_when_small}, noise=0.001)
+    near, far = (dict.fromkeys(OPTIONS, budget) for budget in (float(BUDGETS[2]), 1e24))
+    full, lora = fit_kinds(runs, asked=near, resamples=20)
+    assert full.choice is not None
+    assert full.choice.law is not SIZE_AND_TOKENS
+    assert full.choice.passed_over == ()
+    assert recommend([full, lora], near).best.option.way.method == "full"
+    with pytest.raises(DataError, match=r"^laws must give losses above 0 at the budget, got -\S+; fit them for it \(asked\)$"):
+        recommend([full, lora], far)
+    fits = fit_kinds(runs, asked=far, resamples=20)
+    assert fits[0].choice is not None
+    assert fits[0].choice.law is SIZE_AND_TOKENS
+    assert full.choice.law in fits[0].choice.passed_over
+    found = recommend(fits, far)
+    # No option is left out, so that none is best for want of another.
+    assert {one.option for one in found.candidates} == set(OPTIONS)
+    assert min(one.law.low for one in found.candidates) > 0
+
+
+def test_a_law_that_is_about_to_fall_below_nothing_is_not_taken_either() -> None:
+    runs = swept({"full": falls_below_nothing}, noise=0.001)
+    alone = [one for one in OPTIONS if one.way.method == "full"]
+    (trusted,) = fit_kinds(runs, asked=dict.fromkeys(alone, 1e17), resamples=5)
+    assert trusted.law is not None
+
+    def least(budget: float) -> float:
+        assert trusted.law is not None
+        return float(trusted.law.fitted.predict(points_at([(one, budget) for one in alone])).min())
+
+    last = max(budget for budget in np.geomspace(1e17, 1e24, 200) if least(budget) > 0)
+    assert least(REACH * last) <= 0
+    (found,) = fit_kinds(runs, asked=dict.fromkeys(alone, last), resamples=5)
+    assert found.choice is not None
+    assert found.choice.law is SIZE_AND_TOKENS
+
+
+def test_every_law_of_drawn_runs_has_one_best_option(fits: list[KindFit]) -> None:
+    found = recommend(fits, dict.fromkeys(OPTIONS, 1e17))
+    assert sum(one.wins for one in found.candidates) == pytest.approx(1.0)
+    kinds = sum(one.wins for one in found.candidates if one.option.way.kind == found.best.option.way.kind)
+    assert kinds == pytest.approx(found.sure)
+
+
+def test_laws_of_drawn_runs_below_nothing_are_left_out_and_told(fits: list[KindFit]) -> None:
+    full, lora = fits
+    assert lora.law is not None
+    first, *others = lora.law.again
+    bad = replace(lora, law=replace(lora.law, again=[replace(first, weights=-first.weights), *others]))
+    asked = dict.fromkeys(OPTIONS, 4 * BUDGETS[-1])
+    found = recommend([full, bad], asked)
+    assert found.unsound == {lora.kind: pytest.approx(1 / 12)}
+    assert min(one.law.low for one in found.candidates) > 0
+    assert sum(one.wins for one in found.candidates if one.option.way.method == "lora") == 0
+    assert sum(one.wins for one in found.candidates) == pytest.approx(1.0)
+    assert recommend(fits, asked).unsound == {}
+    every = replace(lora, law=replace(lora.law, again=[replace(one, weights=-one.weights) for one in lora.law.again]))
+    with pytest.raises(DataError, match=r"^laws of runs drawn again must give losses above 0 at the budget, got none that does"):
+        recommend([full, every], asked)
+
+
+def test_methods_of_equal_losses_are_ahead_half_of_the_time(fits: list[KindFit]) -> None:
+    full = fits[0]
+    other = replace(full, kind=Kind("", "bias"))
+    options = [option(size) for size in SIZES]
+    both = [*options, *(replace(one, way=replace(one.way, method="bias")) for one in options)]
+    assert recommend([full, other], dict.fromkeys(both, BUDGETS[-1])).sure == 0.5
+
+
+def test_only_one_method_has_no_runner_up(fits: list[KindFit]) -> None:
+    found = recommend(fits, dict.fromkeys([one for one in OPTIONS if one.way.method == "full"], 1e17))
+    assert found.runner_up is None
+    assert found.sure == 1.0
+
+
+def test_too_few_runs_for_a_law_are_told() -> None:
+    (one,) = fit_kinds([run for run in swept({"full": better_when_small}) if run.option.size in SIZES[:2]], resamples=5)
+    assert one.law is None
+    assert one.why_not == "at least 3 sizes, got 2"
+    assert one.frontier is not None
+    with pytest.raises(DataError, match=r"^runs must suffice for the law of a method, got none: full lacks at least 3 sizes, got 2"):
+        recommend([one], dict.fromkeys(OPTIONS, 1e17))
+
+
+def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> None:
+    runs = swept({"full": better_when_small}, budgets=BUDGETS[:1])
+    failed = [Run(runs[0].option, 1e15, 1e9, loss) for loss in (math.nan, math.inf, 0.0, -1.0)]
+    assert usable([*failed, *runs]) == runs
+    assert len(points_of(runs)) == len(SIZES)
+    with pytest.raises(DataError, match=r"^runs must have at least one with a loss above 0, got 4 runs without; look at why they failed$"):
+        fit_kinds(failed)
+
+
+def test_options_of_methods_without_a_law_leave_nothing_to_choose(fits: list[KindFit]) -> None:
+    with pytest.raises(ConfigError, match=r"^options must hold one of a method that has a law, got none; allow more memory"):
+        recommend(fits, {})

@@ -1,0 +1,108 @@
+"""A small version of ``scripts/calibrate_statistics.py``: alike models are called different as often as they may be, and no more."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from adiabat.stats.resampling import acceleration, bca_interval, jackknife, resampling_counts
+from adiabat.stats.statistics import value_of
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "calibrate_statistics.py"
+TRIALS = 200
+RESAMPLES = 400
+
+# On its own: here every call would have its shapes checked, ten times the work of a trial.
+APART = f"""
+import json, sys
+from dataclasses import asdict
+sys.path.insert(0, {str(SCRIPT.parent)!r})
+import calibrate_statistics as script
+
+def tried(name, **options):
+    shape = script.Shape(name, getattr(script, name))
+    return script.tried(shape, 100, trials={TRIALS}, resamples={RESAMPLES}, **options)
+
+names = ("dense", "several", "skewed", "sparse", "sparse_sizes", "seeds")
+found = {{name: tried(name, seed=0) for name in names}}
+found["found"] = tried("dense", seed=1, shift=found["dense"].detectable)
+print(json.dumps({{name: asdict(cell) for name, cell in found.items()}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("calibrate_statistics", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def cells() -> dict[str, dict[str, Any]]:
+    done = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def within(share: float, *, low: float, high: float) -> bool:
+    """Whether chance would give such a share of the trials where the true one is `low` to `high`, but for one time in a thousand."""
+    return stats.binom.ppf(0.001, TRIALS, low) <= round(share * TRIALS) <= stats.binom.ppf(0.999, TRIALS, high)
+
+
+@pytest.mark.parametrize("name", ["dense", "several", "skewed", "seeds"])
+def test_alike_models_are_told_apart_one_time_in_twenty(cells, name):
+    assert cells[name]["trials"] == TRIALS
+    assert within(cells[name]["interval"], low=0.04, high=0.06)
+    assert within(cells[name]["p"], low=0.04, high=0.07)
+    assert within(cells[name]["verdict"], low=0.03, high=0.06)
+
+
+@pytest.mark.parametrize("name", ["sparse", "sparse_sizes"])
+def test_few_queries_that_changed_do_not_fool_the_verdict(cells, name):
+    assert within(cells[name]["interval"], low=0.03, high=0.06)
+    assert within(cells[name]["verdict"], low=0.01, high=0.06)
+
+
+def test_the_two_proportion_test_is_fooled_by_pairs_of_a_query(cells):
+    assert cells["several"]["z"] > 0.2
+    assert cells["sparse"]["z"] < 0.02
+
+
+def test_a_difference_of_the_detectable_size_is_found_four_times_in_five(cells):
+    assert within(cells["found"]["verdict"], low=0.75, high=0.85)
+
+
+def test_bca_alone_is_fooled_by_few_queries_that_changed(script):
+    random, missed = np.random.default_rng(0), 0
+    counts = next(resampling_counts(100, resamples=RESAMPLES, seed=0))
+    for _ in range(TRIALS):
+        (after,), (before,) = script.sparse_sizes(random, 100)
+        difference = replace(after, values=after.values - before.values)
+        value = float(value_of(difference)[0])
+        low, high = bca_interval(value, value_of(difference, counts), acceleration=acceleration(jackknife(difference)))
+        missed += not low <= 0 <= high
+    assert missed > stats.binom.ppf(0.999, TRIALS, 0.06)
+
+
+def test_shares_outside_four_to_six_per_cent_are_marked(script):
+    told = script.told(script.Cell(10_000, interval=0.0612, p=0.07, verdict=0.031, z=None, detectable=0.1))
+    assert told == ["6.1 !", "7.0", "3.1 (few)", "-"]
+    assert script.told(script.Cell(200, interval=0.08, p=0.05, verdict=0.05, z=0.4, detectable=0.1)) == ["8.0", "5.0", "5.0", "40.0"]
+
+
+def test_a_shift_is_the_true_difference(script):
+    trial = script.several(np.random.default_rng(0), 50)
+    (change,) = script.changes_of([script.shifted(trial, 0.25)], seed=0, resamples=20)
+    (alike,) = script.changes_of([trial], seed=0, resamples=20)
+    assert change.difference == pytest.approx(alike.difference + 0.25)

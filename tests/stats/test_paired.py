@@ -1,0 +1,326 @@
+"""Two models on the same units: the whole record of a change, against plain loops, scipy, and what must hold by symmetry."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from adiabat.results.evaluation_result import Change
+from adiabat.stats.paired import paired_changes
+from adiabat.stats.rank_positions import pnd_samples
+from adiabat.stats.ranking_measures import PairCounts
+from adiabat.stats.resampling import acceleration, bca_interval, jackknife, resampling_counts
+from adiabat.stats.samples import Sample
+from adiabat.stats.significance import Z_CRITICAL, sign_flip_p_values, two_proportion_z
+from adiabat.stats.statistics import value_of
+from tests.stats.brute_force import discrepancy_by_loops
+from tests.stats.test_statistics import EVERY, clusters, precision, spearman
+
+PAIRED = (
+    *("before", "improvement", "difference", "difference_interval", "improvement_interval"),
+    *("p", "z", "verdict", "test", "effect", "gained", "lost", "detectable"),
+)
+
+
+def sample(values, *, reference=None, **options) -> Sample:
+    weights = None if reference is None else np.asarray(reference, dtype=np.float64)
+    return Sample("AP", np.asarray(values, dtype=np.float64), "cosine", weights, **options)
+
+
+def change(after, before=None, *, resamples: int = 500, seed: int = 0, **options) -> Change:
+    other = None if before is None else [sample(before, **options)]
+    return paired_changes([sample(after, **options)], other, seed=seed, resamples=resamples)[0]
+
+
+def noisy(values: Sample, *, seed: int) -> Sample:
+    """Another model: similarities a little off, one in five clusters exchanged for the next unit's."""
+    random = np.random.default_rng(seed)
+    if values.statistic == "v-measure":
+        return replace(values, values=np.where(random.random(values.values.size) < 0.2, np.roll(values.values, 1), values.values))
+    return replace(values, values=values.values + random.normal(0, 1.0, values.values.size))
+
+
+def pair_counts(errors, pairs) -> PairCounts:
+    return PairCounts(np.array(errors), np.array(pairs))
+
+
+def test_a_change_agrees_with_plain_loops_over_the_same_resamples():
+    random = np.random.default_rng(4)
+    before, after, weight = random.random(9), random.random(9), random.integers(1, 5, 9).astype(float)
+    found = change(after, before, reference=weight, lower_is_better=True, seed=5, resamples=300)
+    rows = []
+    for counts in np.concatenate(list(resampling_counts(9, resamples=300, seed=5))):
+        total = sum(count * w for count, w in zip(counts, weight, strict=True))
+        value, base = (sum(c * v for c, v in zip(counts, side, strict=True)) / total for side in (after, before))
+        rows.append((value, value - base, -100 * (value - base) / base))
+    levels, differences, improvements = np.array(rows).T
+    assert found.after == pytest.approx(after.sum() / weight.sum())
+    assert found.before == pytest.approx(before.sum() / weight.sum())
+    assert found.difference == pytest.approx((after - before).sum() / weight.sum())
+    assert found.improvement == pytest.approx(100 * (before.sum() - after.sum()) / before.sum())
+    without = np.array([[np.delete(side, i).sum() / np.delete(weight, i).sum() for i in range(9)] for side in (after, before)])
+    assert found.after_interval == pytest.approx(bca_interval(found.after, levels, acceleration=acceleration(without[0])))
+    bases = levels - differences
+    tangent = -100 * (differences - found.difference / found.before * bases) / found.before
+    gaps, ratios = without[0] - without[1], -100 * (without[0] - without[1]) / without[1]
+    for value, draws, left, spread, interval in (
+        (found.difference, differences, gaps, np.std(differences), found.difference_interval),
+        (found.improvement, improvements, ratios, np.std(tangent), found.improvement_interval),
+    ):
+        low, high = bca_interval(value, draws, acceleration=acceleration(left))
+        # Nine units vary by 9 / 8 of what their resamples vary by.
+        half = stats.t.ppf(0.975, 8) * math.sqrt(9 / 8) * spread
+        assert interval == pytest.approx((min(low, value - half), max(high, value + half)))
+    detectable = (stats.t.ppf(0.975, 8) + stats.t.ppf(0.8, 8)) * math.sqrt(9 / 8) * np.std(differences)
+    assert found.detectable == pytest.approx(detectable)
+    shares = (after - before) / weight.sum()
+    assert found.p == sign_flip_p_values(shares[:, None], seed=5, flips=300)[0]
+    assert found.effect == pytest.approx(shares.mean() / shares.std(ddof=1))
+    assert (found.gained, found.lost) == (int((after < before).sum()), int((after > before).sum()))
+
+
+def test_a_level_has_scipys_bca_interval():
+    values = np.random.default_rng(6).exponential(size=200)
+    found = change(values, resamples=10_000)
+    peer = stats.bootstrap((values,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(8), batch=500)
+    width = peer.confidence_interval.high - peer.confidence_interval.low
+    assert found.after_interval == pytest.approx(tuple(peer.confidence_interval), abs=0.04 * width)
+
+
+def test_a_paired_interval_is_scipys_or_wider():
+    random = np.random.default_rng(6)
+    before = random.random(400)
+    after = before + random.exponential(0.1, 400)
+    found = change(after, before, resamples=10_000)
+    peer = stats.bootstrap((after - before,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(8), batch=500)
+    low, high = peer.confidence_interval
+    # A skewed difference: the upper end is BCa's, the lower one that of 1.96 standard errors.
+    assert found.difference_interval == pytest.approx((found.difference - 1.96 * peer.standard_error, high), abs=0.03 * (high - low))
+
+
+def test_measures_of_the_same_units_share_resamples_and_flips():
+    random = np.random.default_rng(9)
+    sides = [[sample(random.random(30)), sample(random.random(30)), replace(spearman(), measure="rho")] for _ in range(2)]
+    sides[1][2] = noisy(sides[0][2], seed=1)
+    together = paired_changes(*sides, seed=1, resamples=300)
+    apart = [paired_changes([one], [other], seed=1, resamples=300)[0] for one, other in zip(*sides, strict=True)]
+    for joint, single in zip(together, apart, strict=True):
+        assert joint.difference_interval == pytest.approx(single.difference_interval, abs=1e-12)
+        assert joint.p == single.p
+
+
+def test_pairing_ignores_what_before_and_after_share():
+    random = np.random.default_rng(10)
+    base, gain = random.normal(0, 100, 200), random.normal(0.05, 0.1, 200)
+    found = change(base + gain, base, resamples=2000)
+    assert found.verdict == "better"
+    assert found.after_interval[1] - found.after_interval[0] > 100 * (found.difference_interval[1] - found.difference_interval[0])
+
+
+@EVERY
+def test_swapping_before_and_after_mirrors_the_answer(make):
+    one = make(60)
+    other = noisy(one, seed=2)
+    (forth,), (back,) = (paired_changes([a], [b], seed=3, resamples=299) for a, b in ((one, other), (other, one)))
+    assert back.difference_interval == pytest.approx((-forth.difference_interval[1], -forth.difference_interval[0]))
+    assert back.p == forth.p
+    assert (back.effect, back.gained, back.lost) == (pytest.approx(-forth.effect) if forth.effect else None, forth.lost, forth.gained)
+    assert back.detectable == pytest.approx(forth.detectable)
+
+
+def test_direction_decides_between_better_and_worse():
+    before, after = np.linspace(0.2, 0.4, 50), np.linspace(0.3, 0.6, 50)
+    higher, lower = change(after, before), change(after, before, lower_is_better=True)
+    assert (higher.verdict, lower.verdict) == ("better", "worse")
+    assert higher.improvement == -lower.improvement > 0
+    assert (higher.gained, higher.lost, lower.gained, lower.lost) == (50, 0, 0, 50)
+
+
+@EVERY
+def test_no_change_is_no_evidence(make):
+    one = make(40)
+    (found,) = paired_changes([one], [replace(one, values=one.values.copy())], seed=0, resamples=200)
+    assert (found.difference, found.difference_interval, found.p, found.verdict) == (0.0, (0.0, 0.0), 1.0, "no evidence")
+    assert (found.effect, found.detectable) == (None, None)
+
+
+def test_clusters_by_other_names_are_no_change():
+    one = clusters(60)
+    (found,) = paired_changes([one], [replace(one, values=(one.values * 3 + 1) % 5)], seed=0, resamples=200)
+    assert (found.difference_interval, found.p, found.verdict) == ((0.0, 0.0), 1.0, "no evidence")
+
+
+def test_differences_of_rounding_are_no_change():
+    found = change([0.1 + 0.2] * 20, [0.3] * 20)
+    assert (found.difference, found.p, found.gained, found.lost) == (0.0, 1.0, 0, 0)
+
+
+@pytest.mark.parametrize(("changed", "p_value", "verdict"), [(2, 1 / 2, "no evidence"), (5, 1 / 16, "no evidence"), (6, 1 / 32, "better")])
+def test_few_changed_units_are_no_evidence_however_uniform(changed, p_value, verdict):
+    found = change(np.ones(changed), np.zeros(changed))
+    assert found.difference_interval == (1.0, 1.0)
+    assert (found.p, found.verdict, found.test, found.effect) == (p_value, verdict, "sign flips", None)
+
+
+def test_each_statistic_says_what_its_p_value_is_of():
+    for one, test in ((spearman(), "sign flips"), (precision(), "bootstrap"), (clusters(), "bootstrap")):
+        (found,) = paired_changes([one], [noisy(one, seed=1)], seed=0, resamples=200)
+        assert (found.test, found.effect, found.gained, found.lost) == (test, None, None, None)
+        assert 0 < found.p <= 1
+        assert found.detectable > 0
+
+
+def test_other_statistics_agree_with_plain_loops_over_the_same_resamples():
+    one = precision()
+    other = noisy(one, seed=1)
+    (found,) = paired_changes([one], [other], seed=2, resamples=150)
+    draws = [
+        float((value_of(one, row[None]) - value_of(other, row[None]))[0]) for row in next(resampling_counts(30, resamples=150, seed=2))
+    ]
+    left = jackknife(one) - jackknife(other)
+    low, high = bca_interval(found.difference, np.array(draws), acceleration=acceleration(left))
+    half = stats.t.ppf(0.975, 29) * math.sqrt(30 / 29) * np.std(draws)
+    expected = (min(low, found.difference - half), max(high, found.difference + half))
+    assert found.difference_interval == pytest.approx(expected)
+    tail = min(sum(draw <= 0 for draw in draws), sum(draw >= 0 for draw in draws))
+    assert found.p == pytest.approx(min(1.0, 2 * (1 + tail) / 151))
+
+
+def test_groups_are_resampled_and_flipped_as_groups():
+    random = np.random.default_rng(3)
+    groups = np.repeat([0, 1], [10, 50])
+    before = random.random(60)
+    after = before + random.normal(0.1, 0.2, 60)
+    found = change(after, before, groups=groups, resamples=2000)
+    parts = [after[groups == g] - before[groups == g] for g in range(2)]
+    assert found.difference == pytest.approx(np.mean([part.mean() for part in parts]))
+    # One less the other, as scipy compares them, varies as their sum does.
+    welch = stats.ttest_ind(*parts, equal_var=False)
+    error = np.ptp(welch.confidence_interval()) / stats.t.ppf(0.975, welch.df) / 4
+    assert found.detectable == pytest.approx((stats.t.ppf(0.975, welch.df) + stats.t.ppf(0.8, welch.df)) * error, rel=0.05)
+    shares = (after - before) / np.where(groups == 0, 20, 100)
+    assert found.p == pytest.approx(sign_flip_p_values(shares[:, None], seed=0, flips=2000)[0])
+
+
+def test_a_single_model_has_only_its_interval():
+    found = change([0.0, 1.0, 1.0, 0.0])
+    assert (found.after, found.after_interval) == (0.5, (0.0, 1.0))
+    assert {name: getattr(found, name) for name in PAIRED if getattr(found, name) is not None} == {}
+
+
+def test_a_baseline_of_zero_has_no_improvement():
+    found = change(np.ones(20), np.zeros(20))
+    assert (found.improvement, found.improvement_interval, found.verdict) == (None, None, "better")
+
+
+def test_a_baseline_that_vanishes_in_many_resamples_has_no_improvement_interval():
+    before = np.zeros(20)
+    before[3] = 1.0
+    found = change(np.ones(20), before)
+    assert found.improvement == pytest.approx(1900.0)
+    assert found.improvement_interval is None
+    assert all(math.isfinite(end) for end in found.difference_interval)
+
+
+def test_a_baseline_that_vanishes_in_few_resamples_has_the_improvement_interval_of_the_others():
+    before = np.zeros(40)
+    before[:6] = 1.0
+    found = change(np.linspace(0, 1, 40), before, resamples=4000)
+    assert all(math.isfinite(end) for end in found.improvement_interval)
+    assert found.improvement_interval[0] < found.improvement < found.improvement_interval[1]
+
+
+def test_a_baseline_that_is_nearly_zero_at_times_does_not_blow_up_the_improvement_interval():
+    before = np.full(40, 1e-6)
+    before[:6] = 1.0
+    found = change(before + 0.1, before, resamples=4000)
+    assert found.improvement == pytest.approx(100 * 0.1 / before.mean())
+    assert found.improvement_interval[0] > -found.improvement
+    assert found.improvement_interval[1] < 100 * found.improvement
+
+
+def test_units_without_weight_do_not_count():
+    found = change([0.2, 0.0, 0.4], [0.1, 0.0, 0.1], reference=[1, 0, 1])
+    assert (found.after, found.before) == (pytest.approx(0.3), pytest.approx(0.1))
+    assert found.effect == pytest.approx(0.2 / np.std([0.1, 0.3], ddof=1))
+    assert (found.gained, found.lost) == (2, 0)
+
+
+def test_a_value_that_is_defined_on_no_resample_has_an_interval_all_the_same():
+    assert next(resampling_counts(3, resamples=1, seed=4)).max() == 3
+    found = change([1.0, 2.0, 3.0], resamples=1, reference=[1.0, 2.0, 3.0], statistic="spearman", seed=4)
+    assert found.after == 1.0
+    assert all(math.isfinite(end) for end in found.after_interval)
+
+
+def test_both_discrepancies_come_out_as_metrics_defines_them():
+    random = np.random.default_rng(15)
+    pairs = random.integers(0, 30, 50)
+    before, after = (pair_counts(random.binomial(pairs, share), pairs) for share in (0.3, 0.1))
+    mean, pooled = paired_changes(
+        pnd_samples(after, similarity="distance"), pnd_samples(before, similarity="distance"), seed=0, resamples=500
+    )
+    assert (mean.measure, pooled.measure, mean.similarity) == ("PND", "PND pooled", "distance")
+    tested, baseline = (discrepancy_by_loops(counts.errors.tolist(), pairs.tolist()) for counts in (after, before))
+    assert (mean.after, pooled.after) == pytest.approx(tested)
+    assert (mean.before, pooled.before) == pytest.approx(baseline)
+    assert pooled.z == two_proportion_z(int(before.errors.sum()), int(after.errors.sum()), int(pairs.sum()))
+    assert mean.lower_is_better
+    assert (mean.verdict, pooled.verdict) == ("better", "better")
+
+
+def test_the_mean_over_queries_has_no_z_since_it_may_change_the_other_way():
+    # Fifty queries of two pairs lose their only error; one of a thousand pairs gains two hundred.
+    before = pair_counts([1] * 50 + [500], [2] * 50 + [1000])
+    after = pair_counts([0] * 50 + [700], [2] * 50 + [1000])
+    mean, pooled = paired_changes(pnd_samples(after, similarity="cosine"), pnd_samples(before, similarity="cosine"), seed=0, resamples=100)
+    assert mean.difference < 0 < pooled.difference
+    assert (mean.z, pooled.z > Z_CRITICAL) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (lambda: change([]), "at least one unit"),
+        (lambda: change([np.nan, 1.0]), "AP values must be finite, got nan"),
+        (lambda: change([1.0, 1.0], [np.inf, 1.0]), "AP values must be finite, got inf"),
+        (lambda: change([1.0, 1.0], reference=[0, 0]), "AP must have a mean, got none"),
+        (lambda: change([1.0, 1.0], reference=[-1, 2]), "AP reference must be at least 0, got -1"),
+        (lambda: change([1.0, 1.0], statistic="spearman"), "must have a reference"),
+        (lambda: change([1.0, 2.0], reference=[3, 3], statistic="spearman"), "AP must have a spearman, got none"),
+        (lambda: change([1.0, 2.0], groups=np.array([0, 2])), "AP must have a mean, got none"),
+        (lambda: change([1.0, 2.0], [1.0, 2.0], resamples=0), "must be above 0"),
+    ],
+)
+def test_values_that_cannot_be_measured_are_refused(bad, message):
+    with pytest.raises(ValueError, match=message):
+        bad()
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"measure": "RR"}, "measure must be 'AP' for both models, got 'RR'"),
+        ({"lower_is_better": True}, "lower_is_better must be False for both models"),
+        ({"reference": np.array([1.0, 3.0])}, "AP reference must be the same for both models"),
+        ({"reference": None}, "AP reference must be the same for both models"),
+        ({"groups": np.array([0, 1])}, "AP groups must be the same for both models"),
+    ],
+)
+def test_models_that_were_not_measured_alike_are_refused(other, message):
+    one = sample([0.5, 1.0], reference=[1.0, 2.0])
+    with pytest.raises(ValueError, match=message):
+        paired_changes([one], [replace(one, **other)], seed=0, resamples=10)
+
+
+def test_measures_of_different_units_are_refused():
+    with pytest.raises(ValueError, match="AP must be of the same 2 units as the first measure, got 3"):
+        paired_changes([sample([1.0, 2.0]), sample([1.0, 2.0, 3.0])], None, seed=0, resamples=10)
+    with pytest.raises(ValueError, match="before must be of the same 2 measures as after, got 1"):
+        paired_changes([sample([1.0, 2.0])] * 2, [sample([1.0, 2.0])], seed=0, resamples=10)
+
+
+def test_nothing_measured_gives_no_changes():
+    assert paired_changes([], None, seed=0) == paired_changes([], [], seed=0) == []

@@ -1,0 +1,246 @@
+"""Resamples, the jackknife and intervals, against plain loops and scipy."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from adiabat.stats import resampling
+from adiabat.stats.resampling import (
+    acceleration,
+    bca_interval,
+    jackknife,
+    jackknife_groups,
+    percentile_interval,
+    resampling_counts,
+    small_sample,
+    student_quantile,
+)
+from adiabat.stats.samples import Sample
+from adiabat.stats.statistics import value_of
+from tests.stats.test_statistics import EVERY
+
+
+def drawn(units: int, *, resamples: int, seed: int, groups=None, block_size: int | None = None) -> np.ndarray:
+    return np.concatenate(list(resampling_counts(units, resamples=resamples, seed=seed, groups=groups, block_size=block_size)))
+
+
+def test_each_resample_draws_as_many_units_as_there_are():
+    counts = drawn(37, resamples=200, seed=0)
+    assert counts.shape == (200, 37)
+    assert (counts.sum(axis=1) == 37).all()
+
+
+def test_each_group_is_drawn_from_as_often_as_it_has_units():
+    groups = np.array([2, 0, 1, 2, 2, 0, 2])
+    counts = drawn(7, resamples=3000, seed=0, groups=groups)
+    for group, units in enumerate((2, 1, 4)):
+        assert (counts[:, groups == group].sum(axis=1) == units).all()
+    np.testing.assert_allclose(counts.mean(axis=0), 1.0, atol=0.06)
+    np.testing.assert_allclose(counts[:, groups == 2].var(axis=0), 1 - 1 / 4, atol=0.08)
+
+
+def test_resampling_counts_have_the_moments_of_the_multinomial():
+    counts = drawn(20, resamples=20_000, seed=1)
+    np.testing.assert_allclose(counts.mean(axis=0), 1.0, atol=0.05)
+    np.testing.assert_allclose(counts.var(axis=0), 1 - 1 / 20, atol=0.05)
+    assert np.cov(counts[:, 0], counts[:, 1])[0, 1] == pytest.approx(-1 / 20, abs=0.03)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(13) % 3])
+@pytest.mark.parametrize("block_size", [1, 3, 7, 50, 1000])
+def test_resamples_do_not_depend_on_the_block_size(block_size, groups):
+    # An odd number of units, so that blocks end in the middle of the generator's 64-bit words.
+    expected = drawn(13, resamples=50, seed=2, groups=groups)
+    assert np.array_equal(drawn(13, resamples=50, seed=2, groups=groups, block_size=block_size), expected)
+
+
+def test_resamples_depend_on_the_seed():
+    assert not np.array_equal(drawn(13, resamples=50, seed=2), drawn(13, resamples=50, seed=3))
+
+
+@pytest.mark.parametrize("setting", ["units", "resamples", "block_size"])
+def test_resampling_refuses_sizes_that_are_not_positive(setting):
+    sizes = {"units": 3, "resamples": 3, "block_size": 3, setting: 0}
+    with pytest.raises(ValueError, match=f"{setting} must be above 0, got 0"):
+        next(resampling_counts(sizes["units"], resamples=sizes["resamples"], seed=0, block_size=sizes["block_size"]))
+
+
+@EVERY
+@pytest.mark.parametrize("groups", [None, np.arange(30) % 2])
+def test_the_jackknife_is_the_value_without_each_unit(make, groups):
+    sample = replace(make(30), groups=groups)
+    expected = [float(value_of(sample, np.delete(np.eye(30), i, axis=0).sum(axis=0)[None])[0]) for i in range(30)]
+    left_out, found = jackknife(sample), jackknife_groups(sample)
+    if groups is not None and sample.statistic != "mean":
+        # Parts come group by group.
+        expected = [*expected[::2], *expected[1::2]]
+        assert found.tolist() == [0] * 15 + [1] * 15
+    assert left_out == pytest.approx(expected, abs=1e-12)
+
+
+def test_leaving_out_the_only_unit_of_a_group_leaves_nothing_there():
+    sample = Sample("accuracy", np.array([1.0, 0.0, 1.0]), groups=np.array([0, 1, 1]))
+    assert np.isnan(jackknife(sample)).tolist() == [True, False, False]
+    assert math.isfinite(acceleration(jackknife(sample), sample.groups))
+    assert np.isnan(jackknife(Sample("PND", np.array([1.0, 0.0]), reference=np.array([0.3, 0.0])))).tolist() == [True, False]
+
+
+def test_many_units_are_left_out_in_parts_that_no_two_groups_share(monkeypatch):
+    monkeypatch.setattr(resampling, "LEFT_OUT", 10)
+    random = np.random.default_rng(0)
+    groups = np.repeat([0, 1], [30, 70])
+    people = random.random(100)
+    sample = Sample("Spearman", people + random.normal(0, 0.3, 100), reference=people, statistic="spearman", groups=groups)
+    left_out = jackknife(sample)
+    assert jackknife_groups(sample).tolist() == [0] * 3 + [1] * 7
+    without = np.ones(100)
+    without[:30:3] = 0
+    assert left_out[0] == pytest.approx(value_of(sample, without[None])[0], abs=1e-12)
+
+
+def test_parts_of_units_give_the_acceleration_of_single_ones(monkeypatch):
+    random = np.random.default_rng(2)
+    people = random.random(1000)
+    sample = Sample("Spearman", people + random.normal(0, 0.2, 1000), reference=people, statistic="spearman")
+    monkeypatch.setattr(resampling, "LEFT_OUT", 1000)
+    single = acceleration(jackknife(sample))
+    monkeypatch.setattr(resampling, "LEFT_OUT", 500)
+    assert acceleration(jackknife(sample)) == pytest.approx(single, rel=0.25)
+    assert single < -0.005
+
+
+def test_acceleration_worked_by_hand():
+    # Without 0, 0, 3 the mean is 1.5, 1.5, 0, which is 1 on average: -1/2, -1/2 and 1 above it, times 2/3.
+    left_out = jackknife(Sample("AP", np.array([0.0, 0.0, 3.0])))
+    assert left_out.tolist() == [1.5, 1.5, 0.0]
+    assert acceleration(left_out) == pytest.approx((1 - 2 / 8) / (6 * 1.5**1.5))
+    assert acceleration(np.ones(5)) == 0.0
+    assert acceleration(np.array([np.nan, 1.5, 1.5, 0.0])) == pytest.approx(acceleration(left_out))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_bca_is_scipys_on_the_same_draws(seed, confidence):
+    values = np.random.default_rng(seed).exponential(size=25)
+    peer = stats.bootstrap((values,), np.mean, n_resamples=999, method="BCa", confidence_level=confidence, rng=np.random.default_rng(seed))
+    sample = Sample("AP", values)
+    found = bca_interval(values.mean(), peer.bootstrap_distribution, acceleration=acceleration(jackknife(sample)), confidence=confidence)
+    assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-12)
+    assert found != pytest.approx(percentile_interval(peer.bootstrap_distribution, confidence=confidence), abs=1e-3)
+
+
+def test_bca_over_groups_is_scipys_over_several_samples():
+    random = np.random.default_rng(0)
+    parts = (random.exponential(size=12), random.exponential(size=30) ** 2)
+    peer = stats.bootstrap(
+        parts, lambda x, y, axis: (x.mean(axis) + y.mean(axis)) / 2, n_resamples=999, method="BCa", rng=np.random.default_rng(1)
+    )
+    sample = Sample("accuracy", np.concatenate(parts), groups=np.repeat([0, 1], [12, 30]))
+    skewness = acceleration(jackknife(sample), jackknife_groups(sample))
+    found = bca_interval(float(value_of(sample)[0]), peer.bootstrap_distribution, acceleration=skewness)
+    assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-12)
+
+
+def test_bca_of_a_rank_correlation_is_scipys():
+    random = np.random.default_rng(0)
+    people = random.random(20)
+    sample = Sample("Spearman", people + random.normal(0, 0.2, 20), reference=people, statistic="spearman")
+    peer = stats.bootstrap(
+        (sample.values, people),
+        lambda x, y: stats.spearmanr(x, y).statistic,
+        paired=True,
+        vectorized=False,
+        n_resamples=199,
+        method="BCa",
+        rng=np.random.default_rng(1),
+    )
+    found = bca_interval(float(value_of(sample)[0]), peer.bootstrap_distribution, acceleration=acceleration(jackknife(sample)))
+    assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-9)
+
+
+def test_bca_follows_a_rescaling():
+    draws = np.random.default_rng(0).gamma(4.0, size=2000)
+    low, high = bca_interval(3.8, draws, acceleration=0.05)
+    assert bca_interval(38.0, 10 * draws, acceleration=0.05) == pytest.approx((10 * low, 10 * high))
+    assert bca_interval(-3.8, -draws, acceleration=-0.05) == pytest.approx((-high, -low))
+
+
+def test_without_bias_and_acceleration_bca_is_the_percentile_interval():
+    draws = np.linspace(-1.0, 1.0, 2001)
+    assert bca_interval(0.0, draws) == pytest.approx(percentile_interval(draws))
+
+
+@pytest.mark.parametrize("value", [-5.0, 5.0])
+def test_draws_on_one_side_of_the_value_give_a_normal_interval_around_it(value):
+    draws = np.random.default_rng(0).normal(size=500)
+    half = 1.959963985 * draws.std()
+    assert bca_interval(value, draws) == pytest.approx((value - half, value + half))
+
+
+def test_an_acceleration_that_leaves_the_formula_gives_a_normal_interval():
+    draws = np.random.default_rng(0).normal(size=500)
+    low, high = bca_interval(0.0, draws, acceleration=0.6)
+    assert (low + high) == pytest.approx(0.0)
+    assert high == pytest.approx(1.959963985 * draws.std())
+
+
+def test_draws_that_are_all_the_value_give_an_interval_without_width():
+    assert bca_interval(0.1, np.full(50, 0.1)) == (0.1, 0.1)
+    assert bca_interval(0.1, np.full(50, np.nan)) == (0.1, 0.1)
+    assert bca_interval(0.5, np.array([np.nan, *np.linspace(0, 1, 101)])) == bca_interval(0.5, np.linspace(0, 1, 101))
+
+
+def test_draws_that_tie_with_the_value_up_to_rounding_count_half():
+    draws = np.array([0.0] * 30 + [0.3] * 40 + [1.0] * 30)
+    assert bca_interval(0.1 + 0.2, draws) == bca_interval(0.3, draws) == percentile_interval(draws)
+
+
+@pytest.mark.parametrize(("value", "confidence", "message"), [(math.nan, 0.95, "value must be finite"), (0.0, 1.0, "confidence must")])
+def test_bca_refuses_what_has_no_interval(value, confidence, message):
+    with pytest.raises(ValueError, match=message):
+        bca_interval(value, np.arange(5.0), confidence=confidence)
+
+
+def test_percentile_interval_holds_the_middle_of_the_draws():
+    assert percentile_interval(np.arange(101.0), confidence=0.9) == (pytest.approx(5.0), pytest.approx(95.0))
+    with pytest.raises(ValueError, match=r"confidence must lie between 0 and 1, got 1\.0"):
+        percentile_interval(np.arange(3.0), confidence=1.0)
+    with pytest.raises(ValueError, match="at least one resample"):
+        percentile_interval(np.array([]))
+
+
+@pytest.mark.parametrize("freedom", [1.0, 1.5, 2.0, 3.0, 30.0, math.inf])
+def test_quantiles_of_t_are_scipys(freedom):
+    for level in (0.025, 0.8, 0.975):
+        assert student_quantile(level, freedom) == pytest.approx(stats.t.ppf(level, freedom), rel=1e-9)
+    assert student_quantile(0.5, freedom) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_quantile_of_t_worked_by_hand():
+    # With one degree of freedom it is the tangent of pi (level - 1 / 2).
+    assert student_quantile(0.975, 1.0) == pytest.approx(math.tan(0.475 * math.pi))
+
+
+def test_one_group_of_few_units_varies_by_one_unit_more_than_its_resamples():
+    left_out = jackknife(Sample("AP", np.random.default_rng(0).random(9)))
+    assert small_sample(left_out) == (pytest.approx(math.sqrt(9 / 8)), pytest.approx(8))
+    assert small_sample(np.append(left_out, np.nan)) == (pytest.approx(math.sqrt(9 / 8)), pytest.approx(8))
+
+
+def test_groups_of_few_units_vary_as_welch_has_it():
+    random = np.random.default_rng(1)
+    parts = [random.normal(0, 1, 4), random.normal(0, 3, 25)]
+    sample = Sample("accuracy", np.concatenate(parts), groups=np.repeat([0, 1], [4, 25]))
+    widening, freedom = small_sample(jackknife(sample), jackknife_groups(sample))
+    assert freedom == pytest.approx(stats.ttest_ind(*parts, equal_var=False).df)
+    drawn, true = (sum(part.var(ddof=less) / part.size for part in parts) for less in (0, 1))
+    assert widening == pytest.approx(math.sqrt(true / drawn))
+
+
+def test_what_no_two_units_tell_is_known_with_no_freedom():
+    assert small_sample(np.array([0.5])) == small_sample(np.array([0.5, np.nan])) == (1.0, 0.0)
+    assert small_sample(np.array([0.5, 0.1]), np.array([0, 1])) == (1.0, 0.0)
+    assert small_sample(np.array([0.5, 0.5, 0.5])) == (1.0, 2.0)

@@ -1,0 +1,289 @@
+"""Blocks found, a frozen prefix reused, and blocks checkpointed, against passes that do neither."""
+
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AlbertConfig, AlbertModel, BertConfig, MPNetConfig, MPNetModel
+from transformers.modeling_outputs import BaseModelOutput
+
+from adiabat.core.errors import ModelError
+from adiabat.models.adapters import add_lora
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
+from adiabat.models.token_cache import TokenTable
+from adiabat.training import passes as passes_module
+from adiabat.training.blocks import blocks_of, frozen_prefix
+from adiabat.training.gradient_cache import Chunking, training_copies
+from adiabat.training.passes import Passes, side_passes
+from tests.tiny import KINDS, PAD, POSITIONS, VOCABULARY, Kind, tiny_backbone, tiny_encoder, tiny_tokenizer
+
+TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two"]
+PICKED = np.array([3, 0, 5, 2, 1])
+SIZES = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
+PLACES = {"max_position_embeddings": POSITIONS, "pad_token_id": PAD}
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def encoder_of(backbone: nn.Module) -> Encoder:
+    return Encoder(backbone, tiny_tokenizer(), EncoderSettings(max_tokens=128)).eval()
+
+
+def train_from(encoder: Encoder, first: int) -> Encoder:
+    """Freeze all but the blocks from one on, and what comes after them."""
+    encoder.requires_grad_(False)
+    for block in blocks_of(encoder.backbone)[first:]:
+        block.requires_grad_(True)
+    encoder.projections.requires_grad_(True)
+    return encoder
+
+
+def forwards(encoder: Encoder, chunking: Chunking, *, precision: str = "fp32") -> tuple[list[int], dict[str, Tensor]]:
+    """How often each block computed, and the gradients; counted inside the blocks, whose own forward may be put aside."""
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    target = torch.randn(len(PICKED), encoder.width, generator=torch.Generator().manual_seed(0))
+    computed: list[int] = []
+    encoder.zero_grad()
+    torch.manual_seed(7)
+    torch.set_num_threads(1 if encoder.training else 2)
+    with side_passes(encoder, precision=precision, chunking=chunking) as passes:
+        # Looks for a prefix now, so that the token it passes is not counted.
+        passes._manner(0)
+        for (copy,) in passes._copies:
+            for number, block in enumerate(blocks_of(copy.backbone)):
+                inner = next(part for part in block.modules() if isinstance(part, nn.Linear))
+                inner.register_forward_hook(lambda module, given, output, number=number: computed.append(number))
+        (passes.embed(table, PICKED) * target).sum().square().backward()
+    counts = [computed.count(number) for number in range(len(blocks_of(encoder.backbone)))]
+    return counts, {name: weights.grad.clone() for name, weights in encoder.named_parameters() if weights.grad is not None}
+
+
+@pytest.mark.parametrize("adapted", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_blocks_of_every_family_are_found_packed_or_adapted(kind: Kind, adapted: bool):
+    encoder = tiny_encoder(kind, layers=3)
+    if adapted:
+        add_lora(encoder.backbone, rank=2)
+    ((copy,),) = training_copies([encoder], 1, Chunking())
+    for backbone in (encoder.backbone, copy.backbone):
+        blocks = blocks_of(backbone)
+        assert len(blocks) == 3
+        assert len({type(block) for block in blocks}) == 1
+
+
+def test_of_nested_lists_the_outermost_holds_the_blocks():
+    # A T5 block holds a list of its own, which with one block has all the parameters that the blocks have.
+    (block,) = blocks_of(tiny_backbone("t5", layers=1))
+    assert type(block).__name__ == "T5Block"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_prefix_ends_at_the_first_block_that_is_trained(kind: Kind):
+    encoder = tiny_encoder(kind, layers=3)
+    blocks = blocks_of(encoder.backbone)
+    assert frozen_prefix(encoder, blocks) == 0
+    for first in range(4):
+        assert frozen_prefix(train_from(encoder, first), blocks) == first
+    encoder.backbone.get_input_embeddings().requires_grad_(True)
+    assert frozen_prefix(encoder, blocks) == 0
+
+
+def test_adapters_in_later_blocks_leave_a_prefix():
+    encoder = tiny_encoder(layers=3)
+    add_lora(encoder.backbone, rank=2)
+    blocks = blocks_of(encoder.backbone)
+    assert frozen_prefix(encoder, blocks) == 0
+    blocks[0].requires_grad_(False)
+    assert frozen_prefix(encoder, blocks) == 1
+
+
+def test_a_block_that_is_passed_again_and_again_is_no_prefix():
+    encoder = encoder_of(AlbertModel(AlbertConfig(**SIZES, **PLACES, embedding_size=16))).requires_grad_(False)
+    assert frozen_prefix(encoder, blocks_of(encoder.backbone)) == 0
+
+
+def test_what_blocks_read_from_outside_counts_whatever_its_name():
+    encoder = train_from(encoder_of(MPNetModel(MPNetConfig(**SIZES, **PLACES))), 2)
+    assert frozen_prefix(encoder, blocks_of(encoder.backbone)) == 2
+    encoder.backbone.encoder.relative_attention_bias.requires_grad_(True)
+    assert frozen_prefix(encoder, blocks_of(encoder.backbone)) == 0
+
+
+class Wrapped(nn.Module):
+    """A block that gives its states inside something else, as SqueezeBERT's (a mapping) and the first GPT's (a list) do."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.linear, self.kind = nn.Linear(4, 4), kind
+
+    def forward(self, states: object) -> object:
+        inner = states if isinstance(states, Tensor) else next(iter(states.values() if self.kind is dict else states))
+        return {"states": self.linear(inner)} if self.kind is dict else [self.linear(inner)]
+
+
+class WrappedBackbone(nn.Module):
+    """Blocks between a table and what reads the last of them."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.config = BertConfig(hidden_size=4)
+        self.table, self.blocks = nn.Embedding(VOCABULARY, 4), nn.ModuleList(Wrapped(kind) for _ in range(3))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> BaseModelOutput:
+        states = self.table(input_ids)
+        for block in self.blocks:
+            states = block(states)
+        return BaseModelOutput(last_hidden_state=next(iter(states.values() if isinstance(states, dict) else states)))
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+def test_states_inside_a_mapping_or_a_list_count(kind: type):
+    encoder = encoder_of(WrappedBackbone(kind))
+    blocks = blocks_of(encoder.backbone)
+    assert frozen_prefix(encoder, blocks) == 0
+    assert frozen_prefix(train_from(encoder, 2), blocks) == 2
+
+
+def test_finding_the_prefix_draws_no_random_numbers():
+    encoder = train_from(tiny_encoder(layers=3), 1).train()
+    before = torch.get_rng_state()
+    assert frozen_prefix(encoder, blocks_of(encoder.backbone)) == 1
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_frozen_prefix_passes_once_and_changes_no_gradient(kind: Kind, dropout: bool, monkeypatch: pytest.MonkeyPatch):
+    encoder = train_from(tiny_encoder(kind, layers=3, projection=8), 2).train(dropout)
+    counts, found = forwards(encoder, Chunking(12, cached=True))
+    monkeypatch.setattr(passes_module, "frozen_prefix", lambda encoder, blocks: 0)
+    twice, wanted = forwards(encoder, Chunking(12, cached=True))
+    chunks = counts[0]
+    assert chunks >= 3
+    assert counts == [chunks, chunks, 2 * chunks]
+    assert twice == [2 * chunks] * 3
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], gradient) for name, gradient in wanted.items())
+
+
+def test_where_only_a_projection_is_trained_every_block_passes_once():
+    encoder = train_from(tiny_encoder(layers=2, projection=8), 2).train()
+    counts, found = forwards(encoder, Chunking(12, cached=True))
+    plain, wanted = forwards(encoder, Chunking(12))
+    assert counts == plain
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_prefix_is_reused_in_bf16_too():
+    encoder = train_from(tiny_encoder(layers=2), 1)
+    _, found = forwards(encoder, Chunking(12, cached=True), precision="bf16")
+    _, wanted = forwards(encoder, Chunking(12), precision="bf16")
+    torch.testing.assert_close(found, wanted)
+
+
+def test_what_is_unfrozen_between_steps_shortens_the_prefix():
+    encoder = train_from(tiny_encoder(layers=3), 2)
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
+        assert passes._manner(0).prefix == 2
+        blocks_of(encoder.backbone)[0].requires_grad_(True)
+        embeddings = passes.embed(table, PICKED)
+        assert passes._manner(0).prefix == 0
+        embeddings.square()[:, 0].sum().backward()
+    assert any(weights.grad is not None for weights in blocks_of(encoder.backbone)[0].parameters())
+
+
+@pytest.mark.parametrize("differentiated", [True, False])
+def test_a_record_lives_until_the_gradient_is_known_or_nobody_can_ask_for_it(differentiated: bool):
+    encoder = train_from(tiny_encoder(layers=2), 1)
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
+        embeddings = passes.embed(table, PICKED)
+        chunks = [chunk for share in embeddings.grad_fn.shares for chunk in share]
+        records = [weakref.ref(output.value) for chunk in chunks for output in chunk._record]
+        assert len(records) == len(chunks) > 1
+        assert all(record() is not None for record in records)
+        del chunks
+        if differentiated:
+            embeddings.sum().backward()
+        else:
+            del embeddings
+        assert all(record() is None for record in records)
+
+
+def test_a_record_is_let_go_as_soon_as_its_chunk_has_its_gradient():
+    encoder = train_from(tiny_encoder(layers=2), 1)
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    torch.set_num_threads(1)
+    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
+        embeddings = passes.embed(table, PICKED)
+        records = [weakref.ref(output.value) for chunk in embeddings.grad_fn.shares[0] for output in chunk._record]
+        alive: list[int] = []
+        ((copy,),) = passes._copies
+        copy.register_forward_pre_hook(lambda module, given: alive.append(sum(record() is not None for record in records)))
+        embeddings.sum().backward()
+    assert alive == list(range(len(records), 0, -1))
+    assert len(records) > 1
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_checkpointed_blocks_are_computed_again_and_change_no_gradient(kind: Kind, cached: bool, dropout: bool):
+    encoder = tiny_encoder(kind, layers=2).train(dropout)
+    once, wanted = forwards(encoder, Chunking(12, cached))
+    again, found = forwards(encoder, Chunking(12, cached, checkpointed=True))
+    chunks = once[0] // (2 if cached else 1)
+    assert again == [count + chunks for count in once]
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_blocks_of_a_frozen_prefix_are_not_computed_again_by_checkpointing(cached: bool):
+    encoder = train_from(tiny_encoder(layers=3), 2).train()
+    counts, found = forwards(encoder, Chunking(12, cached, checkpointed=True))
+    _, wanted = forwards(encoder, Chunking(12))
+    assert counts == [counts[0], counts[0], (3 if cached else 2) * counts[0]]
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("kind", ["gpt-neox", "llama"])
+def test_a_checkpointed_decoder_keeps_no_keys_for_later_tokens_where_it_pads(kind: Kind):
+    encoder = tiny_encoder(kind)
+    _, found = forwards(encoder, Chunking(64, checkpointed=True, buckets=(16, 64)))
+    _, wanted = forwards(encoder, Chunking(64))
+    for name, gradient in wanted.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max()))
+
+
+def test_a_checkpointed_pass_keeps_less():
+    encoder = tiny_encoder(layers=4)
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    kept = []
+    for checkpointed in (False, True):
+        sizes: list[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda tensor, sizes=sizes: (sizes.append(tensor.numel()), tensor)[1], lambda kept: kept
+        ):
+            Passes(encoder, precision="fp32", chunking=Chunking(checkpointed=checkpointed)).embed(table, PICKED)
+        kept.append(sum(sizes))
+    assert kept[1] < kept[0] / 4
+
+
+def test_checkpointing_a_backbone_without_blocks_is_refused():
+    encoder = tiny_encoder()
+    encoder.backbone.encoder.layer = nn.ModuleList()
+    with (
+        pytest.raises(ModelError, match="checkpointed must be False for BertModel, which has no blocks"),
+        side_passes(encoder, precision="fp32", chunking=Chunking(12, checkpointed=True)),
+    ):
+        pass

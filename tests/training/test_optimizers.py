@@ -1,0 +1,326 @@
+import copy
+import inspect
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from adiabat.core.errors import ConfigError
+from adiabat.losses.log_denominator import LearnedTemperature
+from adiabat.training.optimizers import ROUNDED_AWAY, Group, decay_groups, make_optimizer
+from tests.tiny import tiny_dual
+
+START = [0.5, -2.0, 0.0, 3e-3]
+GRADIENTS = [[0.1, -1.0, 0.0, 2e-8], [0.3, 0.2, 0.0, -1e-8], [-0.2, 0.4, 1.0, 0.0]]
+EPSILON = torch.finfo(torch.float64).eps
+"""Adafactor's own, for the dtype of these tests."""
+NAMES = ["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
+
+
+def adamw(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    mean = square = 0.0
+    for t, gradient in enumerate(gradients, start=1):
+        weight -= rate * decay * weight
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        weight -= rate * (mean / (1 - 0.9**t)) / (math.sqrt(square / (1 - 0.999**t)) + 1e-8)
+    return weight
+
+
+def adamax(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    mean = largest = 0.0
+    for t, plain in enumerate(gradients, start=1):
+        gradient = plain + decay * weight
+        mean = 0.9 * mean + 0.1 * gradient
+        largest = max(0.999 * largest, abs(gradient) + 1e-8)
+        weight -= rate / (1 - 0.9**t) * mean / largest
+    return weight
+
+
+def adamax_no_momentum(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    for plain in gradients:
+        gradient = plain + decay * weight
+        weight -= rate * gradient / (abs(gradient) + 1e-8)
+    return weight
+
+
+def adadelta(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    square = moved = 0.0
+    for plain in gradients:
+        gradient = plain + decay * weight
+        square = 0.9 * square + 0.1 * gradient**2
+        delta = math.sqrt(moved + 1e-6) / math.sqrt(square + 1e-6) * gradient
+        moved = 0.9 * moved + 0.1 * delta**2
+        weight -= rate * delta
+    return weight
+
+
+def sgd(weight: float, gradients: list[float], rate: float, decay: float) -> float:
+    for plain in gradients:
+        weight -= rate * (plain + decay * weight)
+    return weight
+
+
+UPDATES: dict[str, Callable[[float, list[float], float, float], float]] = dict(
+    zip([name for name in NAMES if name != "adafactor"], (adamw, adamax, adamax_no_momentum, adadelta, sgd), strict=True)
+)
+"""Those that look at each weight by itself."""
+
+
+def after_steps(name: str, *, rate: float, decay: float, dtype: torch.dtype = torch.float64) -> Tensor:
+    weights = nn.Parameter(torch.tensor(START, dtype=dtype))
+    optimizer = make_optimizer(name, [weights], learning_rate=rate, weight_decay=decay)
+    for gradient in GRADIENTS:
+        weights.grad = torch.tensor(gradient, dtype=dtype)
+        optimizer.step()
+    return weights.detach()
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("name", UPDATES)
+def test_three_steps_equal_the_update_written_by_hand(name: str, decay: float) -> None:
+    expected = [UPDATES[name](weight, [step[i] for step in GRADIENTS], 0.01, decay) for i, weight in enumerate(START)]
+    assert after_steps(name, rate=0.01, decay=decay).tolist() == pytest.approx(expected, rel=1e-9, abs=1e-14)
+
+
+def test_adamax_without_momentum_moves_by_the_sign_of_the_gradient() -> None:
+    weights = nn.Parameter(torch.zeros(4, dtype=torch.float64))
+    weights.grad = torch.tensor([3.0, -0.001, 1e-8, 0.0], dtype=torch.float64)
+    make_optimizer("adamax-no-momentum", [weights], learning_rate=0.1, weight_decay=0.0).step()
+    assert weights.tolist() == pytest.approx([-0.1, 0.1, -0.05, 0.0], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["adamax-no-momentum", "sgd"])
+def test_without_momentum_a_step_does_not_remember_the_one_before(name: str) -> None:
+    fresh, used = (nn.Parameter(torch.zeros(3, dtype=torch.float64)) for _ in range(2))
+    ours = make_optimizer(name, [used], learning_rate=0.1, weight_decay=0.0)
+    used.grad = torch.tensor([5.0, -7.0, 9.0], dtype=torch.float64)
+    ours.step()
+    before = used.detach().clone()
+    used.grad = fresh.grad = torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64)
+    ours.step()
+    make_optimizer(name, [fresh], learning_rate=0.1, weight_decay=0.0).step()
+    torch.testing.assert_close(used - before, fresh.detach())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_steps_give_the_same_bits(name: str) -> None:
+    first, second = (after_steps(name, rate=0.01, decay=0.1, dtype=torch.float32) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_restored_optimizer_goes_on_bit_for_bit(name: str) -> None:
+    expected = after_steps(name, rate=0.01, decay=0.1, dtype=torch.float32)
+    weights = nn.Parameter(torch.tensor(START))
+    optimizer = make_optimizer(name, [weights], learning_rate=0.01, weight_decay=0.1)
+    for gradient in GRADIENTS:
+        weights.grad = torch.tensor(gradient)
+        optimizer.step()
+        state = copy.deepcopy(optimizer.state_dict())
+        weights = nn.Parameter(weights.detach().clone())
+        optimizer = make_optimizer(name, [weights], learning_rate=0.01, weight_decay=0.1)
+        optimizer.load_state_dict(state)
+    assert torch.equal(weights.detach(), expected)
+
+
+def test_adamw_on_a_cpu_is_fused_and_agrees_with_the_plain_loop() -> None:
+    generator = torch.Generator().manual_seed(0)
+    start, gradient = torch.randn(1000, generator=generator), torch.randn(1000, generator=generator)
+    ours, plain = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    fused = make_optimizer("adamw", [ours], learning_rate=1e-3, weight_decay=0.01)
+    loop = torch.optim.AdamW([plain], lr=1e-3, weight_decay=0.01, foreach=False, fused=False)
+    assert fused.defaults["fused"] is True
+    for _ in range(3):
+        ours.grad, plain.grad = gradient.clone(), gradient.clone()
+        fused.step()
+        loop.step()
+    torch.testing.assert_close(ours, plain)
+
+
+def test_frozen_parameters_are_left_out_so_that_no_decay_touches_them() -> None:
+    frozen, free = nn.Parameter(torch.ones(2), requires_grad=False), nn.Parameter(torch.ones(2))
+    optimizer = make_optimizer("adamw", iter([frozen, free]), learning_rate=0.1, weight_decay=0.5)
+    free.grad = torch.zeros(2)
+    optimizer.step()
+    assert [len(group["params"]) for group in optimizer.param_groups] == [1]
+    assert torch.equal(frozen, torch.ones(2))
+    torch.testing.assert_close(free.detach(), torch.full((2,), 0.95))
+
+
+def test_every_fault_is_reported_at_once() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^3 faults: .*learning_rate must be above 0, got -1.*weight_decay.*must leave something to train"
+    ):
+        make_optimizer("sgd", [], learning_rate=-1.0, weight_decay=-0.1)
+
+
+@pytest.mark.parametrize("rate", [0.0, math.nan, math.inf])
+def test_a_rate_that_is_no_positive_number_is_refused(rate: float) -> None:
+    with pytest.raises(ConfigError, match=r"^learning_rate must be above 0"):
+        make_optimizer("sgd", [nn.Parameter(torch.ones(1))], learning_rate=rate, weight_decay=0.0)
+
+
+def test_an_unknown_optimizer_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match='one of adamw, adamax, adamax-no-momentum, adadelta, adafactor, sgd, got "lion"'):
+        inspect.unwrap(make_optimizer)("lion", [nn.Parameter(torch.ones(1))], learning_rate=1.0, weight_decay=0.0)
+
+
+@pytest.mark.parametrize(("share", "moves"), [(0.99, set()), (2.02, {1.0, 1.5, 1.99, 0.05})])
+def test_a_decay_by_less_than_half_an_ulp_of_every_weight_moves_none(share: float, moves: set[float]) -> None:
+    weights = [1.0, 1.5, 1.99, 0.05]
+    parameter = nn.Parameter(torch.tensor(weights))
+    optimizer = make_optimizer("adamw", [parameter], learning_rate=5e-8, weight_decay=share * ROUNDED_AWAY / 5e-8)
+    for _ in range(10):
+        parameter.grad = torch.zeros(4)
+        optimizer.step()
+    found = parameter.detach().tolist()
+    assert {start for start, weight in zip(weights, found, strict=True) if torch.tensor(start).item() != weight} == moves
+
+
+def test_a_weight_just_above_1_does_not_follow_the_default_rate() -> None:
+    parameter = nn.Parameter(torch.tensor([1.1, 0.05]))
+    optimizer = make_optimizer("adamw", [parameter], learning_rate=5e-8, weight_decay=0.0)
+    for _ in range(100):
+        parameter.grad = torch.ones(2)
+        optimizer.step()
+    assert parameter[0].item() == torch.tensor(1.1).item()
+    assert parameter[1].item() == pytest.approx(0.05 - 100 * 5e-8, abs=5e-7)
+
+
+def rms(values: list[float]) -> float:
+    return math.sqrt(sum(value**2 for value in values) / len(values))
+
+
+def moved(weights: list[float], gradients: list[float], variances: list[float], t: int, *, rate: float, decay: float) -> list[float]:
+    """What Adafactor's step makes of one tensor, one number at a time."""
+    size = max(1e-3, rms(weights)) * min(rate, t**-0.5)
+    updates = [g / max(math.sqrt(v), EPSILON) for g, v in zip(gradients, variances, strict=True)]
+    cut = max(1.0, rms(updates))
+    return [w * (1 - rate * decay) - size * u / cut for w, u in zip(weights, updates, strict=True)]
+
+
+def vector_by_hand(weights: list[float], steps: list[list[float]], *, rate: float, decay: float) -> list[float]:
+    variances = [0.0] * len(weights)
+    for t, gradients in enumerate(steps, start=1):
+        share = t**-0.8
+        variances = [(1 - share) * v + share * g**2 for v, g in zip(variances, gradients, strict=True)]
+        weights = moved(weights, gradients, variances, t, rate=rate, decay=decay)
+    return weights
+
+
+def matrix_by_hand(weights: Tensor, steps: list[Tensor], *, rate: float, decay: float) -> list[float]:
+    (height, width), flat = weights.shape, weights.flatten().tolist()
+    rows, columns = [0.0] * height, [0.0] * width
+    for t, gradient in enumerate(steps, start=1):
+        share, found = t**-0.8, gradient.tolist()
+        rows = [(1 - share) * rows[i] + share * sum(g**2 for g in found[i]) / width for i in range(height)]
+        columns = [(1 - share) * columns[j] + share * sum(line[j] ** 2 for line in found) / height for j in range(width)]
+        whole = max(sum(rows) / height, EPSILON)
+        variances = [row * column / whole for row in rows for column in columns]
+        flat = moved(flat, gradient.flatten().tolist(), variances, t, rate=rate, decay=decay)
+    return flat
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+# The second rate is above 1 / sqrt(t) from the second step on, which then takes its place.
+@pytest.mark.parametrize("rate", [1e-3, 0.9])
+@pytest.mark.parametrize("shape", [(3, 4), (5,)])
+def test_adafactor_equals_the_formula_in_plain_loops(shape: tuple[int, ...], rate: float, decay: float) -> None:
+    start, gradients = random(*shape, seed=0), [random(*shape, seed=seed) * 10.0**seed for seed in range(1, 5)]
+    weights = nn.Parameter(start.clone())
+    optimizer = make_optimizer("adafactor", [weights], learning_rate=rate, weight_decay=decay)
+    for gradient in gradients:
+        weights.grad = gradient.clone()
+        optimizer.step()
+    if len(shape) == 2:
+        expected = matrix_by_hand(start, gradients, rate=rate, decay=decay)
+    else:
+        expected = vector_by_hand(start.tolist(), [gradient.tolist() for gradient in gradients], rate=rate, decay=decay)
+    assert weights.detach().flatten().tolist() == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_first_step_of_adafactor_worked_by_hand() -> None:
+    # All gradients have one size, so V = g^2, u = sign(g), rms(u) = 1; the weights' rms is 2: each moves by 2 * 0.001.
+    weights = nn.Parameter(torch.tensor([[2.0, -2.0], [2.0, 2.0]]))
+    weights.grad = torch.tensor([[7.0, 7.0], [-7.0, 7.0]])
+    make_optimizer("adafactor", [weights], learning_rate=1e-3, weight_decay=0.0).step()
+    torch.testing.assert_close(weights.detach(), torch.tensor([[1.998, -2.002], [2.002, 1.998]]))
+
+
+def test_adafactor_moves_a_matrix_of_zeros_as_if_its_rms_were_a_thousandth() -> None:
+    weights = nn.Parameter(torch.zeros(2, 2))
+    weights.grad = torch.ones(2, 2)
+    make_optimizer("adafactor", [weights], learning_rate=1e-3, weight_decay=0.0).step()
+    torch.testing.assert_close(weights.detach(), torch.full((2, 2), -1e-6))
+
+
+def test_adafactor_leaves_rows_of_a_table_without_gradient_where_they_are() -> None:
+    table = nn.Parameter(torch.ones(3, 2))
+    table.grad = torch.tensor([[0.0, 0.0], [1.0, -1.0], [0.0, 0.0]])
+    make_optimizer("adafactor", [table], learning_rate=1e-3, weight_decay=0.0).step()
+    assert torch.equal(table[[0, 2]], torch.ones(2, 2))
+    assert (table[1] != 1).all()
+
+
+def test_adafactor_keeps_one_number_per_row_and_column() -> None:
+    matrix, vector = nn.Parameter(torch.ones(30, 20)), nn.Parameter(torch.ones(30))
+    matrix.grad, vector.grad = torch.ones(30, 20), torch.ones(30)
+    optimizer = make_optimizer("adafactor", [matrix, vector], learning_rate=1e-3, weight_decay=0.0)
+    optimizer.step()
+    assert sum(value.numel() for value in optimizer.state[matrix].values()) == 30 + 20 + 1
+    assert sum(value.numel() for value in optimizer.state[vector].values()) == 30 + 1
+
+
+def test_a_matrix_decays_and_a_bias_and_a_temperature_do_not() -> None:
+    layer, temperature = nn.Linear(2, 2), LearnedTemperature(0.05)
+    nn.init.constant_(layer.weight, 2.0)
+    nn.init.constant_(layer.bias, 2.0)
+    start = temperature.log_factor.item()
+    optimizer = make_optimizer("adamw", decay_groups(nn.ModuleList([layer, temperature])), learning_rate=0.1, weight_decay=0.5)
+    for weights in (layer.weight, layer.bias, temperature.log_factor):
+        weights.grad = torch.full_like(weights, 3.0)
+    optimizer.step()
+    # The first step of Adam is the rate. The decay comes before it: 2 - 0.1 * 0.5 * 2 = 1.9.
+    torch.testing.assert_close(layer.weight.detach(), torch.full((2, 2), 1.8))
+    torch.testing.assert_close(layer.bias.detach(), torch.full((2,), 1.9))
+    assert temperature.log_factor.item() == pytest.approx(start - 0.1)
+    assert optimizer.defaults["fused"] is True
+
+
+def test_each_trainable_weight_is_in_one_group_and_tables_decay_like_matrices() -> None:
+    model = tiny_dual(shared=False)
+    towers = nn.ModuleList([model.query, model.document, model.query])
+    frozen = model.query.backbone.encoder.layer[0].requires_grad_(False)
+    decayed, plain = decay_groups(towers)
+    names = {id(weights): name for name, weights in towers.named_parameters()}
+    assert len(decayed.parameters) + len(plain.parameters) == len(names) - len(list(frozen.parameters()))
+    assert all(names[id(weights)].endswith(".bias") or "LayerNorm" in names[id(weights)] for weights in plain.parameters)
+    assert sum("word_embeddings" in names[id(weights)] for weights in decayed.parameters) == 2
+    assert (decayed.decays, plain.decays) == (True, False)
+
+
+def test_one_group_that_decays_is_what_plain_parameters_make() -> None:
+    found = []
+    for given in (lambda weights: [weights], lambda weights: [Group((weights,), decays=True)]):
+        weights = nn.Parameter(torch.ones(2, 2))
+        weights.grad = torch.ones(2, 2)
+        make_optimizer("adamw", given(weights), learning_rate=0.1, weight_decay=0.5).step()
+        found.append(weights.detach())
+    assert torch.equal(*found)
+
+
+def test_a_group_without_trainable_weights_is_left_out() -> None:
+    optimizer = make_optimizer("adamw", decay_groups(nn.Linear(2, 1, bias=False)), learning_rate=0.1, weight_decay=0.5)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5]
+
+
+def test_groups_that_are_all_frozen_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"freeze must leave something to train"):
+        make_optimizer("adamw", decay_groups(nn.Linear(2, 1).requires_grad_(False)), learning_rate=0.1, weight_decay=0.5)
