@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.data.corpora import read_corpus
@@ -74,7 +74,7 @@ def objective_of(options: argparse.Namespace, folder: Path) -> PairContrast:
     }
     settings = checked(TrainSettings, tables)
     group = Processes(device=device_of(options.device))
-    objective, _ = prepared(lambda name, section: api.load(name, settings=section), settings, group)
+    objective, _ = prepared(lambda name, section: adiabat.load(name, settings=section), settings, group)
     return objective
 
 

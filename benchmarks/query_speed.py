@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from adiabat import api
+import adiabat
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
 from adiabat.models.towers import DualEncoder
@@ -32,7 +32,7 @@ def main() -> None:
     examples = read_examples(given.queries)
     assert isinstance(examples, ExampleSet), "a language grid has no queries"
     queries = [example.query for example in examples.examples][: given.most]
-    towers = {name: api.load(name) for name in given.models}
+    towers = {name: adiabat.load(name) for name in given.models}
     rates: dict[tuple[str, str], list[float]] = {(name, how): [] for name in towers for how in (ALONE, TOGETHER)}
     for model in towers.values():
         model.encode(queries[:32], side="query")

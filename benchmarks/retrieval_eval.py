@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float32
 from memory import parts, write_vectors
 
-from adiabat import api
+import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.shared import EmbedSettings, MeasureSection
 from adiabat.config.tuning import TuneSettings
@@ -120,13 +120,13 @@ def speed(data: Path, folder: Path, rounds: int) -> None:
 
 def read_case(path: Path, folder: Path) -> Case:
     """A BEIR folder embedded by the demo's model; random vectors of the same sizes where it is absent."""
-    model = api.load("demo")
+    model = adiabat.load("demo")
     if not path.exists():
         documents, queries = SIZES[path.name]
         print(f"{path} is absent: {queries:,} queries and {documents:,} documents of random vectors stand in for it")
         return random_case(model, random_store(folder, documents), queries, name=path.name)
     print(f"embedding {path}", flush=True)
-    store = api.embed(model, path, folder)
+    store = adiabat.embed(model, path, folder)
     found = read_examples(path, split="test")
     assert isinstance(found, ExampleSet)
     examples = address(found, store)
@@ -221,7 +221,7 @@ def memory(folder: Path) -> None:
 
 def scoring(folder: Path) -> None:
     """What the processes of `memory` do: they print their peak resident set, in MB (Linux only)."""
-    ours(random_case(api.load("demo"), Store.open(parts(folder)[1]), QUERIES, name="random"))
+    ours(random_case(adiabat.load("demo"), Store.open(parts(folder)[1]), QUERIES, name="random"))
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     print(next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")))
 
@@ -239,10 +239,10 @@ def training(folder: Path) -> None:
     write_pairs(folder / "pairs.jsonl")
     # Where the precision is left to adiabat, some texts are encoded to choose it.
     settings = checked(EmbedSettings, {"store": {"precision": "fp32"}})
-    store = api.embed("demo", folder / "pairs.jsonl", folder / "store", settings=settings)
+    store = adiabat.embed("demo", folder / "pairs.jsonl", folder / "store", settings=settings)
     embedded = dict(counts)
     table = {"batches_per_epoch": 2, "max_epochs": 10, "idle_epochs": 10}
-    result = api.tune("demo", store.path, folder / "pairs.jsonl", folder / "job", settings=checked(TuneSettings, {"tune": table}))
+    result = adiabat.tune("demo", store.path, folder / "pairs.jsonl", folder / "job", settings=checked(TuneSettings, {"tune": table}))
     assert result.training is not None
     validations = len(result.training.validation_errors) - 1
     after = {side: counts[side] - embedded[side] for side in counts}

@@ -20,7 +20,7 @@ from jaxtyping import Float32
 from model2vec import StaticModel
 from model2vec.distill import distill
 
-from adiabat import api
+import adiabat
 from adiabat.config.distillation import DistilStaticSettings
 from adiabat.config.reader import checked
 from adiabat.models.model_names import demo_model_folder
@@ -54,7 +54,7 @@ def main() -> None:
 
 def ours(model: Path, out: Path) -> None:
     """A directory by adiabat."""
-    api.distil_static(str(model), out, settings=SETTINGS)
+    adiabat.distil_static(str(model), out, settings=SETTINGS)
 
 
 def theirs(model: Path, out: Path) -> None:

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float32
 from model2vec import StaticModel
 
-from adiabat import api
+import adiabat
 from adiabat.config.distillation import DistilStaticSettings
 from adiabat.config.reader import checked
 from adiabat.data.corpora import read_corpus
@@ -53,7 +53,7 @@ def main() -> None:
         model = options.model
         if model is None:
             model = Path(folder) / "static"
-            api.distil_static(str(demo_model_folder()), model, settings=SETTINGS)
+            adiabat.distil_static(str(demo_model_folder()), model, settings=SETTINGS)
         gap = float(np.abs(ours(model)(texts[:500]) - theirs(model)(texts[:500])).max())
         assert gap <= TOLERATED, f"the embeddings differ by {gap:.1e}"
         rates = [{name: len(texts) / alone(name, model, len(texts)) for name in SIDES} for _ in range(options.rounds)]
@@ -76,7 +76,7 @@ def alone(side: str, model: Path, texts: int) -> float:
 
 def ours(folder: Path) -> Encode:
     """As adiabat embeds with a directory."""
-    model = api.load(str(folder))
+    model = adiabat.load(str(folder))
     return lambda texts: model.encode(texts, side="document")
 
 

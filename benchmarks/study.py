@@ -29,7 +29,7 @@ from peer_triplets import BATCH_SIZE, MARGIN, RATE, examples_of, pair_by_pair, p
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from transformers.utils import logging
 
-from adiabat import api
+import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.sweeps import StudySettings
 from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
@@ -81,7 +81,7 @@ def our_study(data: Data, rates: int, number: int) -> float:
     """Seconds of a whole study, its store included."""
     here = data.folder / f"ours-{number}"
     started = time.perf_counter()
-    api.embed("demo", data.folder / "corpus.jsonl", here / "store")
+    adiabat.embed("demo", data.folder / "corpus.jsonl", here / "store")
     task = {"kind": "retrieval", "name": "test", "data": str(data.folder / "test.jsonl"), "corpus": str(data.folder / "corpus.jsonl")}
     settings = {
         "study": {"out": str(here / "study")},
@@ -91,7 +91,7 @@ def our_study(data: Data, rates: int, number: int) -> float:
         "tasks": [{**task, "stores": [str(here / "store")]}],
         "probes": {"use": False},
     }
-    found = api.study(checked(StudySettings, settings))
+    found = adiabat.study(checked(StudySettings, settings))
     assert all(run.steps == data.steps for run in found.runs)
     return time.perf_counter() - started
 

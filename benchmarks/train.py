@@ -26,7 +26,7 @@ from torch.utils.data import BatchSampler, SequentialSampler
 from transformers import PrinterCallback
 from transformers.utils import logging
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.data.corpora import read_corpus
@@ -82,7 +82,7 @@ def our_objective(options: argparse.Namespace, folder: Path) -> PairContrast:
     }
     tables = {"job": {"model": "demo", "data": str(folder / "pairs.jsonl")}, "train": train, "run": {"precision": options.precision}}
     settings = checked(TrainSettings, tables)
-    objective, _ = prepared(lambda name, section: api.load(name, settings=section), settings, ALONE)
+    objective, _ = prepared(lambda name, section: adiabat.load(name, settings=section), settings, ALONE)
     return objective
 
 

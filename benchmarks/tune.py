@@ -18,7 +18,7 @@ import torch
 from peer_triplets import BATCH_SIZE, MARGIN, RATE, Triplet, examples_of, pair_by_pair, peer_trainers, spread, texts_of, triplets_of
 from transformers.utils import logging
 
-from adiabat import api
+import adiabat
 from adiabat.adiabatic.tune_setup import tunable_tower
 from adiabat.adiabatic.tuning_context import Ground
 from adiabat.config.reader import checked
@@ -59,8 +59,8 @@ def our_side(triplets: list[Triplet], folder: Path, steps: int) -> Callable[[], 
     path = folder / "triplets.jsonl"
     rows = [json.dumps({"query": query, "pos": [positive], "neg": [negative]}) for query, positive, negative in triplets]
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    model = api.load("demo")
-    api.embed(model, path, folder / "store")
+    model = adiabat.load("demo")
+    adiabat.embed(model, path, folder / "store")
     settings = checked(TuneSettings, {"tune": {"learning_rate": RATE, "margin": MARGIN, "batch_size": BATCH_SIZE}})
     tower = tunable_tower(model.query, dropout=False)
     freeze(tower.backbone, settings.tune.freeze)

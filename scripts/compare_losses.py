@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.dual_encoder.answer_ranks import ranks_of_answers
@@ -93,10 +93,10 @@ def take(run: Run, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train, measure, and give the row."""
     with tempfile.TemporaryDirectory() as folder:
         settings = settings_of(run, arguments, Path(folder) / "job")
-        result = api.train(settings)
+        result = adiabat.train(settings)
         assert result is not None
         assert result.training is not None
-        ranks = ranks_of(api.load(Path(folder) / "job"), settings)
+        ranks = ranks_of(adiabat.load(Path(folder) / "job"), settings)
     return {"key": run.key, "towers": run.towers, "loss": run.loss, "seed": run.seed, "seconds": result.seconds, "ranks": ranks.tolist()}
 
 

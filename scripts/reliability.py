@@ -29,7 +29,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from adiabat import api, cli
+import adiabat
+from adiabat import cli
 from adiabat.mining import mine as mining
 from adiabat.report import evaluation_page as page
 from adiabat.store import build
@@ -162,7 +163,7 @@ def prepare() -> None:
     vars(page)["render_page"] = lambda result: "page"
     torch.set_num_threads(1)
     torch.optim.AdamW([torch.zeros(1)]).step()
-    assert api.__name__
+    assert adiabat.__name__
 
 
 @dataclass(frozen=True)

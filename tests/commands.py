@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from adiabat import api, cli
+import adiabat
+from adiabat import cli
 from adiabat.core.checksums import CHECKED
 from adiabat.models.embedding_head import EncoderSettings
 from tests.tiny import save_tiny
@@ -64,7 +65,7 @@ def write_world(here: Path) -> None:
     save_tiny(here / "model", settings=EncoderSettings(max_tokens=64))
     lines(here / "corpus.jsonl", DOCUMENTS)
     lines(here / "pairs.jsonl", PAIRS)
-    api.embed(here / "model", here / "corpus.jsonl", here / "store")
+    adiabat.embed(here / "model", here / "corpus.jsonl", here / "store")
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat import api
-from adiabat.api import embedding, measuring, training
+import adiabat
+from adiabat.api import embed_verb, evaluate_verb, tune_verb
 from adiabat.config.reader import checked
 from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
 from adiabat.config.tasks import SuiteSettings
@@ -47,71 +47,71 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_tiny(folder / "model", settings=EncoderSettings(max_tokens=64))
     write_lines(folder / "corpus.jsonl", DOCUMENTS)
     write_lines(folder / "pairs.jsonl", PAIRS)
-    api.embed(folder / "model", folder / "corpus.jsonl", folder / "store")
-    api.tune(folder / "model", folder / "store", folder / "pairs.jsonl", folder / "job", settings=SHORT)
+    adiabat.embed(folder / "model", folder / "corpus.jsonl", folder / "store")
+    adiabat.tune(folder / "model", folder / "store", folder / "pairs.jsonl", folder / "job", settings=SHORT)
     return folder
 
 
 @pytest.fixture(scope="module")
 def model(here: Path) -> DualEncoder:
-    return api.load(here / "model")
+    return adiabat.load(here / "model")
 
 
 def test_a_model_that_is_loaded_already_is_taken_as_it_is(here: Path, model: DualEncoder) -> None:
-    by_name = api.search(here / "store", "hello", model=here / "model", k=3)
-    assert api.search(here / "store", "hello", model=model, k=3) == by_name
+    by_name = adiabat.search(here / "store", "hello", model=here / "model", k=3)
+    assert adiabat.search(here / "store", "hello", model=model, k=3) == by_name
 
 
 def test_settings_of_the_encoder_override_the_models_own(here: Path) -> None:
-    loaded = api.load(here / "model", settings=EncoderSection(query_prompt="query: ", normalize=False))
+    loaded = adiabat.load(here / "model", settings=EncoderSection(query_prompt="query: ", normalize=False))
     assert (loaded.query.settings.query_prompt, loaded.query.settings.normalize) == ("query: ", False)
 
 
 def test_settings_of_the_encoder_override_a_loaded_models_own_too(model: DualEncoder) -> None:
-    assert api.load(model, settings=EncoderSection(query_prompt="ask: ")).query.settings.query_prompt == "ask: "
+    assert adiabat.load(model, settings=EncoderSection(query_prompt="ask: ")).query.settings.query_prompt == "ask: "
     assert model.query.settings.query_prompt == ""
 
 
 def test_trust_in_one_model_of_a_comparison_leaves_the_other_without(here: Path) -> None:
-    assert api.load(here / "model", settings=EncoderSection(trust_remote_code="another/model")).width == 32
+    assert adiabat.load(here / "model", settings=EncoderSection(trust_remote_code="another/model")).width == 32
 
 
 def test_a_job_is_loaded_as_the_model_that_it_made(here: Path) -> None:
-    assert api.load(here / "job").name == str(here / "job")
+    assert adiabat.load(here / "job").name == str(here / "job")
     np.testing.assert_array_equal(
-        api.load(here / "job").encode(["a"], side="query", precision="fp32"),
-        api.load(here / "job" / "model").encode(["a"], side="query", precision="fp32"),
+        adiabat.load(here / "job").encode(["a"], side="query", precision="fp32"),
+        adiabat.load(here / "job" / "model").encode(["a"], side="query", precision="fp32"),
     )
 
 
 def test_a_job_without_a_model_yet_is_refused(here: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[job]\n", encoding="utf-8")
     with pytest.raises(JobError, match="is a job that is not finished; run its command again with --resume"):
-        api.load(tmp_path)
+        adiabat.load(tmp_path)
 
 
 def test_a_settings_file_beside_a_model_makes_it_no_job(here: Path, tmp_path: Path) -> None:
     save_tiny(tmp_path / "model")
     (tmp_path / "model" / "config.toml").write_text("[tune]\n", encoding="utf-8")
-    assert api.load(tmp_path / "model").name == str(tmp_path / "model")
+    assert adiabat.load(tmp_path / "model").name == str(tmp_path / "model")
 
 
 def test_a_model_of_no_name_is_refused() -> None:
     with pytest.raises(ModelError, match="got nothing"):
-        api.load("")
+        adiabat.load("")
 
 
 def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (embedding, measuring, training):
+    for module in (embed_verb, evaluate_verb, tune_verb):
         monkeypatch.setattr(module, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     with pytest.raises(DataError, match="must exist"):
-        api.embed(here / "model", tmp_path / "none.jsonl", tmp_path / "new")
+        adiabat.embed(here / "model", tmp_path / "none.jsonl", tmp_path / "new")
     with pytest.raises(DataError, match="must exist"):
-        api.tune(here / "model", here / "store", tmp_path / "none.jsonl", tmp_path / "new")
+        adiabat.tune(here / "model", here / "store", tmp_path / "none.jsonl", tmp_path / "new")
     with pytest.raises(DataError, match="must exist"):
-        api.evaluate(here / "model", here / "store", tmp_path / "none.jsonl")
+        adiabat.evaluate(here / "model", here / "store", tmp_path / "none.jsonl")
     with pytest.raises(ConfigError, match="measure must be a complete name"):
-        api.evaluate(
+        adiabat.evaluate(
             here / "model", here / "store", here / "pairs.jsonl", settings=checked(EvaluateSettings, {"measure": {"measures": ["x"]}})
         )
     assert list(tmp_path.iterdir()) == []
@@ -120,7 +120,7 @@ def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path
 def test_vectors_of_this_model_are_imported_and_the_store_knows_who_made_them(here: Path, model: DualEncoder, tmp_path: Path) -> None:
     np.save(tmp_path / "vectors.npy", model.encode([document["text"] for document in DOCUMENTS], side="document", precision="fp32"))
     (tmp_path / "ids.txt").write_text("\n".join(document["_id"] for document in DOCUMENTS), encoding="utf-8")
-    store = api.embed(model, here / "corpus.jsonl", tmp_path / "new", vectors=tmp_path / "vectors.npy", ids=tmp_path / "ids.txt")
+    store = adiabat.embed(model, here / "corpus.jsonl", tmp_path / "new", vectors=tmp_path / "vectors.npy", ids=tmp_path / "ids.txt")
     built = Store.open(here / "store")
     assert store.fingerprint == built.fingerprint
     assert (store.manifest.source, store.manifest.encoder) == (str(here / "corpus.jsonl"), model.name)
@@ -130,8 +130,8 @@ def test_vectors_of_this_model_are_imported_and_the_store_knows_who_made_them(he
 
 def test_appended_documents_are_found_and_the_old_ones_keep_their_rows(here: Path, tmp_path: Path) -> None:
     first, rest = write_lines(tmp_path / "a.jsonl", DOCUMENTS[:10]), write_lines(tmp_path / "b.jsonl", DOCUMENTS[10:])
-    api.embed(here / "model", first, tmp_path / "new")
-    store = api.embed(here / "model", rest, tmp_path / "new", append=True)
+    adiabat.embed(here / "model", first, tmp_path / "new")
+    store = adiabat.embed(here / "model", rest, tmp_path / "new", append=True)
     assert store.rows([document["_id"] for document in DOCUMENTS]).tolist() == list(range(16))
     np.testing.assert_allclose(store.vectors, Store.open(here / "store").vectors, atol=1e-3)
 
@@ -140,19 +140,19 @@ def test_appended_documents_are_found_and_the_old_ones_keep_their_rows(here: Pat
 def test_appending_takes_the_stores_own_dtype_named_or_not(here: Path, tmp_path: Path, dtype: str) -> None:
     first, rest = write_lines(tmp_path / "a.jsonl", DOCUMENTS[:10]), write_lines(tmp_path / "b.jsonl", DOCUMENTS[10:])
     settings = checked(EmbedSettings, {"store": {"dtype": dtype}})
-    api.embed(here / "model", first, tmp_path / "new", settings=settings)
-    assert api.embed(here / "model", rest, tmp_path / "new", append=True).dtype == dtype
+    adiabat.embed(here / "model", first, tmp_path / "new", settings=settings)
+    assert adiabat.embed(here / "model", rest, tmp_path / "new", append=True).dtype == dtype
 
 
 def test_appending_refuses_settings_that_the_store_decides(here: Path, tmp_path: Path) -> None:
     settings = checked(EmbedSettings, {"store": {"dtype": "float32", "keep_texts": False}})
     with pytest.raises(ConfigError, match="store.dtype and store.keep_texts must be left out of an append, which keeps to the store"):
-        api.embed(here / "model", here / "corpus.jsonl", here / "store", append=True, settings=settings)
+        adiabat.embed(here / "model", here / "corpus.jsonl", here / "store", append=True, settings=settings)
 
 
 def test_embedding_again_says_that_it_was_done_before(here: Path) -> None:
     notes: list[str] = []
-    api.embed(here / "model", here / "corpus.jsonl", here / "store", watch=Watch(note=notes.append))
+    adiabat.embed(here / "model", here / "corpus.jsonl", here / "store", watch=Watch(note=notes.append))
     assert len(notes) == 1
     assert "finished before" in notes[0]
 
@@ -160,12 +160,14 @@ def test_embedding_again_says_that_it_was_done_before(here: Path) -> None:
 def test_documents_that_fill_the_token_limit_are_counted(here: Path, tmp_path: Path) -> None:
     notes: list[str] = []
     corpus = write_lines(tmp_path / "long.jsonl", [{"doc_id": "short", "text": "a"}, {"doc_id": "long", "text": "word " * 30}])
-    api.embed(here / "model", corpus, tmp_path / "store", watch=Watch(note=notes.append))
+    adiabat.embed(here / "model", corpus, tmp_path / "store", watch=Watch(note=notes.append))
     assert notes == ["1 of 2 distinct documents fill the limit of 64 tokens: what goes beyond it is not in their vectors"]
 
 
 def test_an_evaluation_of_a_job_holds_the_record_of_its_training(here: Path, tmp_path: Path) -> None:
-    result = api.evaluate(here / "job", here / "store", here / "pairs.jsonl", baseline=here / "model", out=tmp_path / "new", settings=QUICK)
+    result = adiabat.evaluate(
+        here / "job", here / "store", here / "pairs.jsonl", baseline=here / "model", out=tmp_path / "new", settings=QUICK
+    )
     assert result.training is not None
     assert result.training == read_result(here / "job" / "result.json").training
     assert read_result(tmp_path / "new" / "result.json") == result
@@ -177,7 +179,7 @@ def test_an_evaluation_of_a_job_holds_the_record_of_its_training(here: Path, tmp
 def test_a_job_of_which_only_the_model_is_left_is_evaluated_without_a_record(here: Path, tmp_path: Path) -> None:
     shutil.copytree(here / "job", tmp_path / "job")
     (tmp_path / "job" / "result.json").unlink()
-    result = api.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", settings=QUICK)
+    result = adiabat.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", settings=QUICK)
     assert (result.model, result.training) == (str(tmp_path / "job"), None)
 
 
@@ -186,30 +188,30 @@ def test_a_damaged_record_of_a_job_is_told_before_anything_is_measured(here: Pat
     (tmp_path / "job" / "result.json").write_text("{", encoding="utf-8")
     monkeypatch.setattr(evaluation, "_measure", lambda *_, **__: 1 / 0)
     with pytest.raises(DataError, match="must be undamaged"):
-        api.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", settings=QUICK)
+        adiabat.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", settings=QUICK)
 
 
 def test_a_measure_that_needs_documents_judged_not_relevant_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     table = {"measure": {"measures": ["nDCG@10", "Bpref"]}}
     with pytest.raises(ConfigError, match="measure must depend on relevant documents alone, got 'Bpref'; take nDCG@10"):
-        api.evaluate(tmp_path / "nowhere", tmp_path / "nowhere", tmp_path / "nowhere", settings=checked(EvaluateSettings, table))
+        adiabat.evaluate(tmp_path / "nowhere", tmp_path / "nowhere", tmp_path / "nowhere", settings=checked(EvaluateSettings, table))
     task = {"kind": "retrieval", "name": "one", "data": str(tmp_path / "nowhere"), "measures": ["infAP"]}
     with pytest.raises(ConfigError, match="measure must depend on relevant documents alone, got 'infAP'; take nDCG@10"):
-        api.evaluate_suite(["bm25"], checked(SuiteSettings, {"tasks": [task]}), out=tmp_path / "out")
+        adiabat.evaluate_suite(["bm25"], checked(SuiteSettings, {"tasks": [task]}), out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_evaluation_into_a_model_is_refused(here: Path) -> None:
     for folder in (here / "model", here / "job" / "model"):
         with pytest.raises(JobError, match="--out must be a directory of its own, .* is a model"):
-            api.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=folder, settings=QUICK)
+            adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=folder, settings=QUICK)
         assert not (folder / "result.json").exists()
 
 
 def test_a_result_says_by_which_settings_and_from_which_files(here: Path, tmp_path: Path) -> None:
     settings = checked(EvaluateSettings, {"encoder": {"query_prompt": "ask: "}, "measure": {"resamples": 321}})
     pairs, store = here / "pairs.jsonl", Store.open(here / "store")
-    api.evaluate(here / "model", here / "store", pairs, retain=[(here / "store", pairs)], out=tmp_path / "new", settings=settings)
+    adiabat.evaluate(here / "model", here / "store", pairs, retain=[(here / "store", pairs)], out=tmp_path / "new", settings=settings)
     result = read_result(tmp_path / "new" / "result.json")
     assert (result.settings["encoder"], result.settings["measure"]["resamples"]) == ({"query_prompt": "ask: ", "allow_pickles": False}, 321)
     read = {"data": str(pairs), "store": str(here / "store"), "store_sha256": store.manifest.sha256}
@@ -219,7 +221,7 @@ def test_a_result_says_by_which_settings_and_from_which_files(here: Path, tmp_pa
 
 def test_without_an_output_directory_nothing_is_written(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=QUICK)
+    result = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=QUICK)
     assert result.training is None
     assert list(tmp_path.iterdir()) == []
 
@@ -229,7 +231,7 @@ def test_retention_sets_come_after_the_target_and_share_an_opened_store(here: Pa
     plain = Store.open
     monkeypatch.setattr(Store, "open", lambda path: opened.append(str(path)) or plain(path))  # type: ignore[func-returns-value]
     retain = [(here / "store", here / "pairs.jsonl"), (here / "store", here / "pairs.jsonl")]
-    result = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", retain=retain, settings=QUICK)
+    result = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", retain=retain, settings=QUICK)
     assert [one.role for one in result.datasets] == ["target", "retain", "retain"]
     assert opened == [str(here / "store")]
 
@@ -241,7 +243,7 @@ def test_a_split_is_of_the_target_and_wins_over_the_settings(here: Path, tmp_pat
     for split, query in (("dev", "q0"), ("test", "q1"), ("train", "q2")):
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{query}\td1\t1\n", encoding="utf-8")
     asked: Callable[..., list[str]] = lambda **options: [  # noqa: E731
-        one.name for one in api.evaluate(here / "model", here / "store", folder, retain=[(here / "store", folder)], **options).datasets
+        one.name for one in adiabat.evaluate(here / "model", here / "store", folder, retain=[(here / "store", folder)], **options).datasets
     ]
     dev = checked(EvaluateSettings, {"data": {"split": "dev"}, "measure": {"resamples": 200}})
     assert asked(settings=QUICK) == ["beir/test", "beir/test"]
@@ -255,22 +257,22 @@ def test_an_evaluation_that_fails_leaves_no_directory(here: Path, tmp_path: Path
 
     monkeypatch.setattr(evaluation, "_measure", broken)
     with pytest.raises(StoreError, match="broken on the way"):
-        api.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=tmp_path / "a" / "b")
+        adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_evaluation_that_fails_leaves_what_stood_there_before(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
-    api.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=out, settings=QUICK)
+    adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=out, settings=QUICK)
     before = (out / "result.json").read_bytes()
     monkeypatch.setattr(evaluation, "changed_queries", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        api.evaluate(here / "model", here / "store", here / "pairs.jsonl", baseline=here / "model", out=out, settings=QUICK)
+        adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", baseline=here / "model", out=out, settings=QUICK)
     assert (out / "result.json").read_bytes() == before
 
 
 def test_a_search_finds_a_document_by_its_own_text(here: Path) -> None:
-    hits = api.search(here / "store", DOCUMENTS[5]["text"], model=here / "model", k=1, settings=SearchSettings())
+    hits = adiabat.search(here / "store", DOCUMENTS[5]["text"], model=here / "model", k=1, settings=SearchSettings())
     assert [(hit.doc_id, hit.text) for hit in hits] == [("d5", DOCUMENTS[5]["text"])]
     assert hits[0].score == pytest.approx(1, abs=1e-3)
 
@@ -278,10 +280,10 @@ def test_a_search_finds_a_document_by_its_own_text(here: Path) -> None:
 def test_a_found_text_is_whole_however_long(here: Path, tmp_path: Path) -> None:
     long = "cat and dog, " * 100
     (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "long", "text": long.strip()}) + "\n", encoding="utf-8")
-    api.embed(here / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
-    assert [hit.text for hit in api.search(tmp_path / "store", "cat", model=here / "model", k=1)] == [long.strip()]
+    adiabat.embed(here / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
+    assert [hit.text for hit in adiabat.search(tmp_path / "store", "cat", model=here / "model", k=1)] == [long.strip()]
 
 
 def test_a_search_for_no_results_is_refused(here: Path, model: DualEncoder) -> None:
     with pytest.raises(StoreError, match="k must be at least 1, got 0"):
-        api.search(here / "store", "a", model=model, k=0)
+        adiabat.search(here / "store", "a", model=model, k=0)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from adiabat import __version__, api
+import adiabat
+from adiabat import __version__
 from adiabat.cli.measuring import folded
 from adiabat.core.errors import ConfigError
 from adiabat.core.files import read_json
@@ -40,7 +41,7 @@ def test_a_system_error_that_nobody_foresaw_is_told_plainly(run: Run, monkeypatc
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "store/vectors.npy")
 
-    monkeypatch.setattr(api, "search", full)
+    monkeypatch.setattr(adiabat, "search", full)
     said = run(*search())
     assert said.code == 2
     assert said.err == (
@@ -50,14 +51,14 @@ def test_a_system_error_that_nobody_foresaw_is_told_plainly(run: Run, monkeypatc
 
 
 def test_a_defect_ends_with_1_and_asks_for_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "search", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(adiabat, "search", lambda *_, **__: 1 / 0)
     said = run(*search())
     assert said.code == 1
     assert said.err == "adiabat: defect: ZeroDivisionError: division by zero; run with --debug before the verb and report the traceback\n"
 
 
 def test_debug_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "search", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(adiabat, "search", lambda *_, **__: 1 / 0)
     monkeypatch.setenv("ADIABAT_DEBUG", "")
     with pytest.raises(ZeroDivisionError):
         run("--debug", *search())
@@ -76,7 +77,7 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(run: Run, new: str, monkeypa
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, verb, interrupted)
+    monkeypatch.setattr(adiabat, verb, interrupted)
     commands = {"embed": embed(out=new), "tune": tune("pairs.jsonl", out=new), "evaluate": evaluate(out=new), "search": search()}
     assert run(*commands[verb]) == Said(130, "", f"adiabat: interrupted; {then}\n")
 
@@ -85,7 +86,7 @@ def test_the_end_of_a_file_is_a_fault_and_no_interruption(run: Run, monkeypatch:
     def ended(*_: object, **__: object) -> None:
         raise EOFError("No data left in file")
 
-    monkeypatch.setattr(api, "search", ended)
+    monkeypatch.setattr(adiabat, "search", ended)
     said = run(*search())
     assert said.code == 1
     assert said.err.startswith("adiabat: defect: RuntimeError: EOFError: No data left in file; ")
@@ -129,7 +130,7 @@ def test_too_little_memory_is_no_defect_and_the_settings_that_help_are_named(
     def hungry(*_: object, **__: object) -> None:
         raise fault
 
-    monkeypatch.setattr(api, "tune", hungry)
+    monkeypatch.setattr(adiabat, "tune", hungry)
     assert run(*tune("pairs.jsonl", out=new)) == Said(
         1,
         "",
@@ -163,7 +164,7 @@ def test_search_prints_ranks_scores_ids_and_texts(run: Run) -> None:
 
 
 def test_documents_cannot_move_the_cursor_of_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "search", lambda *_, **__: [Hit("d\x1b[2J", "red \x1b[31mtext\x07\n here", 0.5, False)])
+    monkeypatch.setattr(adiabat, "search", lambda *_, **__: [Hit("d\x1b[2J", "red \x1b[31mtext\x07\n here", 0.5, False)])
     assert run(*search()).out.splitlines()[1:] == ["  1  0.5000  d\ufffd[2J  red \ufffd[31mtext\ufffd here"]
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from adiabat import api, cli
+import adiabat
+from adiabat import cli
 from adiabat.data.records import text_id
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.record import read_result
@@ -205,7 +206,7 @@ def test_a_tuned_job_is_what_sentence_transformers_loads(run: Run, here: Path) -
     from sentence_transformers import SentenceTransformer
 
     done(run, "tune model store train.jsonl --out job --config tune.toml")
-    ours, theirs = api.load(here / "job"), SentenceTransformer(str(here / "job" / "model"), device="cpu")
+    ours, theirs = adiabat.load(here / "job"), SentenceTransformer(str(here / "job" / "model"), device="cpu")
     original = SentenceTransformer(str(here / "model"), device="cpu")
     texts = ["cat a0", "a much longer text about the sea " * 8, "", "שלום 🎉", "diesel"]
     queries = theirs.encode_query(texts)

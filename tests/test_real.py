@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet, LanguageGridSet
@@ -56,7 +56,7 @@ def test_the_embedded_model_gives_sentence_transformers_vectors_on_real_texts():
 
     texts = [document.text for _, document in zip(range(40), read_corpus(found("beir/squad_dev")), strict=False)]
     theirs = SentenceTransformer(str(demo_model_folder()), device="cpu").encode_document(texts)
-    ours = api.load("demo").encode(texts, side="document", precision="fp32")
+    ours = adiabat.load("demo").encode(texts, side="document", precision="fp32")
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
@@ -66,6 +66,6 @@ def test_a_store_of_real_texts_answers_with_the_paragraph_that_was_asked_for(tmp
     corpus = tmp_path / "corpus.tsv"
     rows = ["doc_id\ttext", *(f"{document.doc_id}\t{' '.join(document.text.split())}" for document in documents)]
     corpus.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    store = api.embed("demo", corpus, tmp_path / "store")
-    hits = api.search(store.path, "When did the 1973 oil crisis begin?", model="demo", k=3)
+    store = adiabat.embed("demo", corpus, tmp_path / "store")
+    hits = adiabat.search(store.path, "When did the 1973 oil crisis begin?", model="demo", k=3)
     assert hits[0].doc_id.startswith("1973_oil_crisis")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from adiabat import api
+import adiabat
 from adiabat.runs.run_log import read_log
 
 KILLS = 10
@@ -55,7 +55,7 @@ def prepare(folder: Path) -> None:
         for place in range(8)
     ]
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    api.embed("demo", folder / "data.jsonl", folder / "store")
+    adiabat.embed("demo", folder / "data.jsonl", folder / "store")
 
 
 def weights(job: Path) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.report import evaluation_page as page
@@ -30,7 +30,7 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     rows = [json.loads(line) for line in Path("triplets.jsonl").read_text(encoding="utf-8").splitlines()]
     names = sorted({name for row in rows for name in (*row["pos"], *row["neg"])})
     Path("corpus.jsonl").write_text("".join(json.dumps({"_id": name, "text": f"paper {name}"}) + "\n" for name in names), encoding="utf-8")
-    api.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
+    adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
 
     def run(*more: str, name: str = "safe-rate") -> Said:
         return run_in_process(capsys, monkeypatch, [name, "model", "own", "triplets.jsonl", "--out", "out", "--device", "cpu", *more])
@@ -124,4 +124,4 @@ def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:
     verb(*SHORT)
     written = read_safe_rate(Path("out/result.json"))
     settings = checked(TuneSettings, written.settings)
-    assert api.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True).rungs == written.rungs
+    assert adiabat.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True).rungs == written.rungs

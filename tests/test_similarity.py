@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat import api
+import adiabat
 from adiabat.adiabatic.drift_guard import Guard
 from adiabat.adiabatic.probes import read_probes
 from adiabat.adiabatic.stored_loss import in_blocks, store_softmax
@@ -44,7 +44,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_tiny(folder / "model", seed=3, settings=RAW)
     edit(folder / "model", "config_sentence_transformers.json", similarity_fn_name="dot")
     lines(folder / "corpus.jsonl", [{"_id": f"d{row}", "text": text} for row, text in enumerate(TEXTS)])
-    api.embed(folder / "model", folder / "corpus.jsonl", folder / "store")
+    adiabat.embed(folder / "model", folder / "corpus.jsonl", folder / "store")
     best = products(folder).argmax(axis=1)
     lines(
         folder / "pairs.jsonl",
@@ -71,7 +71,7 @@ def cosines(folder: Path) -> np.ndarray:
 def test_evaluation_ranks_by_the_stated_similarity_first_and_says_so(here: Path) -> None:
     assert (products(here).argmax(axis=1) != cosines(here).argmax(axis=1)).any()
     settings = checked(EvaluateSettings, {"measure": {"negatives": "store"}})
-    evaluation = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=settings)
+    evaluation = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=settings)
     (found,) = evaluation.datasets
     main = found.main_change()
     assert (main.similarity, main.after) == ("dot", 1.0)
@@ -84,15 +84,15 @@ def test_evaluation_ranks_by_the_stated_similarity_first_and_says_so(here: Path)
 
 def test_another_similarity_may_be_asked_for(here: Path) -> None:
     settings = checked(EvaluateSettings, {"measure": {"negatives": "store"}, "encoder": {"similarity": "euclidean"}})
-    (found,) = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=settings).datasets
+    (found,) = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=settings).datasets
     assert found.main_change().similarity == "distance"
-    loaded = api.load(here / "model", settings=RankingEncoderSection(similarity="cosine"))
-    assert (loaded.similarity, api.load(here / "model").similarity) == ("cosine", "dot")
+    loaded = adiabat.load(here / "model", settings=RankingEncoderSection(similarity="cosine"))
+    assert (loaded.similarity, adiabat.load(here / "model").similarity) == ("cosine", "dot")
 
 
 def test_a_baseline_that_states_another_similarity_is_named(here: Path, tmp_path: Path) -> None:
     save_tiny(tmp_path / "other", seed=3, settings=RAW)
-    (found,) = api.evaluate(here / "model", here / "store", here / "pairs.jsonl", baseline=tmp_path / "other").datasets
+    (found,) = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", baseline=tmp_path / "other").datasets
     assert found.main_change().similarity == "dot"
     told = f"the baseline {tmp_path / 'other'} states cosine: look at the values by that similarity too"
     assert told in found.notes
@@ -101,13 +101,13 @@ def test_a_baseline_that_states_another_similarity_is_named(here: Path, tmp_path
 def test_search_ranks_by_the_stated_similarity_and_names_it(here: Path) -> None:
     expected = products(here)
     for row, query in enumerate(QUERIES):
-        hits = api.search(here / "store", query, model=here / "model", k=3)
+        hits = adiabat.search(here / "store", query, model=here / "model", k=3)
         assert [hit.doc_id for hit in hits] == [f"d{best}" for best in np.argsort(-expected[row], kind="stable")[:3]]
         assert {hit.similarity for hit in hits} == {"dot"}
         assert hits[0].score == pytest.approx(expected[row].max(), rel=1e-6)
     row = int(np.flatnonzero(expected.argmax(axis=1) != cosines(here).argmax(axis=1))[0])
     settings = SearchSettings(encoder=RankingEncoderSection(similarity="cosine"))
-    (hit,) = api.search(here / "store", QUERIES[row], model=here / "model", k=1, settings=settings)
+    (hit,) = adiabat.search(here / "store", QUERIES[row], model=here / "model", k=1, settings=settings)
     assert hit.doc_id == f"d{cosines(here)[row].argmax()}"
 
 
@@ -135,7 +135,9 @@ def test_candidates_are_mined_by_the_stated_similarity(here: Path, tmp_path: Pat
     best = products(here).argmax(axis=1).tolist()
     lines(tmp_path / "pairs.jsonl", [{"query": query, "pos": [f"d{row}"]} for query, row in zip(QUERIES, best, strict=True)])
     out = tmp_path / "mined.jsonl"
-    api.mine(tmp_path / "pairs.jsonl", here / "store", out, model=str(here / "model"), settings=settings, watch=Watch(note=notes.append))
+    adiabat.mine(
+        tmp_path / "pairs.jsonl", here / "store", out, model=str(here / "model"), settings=settings, watch=Watch(note=notes.append)
+    )
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     for row, expected in zip(rows, products(here), strict=True):
         assert row["neg"] == [f"d{place}" for place in np.argsort(-expected, kind="stable")[1:4]]
@@ -149,7 +151,7 @@ def tuned(here: Path, out: Path, notes: list[str] | None = None, **tune: Any) ->
         del regime["margin"]
     settings = checked(TuneSettings, {"tune": regime | tune, "data": {"validation_fraction": 0.4}})
     said = Watch(note=[].append if notes is None else notes.append)
-    api.tune(here / "model", here / "store", here / "pairs.jsonl", out, settings=settings, watch=said)
+    adiabat.tune(here / "model", here / "store", here / "pairs.jsonl", out, settings=settings, watch=said)
 
 
 def test_tuning_compares_by_the_stated_similarity_and_the_tuned_model_states_it(here: Path, tmp_path: Path) -> None:
@@ -181,7 +183,7 @@ def test_a_softmax_takes_dot_products_and_refuses_distances(here: Path, tmp_path
         tuned(here, tmp_path / "other", loss=loss, temperature=1.0, distance="euclidean")
     settings = checked(TuneSettings, {"tune": {"loss": loss}, "encoder": {"similarity": "euclidean"}})
     with pytest.raises(ConfigError, match=r"tune.distance must be cosine or dot .* got euclidean, which .* states; set it"):
-        api.tune(here / "model", here / "store", here / "pairs.jsonl", tmp_path / "third", settings=settings)
+        adiabat.tune(here / "model", here / "store", here / "pairs.jsonl", tmp_path / "third", settings=settings)
     assert not (tmp_path / "third").exists()
 
 
@@ -229,13 +231,13 @@ def test_manhattan_is_refused_by_name(tmp_path: Path, here: Path, verb: str) -> 
     save_tiny(tmp_path / "model", seed=3, settings=RAW)
     edit(tmp_path / "model", "config_sentence_transformers.json", similarity_fn_name="manhattan")
     asked: dict[str, Callable[[], object]] = {
-        "search": lambda: api.search(here / "store", "cat", model=tmp_path / "model"),
-        "load": lambda: api.load(tmp_path / "model"),
+        "search": lambda: adiabat.search(here / "store", "cat", model=tmp_path / "model"),
+        "load": lambda: adiabat.load(tmp_path / "model"),
     }
     told = "similarity_fn_name in config_sentence_transformers.json must be cosine, dot, euclidean, got manhattan"
     with pytest.raises(ModelError, match=re.escape(told)):
         asked[verb]()
-    assert api.load(tmp_path / "model", settings=RankingEncoderSection(similarity="dot")).similarity == "dot"
+    assert adiabat.load(tmp_path / "model", settings=RankingEncoderSection(similarity="dot")).similarity == "dot"
 
 
 def test_vectors_of_unit_length_are_ranked_by_cosine_whatever_is_stated() -> None:
@@ -250,9 +252,9 @@ def test_imported_vectors_of_a_dot_product_model_keep_their_lengths(here: Path, 
     np.save(tmp_path / "vectors.npy", Store.open(here / "store").gather(np.arange(30)))
     (tmp_path / "ids.txt").write_text("".join(f"d{row}\n" for row in range(30)), encoding="utf-8")
     vectors = {"vectors": tmp_path / "vectors.npy", "ids": tmp_path / "ids.txt"}
-    api.embed(here / "model", here / "corpus.jsonl", tmp_path / "store", **vectors)
+    adiabat.embed(here / "model", here / "corpus.jsonl", tmp_path / "store", **vectors)
     for query in QUERIES[:3]:
-        found = [api.search(place, query, model=here / "model", k=30) for place in (here / "store", tmp_path / "store")]
+        found = [adiabat.search(place, query, model=here / "model", k=30) for place in (here / "store", tmp_path / "store")]
         assert [hit.doc_id for hit in found[0]] == [hit.doc_id for hit in found[1]]
 
 
@@ -261,4 +263,6 @@ def test_an_import_of_vectors_without_their_titles_is_told_how_titles_are_joined
     np.save(tmp_path / "vectors.npy", Store.open(here / "store").gather(np.arange(30)))
     (tmp_path / "ids.txt").write_text("".join(f"d{row}\n" for row in range(30)), encoding="utf-8")
     with pytest.raises(StoreError, match=re.escape('a document with a title is embedded as title + " " + text')):
-        api.embed(here / "model", tmp_path / "titled.jsonl", tmp_path / "store", vectors=tmp_path / "vectors.npy", ids=tmp_path / "ids.txt")
+        adiabat.embed(
+            here / "model", tmp_path / "titled.jsonl", tmp_path / "store", vectors=tmp_path / "vectors.npy", ids=tmp_path / "ids.txt"
+        )

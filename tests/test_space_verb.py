@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.config.tasks import SpaceSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
 from adiabat.core.files import read_json
@@ -27,7 +27,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with one_thread():
         write_world(here)
         save_tiny(here / "other", seed=3, width=16, settings=EncoderSettings(max_tokens=64))
-        api.embed(here / "other", here / "corpus.jsonl", here / "other_store")
+        adiabat.embed(here / "other", here / "corpus.jsonl", here / "other_store")
         yield here
 
 
@@ -64,7 +64,7 @@ def test_json_is_the_record(space: Callable[..., Said], tmp_path: Path) -> None:
 
 
 def test_a_baseline_stands_beside_with_its_own_documents(world: Path) -> None:
-    found = api.space(
+    found = adiabat.space(
         world / "model",
         world / "store",
         world / "pairs.jsonl",
@@ -72,7 +72,7 @@ def test_a_baseline_stands_beside_with_its_own_documents(world: Path) -> None:
         baseline_store=world / "other_store",
         settings=SETTINGS,
     )
-    alone = api.space(world / "other", world / "other_store", world / "pairs.jsonl", settings=SETTINGS)
+    alone = adiabat.space(world / "other", world / "other_store", world / "pairs.jsonl", settings=SETTINGS)
     assert [one.before for one in found.numbers] == [one.after for one in alone.numbers]
     assert found.inputs["baseline_store"] == str(world / "other_store")
     assert all(one.before_interval == other.after_interval for one, other in zip(found.numbers, alone.numbers, strict=True))
@@ -92,9 +92,9 @@ def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callabl
 
 
 def test_an_evaluation_does_not_write_over_an_analysis(world: Path, tmp_path: Path) -> None:
-    api.space(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path, settings=SETTINGS)
+    adiabat.space(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path, settings=SETTINGS)
     with pytest.raises(JobError, match="--out must hold nothing but an evaluation of the same kind"):
-        api.evaluate(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path)
+        adiabat.evaluate(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_map_without_its_package_is_refused_before_anything_is_read(world: Pat
     monkeypatch.setitem(sys.modules, "openTSNE", None)
     settings = SpaceSettings.model_validate({"space": {"map": True}})
     with pytest.raises(ImportError, match=r"pip install 'adiabat\[maps\]'"):
-        api.space(world / "model", world / "nowhere", world / "pairs.jsonl", settings=settings)
+        adiabat.space(world / "model", world / "nowhere", world / "pairs.jsonl", settings=settings)
 
 
 def test_faults_of_the_function_are_those_of_the_house(world: Path) -> None:
@@ -147,4 +147,4 @@ def test_faults_of_the_function_are_those_of_the_house(world: Path) -> None:
         (ConfigError, "store", "pairs.jsonl", {"baseline_store": world / "other_store"}),
     ):
         with pytest.raises(kind):
-            api.space(world / "model", world / store, world / queries, settings=SETTINGS, **options)
+            adiabat.space(world / "model", world / store, world / queries, settings=SETTINGS, **options)

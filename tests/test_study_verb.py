@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from adiabat import api
+import adiabat
 from adiabat.config.sweeps import StudySettings
 from adiabat.experiments import sweep as study_module
 from adiabat.report import evaluation_page as page
@@ -28,7 +28,7 @@ def study(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setattr(page, "render_page", lambda result: "page")
     write_world(tmp_path)
     save_tiny(tmp_path / "model")
-    api.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
+    adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
 
     def run(*more: str, **tables: Any) -> Said:
         given = {"job": {"model": "model", "store": "own"}, "grid": {"tune": {"learning_rate": [3e-3]}}, "study": {"out": None}, **tables}
@@ -84,4 +84,4 @@ def test_the_function_gives_what_the_verb_writes(study: Study, monkeypatch: pyte
     written = read_study(Path("out/result.json"))
     monkeypatch.setattr(study_module, "write_study", lambda result, folder: None)
     settings = StudySettings.model_validate({**json.loads(json.dumps(written.settings))})
-    assert api.study(settings, resume=True).runs == written.runs
+    assert adiabat.study(settings, resume=True).runs == written.runs

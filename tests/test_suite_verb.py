@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from adiabat import api
+import adiabat
 from adiabat.core.files import sole_writer
 from adiabat.report.suite_files import read_suite
 from tests.commands import Said, run_in_process
@@ -125,7 +125,7 @@ def test_help_names_both_ways(said) -> None:
 
 
 def test_from_python_a_suite_is_named_by_its_file(said, place: Path) -> None:
-    found = api.evaluate_suite(["one", "two"], place / "suite.toml", out=place / "python")
+    found = adiabat.evaluate_suite(["one", "two"], place / "suite.toml", out=place / "python")
     assert found.pairings == read_suite(place / "python" / "result.json").pairings
     assert [model.name for model in found.models] == ["one", "two"]
 

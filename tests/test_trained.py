@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EvaluateSettings
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def adiabat(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
 
 
@@ -41,9 +41,9 @@ def counted(found: TrainedOn) -> tuple[int, int, int, int | None, int | None]:
     return found.queries, found.trained_queries, found.relevant, found.trained_relevant, found.answered
 
 
-def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_in_the_result(here: Path, adiabat: Run) -> None:
-    assert adiabat(*tune(out="job")).code == 0
-    said = adiabat(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
+def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_in_the_result(here: Path, command: Run) -> None:
+    assert command(*tune(out="job")).code == 0
+    said = command(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
     result = read_result(here / "new" / "result.json")
     assert [counted(found) for found in result.datasets[0].trained] == [(20, 20, 20, 20, 20)]
     assert {change.verdict for change in result.datasets[0].changes} == {None}
@@ -55,44 +55,44 @@ def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_i
     assert "better" not in said.err
 
 
-def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here: Path, adiabat: Run) -> None:
-    assert adiabat(*tune(out="job")).code == 0
+def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here: Path, command: Run) -> None:
+    assert command(*tune(out="job")).code == 0
     for data, queries in (("others.jsonl", 0), ("tenth.jsonl", 1)):
-        result = api.evaluate("job", "store", data, baseline="model", settings=QUICK)
+        result = adiabat.evaluate("job", "store", data, baseline="model", settings=QUICK)
         (found,) = result.datasets[0].trained
         # Every document answers a query that was trained or validated on.
         assert counted(found)[1:] == (queries, found.relevant, found.relevant, found.queries)
         assert result.datasets[0].main_change().verdict is not None
     lines(here / "fifth.jsonl", [*OTHERS[:4], PAIRS[0]])
-    assert api.evaluate("job", "store", "fifth.jsonl", baseline="model", settings=QUICK).datasets[0].main_change().verdict is None
+    assert adiabat.evaluate("job", "store", "fifth.jsonl", baseline="model", settings=QUICK).datasets[0].main_change().verdict is None
 
 
-def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measured_apart(here: Path, adiabat: Run) -> None:
+def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measured_apart(here: Path, command: Run) -> None:
     lines(here / "ten.jsonl", PAIRS[:10])
-    assert adiabat(*tune("ten.jsonl", out="job")).code == 0
+    assert command(*tune("ten.jsonl", out="job")).code == 0
     # Documents d0 to d9 answer queries that were trained on; of seventeen new queries nine ask for one of them.
     lines(here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(1, 18)])
-    said = adiabat(*evaluate("mixed.jsonl", "--baseline", "model", model="job"))
+    said = command(*evaluate("mixed.jsonl", "--baseline", "model", model="job"))
     (found,) = read_result(here / "new" / "result.json").datasets
     assert counted(found.trained[0]) == (17, 0, 17, 9, 9)
     lines(here / "rest.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(10, 18)])
-    alone = api.evaluate("job", "store", "rest.jsonl", baseline="model").datasets[0]
+    alone = adiabat.evaluate("job", "store", "rest.jsonl", baseline="model").datasets[0]
     assert found.unseen is not None
     assert (found.unseen.queries, found.unseen.change.after) == (8, alone.main_change().after)
     assert alone.unseen is None
     # Where the record of the baseline's job is gone, nobody knows which queries are left.
-    assert adiabat(*tune("others.jsonl", "--set", "tune.negatives=hardest", out="lost")).code == 0
+    assert command(*tune("others.jsonl", "--set", "tune.negatives=hardest", out="lost")).code == 0
     (here / "lost" / "trained.bin").unlink()
-    assert api.evaluate("job", "store", "mixed.jsonl", baseline="lost").datasets[0].unseen is None
+    assert adiabat.evaluate("job", "store", "mixed.jsonl", baseline="lost").datasets[0].unseen is None
     assert "on the 8 queries that share no text and no relevant document with the training data: nDCG@10" in said.err.replace("\xa0", " ")
 
 
-def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_from_a_job(here: Path, adiabat: Run) -> None:
-    assert adiabat(*tune(out="job")).code == 0
-    result = api.evaluate("model", "store", "pairs.jsonl", baseline="job/model", settings=QUICK)
+def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_from_a_job(here: Path, command: Run) -> None:
+    assert command(*tune(out="job")).code == 0
+    result = adiabat.evaluate("model", "store", "pairs.jsonl", baseline="job/model", settings=QUICK)
     assert [(found.model, found.trained_queries) for found in result.datasets[0].trained] == [("job/model", 20)]
     assert result.datasets[0].main_change().verdict is None
-    assert adiabat(*tune("others.jsonl", "--set", "tune.negatives=hardest", model="job", out="second")).code == 0
+    assert command(*tune("others.jsonl", "--set", "tune.negatives=hardest", model="job", out="second")).code == 0
     known = trained_by("second")
     assert known is not None
     assert known.holds_queries(["question 3", "other 3", "never asked"]).tolist() == [True, True, False]
@@ -108,7 +108,7 @@ def test_jobs_that_train_both_towers_and_streams_are_counted(here: Path) -> None
             "data": {"validation": "dev.jsonl", "cache": "cache", **stream},
             "train": {"batch_size": 3, "steps": 3, "validate_every": 2},
         }
-        api.train(checked(TrainSettings, tables))
+        adiabat.train(checked(TrainSettings, tables))
         known = trained_by(out)
         assert known is not None
         assert not known.unknown
@@ -122,8 +122,8 @@ def test_jobs_that_train_both_towers_and_streams_are_counted(here: Path) -> None
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "remove", "swap", "before"])
-def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, adiabat: Run, damage: str) -> None:
-    assert adiabat(*tune(out="job")).code == 0
+def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, command: Run, damage: str) -> None:
+    assert command(*tune(out="job")).code == 0
     file, content = here / "job" / "trained.bin", (here / "job" / "trained.bin").read_bytes()
     if damage == "remove":
         file.unlink()
@@ -133,7 +133,7 @@ def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, a
         write_record(replace(result, training=replace(result.training, texts=None)).to_json(), here / "job" / "result.json")
     else:
         file.write_bytes({"cut": content[:-16], "flip": bytes([content[0] ^ 1]) + content[1:], "swap": content[16:] + content[:16]}[damage])
-    said = adiabat(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
+    said = command(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
     assert said.code == 0
     assert "whether job was trained on these 20 queries is not known: job/" in said.err
     result = read_result(here / "new" / "result.json")
@@ -141,12 +141,12 @@ def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, a
     assert result.datasets[0].main_change().verdict is not None
 
 
-def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_comparison_of_kept_scores(here: Path, adiabat: Run) -> None:
-    assert adiabat(*tune(out="job")).code == 0
+def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_comparison_of_kept_scores(here: Path, command: Run) -> None:
+    assert command(*tune(out="job")).code == 0
     task = {"kind": "retrieval", "corpus": "corpus.jsonl"}
     tasks = [{**task, "data": "pairs.jsonl", "name": "seen"}, {**task, "data": "others.jsonl", "name": "new"}]
     tables = {"tasks": tasks, "measure": {"resamples": 100}, "suite": {"baseline": "model"}}
-    found = api.evaluate_suite(["model", "job"], checked(SuiteSettings, tables), out="suite")
+    found = adiabat.evaluate_suite(["model", "job"], checked(SuiteSettings, tables), out="suite")
     assert [pairing.task for pairing in found.pairings] == ["new"]
     assert {(score.task, score.model) for score in found.scores if not score.is_proof} == {("seen", "job")}
     assert {(fact.task, fact.name): fact.value for fact in found.facts} == {
@@ -156,7 +156,7 @@ def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_compa
         ("new", "relevant documents trained on"): 20,
     }
     assert any("seen: job was trained or validated on 20 of 20 queries" in note for note in found.notes)
-    again = api.compare_runs("suite/scores/model", "suite/scores/job")
+    again = adiabat.compare_runs("suite/scores/model", "suite/scores/job")
     assert [pairing.task for pairing in again.pairings] == ["new"]
     assert sorted(found.notes) == sorted(again.notes)
 

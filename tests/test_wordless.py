@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from adiabat import api
+import adiabat
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EmbedSettings
@@ -58,7 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def embedded() -> list[str]:
     notes: list[str] = []
-    api.embed("model", "corpus.jsonl", "store", settings=DROP, watch=Watch(note=notes.append))
+    adiabat.embed("model", "corpus.jsonl", "store", settings=DROP, watch=Watch(note=notes.append))
     return notes
 
 
@@ -116,14 +116,14 @@ def test_the_table_is_read_once_however_many_documents_there_are(monkeypatch: py
 
 def test_a_document_is_named_with_the_setting_and_nothing_is_left_behind(here: Path) -> None:
     with pytest.raises(DataError, match=r"corpus.jsonl: .* got none in \"lost\" \('xyzzy plugh'\); set data.blank = drop") as fault:
-        api.embed("model", "corpus.jsonl", "store")
+        adiabat.embed("model", "corpus.jsonl", "store")
     assert "\n" not in str(fault.value)
     assert not [path.name for path in here.iterdir() if path.name.startswith("store")]
 
 
 def test_the_setting_leaves_it_out_and_says_so(here: Path) -> None:
     notes = embedded()
-    store = api.embed("model", "corpus.jsonl", "store", settings=DROP)
+    store = adiabat.embed("model", "corpus.jsonl", "store", settings=DROP)
     assert store.doc_ids(np.arange(store.count)) == [row["_id"] for row in DOCUMENTS]
     assert any('documents without a token that the static model knows are left out: "lost"' in note for note in notes)
 
@@ -132,8 +132,8 @@ def test_a_query_finds_nothing_and_the_terminal_says_why(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded()
-    assert api.search("store", "frobnicate", model="model") == []
-    assert len(api.search("store", "frobnicate the cat", model="model", k=3)) == 3
+    assert adiabat.search("store", "frobnicate", model="model") == []
+    assert len(adiabat.search("store", "frobnicate the cat", model="model", k=3)) == 3
     said = run_in_process(capsys, monkeypatch, ["search", "store", "frobnicate", "--model", "model"])
     assert said.code == 0
     assert "nothing: the model knows no token of the query" in said.out
@@ -142,7 +142,7 @@ def test_a_query_finds_nothing_and_the_terminal_says_why(
 def test_measuring_counts_such_queries_as_lost_and_says_how_many(here: Path) -> None:
     embedded()
     notes: list[str] = []
-    result = api.evaluate("model", "store", "pairs.jsonl", watch=Watch(note=notes.append))
+    result = adiabat.evaluate("model", "store", "pairs.jsonl", watch=Watch(note=notes.append))
     assert any("2 of 18 queries hold no token that the model knows" in note for note in (*notes, *result.datasets[0].notes))
 
 
@@ -150,7 +150,7 @@ def test_tuning_leaves_such_queries_out_and_says_so(here: Path) -> None:
     embedded()
     tuning = {"batch_size": 4, "batches_per_epoch": 1, "max_epochs": 1, "learning_rate": 1e-3, "negatives": "hardest", "freeze": []}
     settings = checked(TuneSettings, {"tune": tuning, "data": {"validation_fraction": 0.3}, "run": {"device": "cpu"}})
-    result = api.tune("model", "store", "pairs.jsonl", "job", settings=settings)
+    result = adiabat.tune("model", "store", "pairs.jsonl", "job", settings=settings)
     assert result.training is not None
     assert sum(int(note.split()[0]) for note in result.training.notes if "no token that the model knows" in note) == 2
     assert np.isfinite(load("job/model").query.encode(["cat"], side="query")).all()
@@ -159,7 +159,7 @@ def test_tuning_leaves_such_queries_out_and_says_so(here: Path) -> None:
 def test_mining_finds_such_queries_no_negatives(here: Path) -> None:
     embedded()
     settings = checked(MineSettings, {"mine": {"source": "dense", "negatives_per_query": 2}})
-    api.mine("pairs.jsonl", "store", "mined.jsonl", model="model", store="store", settings=settings)
+    adiabat.mine("pairs.jsonl", "store", "mined.jsonl", model="model", store="store", settings=settings)
     mined = [json.loads(line) for path in here.glob("mined*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
     negatives = {row["query"]: row.get("negative") or row.get("neg") or [] for row in mined}
     assert {query for query, found in negatives.items() if not found} == {"frobnicate", "quux"}

@@ -1,14 +1,86 @@
 """adiabat: tune, train, plan, distil and measure dual-encoder text-embedding models.
 
-The public functions are in `adiabat.api` (the rooms of the package have the names of the verbs, so the functions cannot stand here);
-settings are in `adiabat.config`, errors in `adiabat.core.errors`. Importing the package itself loads nothing heavy.
+Every verb of the command line is a function here; nothing else is public but the settings in `adiabat.config`. A name is loaded when it is
+first used, so that importing the package loads nothing heavy.
 """
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from adiabat.api.ablate_verb import distil_ablate as distil_ablate
+    from adiabat.api.compare_runs_verb import compare_runs as compare_runs
+    from adiabat.api.compare_verb import compare as compare
+    from adiabat.api.data_verb import make as make
+    from adiabat.api.embed_verb import embed as embed
+    from adiabat.api.evaluate_verb import evaluate as evaluate
+    from adiabat.api.inspect_verb import inspect as inspect
+    from adiabat.api.mine_verb import mine as mine
+    from adiabat.api.plan_verb import plan as plan
+    from adiabat.api.safe_rate_verb import safe_rate as safe_rate
+    from adiabat.api.search_verb import search as search
+    from adiabat.api.space_verb import space as space
+    from adiabat.api.study_verb import study as study
+    from adiabat.api.suite_verb import evaluate_suite as evaluate_suite
+    from adiabat.api.sweep_verb import sweep as sweep
+    from adiabat.api.train_verb import estimate as estimate
+    from adiabat.api.train_verb import train as train
+    from adiabat.api.tune_verb import tune as tune
+    from adiabat.core.errors import AdiabatError as AdiabatError
+    from adiabat.distillation.static_jobs import distil_fit as distil_fit
+    from adiabat.distillation.static_jobs import distil_multilingual as distil_multilingual
+    from adiabat.distillation.static_jobs import distil_pair as distil_pair
+    from adiabat.distillation.static_jobs import distil_static as distil_static
+    from adiabat.models.model_names import Model as Model
+    from adiabat.models.model_names import load as load
+    from adiabat.models.towers import DualEncoder as DualEncoder
+    from adiabat.store.vector_store import Store as Store
+
+_MODULES = {
+    "AdiabatError": "adiabat.core.errors",
+    "DualEncoder": "adiabat.models.towers",
+    "Model": "adiabat.models.model_names",
+    "Store": "adiabat.store.vector_store",
+    "compare": "adiabat.api.compare_verb",
+    "compare_runs": "adiabat.api.compare_runs_verb",
+    "distil_ablate": "adiabat.api.ablate_verb",
+    "distil_fit": "adiabat.distillation.static_jobs",
+    "distil_multilingual": "adiabat.distillation.static_jobs",
+    "distil_pair": "adiabat.distillation.static_jobs",
+    "distil_static": "adiabat.distillation.static_jobs",
+    "embed": "adiabat.api.embed_verb",
+    "estimate": "adiabat.api.train_verb",
+    "evaluate": "adiabat.api.evaluate_verb",
+    "evaluate_suite": "adiabat.api.suite_verb",
+    "inspect": "adiabat.api.inspect_verb",
+    "load": "adiabat.models.model_names",
+    "make": "adiabat.api.data_verb",
+    "mine": "adiabat.api.mine_verb",
+    "plan": "adiabat.api.plan_verb",
+    "safe_rate": "adiabat.api.safe_rate_verb",
+    "search": "adiabat.api.search_verb",
+    "space": "adiabat.api.space_verb",
+    "study": "adiabat.api.study_verb",
+    "sweep": "adiabat.api.sweep_verb",
+    "train": "adiabat.api.train_verb",
+    "tune": "adiabat.api.tune_verb",
+}
+
+__all__ = ["__version__", *_MODULES]
 
 try:
     __version__ = version("adiabat")
 except PackageNotFoundError:  # a checkout that was never installed
     __version__ = "0+unknown"
+
+
+def __getattr__(name: str) -> object:
+    """A public name, imported from its module when it is first asked for."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

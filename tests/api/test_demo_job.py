@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.api import demo_run as demo_job
 from adiabat.results.evaluation_result import Result
 
@@ -32,8 +32,8 @@ def test_only_a_job_with_model_and_result_is_finished_and_one_that_was_begun_goe
         else:
             (job / name).write_text("[job]\n" if name == "config.toml" else "{}")
     tuned: list[bool] = []
-    monkeypatch.setattr(api, "embed", lambda *_, **__: None)
-    monkeypatch.setattr(api, "tune", lambda *_, resume, **__: tuned.append(resume))
-    monkeypatch.setattr(api, "evaluate", lambda *_, **__: EVALUATED)
+    monkeypatch.setattr(adiabat, "embed", lambda *_, **__: None)
+    monkeypatch.setattr(adiabat, "tune", lambda *_, resume, **__: tuned.append(resume))
+    monkeypatch.setattr(adiabat, "evaluate", lambda *_, **__: EVALUATED)
     assert demo_job.run_demo(tmp_path) is EVALUATED
     assert tuned == resumed

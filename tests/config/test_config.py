@@ -10,7 +10,7 @@ import pytest
 import tomli_w
 from pydantic import ValidationError
 
-from adiabat import api
+import adiabat
 from adiabat.config.dataset_settings import (
     ArxivSettings,
     HotpotqaSettings,
@@ -319,7 +319,7 @@ def test_settings_do_not_change_after_they_were_read() -> None:
 def test_embed_hands_its_data_settings_to_the_reader(assignment: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text('{"query": "q", "pos": ["p"]}\n')
     with pytest.raises(ConfigError, match=told):
-        api.embed("demo", tmp_path / "c.jsonl", tmp_path / "out", settings=read_settings(EmbedSettings, None, [assignment]))
+        adiabat.embed("demo", tmp_path / "c.jsonl", tmp_path / "out", settings=read_settings(EmbedSettings, None, [assignment]))
 
 
 def test_what_was_resolved_reads_back_as_itself() -> None:

@@ -13,7 +13,7 @@ from model2vec.distill import distill_from_model
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
-from adiabat import api
+import adiabat
 from adiabat.config.distillation import DistilStaticSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError, JobError
@@ -45,7 +45,7 @@ def settings_of(**section: Any) -> DistilStaticSettings:
 
 def made(teacher: Path, out: Path, notes: list[str] | None = None, **section: Any) -> DistilResult:
     said = notes if notes is not None else []
-    return api.distil_static(str(teacher), out, settings=settings_of(**section), watch=Watch(note=said.append))
+    return adiabat.distil_static(str(teacher), out, settings=settings_of(**section), watch=Watch(note=said.append))
 
 
 def embedded(folder: Path) -> Float[np.ndarray, "n e"]:
@@ -59,7 +59,7 @@ def test_vectors_are_those_of_model2vec(teacher: Path, tmp_path: Path, section: 
     given = {key: value for key, value in section.items() if value is not None}
     if "reduction" in section:
         settings = checked(DistilStaticSettings, {"static": {"dtype": "float32", "pooling": pooling, **given}})
-        api.distil_static(str(teacher), tmp_path / "ours", settings=settings)
+        adiabat.distil_static(str(teacher), tmp_path / "ours", settings=settings)
     else:
         made(teacher, tmp_path / "ours", pooling=pooling, **given)
     tower = load(teacher).document
@@ -128,7 +128,7 @@ def test_fewer_bits_give_nearly_the_same(teacher: Path, tmp_path: Path, dtype: s
 def test_unknown_tokens_say_nothing(tmp_path: Path) -> None:
     model = tiny_dual(width=24)
     tower = model.document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
-    api.distil_static(DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(dims=3, normalize=False))
+    adiabat.distil_static(DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(dims=3, normalize=False))
     static = load(tmp_path / "model")
     found = static.encode(["the cat", "the 日 cat", "日"], side="query", precision="fp32")
     np.testing.assert_allclose(found[1], found[0] * 2 / 3, atol=1e-6)
@@ -176,7 +176,7 @@ def test_words_that_are_there_already_are_told(tmp_path: Path) -> None:
     tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
     section = {"dims": 3, "vocabulary": str(tmp_path / "words.txt")}
     notes: list[str] = []
-    found = api.distil_static(
+    found = adiabat.distil_static(
         DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(**section), watch=Watch(note=notes.append)
     )
     assert notes == found.notes == ["1 of 2 words are tokens of the teacher already"]
@@ -220,7 +220,7 @@ def test_numbers_beyond_the_type_on_disk_are_told(teacher: Path, tmp_path: Path)
             norm.weight.mul_(1e6)
     settings = settings_of(reduction="none", dtype="float16", dims=None)
     with pytest.raises(DataError, match=r"static.dtype must hold numbers up to \S+, got float16; take float32"):
-        api.distil_static(model, tmp_path / "model", settings=settings)
+        adiabat.distil_static(model, tmp_path / "model", settings=settings)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, StoreError
@@ -96,7 +96,7 @@ def test_of_the_processes_of_a_machine_the_first_tells_a_mistake(world: Path) ->
     ],
 )
 def test_python_users_are_told_the_same(world: Path, tables: dict[str, Any], error: type[AdiabatError], told: str) -> None:
-    for begin in (api.train, lambda given: require_ready(given, resume=False)):
+    for begin in (adiabat.train, lambda given: require_ready(given, resume=False)):
         with pytest.raises(error, match=told):
             begin(settings(**tables))
     assert not (world / "new").exists()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.dual_encoder.train import prepared
@@ -37,7 +37,7 @@ def sources_of_batches(here: Path, *, in_turn: bool) -> list[np.ndarray]:
         "mixture": {"rule": "equal", "exhausted": "cycle", "one_source_per_batch": in_turn},
         "train": {"batch_size": 10, "steps": 30},
     }
-    objective, _ = prepared(lambda name, section: api.load(name, settings=section), checked(TrainSettings, tables), ALONE)
+    objective, _ = prepared(lambda name, section: adiabat.load(name, settings=section), checked(TrainSettings, tables), ALONE)
     return [objective.train.sources[objective.rows(step)] for step in range(30)]
 
 

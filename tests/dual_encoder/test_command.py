@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import read_settings
 from adiabat.core.files import read_json
@@ -107,11 +107,11 @@ def test_programs_get_the_whole_result(run: Run, tmp_path: Path) -> None:
 def test_a_job_is_a_model_and_the_same_run_gives_the_same_weights(run: Run, tmp_path: Path) -> None:
     for name in ("one", "two"):
         assert run(*train(out=str(tmp_path / name))).code == 0
-    first, second = (api.load(tmp_path / name).encode(["about paper 4"], side="query") for name in ("one", "two"))
+    first, second = (adiabat.load(tmp_path / name).encode(["about paper 4"], side="query") for name in ("one", "two"))
     assert np.array_equal(first, second)
     again = run("train", str(tmp_path / "one" / "config.toml"), "--out", str(tmp_path / "three"))
     assert again.code == 0, again.err
-    assert np.array_equal(api.load(tmp_path / "three").encode(["about paper 4"], side="query"), first)
+    assert np.array_equal(adiabat.load(tmp_path / "three").encode(["about paper 4"], side="query"), first)
 
 
 def test_a_run_that_is_there_is_resumed_and_only_then(run: Run, tmp_path: Path) -> None:

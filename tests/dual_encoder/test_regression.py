@@ -9,7 +9,7 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EmbedSettings
@@ -34,7 +34,7 @@ def here(tmp_path: Path) -> Path:
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     save(tiny_dual(), tmp_path / "model")
     settings = checked(EmbedSettings, {"store": {"dtype": "float32", "precision": "fp32"}})
-    api.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store", settings=settings)
+    adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store", settings=settings)
     return tmp_path
 
 
@@ -52,7 +52,7 @@ def settings_in(here: Path, *, data: str = "ids", towers: dict[str, Any] | None 
 
 
 def objective_in(here: Path, **options: Any) -> Any:
-    return prepared(lambda name, section: api.load(name, settings=section), settings_in(here, **options), ALONE)[0]
+    return prepared(lambda name, section: adiabat.load(name, settings=section), settings_in(here, **options), ALONE)[0]
 
 
 @pytest.mark.parametrize(("loss", "apart"), [("mse", mean_squared_error), ("cosine_distance", cosine_distance)])
@@ -63,7 +63,7 @@ def test_the_loss_is_that_of_each_query_and_its_target(here: Path, loss: str, ap
     ids = objective.train.texts.documents.take(objective.train.positive[rows])
     store = Store.open(here / "store")
     wanted = torch.from_numpy(store.gather(store.rows(ids)).astype(np.float32))
-    embedded = torch.from_numpy(api.load(here / "model").encode(queries, side="query", precision="fp32"))
+    embedded = torch.from_numpy(adiabat.load(here / "model").encode(queries, side="query", precision="fp32"))
     torch.testing.assert_close(objective.loss(0).detach(), apart(embedded, wanted), atol=1e-5, rtol=1e-5)
 
 
@@ -86,13 +86,13 @@ def test_a_frozen_tower_gives_the_same_targets_as_its_store(here: Path, loss: st
 
 
 def test_a_student_comes_close_to_its_targets_and_is_one_plain_model(here: Path) -> None:
-    result = api.train(settings_in(here))
+    result = adiabat.train(settings_in(here))
     assert result is not None
     assert result.training is not None
     rows = [json.loads(line) for line in (here / "job" / "log.jsonl").read_text().splitlines()]
     validated = [row["validation_loss"] for row in rows if "validation_loss" in row]
     assert validated[-1] < 0.5 * validated[0]
-    student = api.load(here / "job")
+    student = adiabat.load(here / "job")
     assert student.shared
     assert not (here / "job" / "model" / "router_config.json").exists()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EmbedSettings
@@ -30,7 +30,7 @@ def here(tmp_path: Path) -> Path:
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     save(tiny_dual(), tmp_path / "model")
     settings = checked(EmbedSettings, {"store": {"dtype": "float32", "precision": "fp32"}})
-    api.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store", settings=settings)
+    adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store", settings=settings)
     return tmp_path
 
 
@@ -46,7 +46,7 @@ def settings_in(here: Path, data: str, **tables: Any) -> TrainSettings:
 
 
 def loss_of(settings: TrainSettings) -> torch.Tensor:
-    objective, _ = prepared(lambda name, section: api.load(name, settings=section), settings, ALONE)
+    objective, _ = prepared(lambda name, section: adiabat.load(name, settings=section), settings, ALONE)
     return objective.loss(0)
 
 
@@ -68,12 +68,12 @@ def test_no_document_is_embedded_and_the_job_is_whole(here: Path, monkeypatch: p
         return encode(self, texts, side=side, **options)
 
     monkeypatch.setattr(Encoder, "encode", noted)
-    result = api.train(settings_in(here, "ids"))
+    result = adiabat.train(settings_in(here, "ids"))
     assert set(seen) == {"query"}
     assert result.training is not None
     assert result.training.steps == 4
     # The document tower that is saved is the one of the store, which serves the job from here on.
-    hits = api.search(here / "store", "question 3", model=here / "job", k=2)
+    hits = adiabat.search(here / "store", "question 3", model=here / "job", k=2)
     assert len(hits) == 2
 
 
@@ -90,9 +90,9 @@ def test_documents_that_the_store_lacks_are_named(here: Path) -> None:
 
 
 def test_another_store_under_the_same_job_is_not_gone_on_with(here: Path) -> None:
-    api.train(settings_in(here, "ids"))
+    adiabat.train(settings_in(here, "ids"))
     settings = checked(EmbedSettings, {"store": {"dtype": "float16", "precision": "fp32"}})
-    api.embed(here / "model", here / "corpus.jsonl", here / "other", settings=settings)
+    adiabat.embed(here / "model", here / "corpus.jsonl", here / "other", settings=settings)
     towers = {"kind": "asymmetric", "frozen": "document", "store": str(here / "other")}
     with pytest.raises(JobError, match=r"the pairs differ from those the job began with"):
-        api.train(settings_in(here, "ids", towers=towers), resume=True)
+        adiabat.train(settings_in(here, "ids", towers=towers), resume=True)

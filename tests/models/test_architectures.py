@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BartConfig, BartModel, BertConfig, BertModel, FNetConfig, FNetModel, ViTConfig, ViTModel
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
@@ -148,15 +148,15 @@ def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_pa
     training = {"batch_size": 8, "steps": 1, "learning_rate": 1e-3}
     cache = {"data": {**tables["data"], "cache": str(tmp_path / "cache")}}
     settings = checked(TrainSettings, {**tables, **cache, "job": job, "train": training})
-    assert api.estimate(settings).operations > 0
-    api.train(settings)
+    assert adiabat.estimate(settings).operations > 0
+    adiabat.train(settings)
 
     rows = [json.loads(line) for line in Path(pairs).read_text(encoding="utf-8").splitlines()]
     documents = [Document(text, text) for text in dict.fromkeys(text for row in rows for text in (row["positive"], *row["negative"]))]
     tower = load(model).document
     build_store(tower, lambda: iter(documents), tmp_path / "store", dtype="float32", source="corpus", encoder_name="tiny")
     tuning = {"batch_size": 8, "batches_per_epoch": 1, "max_epochs": 1, "learning_rate": 1e-3, "keep": "last"}
-    api.tune(str(model), tmp_path / "store", pairs, tmp_path / "tune", settings=checked(TuneSettings, {**tables, "tune": tuning}))
+    adiabat.tune(str(model), tmp_path / "store", pairs, tmp_path / "tune", settings=checked(TuneSettings, {**tables, "tune": tuning}))
 
     for out in ("train", "tune"):
         losses = [row["loss"] for row in read_log(tmp_path / out / "log.jsonl") if "loss" in row]

@@ -8,7 +8,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as peers
 
-from adiabat import api
+import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.data.records import SIDES
@@ -79,8 +79,8 @@ def test_a_tuned_model_keeps_what_its_directory_said(tmp_path: Path) -> None:
     write(tmp_path, "pairs.jsonl", pairs)
     short = checked(TuneSettings, {"tune": {"max_epochs": 1, "batches_per_epoch": 2}, "data": {"validation_fraction": 0.4}})
     with one_thread():
-        api.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
-        api.tune(tmp_path / "model", tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=short)
+        adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
+        adiabat.tune(tmp_path / "model", tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=short)
     tuned, before = load(tmp_path / "job/model"), load(tmp_path / "model")
     assert tuned.width == 16
     assert tuned.query.settings == before.query.settings

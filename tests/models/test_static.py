@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
@@ -190,7 +190,7 @@ def test_settings_that_cannot_be_kept_are_refused(settings, message, tmp_path):
 
 def test_blocks_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="encoder.blocks must be left out for a static model, which has none, got 2"):
-        api.load(write_static(tmp_path), settings=EncoderSection(blocks=2))
+        adiabat.load(write_static(tmp_path), settings=EncoderSection(blocks=2))
 
 
 # Stores.
@@ -199,11 +199,11 @@ def test_blocks_are_refused(tmp_path):
 def test_a_store_is_built_searched_and_refused_where_a_document_has_no_known_token(tmp_path):
     model = write_model2vec(tmp_path / "model", {"embeddings": word_table()})
     (tmp_path / "corpus.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tsalt sea\n", encoding="utf-8")
-    store = api.embed(model, tmp_path / "corpus.tsv", tmp_path / "store")
-    assert [hit.doc_id for hit in api.search(store.path, "salt sea zebra", model=model, k=2)] == ["d2", "d1"]
+    store = adiabat.embed(model, tmp_path / "corpus.tsv", tmp_path / "store")
+    assert [hit.doc_id for hit in adiabat.search(store.path, "salt sea zebra", model=model, k=2)] == ["d2", "d1"]
     (tmp_path / "zero.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tzebra\n", encoding="utf-8")
     with pytest.raises(DataError, match=r'zero.tsv: .*"d2".*zebra.*data.blank = drop'):
-        api.embed(model, tmp_path / "zero.tsv", tmp_path / "other")
+        adiabat.embed(model, tmp_path / "zero.tsv", tmp_path / "other")
 
 
 # Training.
@@ -269,8 +269,8 @@ def test_a_static_model_is_trained_and_saved(tmp_path):
         "data": {"validation_fraction": 0.3},
         "train": {"batch_size": 6, "steps": 2, "validate_every": 2, "learning_rate": 0.1},
     }
-    api.train(checked(TrainSettings, tables))
-    start, end = load(model), api.load(tmp_path / "job")
+    adiabat.train(checked(TrainSettings, tables))
+    start, end = load(model), adiabat.load(tmp_path / "job")
     assert end.query.settings == replace(start.query.settings, max_tokens=20)
     assert not np.allclose(end.encode(["cat"], side="query"), start.encode(["cat"], side="query"), atol=1e-3)
 
@@ -283,15 +283,15 @@ def tuning(tmp_path: Path, **settings) -> None:
         {"query": f"{other} {word}", "pos": [word], "neg": [one for one in words if one != word]} for word in words for other in WORDS[9:]
     ]
     lines(tmp_path / "pairs.jsonl", pairs)
-    api.embed(model, tmp_path / "corpus.jsonl", tmp_path / "store")
+    adiabat.embed(model, tmp_path / "corpus.jsonl", tmp_path / "store")
     regime = {"loss": "in_batch_softmax", "max_epochs": 2, "batches_per_epoch": 4, "batch_size": 5, "learning_rate": 0.05, **settings}
     tables = {"data": {"validation_fraction": 0.4}, "tune": regime}
-    api.tune(model, tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=checked(TuneSettings, tables))
+    adiabat.tune(model, tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=checked(TuneSettings, tables))
 
 
 def test_the_query_table_is_tuned_and_the_document_table_kept(tmp_path):
     tuning(tmp_path, freeze=())
-    start, end = load(tmp_path / "model"), api.load(tmp_path / "job")
+    start, end = load(tmp_path / "model"), adiabat.load(tmp_path / "job")
     before, after = ({side: model.encode(["cat"], side=side) for side in SIDES} for model in (start, end))
     np.testing.assert_array_equal(after["document"], before["document"])
     assert not np.allclose(after["query"], before["query"], atol=1e-3)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from adiabat import api
+import adiabat
 
 SCRIPT = Path(__file__).resolve().parents[3] / "shared" / "models" / "get.py"
 TEXTS = [
@@ -32,7 +32,7 @@ def wordllama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_real_static_model_gives_the_vectors_of_sentence_transformers(wordllama: Path) -> None:
     theirs = np.asarray(SentenceTransformer(str(wordllama), device="cpu").encode(TEXTS, show_progress_bar=False))
-    model = api.load(wordllama)
+    model = adiabat.load(wordllama)
     np.testing.assert_allclose(model.encode(TEXTS, side="query"), theirs, atol=1e-6)
     alone = np.concatenate([model.encode([text], side="document") for text in TEXTS[:20]])
     np.testing.assert_allclose(alone, theirs[:20], atol=1e-6)
@@ -42,6 +42,6 @@ def test_without_its_list_of_modules_it_gives_the_vectors_of_model2vec(wordllama
     peer = pytest.importorskip("model2vec").StaticModel.from_pretrained(wordllama)
     (wordllama / "modules.json").rename(wordllama / "modules.kept")
     try:
-        np.testing.assert_allclose(api.load(wordllama).encode(TEXTS, side="query"), peer.encode(TEXTS), atol=2e-6)
+        np.testing.assert_allclose(adiabat.load(wordllama).encode(TEXTS, side="query"), peer.encode(TEXTS), atol=2e-6)
     finally:
         (wordllama / "modules.kept").rename(wordllama / "modules.json")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adiabat.api.suites import evaluate_suite
-from adiabat.api.training import train
+from adiabat.api.suite_verb import evaluate_suite
+from adiabat.api.train_verb import train
 from adiabat.config.distillation import AblateSettings, DistilStaticSettings, FitSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from adiabat import api
+import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.shared import EvaluateSettings
 from adiabat.config.tuning import TuneSettings
@@ -30,13 +30,15 @@ def run_demo(out: Path, *, command: str = "adiabat demo", watch: Watch = SILENT)
     stores = {corpus: out / "stores" / corpus.name.split(".")[0] for corpus in corpora}
     for corpus, store in stores.items():
         watch.note(f"embedding {corpus.name.split('.')[0]}")
-        api.embed(MODEL, corpus, store, watch=watch)
+        adiabat.embed(MODEL, corpus, store, watch=watch)
     job = out / "job"
     if not ((job / "model").is_dir() and (job / "result.json").is_file()):
-        api.tune(MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=demo_settings(), resume=is_job(job), command=command, watch=watch)
+        adiabat.tune(
+            MODEL, stores[DEMO_CORPUS], DEMO_TRAIN, job, settings=demo_settings(), resume=is_job(job), command=command, watch=watch
+        )
     retain = [(stores[corpus], examples) for corpus, examples in DEMO_RETAIN.values()]
     whole_store = checked(EvaluateSettings, {"measure": {"negatives": "store"}})
-    return api.evaluate(
+    return adiabat.evaluate(
         job,
         stores[DEMO_CORPUS],
         DEMO_TEST,

@@ -23,10 +23,10 @@ def compare(
     """Train each data set or backbone for the same short run, measure all on the same tasks, and rank them with intervals."""
     place = [] if out is None else [f"compare.out={json.dumps(str(out))}"]
     settings = settings_of(comparison_of(kind), spec, [*(assignments or ()), *place], device=device)
-    from adiabat import api
+    import adiabat
     from adiabat.report.comparison_table import comparison_tables
 
     with watching() as watch:
-        found = api.compare(settings, resume=resume, command=command_line(), watch=watch)
+        found = adiabat.compare(settings, resume=resume, command=command_line(), watch=watch)
     PEOPLE.print(comparison_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.compare.out)) / "report.html"))

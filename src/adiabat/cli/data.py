@@ -30,11 +30,11 @@ def inspect(
     settings = settings_of(InspectSettings, config, assignments, seed=seed, split=split)
     from rich.console import Console
 
-    from adiabat import api
+    import adiabat
     from adiabat.profiling.profile_view import inspection_panel
 
     with watching() as watch:
-        found = api.inspect(data, model=model, settings=settings, watch=watch)
+        found = adiabat.inspect(data, model=model, settings=settings, watch=watch)
     if as_json:
         answer(found.to_json())
     else:
@@ -69,10 +69,12 @@ def mine(
     """Find hard negatives for queries, and leave out those that are likely to be answers."""
     assignments = [*(assignments or ()), *short_for({"mine.source": source})]
     settings = settings_of(MineSettings, config, assignments, seed=seed, device=device, split=split)
-    from adiabat import api
+    import adiabat
 
     with watching() as watch:
-        found = api.mine(data, corpus, out, model=model, store=store, index=index, settings=settings, command=command_line(), watch=watch)
+        found = adiabat.mine(
+            data, corpus, out, model=model, store=store, index=index, settings=settings, command=command_line(), watch=watch
+        )
     for line in found.lines:
         say(line)
     answer(found.report if as_json else str(found.out))
@@ -88,11 +90,12 @@ def make(
     as_json: AsJson = False,
 ) -> None:
     """Make a data set of the literature from its official files."""
-    from adiabat import api
+    import adiabat
+    from adiabat.api.data_verb import maker_of
 
-    settings = settings_of(api.maker_of(kind)[0], config, assignments, seed=seed)
+    settings = settings_of(maker_of(kind)[0], config, assignments, seed=seed)
     with watching() as watch:
-        made = api.make(kind, source, out, settings=settings, watch=watch)
+        made = adiabat.make(kind, source, out, settings=settings, watch=watch)
     for sentence in made.notes:
         say(sentence)
     for name, rows in made.examples.items():

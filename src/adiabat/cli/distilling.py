@@ -51,11 +51,11 @@ def static(
     texts = {"static.pooling": pooling, "static.weighting": weighting, "static.corpus": corpus, "static.vocabulary": vocabulary}
     short = short_for(texts, {"static.dims": dims, "static.sif": sif})
     settings = settings_of(DistilStaticSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
-    from adiabat import api
+    import adiabat
     from adiabat.report.wording import amount
 
     with watching() as watch:
-        found = api.distil_static(teacher, out, settings=settings, command=command_line(), watch=watch)
+        found = adiabat.distil_static(teacher, out, settings=settings, command=command_line(), watch=watch)
     told = f"{found.tokens:,} tokens of {found.dims} numbers, {found.kept:.1%} of the variance, {amount(found.size)}"
     say(f"{told}, in {found.seconds:.1f} s")
     answer(found.to_json() if as_json else str(out))
@@ -79,10 +79,10 @@ def fit(
     lists = {"distil.teachers": teachers, "lessons.texts": texts, "lessons.queries": queries}
     short = [*_listed(lists), *short_for({"distil.student": student, "distil.out": out})]
     settings = settings_of(FitSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
-    from adiabat import api
+    import adiabat
 
     with watching() as watch:
-        result = api.distil_fit(settings, resume=resume, command=command_line(), watch=watch)
+        result = adiabat.distil_fit(settings, resume=resume, command=command_line(), watch=watch)
     show_result(result)
     answer(result.to_json() if as_json else str(settings.distil.out))
 
@@ -115,10 +115,10 @@ def multilingual(
     }
     short = [*_listed(lists), *short_for({"distil.student": student, "distil.out": out, "lessons.source": source})]
     settings = settings_of(MultilingualSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
-    from adiabat import api
+    import adiabat
 
     with watching() as watch:
-        result = api.distil_multilingual(settings, resume=resume, command=command_line(), watch=watch)
+        result = adiabat.distil_multilingual(settings, resume=resume, command=command_line(), watch=watch)
     show_result(result)
     answer(result.to_json() if as_json else str(settings.distil.out))
 
@@ -130,9 +130,9 @@ def pair(
     out: Annotated[Path, typer.Option("--out", help="Directory of the pair, a MODEL.")],
 ) -> None:
     """Put a small query tower beside the document tower that made an index."""
-    from adiabat import api
+    import adiabat
 
-    made = api.distil_pair(query, document, out)
+    made = adiabat.distil_pair(query, document, out)
     asking, answering = (sum(weights.numel() for weights in tower.parameters()) for tower in (made.query, made.document))
     say(f"{asking:,} parameters embed queries, {answering:,} embed documents")
     answer(str(out))
@@ -157,10 +157,10 @@ def ablate(
     short = [*_listed({"ablate.texts": texts, "ablate.queries": queries})]
     short += short_for({"ablate.suite": suite, "ablate.out": out, "ablate.pairs": pairs})
     settings = settings_of(AblateSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
-    from adiabat import api
+    import adiabat
 
     with watching() as watch:
-        found = api.distil_ablate(teacher, settings, resume=resume, command=command_line(), watch=watch)
+        found = adiabat.distil_ablate(teacher, settings, resume=resume, command=command_line(), watch=watch)
     show_suite(found, Path(str(settings.ablate.out)) / "suite", as_json=as_json)
 
 

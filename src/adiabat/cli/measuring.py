@@ -67,10 +67,10 @@ def evaluate(
         raise ConfigError(f"evaluate must be given MODEL STORE DATA, or --suite SUITE with models, got {got}; see adiabat evaluate --help")
     model, store, data = named
     settings = settings_of(EvaluateSettings, config, assignments, seed=seed, device=device)
-    from adiabat import api
+    import adiabat
 
     with watching() as watch:
-        result = api.evaluate(
+        result = adiabat.evaluate(
             model,
             store,
             data,
@@ -106,10 +106,10 @@ def _evaluate_suite(
 ) -> None:
     own = [] if baseline is None else [f"suite.baseline={json.dumps(baseline)}"]
     settings = settings_of(SuiteSettings, suite_file(suite), [*(assignments or ()), *own], seed=seed, device=device)
-    from adiabat import api
+    import adiabat
 
     with watching() as watch:
-        found = api.evaluate_suite(models, settings, out=out, command=command_line(), watch=watch)
+        found = adiabat.evaluate_suite(models, settings, out=out, command=command_line(), watch=watch)
     show_suite(found, out, as_json=as_json)
 
 
@@ -132,9 +132,9 @@ def compare_runs(
 ) -> None:
     """Compare two models query by query from what was kept of them, without the models."""
     settings = settings_of(CompareRunsSettings, config, assignments, seed=seed)
-    from adiabat import api
+    import adiabat
 
-    found = api.compare_runs(first, second, qrels=qrels, out=out, settings=settings, command=command_line())
+    found = adiabat.compare_runs(first, second, qrels=qrels, out=out, settings=settings, command=command_line())
     # Of what was kept, they were told when it was measured; what is said of runs is new.
     for sentence in (note for task in found.tasks for note in task.notes if qrels is not None):
         say(f"note: {sentence}")
@@ -200,9 +200,9 @@ def search(
     settings = settings_of(SearchSettings, config, assignments, device=device)
     from dataclasses import asdict
 
-    from adiabat import api
+    import adiabat
 
-    found = {name: api.search(store, query, model=name, k=k, settings=settings) for name in (model, *(compare or ()))}
+    found = {name: adiabat.search(store, query, model=name, k=k, settings=settings) for name in (model, *(compare or ()))}
     if as_json:
         answer(
             {

@@ -24,11 +24,11 @@ def sweep(
     """Train every size with every method to every budget, and fit how the loss goes with them."""
     short = short_for({"sweep.out": out, "sweep.engine": engine})
     settings = settings_of(SweepSettings, spec, [*(assignments or ()), *short], seed=seed, device=device)
-    from adiabat import api
+    import adiabat
     from adiabat.report.scaling_table import sweep_tables
 
     with watching() as watch:
-        found = api.sweep(settings, resume=resume, command=command_line(), watch=watch)
+        found = adiabat.sweep(settings, resume=resume, command=command_line(), watch=watch)
     PEOPLE.print(sweep_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.sweep.out)) / "report.html"))
 
@@ -58,12 +58,12 @@ def plan(
     }
     short = short_for({"plan.runs": runs, "plan.memory": memory, "plan.out": out}, numbers)
     settings = settings_of(PlanSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
-    from adiabat import api
+    import adiabat
     from adiabat.report.scaling_files import run_toml
     from adiabat.report.scaling_table import sweep_tables
 
     with watching() as watch:
-        found = api.plan(settings, command=command_line(), watch=watch)
+        found = adiabat.plan(settings, command=command_line(), watch=watch)
     PEOPLE.print(sweep_tables(found))
     if as_json:
         answer(found.to_json())

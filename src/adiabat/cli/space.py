@@ -38,11 +38,11 @@ def space(
     """Describe how the vectors of both towers lie: separation, uniformity, alignment, anisotropy, before and after."""
     wanted = [*(assignments or ()), *(["space.map=true"] if draw_map else [])]
     settings = settings_of(SpaceSettings, config, wanted, seed=seed, device=device, split=split)
-    from adiabat import api
+    import adiabat
     from adiabat.report.space_table import space_table
 
     with watching() as watch:
-        found = api.space(
+        found = adiabat.space(
             model,
             store,
             queries,

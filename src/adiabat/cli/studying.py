@@ -25,11 +25,11 @@ def study(
 ) -> None:
     """Tune with every combination of a grid of settings, measure each on the same tasks, and show how far is safe."""
     settings = settings_of(StudySettings, spec, [*(assignments or ()), *short_for({"study.out": out})], seed=seed, device=device)
-    from adiabat import api
+    import adiabat
     from adiabat.report.sweep_table import study_tables
 
     with watching() as watch:
-        found = api.study(settings, resume=resume, command=command_line(), watch=watch)
+        found = adiabat.study(settings, resume=resume, command=command_line(), watch=watch)
     PEOPLE.print(study_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.study.out)) / "report.html"))
 
@@ -65,10 +65,10 @@ def safe_rate(
     # The same file as for tune serves, whatever rate it names.
     every = ["guard.use=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']
     settings = settings_of(TuneSettings, config, every, seed=seed, device=device)
-    from adiabat import api
+    import adiabat
     from adiabat.report.rate_search_table import safe_rate_table
 
     with watching() as watch:
-        found = api.safe_rate(model, store, data, out, settings=settings, resume=resume, command=command_line(), watch=watch)
+        found = adiabat.safe_rate(model, store, data, out, settings=settings, resume=resume, command=command_line(), watch=watch)
     PEOPLE.print(safe_rate_table(found))
     answer(found.to_json() if as_json else str(out / "report.html"))

@@ -29,10 +29,10 @@ def embed(
 ) -> None:
     """Encode a corpus into a store of document vectors; cut short, the same command goes on."""
     settings = settings_of(EmbedSettings, config, assignments, device=device)
-    from adiabat import api
+    import adiabat
 
     with watching() as watch:
-        store = api.embed(model, corpus, out, settings=settings, append=append, vectors=vectors, ids=ids, watch=watch)
+        store = adiabat.embed(model, corpus, out, settings=settings, append=append, vectors=vectors, ids=ids, watch=watch)
     say(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}")
     answer({"store": str(out), "count": store.count, "width": store.width, "dtype": store.dtype} if as_json else str(out))
 
@@ -56,10 +56,10 @@ def tune(
 
     require_ready(inputs_of(model, store, data), out, settings=settings, resume=resume)
     # Not before, for it takes seconds to load.
-    from adiabat import api
+    import adiabat
 
     with watching() as watch:
-        result = api.tune(model, store, data, out, settings=settings, resume=resume, command=command_line(), watch=watch)
+        result = adiabat.tune(model, store, data, out, settings=settings, resume=resume, command=command_line(), watch=watch)
     assert result.training is not None
     _say_tuned(result)
     answer(result.to_json() if as_json else str(out))
@@ -106,16 +106,16 @@ def train(
         else:
             require_ready(settings, resume=resume)
     # Not before, for it takes seconds to load.
-    from adiabat import api
+    import adiabat
 
     with watching() as watch:
         if dry_run:
             if rank():
                 return
-            estimate = api.estimate(settings, watch=watch)
+            estimate = adiabat.estimate(settings, watch=watch)
             answer(estimate.to_json() if as_json else estimate.told())
             return
-        result = api.train(settings, resume=resume, command=command_line(), watch=watch)
+        result = adiabat.train(settings, resume=resume, command=command_line(), watch=watch)
     if result is None:
         return
     show_result(result)

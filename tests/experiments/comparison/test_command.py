@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat import api
+import adiabat
 from tests.commands import Run, Said, run_in_process
 from tests.experiments.comparison.world import write_world
 from tests.tiny import save_tiny
@@ -93,6 +93,6 @@ def test_ctrl_c_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "compare", interrupted)
+    monkeypatch.setattr(adiabat, "compare", interrupted)
     said = run("compare", "data", "spec.toml", "--out", "out")
     assert said == Said(130, "", "adiabat: interrupted; run the same command with --resume to go on\n")

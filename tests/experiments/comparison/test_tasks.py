@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.config.comparison import TaskSection
 from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection, EvaluateSettings, MeasureSection
@@ -118,9 +118,9 @@ def test_tasks_of_one_name_and_language_grids_are_refused(world: Path, tmp_path:
 def test_scores_are_those_of_embed_and_evaluate(world: Path, tmp_path: Path, model: DualEncoder) -> None:
     found = measure_on(read(asked(world), listed(world)), model, tmp_path / "stores", measure=MEASURE, watch=SILENT)
     for name, corpus in (("asked", "corpus.jsonl"), ("listed", "listed.jsonl")):
-        api.embed(model, world / corpus, tmp_path / name)
+        adiabat.embed(model, world / corpus, tmp_path / name)
         settings = checked(EvaluateSettings, {"measure": MEASURE.model_dump()})
-        result = api.evaluate(model, tmp_path / name, world / f"{name}.jsonl", settings=settings).datasets[0]
+        result = adiabat.evaluate(model, tmp_path / name, world / f"{name}.jsonl", settings=settings).datasets[0]
         values = {change.measure: change.after for change in result.changes if change.measure in MEASURE.measures}
         means = {one.measure: one.values.mean() for one in found[name].samples if one.measure in values}
         assert means == pytest.approx(values)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.scaling import PlanSettings
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
@@ -171,12 +171,12 @@ def test_a_model_too_narrow_for_the_rank_that_serves_best_is_told(tmp_path: Path
     settings = checked(PlanSettings, {"plan": {"budget": 1e18, "models": [str(tmp_path / "narrow")]}})
     told = r"plan.models must take adapters of rank \d+, .*narrow does not: rank must be <= 32, .*; name a wider model, or a smaller budget"
     with pytest.raises(ConfigError, match=told):
-        plan(lambda name, section: api.load(name, settings=section), settings)
+        plan(lambda name, section: adiabat.load(name, settings=section), settings)
 
 
 def test_a_plan_goes_into_no_job_and_no_model(tmp_path: Path) -> None:
     save_tiny(tmp_path / "model")
     settings = asked(written(tmp_path, rows_of()), out=str(tmp_path / "model" / "plan"))
     with pytest.raises(JobError, match=r"--out must be a directory of its own, .*model/plan lies in the job, model or store .*model"):
-        api.plan(settings)
+        adiabat.plan(settings)
     assert not (tmp_path / "model" / "plan").exists()

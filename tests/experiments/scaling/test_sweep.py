@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat import api
+import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
@@ -74,7 +74,7 @@ def test_a_run_is_what_train_alone_makes(made: Made, tmp_path: Path) -> None:
     }
     table["train"] = {**table["train"], "learning_rate": 3e-3, "budget_flops": 4e7}
     table["run"] = {**table["run"], "log_every": 1}
-    alone = api.train(checked(TrainSettings, table))
+    alone = adiabat.train(checked(TrainSettings, table))
     assert alone is not None
     assert alone.training is not None
     row = result.runs[4]

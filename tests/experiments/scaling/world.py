@@ -70,9 +70,9 @@ def settings_of(folder: Path, **tables: Any) -> SweepSettings:
 
 def load(name: str, section: EncoderSection) -> DualEncoder:
     """A model of a directory or a job."""
-    from adiabat import api
+    import adiabat
 
-    return api.load(name, settings=section)
+    return adiabat.load(name, settings=section)
 
 
 def run(settings: SweepSettings, *, resume: bool = False, notes: list[str] | None = None) -> SweepResult:

@@ -72,9 +72,9 @@ def load(name: str, section: EncoderSection) -> DualEncoder:
     """The tiny model, or one that a run has saved."""
     if name == "tiny":
         return problem_model()
-    from adiabat import api
+    import adiabat
 
-    return api.load(name, settings=section)
+    return adiabat.load(name, settings=section)
 
 
 def run(settings: StudySettings, *, resume: bool = False, notes: list[str] | None = None) -> StudyResult:

@@ -1,23 +1,20 @@
-"""Several models on several tasks, and two of them from what was kept."""
+"""`adiabat.evaluate_suite`: several models on several tasks."""
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from adiabat.config.reader import read_settings
-from adiabat.config.tasks import CompareRunsSettings, SuiteSettings, suite_file
-from adiabat.core.errors import JobError
+from adiabat.config.tasks import SuiteSettings, suite_file
 from adiabat.core.progress import SILENT, Watch
-from adiabat.evaluation.compare import compare_runs as run_comparison
 from adiabat.evaluation.measured_models import subjects_of
-from adiabat.evaluation.score_files import SCORES
 from adiabat.evaluation.suite import evaluate_suite as run_suite
 from adiabat.models.model_names import load_with, require_name
 from adiabat.models.trained_file import trained_by
 from adiabat.report.suite_files import read_suite, write_suite
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.output_dir import claimed
-from adiabat.stats.ranking_measures import ranking_measures, require_relevant_alone
+from adiabat.stats.ranking_measures import require_relevant_alone
 
 
 def evaluate_suite(
@@ -60,41 +57,4 @@ def evaluate_suite(
         assert folder is not None
         result = run_suite(subjects, settings, folder, command=command, watch=watch)
         write_suite(result, folder)
-    return result
-
-
-def compare_runs(
-    first: str | Path,
-    second: str | Path,
-    *,
-    qrels: str | Path | None = None,
-    out: str | Path | None = None,
-    settings: CompareRunsSettings | None = None,
-    command: str = "adiabat.compare_runs(...)",
-) -> SuiteResult:
-    """Compare two models from the scores that evaluations kept of them, or from runs in the format of TREC.
-
-    Args:
-        first: What the other is compared with: a folder of scores of one model, one file of them, or a run.
-        second: Likewise.
-        qrels: Judgements for runs in the format of TREC.
-        out: Directory for ``result.json``, the page and tables; None writes nothing.
-        settings: None takes the defaults.
-        command: For the report.
-
-    Returns:
-        The result, with `first` as the baseline.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-    """
-    settings = settings or CompareRunsSettings()
-    ranking_measures({}, {}, settings.measure.measures)
-    judged = None if qrels is None else Path(qrels)
-    with claimed(None if out is None else Path(out), reader=read_suite) as folder:
-        if folder and (folder / SCORES).exists():
-            raise JobError(f"--out must be a folder of its own, got that of an evaluation, {folder}; choose another")
-        result = run_comparison(Path(first), Path(second), qrels=judged, settings=settings, command=command)
-        if folder:
-            write_suite(result, folder)
     return result

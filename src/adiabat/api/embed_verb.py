@@ -1,4 +1,4 @@
-"""Stores of document vectors."""
+"""`adiabat.embed`: a store of document vectors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

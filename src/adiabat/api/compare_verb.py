@@ -1,4 +1,4 @@
-"""Which data set, which backbone: the same short run on each."""
+"""`adiabat.compare`: data sets or backbones compared by short training runs."""
 
 from adiabat.config.comparison import CompareSettings
 from adiabat.core.progress import SILENT, Watch

@@ -1,34 +1,15 @@
-"""What to train for a budget: sweeps of sizes, methods and budgets, and plans made from their runs."""
+"""`adiabat.plan`: what to train for a budget."""
 
 from pathlib import Path
 
-from adiabat.config.scaling import PlanSettings, SweepSettings
+from adiabat.config.scaling import PlanSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.experiments.plan import plan as make_plan
-from adiabat.experiments.scaling import sweep as run_sweep
 from adiabat.models.model_names import load_with
 from adiabat.report.scaling_files import read_sweep, write_sweep
 from adiabat.results.scaling_result import SweepResult
 from adiabat.runs.output_dir import claimed
-
-
-def sweep(settings: SweepSettings, *, resume: bool = False, command: str = "adiabat.sweep(...)", watch: Watch = SILENT) -> SweepResult:
-    """Train every size with every method to every budget, and fit how the loss goes with them; see `adiabat.experiments.scaling.sweep`.
-
-    Args:
-        settings: `SweepSection.out`, budgets, a model and data must be given.
-        resume: Go on with a sweep that was cut short; models, methods, budgets and seeds may have been added.
-        command: For the report.
-        watch: Whom to tell.
-
-    Returns:
-        What was found, as in ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-    """
-    return run_sweep(load_with, settings, resume=resume, command=command, watch=watch)
 
 
 def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: Watch = SILENT) -> SweepResult:

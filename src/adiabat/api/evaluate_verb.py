@@ -1,4 +1,4 @@
-"""Measuring a model, and asking a store."""
+"""`adiabat.evaluate`: a model measured against a baseline."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,19 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from adiabat.config.shared import EvaluateSettings, SearchSettings
-from adiabat.core.errors import DataError
+from adiabat.config.shared import EvaluateSettings
 from adiabat.core.progress import SILENT, Watch
-from adiabat.evaluation.evaluate import evaluate_datasets, hits_of, read_dataset
+from adiabat.evaluation.evaluate import evaluate_datasets, read_dataset
 from adiabat.evaluation.score_files import require_no_others, scores_kept
 from adiabat.evaluation.systems import open_baseline_stores
 from adiabat.models.model_names import Model, load, name_of
 from adiabat.models.towers import DualEncoder
 from adiabat.models.trained_file import trained_by
 from adiabat.report.evaluation_page import write_evaluation
-from adiabat.results.evaluation_result import Hit, Result, TrainingRecord
+from adiabat.results.evaluation_result import Result, TrainingRecord
 from adiabat.results.record import read_result
 from adiabat.runs.output_dir import claimed
 from adiabat.runs.run_config import is_job
@@ -26,7 +23,6 @@ from adiabat.runs.run_dir import Job
 from adiabat.stats.ranking_measures import require_relevant_alone
 from adiabat.stats.samples import TaskScores
 from adiabat.store.build import refuse_swapped
-from adiabat.store.search import search as search_store
 from adiabat.store.vector_store import Store
 
 
@@ -103,40 +99,3 @@ def _training_record(model: Model) -> TrainingRecord | None:
         return None
     written = Job(Path(model)).result
     return read_result(written).training if written.exists() else None
-
-
-def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings: SearchSettings | None = None) -> list[Hit]:
-    """Ask a store.
-
-    Args:
-        store: Document vectors.
-        query: One text.
-        model: Whose query tower encodes it.
-        k: Results wanted, > 0.
-        settings: None takes the defaults.
-
-    Returns:
-        Best first, by the similarity that the model states, which each hit names. Nothing for a query of which a static model knows no
-        token.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-    """
-    settings = settings or SearchSettings()
-    _require_text(query)
-    refuse_swapped(store, query, order="STORE QUERY")
-    opened = Store.open(store)
-    towers = load(model, settings=settings.encoder, device=settings.run.device)
-    opened.require_encoder(towers.fingerprint("document"), who=towers.name)
-    hits = search_store(opened, towers.encode([query], side="query", precision="fp32"), k, similarity=towers.ranks_by)
-    return hits_of(opened, hits, 0, np.empty(0, dtype=np.int64), similarity=towers.ranks_by)
-
-
-def _require_text(query: str) -> None:
-    """Refuse what a tokenizer could not read: nothing, or bytes of a command line that are no UTF-8."""
-    if not query.strip():
-        raise DataError("QUERY must hold text, got an empty one; ask something")
-    try:
-        query.encode("utf-8")
-    except UnicodeEncodeError as fault:
-        raise DataError(f"QUERY must be UTF-8 text, got another byte at character {fault.start + 1}; correct it") from fault

@@ -1,4 +1,4 @@
-"""How the vectors of both towers lie."""
+"""`adiabat.space`: the geometry of an embedding space."""
 
 from pathlib import Path
 

@@ -1,34 +1,13 @@
-"""How far a query tower can be tuned: studies of many runs, and the largest rate that needs no labels to be called safe."""
+"""`adiabat.safe_rate`: the largest learning rate without measurable drift."""
 
 from pathlib import Path
 
 from adiabat.config.reader import checked
-from adiabat.config.sweeps import StudySettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.progress import SILENT, Watch
 from adiabat.experiments.rate_search import safe_rate as find_safe_rate
-from adiabat.experiments.sweep import study as run_study
-from adiabat.models.model_names import Model, load, load_with, name_of
+from adiabat.models.model_names import Model, load, name_of
 from adiabat.results.rate_search_result import SafeRate
-from adiabat.results.sweep_result import StudyResult
-
-
-def study(settings: StudySettings, *, resume: bool = False, command: str = "adiabat.study(...)", watch: Watch = SILENT) -> StudyResult:
-    """Tune with every combination of a grid, and measure each on the same tasks and probes; see `adiabat.experiments.sweep.study`.
-
-    Args:
-        settings: `StudySection.out`, `StudyJobSection` and at least one task must be given.
-        resume: Go on with a study that was cut short; grid, variants and seeds may have grown.
-        command: For the report.
-        watch: Whom to tell.
-
-    Returns:
-        What was found, as in ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-    """
-    return run_study(load_with, settings, resume=resume, command=command, watch=watch)
 
 
 def safe_rate(
