@@ -46,31 +46,7 @@ ROOMS["cli"] = {"api", "config", "core", "profiling", "report", "results"}
 ROOMS["__init__"] = {"api", "core", "distillation", "models", "store"}
 ROOMS["__main__"] = {"cli"}
 # Imports that still point up, each to be cut.
-UPWARD: set[tuple[str, str]] = {
-    ("adiabatic.tune", "experiments.rate_search"),
-    ("cli.measuring", "models.similarity_function"),
-    ("cli.training", "adiabatic.tune_checks"),
-    ("cli.training", "dual_encoder.train_checks"),
-    ("dual_encoder.batch_plan", "report.wording"),
-    ("dual_encoder.estimate", "report.wording"),
-    ("dual_encoder.stream", "report.wording"),
-    ("mining.mining_counts", "report.wording"),
-    ("mining.mining_queries", "report.wording"),
-    ("models.trained_file", "store.vector_store"),
-    ("profiling.profile_findings", "report.wording"),
-    ("profiling.profile_view", "report.wording"),
-    ("report.suite_analysis", "stats.samples"),
-    ("report.suite_wording", "stats.samples"),
-    ("results.record", "report.svg"),
-    ("results.suite_result", "stats.samples"),
-    ("results.sweep_result", "stats.samples"),
-    ("runs.finish", "data.trained_texts"),
-    ("runs.finish", "models.saving"),
-    ("runs.finish", "models.towers"),
-    ("runs.finish", "models.trained_file"),
-    ("runs.finish", "training.checkpoint"),
-    ("runs.output_dir", "store.build"),
-}
+UPWARD: set[tuple[str, str]] = set()
 
 # These must be quick to import, or must run where torch is not installed.
 WITHOUT_TORCH = (

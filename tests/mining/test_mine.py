@@ -13,6 +13,7 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.progress import Watch
+from adiabat.core.text import NO_BREAK
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
@@ -20,7 +21,6 @@ from adiabat.mining import mine as mine_module
 from adiabat.mining.mine import Mining, mine
 from adiabat.mining.miner import Mined, Miner
 from adiabat.models.towers import DualEncoder
-from adiabat.report.wording import NO_BREAK
 from adiabat.store.bm25 import LEXICAL_FILE, LexicalIndex, build_lexical
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store

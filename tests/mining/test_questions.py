@@ -8,10 +8,10 @@ import pytest
 
 from adiabat.config.shared import DataSection
 from adiabat.core.errors import DataError
+from adiabat.core.text import NO_BREAK
 from adiabat.data.records import Document
 from adiabat.mining.mining_corpus import WrittenCorpus, written
 from adiabat.mining.mining_queries import Questions, entry_rows, questions_of, read_data
-from adiabat.report.wording import NO_BREAK
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
+from adiabat.core.text import NO_BREAK
 from adiabat.data.records import Example
 from adiabat.mining.filters import KEPT, REASONS, code_of
 from adiabat.mining.miner import Mined
 from adiabat.mining.mining_counts import EXAMPLES, SHARES, Tally, told
-from adiabat.report.wording import NO_BREAK
 from tests.mining.world import mined, miner_of
 
 CORPUS = {f"d{number}": f"word{number % 5} word{number % 7} common text {number}" for number in range(60)}

@@ -14,6 +14,7 @@ from adiabat.config.reader import checked
 from adiabat.config.scaling import PlanSettings, SweepSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT
+from adiabat.core.text import NO_BREAK
 from adiabat.experiments.plan import plan
 from adiabat.experiments.scaling_analysis import evidence_of, fitted
 from adiabat.experiments.scaling_rows import result_of, rows_at
@@ -23,7 +24,6 @@ from adiabat.report.scaling_page import render_sweep
 from adiabat.report.scaling_plots import _Ticks, inlined
 from adiabat.report.scaling_table import sweep_tables
 from adiabat.report.scaling_wording import crossing_cells, headline, reservations
-from adiabat.report.wording import NO_BREAK
 from adiabat.results.scaling_result import CrossingRecord, SweepResult
 from adiabat.scaling_laws.frontier import Crossing
 from adiabat.scaling_laws.laws import Method

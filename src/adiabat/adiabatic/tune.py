@@ -21,25 +21,31 @@ from adiabat.adiabatic.tuning_context import Ground
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
+from adiabat.core.text import IN_WORDS
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.experiments.rate_search import LADDER, at_safe_rate, climb
 from adiabat.models.device import emulation_note
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import FreezeReport
-from adiabat.models.similarity_function import IN_WORDS, STATED
+from adiabat.models.similarity_function import STATED
 from adiabat.models.towers import DualEncoder, merged_tower
-from adiabat.models.trained_file import stored_documents, with_starts
+from adiabat.models.trained_file import with_starts
 from adiabat.results.evaluation_result import LayerChange, Result
-from adiabat.runs.finish import finish_job
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import read_description
 from adiabat.runs.run_dir import Job
-from adiabat.store.addressing import AddressedSet
+from adiabat.store.addressing import AddressedSet, stored_documents
+from adiabat.training.finish_run import finish_run
 from adiabat.training.limits import Limits, Outcome, Position
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import ROUNDED_AWAY
 from adiabat.training.passes import side_passes
 from adiabat.training.run_record import layer_changes, record_of, result_of
+
+RateSearch = Callable[[Ground, Mapping[str, str], Path, TuneSettings, Watch], TuneSettings]
+"""Replaces ``tune.learning_rate = "safe"`` by the rate that a search found, which leaves its files in the folder given."""
+
+LADDER = "ladder"
+"""Folder of that search in a job."""
 
 
 def tune(
@@ -50,6 +56,7 @@ def tune(
     *,
     settings: TuneSettings | None = None,
     model_name: str,
+    find_rate: RateSearch | None = None,
     resume: bool = False,
     command: str = "",
     watch: Watch = SILENT,
@@ -58,6 +65,7 @@ def tune(
 
     Args:
         settings: None takes the default regime.
+        find_rate: None where the rate is a number.
     """
     settings = settings or TuneSettings()
     check_settings(settings)
@@ -67,7 +75,7 @@ def tune(
     ground = Ground(load_model, store_path, data_path)
     # Its faults come before the model, which takes long to load.
     ground.examples(settings.data)
-    run = TuningRun.begin(ground, inputs, out, settings=settings, resume=resume, watch=watch)
+    run = TuningRun.begin(ground, inputs, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate)
     return run.carry_out(resume=resume, command=command)
 
 
@@ -91,14 +99,23 @@ class TuningRun:
 
     @classmethod
     def begin(
-        cls, ground: Ground, inputs: Mapping[str, str], out: Path, *, settings: TuneSettings, resume: bool, watch: Watch
+        cls,
+        ground: Ground,
+        inputs: Mapping[str, str],
+        out: Path,
+        *,
+        settings: TuneSettings,
+        resume: bool,
+        watch: Watch,
+        find_rate: RateSearch | None = None,
     ) -> "TuningRun":
         """Claim the directory and say what will be tuned."""
         tower, frozen = prepared_tower(ground.model.query, settings)
         objective = ground.objective(tower, settings)
         job = open_job(out, _description(ground, inputs, objective, settings), resume=resume, rules=RULES)
         if settings.tune.learning_rate == "safe":
-            settings = at_safe_rate(settings, climb(ground, inputs, job.folder / LADDER, settings=settings, watch=watch))
+            assert find_rate is not None
+            settings = find_rate(ground, inputs, job.folder / LADDER, settings, watch)
         loop = _loop(objective, settings, job, watch)
         _say_what_is_tuned(watch, objective, frozen, settings)
         return cls(ground, settings, job, objective, loop)
@@ -123,7 +140,7 @@ class TuningRun:
         # Unit vectors rank alike by every similarity; others must be ranked by the one that the tower was tuned by.
         root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
         model = replace(start, query=tower, name=str(self.job.folder), root=root)
-        return finish_job(self.job, model, result, self._trained(), keep_checkpoints=self.settings.run.keep_checkpoints)
+        return finish_run(self.job, model, result, self._trained(), keep_checkpoints=self.settings.run.keep_checkpoints)
 
     def _trained(self) -> TrainedTexts:
         """What is trained on, and what chose the weights that are kept."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from adiabat.adiabatic.tune import tune as run_tuning
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.progress import SILENT, Watch
+from adiabat.experiments.rate_search import rate_for_run
 from adiabat.models.model_names import Model, load, name_of
 from adiabat.results.evaluation_result import Result
 
@@ -46,6 +47,7 @@ def tune(
         Path(out),
         settings=settings,
         model_name=name_of(model),
+        find_rate=rate_for_run,
         resume=resume,
         command=command,
         watch=watch,

@@ -10,7 +10,7 @@ from adiabat.cli.console import say, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
 from adiabat.config.dataset_settings import InspectSettings, MineSettings
 from adiabat.core.errors import DataError
-from adiabat.report.wording import counted
+from adiabat.core.text import counted
 
 Inspected = Annotated[str, typer.Argument(metavar="DATA", help="Examples, a corpus, a BEIR folder or a language grid.")]
 

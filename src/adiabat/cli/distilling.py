@@ -52,7 +52,7 @@ def static(
     short = short_for(texts, {"static.dims": dims, "static.sif": sif})
     settings = settings_of(DistilStaticSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
     import adiabat
-    from adiabat.report.wording import amount
+    from adiabat.core.text import amount
 
     with watching() as watch:
         found = adiabat.distil_static(teacher, out, settings=settings, command=command_line(), watch=watch)

@@ -215,8 +215,7 @@ def search(
 
 
 def _show_hits(found: "dict[str, list[Hit]]") -> None:
-    from adiabat.core.text import cut
-    from adiabat.models.similarity_function import IN_WORDS
+    from adiabat.core.text import IN_WORDS, cut
 
     for name, hits in found.items():
         ranking = [IN_WORDS[hit.similarity] for hit in hits[:1] if hit.similarity]

@@ -52,9 +52,9 @@ def tune(
 ) -> None:
     """Tune a query tower against stored document vectors, which stay as they are."""
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split)
-    from adiabat.adiabatic.tune_checks import inputs_of, require_ready
+    from adiabat.api.preflight import check_tune
 
-    require_ready(inputs_of(model, store, data), out, settings=settings, resume=resume)
+    check_tune(model, store, data, out, settings, resume=resume)
     # Not before, for it takes seconds to load.
     import adiabat
 
@@ -66,7 +66,7 @@ def tune(
 
 
 def _say_tuned(result: "Result") -> None:
-    from adiabat.report.wording import counted
+    from adiabat.core.text import counted
 
     record = result.training
     assert record is not None
@@ -99,12 +99,9 @@ def train(
     """Train both towers of a dual encoder on pairs of texts."""
     with told_once():
         settings = settings_of(TrainSettings, config, assignments, seed=seed, device=device, out=out, budget_flops=budget, seconds=seconds)
-        from adiabat.dual_encoder.train_checks import require_estimable, require_ready
+        from adiabat.api.preflight import check_train
 
-        if dry_run:
-            require_estimable(settings)
-        else:
-            require_ready(settings, resume=resume)
+        check_train(settings, resume=resume, dry_run=dry_run)
     # Not before, for it takes seconds to load.
     import adiabat
 

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from adiabat.core.errors import AdiabatError, DataError, InUseError
 from adiabat.core.text import cut
 
+MANIFEST_FILE = "manifest.json"
+
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -233,3 +236,8 @@ def advice_on(fault: Exception, full: str) -> str:
     """What to do about a file that could not be written."""
     gone = isinstance(fault, OSError) and fault.errno in (errno.ENOENT, errno.ENOTDIR)
     return "its directory is gone: something removed or renamed it; put it back, or run the command anew" if gone else full
+
+
+def is_store(target: Path) -> bool:
+    """Whether a finished store lies there."""
+    return (target / MANIFEST_FILE).exists()

@@ -2,6 +2,69 @@
 
 import math
 import re
+from collections.abc import Mapping
+
+IN_WORDS: Mapping[str, str] = {"cosine": "cosine", "dot": "dot product", "distance": "Euclidean distance"}
+
+
+MINUS = "\N{MINUS SIGN}"
+
+
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+DASH = "\N{EN DASH}"
+
+
+UNITS = ("KiB", "MiB", "GiB", "TiB")
+
+
+def cut_middle(text: str, *, limit: int) -> str:
+    """Both ends of a name, with an ellipsis between them: parameter names differ at either end."""
+    flat = " ".join(printable(text).split())
+    if len(flat) <= limit:
+        return flat
+    head = (limit - 1) // 2
+    return flat[:head] + ELLIPSIS + flat[-(limit - 1 - head) :]
+
+
+def integer(value: int) -> str:
+    """A count with separators between thousands."""
+    return f"{value:,}".replace("-", MINUS)
+
+
+def duration(seconds: float) -> str:
+    """A time span in the two largest units that say something."""
+    if seconds < 10:
+        return f"{seconds:.1f}{NO_BREAK}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}{NO_BREAK}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}{NO_BREAK}min {rest}{NO_BREAK}s"
+    return f"{minutes // 60}{NO_BREAK}h {minutes % 60}{NO_BREAK}min"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{integer(count)}{NO_BREAK}{noun if count == 1 else plural}"
+
+
+def amount(held: int | None) -> str:
+    """An amount of memory.
+
+    Args:
+        held: In bytes; None or 0 where it is not known.
+    """
+    if not held:
+        return ""
+    if held < 2**10:
+        return counted(held, "byte")
+    power = min(int(math.log2(held)) // 10, len(UNITS))
+    return f"{held / 2 ** (10 * power):.1f} {UNITS[power - 1]}"
+
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 

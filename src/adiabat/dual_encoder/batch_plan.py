@@ -9,11 +9,11 @@ from jaxtyping import Int
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection
 from adiabat.core.errors import DataError
+from adiabat.core.text import cut_middle
 from adiabat.data.batch_arrangement import ArrangedStream, Rules
 from adiabat.data.batch_sampler import ShuffledStream
 from adiabat.data.mixture import Mixture, drawn_counts, pass_counts, source_weights
 from adiabat.data.pair_sets import PairSet, text_numbers
-from adiabat.report.wording import cut_middle
 
 
 @dataclass(frozen=True)

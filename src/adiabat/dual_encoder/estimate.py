@@ -8,6 +8,7 @@ import tomli_w
 
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.progress import Watch
+from adiabat.core.text import amount
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.timing import TIMED_STEPS, fit_into_time, step_seconds
 from adiabat.dual_encoder.tower_setup import Loader
@@ -15,7 +16,6 @@ from adiabat.dual_encoder.train import check, prepared
 from adiabat.dual_encoder.train_checks import require_estimable
 from adiabat.dual_encoder.train_record import counts_of, notes_of
 from adiabat.models.device import begin_peak, device_name, device_of, peak_bytes
-from adiabat.report.wording import amount
 from adiabat.runs.run_config import without_none
 from adiabat.training.distributed import Processes
 

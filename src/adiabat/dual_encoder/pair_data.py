@@ -19,8 +19,7 @@ from adiabat.data.table_headers import OF_DOCUMENTS
 from adiabat.data.table_rows import count_rows
 from adiabat.data.trained_texts import TrainedTexts, in_blocks
 from adiabat.dual_encoder.dataset_cache import files_of, kept_pairs, numbered
-from adiabat.models.trained_file import stored_documents
-from adiabat.store.addressing import rows_of_entries
+from adiabat.store.addressing import rows_of_entries, stored_documents
 from adiabat.store.vector_store import Store
 
 

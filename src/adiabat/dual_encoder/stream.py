@@ -17,6 +17,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.section import MixtureRule
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.progress import SILENT, Watch
+from adiabat.core.text import cut_middle
 from adiabat.data.batch_sampler import window_seed
 from adiabat.data.example_stream import Standing, Tape
 from adiabat.data.mixture import drawn_counts, source_weights
@@ -42,7 +43,6 @@ from adiabat.dual_encoder.stream_shards import (
 )
 from adiabat.dual_encoder.text_cache import Stretch
 from adiabat.models.trained_file import packed
-from adiabat.report.wording import cut_middle
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE, Processes, on_main
 

@@ -32,12 +32,12 @@ from adiabat.models.device import device_of, emulation_note
 from adiabat.models.freezing import check_patterns
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
-from adiabat.runs.finish import finish_job
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import JobLog
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import Processes, on_main, processes
+from adiabat.training.finish_run import finish_run
 from adiabat.training.limits import Limits, Outcome, Position
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import Schedule, warmup_steps_of
@@ -82,7 +82,7 @@ def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job,
     result = result_of_run(objective, built, plain, outcome, job, command)
     trained = trained_by_run(objective, outcome.position.step)
     keep = objective.settings.run.keep_checkpoints
-    return finish_job(job, replace(plain, name=str(job.folder)), result, trained, keep_checkpoints=keep)
+    return finish_run(job, replace(plain, name=str(job.folder)), result, trained, keep_checkpoints=keep)
 
 
 def check(settings: TrainSettings) -> None:

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int
 from adiabat.config.shared import EvaluateSettings, MeasureSection
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
+from adiabat.core.text import IN_WORDS
 from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import ExampleSet, LanguageGridSet
@@ -22,7 +23,7 @@ from adiabat.evaluation.systems import Role, System, baseline_of, refuse_idle, s
 from adiabat.evaluation.trained_queries import trained_on, unseen_of, with_trained
 from adiabat.models.device import device_name
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.models.similarity_function import IN_WORDS, Similarity
+from adiabat.models.similarity_function import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import ChangedQuery, DatasetResult, Hit, Result
 from adiabat.stats.samples import TaskScores

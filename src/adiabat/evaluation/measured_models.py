@@ -13,7 +13,7 @@ from pathlib import Path
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import ModelSection
 from adiabat.core.errors import AdiabatError, ConfigError
-from adiabat.core.files import sole_writer
+from adiabat.core.files import is_store, sole_writer
 from adiabat.core.progress import Watch
 from adiabat.data.corpora import Blank
 from adiabat.data.records import Document, text_id
@@ -26,7 +26,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.suite_result import SuiteModel
 from adiabat.store.analysers import analyser_of
 from adiabat.store.bm25 import VERSION, LexicalIndex, build_lexical
-from adiabat.store.build import build_store, is_store
+from adiabat.store.build import build_store
 from adiabat.store.corpus_files import known_documents
 from adiabat.store.vector_store import Store
 

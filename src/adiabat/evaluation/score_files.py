@@ -23,7 +23,8 @@ from pydantic import BaseModel
 
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
-from adiabat.stats.samples import Cells, Kind, Sample, Statistic, TaskScores, Trained
+from adiabat.results.suite_result import Kind
+from adiabat.stats.samples import Cells, Sample, Statistic, TaskScores, Trained
 
 FORMAT = 1
 METADATA = b"adiabat"

@@ -107,9 +107,6 @@ def _rung(attempt: Attempt, loop: Loop, reason: str | None) -> Rung:
     )
 
 
-LADDER = "ladder"
-"""Folder of a job in which its safe rate was found."""
-
 SEARCH = "search"
 """Table of a description by which one tells that it is of a ladder."""
 
@@ -182,6 +179,11 @@ def _claim(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: Tu
     with claimed_for_jobs(folder, lambda: description, begun=begun):
         # Runs are made under a lock of their own, as where a ladder stands within a job.
         pass
+
+
+def rate_for_run(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
+    """Search for the largest safe rate before a run, and give the run's settings at that rate."""
+    return at_safe_rate(settings, climb(ground, inputs, folder, settings=settings, watch=watch))
 
 
 def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:

@@ -25,6 +25,7 @@ from adiabat.evaluation.task_kinds import Prepared, prepare
 from adiabat.experiments.dual_variants import train_settings
 from adiabat.experiments.evaluator import Bench
 from adiabat.experiments.grid import Planned
+from adiabat.experiments.rate_search import rate_for_run
 from adiabat.models.device import device_name, device_of
 from adiabat.models.similarity_function import NAMES
 from adiabat.models.towers import DualEncoder
@@ -130,7 +131,7 @@ class Worker:
         folder = self._job(run).folder
         folder.parent.mkdir(parents=True, exist_ok=True)
         watch, resume = self.watch.under(run.name, note=self._note_once), is_job(folder)
-        begun = TuningRun.begin(self.ground, self.inputs, folder, settings=run.settings, resume=resume, watch=watch)
+        begun = TuningRun.begin(self.ground, self.inputs, folder, settings=run.settings, resume=resume, watch=watch, find_rate=rate_for_run)
         begun.carry_out(resume=resume, command=self.command)
 
     def _train_both(self, run: Planned) -> None:

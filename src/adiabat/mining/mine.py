@@ -15,9 +15,10 @@ from jaxtyping import Float32
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.shared import EmbedDataSection, EncoderSection, RankingEncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, StoreError
-from adiabat.core.files import sole_writer, write_text
+from adiabat.core.files import is_store, sole_writer, write_text
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
+from adiabat.core.text import IN_WORDS
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Side
 from adiabat.mining.candidates import DenseSource, FusedSource, LexicalSource, Source, Vectors
@@ -27,10 +28,8 @@ from adiabat.mining.mining_corpus import Documents, WrittenCorpus, all_texts, ro
 from adiabat.mining.mining_counts import told
 from adiabat.mining.mining_queries import Questions, questions_of, read_data
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.models.similarity_function import IN_WORDS
 from adiabat.models.towers import DualEncoder
 from adiabat.store.bm25 import LexicalIndex, build_lexical
-from adiabat.store.build import is_store
 from adiabat.store.vector_store import Store
 
 BLOCK_QUERIES = 1024

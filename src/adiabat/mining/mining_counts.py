@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32
 
-from adiabat.core.text import cut
+from adiabat.core.text import counted, cut
 from adiabat.mining.filters import KEPT, MEANING, REASONS, code_of
 from adiabat.mining.miner import Mined, query_number
-from adiabat.report.wording import counted
 
 EXAMPLES = 10
 """Of each kind, at most one of a query, drawn evenly by a hash."""

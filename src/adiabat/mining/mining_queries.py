@@ -10,10 +10,10 @@ from jaxtyping import Int64
 
 from adiabat.config.shared import DataSection
 from adiabat.core.errors import DataError, Faults, several
+from adiabat.core.text import counted
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet, LanguageGridSet, text_id
 from adiabat.mining.mining_corpus import Documents
-from adiabat.report.wording import counted
 from adiabat.store.id_index import LOOKUP_SLICE
 
 

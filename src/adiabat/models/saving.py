@@ -10,11 +10,12 @@ from torch import nn
 
 from adiabat.core.errors import ModelError
 from adiabat.core.files import reading
+from adiabat.core.text import IN_WORDS
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import first_line, quietly
 from adiabat.models.embedding_head import Projection
 from adiabat.models.encoder import Encoder
-from adiabat.models.similarity_function import IN_WORDS, NAMES
+from adiabat.models.similarity_function import NAMES
 from adiabat.models.st_files import (
     IN_AND_OUT,
     checked_keys,

@@ -14,8 +14,6 @@ SimilarityName = Literal["cosine", "dot", "euclidean"]
 STATED: Mapping[str, Similarity] = {"cosine": "cosine", "dot": "dot", "euclidean": "distance"}
 NAMES: Mapping[Similarity, SimilarityName] = {"cosine": "cosine", "dot": "dot", "distance": "euclidean"}
 
-IN_WORDS: Mapping[str, str] = {"cosine": "cosine", "dot": "dot product", "distance": "Euclidean distance"}
-
 
 def similarity_stated(root: Mapping[str, Any], *, name: str) -> Similarity:
     """The similarity that a model's root configuration states."""

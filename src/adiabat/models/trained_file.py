@@ -1,20 +1,17 @@
 """``trained.bin`` of a job: hashes of the texts that it trained or validated on, read again when its model is measured."""
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
 
 from adiabat.core.errors import AdiabatError, DataError
 from adiabat.data.text_hashes import HASH_BYTES
-from adiabat.data.trained_texts import TrainedTexts, in_blocks
+from adiabat.data.trained_texts import TrainedTexts
 from adiabat.results.evaluation_result import TrainedFile
 from adiabat.results.record import read_result
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
-from adiabat.store.vector_store import Store
 
 _SIDES = ("queries", "documents", "doc_ids")
 
@@ -67,9 +64,3 @@ def with_starts(trained: TrainedTexts, *models: str | None) -> TrainedTexts:
     """
     before = [trained_by(model) for model in models if model is not None]
     return TrainedTexts.joined([trained, *(one for one in before if one is not None)])
-
-
-def stored_documents(store: Store, rows: Int[np.ndarray, " n"]) -> dict[str, Iterator[str]]:
-    """Documents of a store, for `TrainedTexts.of`."""
-    name, take = ("documents", store.texts) if store.has_texts else ("doc_ids", store.doc_ids)
-    return {name: in_blocks(take, rows)}

@@ -3,13 +3,12 @@
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from adiabat.core.text import cut
+from adiabat.core.text import counted, cut
 from adiabat.profiling.counters import SHOWN_PLACES, ColumnTally, TextTally
 from adiabat.profiling.pair_counters import PairRows
 from adiabat.profiling.profile_record import Column, Finding, Groups, PairCounts, Role, Severity, Truncation
 from adiabat.profiling.row_reader import Entry
 from adiabat.profiling.text_lengths import percent
-from adiabat.report.wording import counted
 
 QUOTED = 60
 """Characters of a text that a sentence quotes."""

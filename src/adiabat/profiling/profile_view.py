@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from adiabat.core.text import cut
+from adiabat.core.text import DASH, counted, cut, integer
 from adiabat.profiling.profile_findings import PLURALS
 from adiabat.profiling.profile_record import (
     Column,
@@ -25,7 +25,6 @@ from adiabat.profiling.profile_record import (
     Truncation,
 )
 from adiabat.profiling.text_lengths import percent, share_of
-from adiabat.report.wording import DASH, counted, integer
 
 BAR_LENGTH = 32
 """Characters of the longest bar."""

@@ -4,9 +4,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from adiabat.core.text import integer
 from adiabat.report import comparison_wording as words
 from adiabat.report.evaluation_table import NAME_LENGTH, empty_table
-from adiabat.report.wording import cut_name, integer, millions, share
+from adiabat.report.wording import cut_name, millions, share
 from adiabat.results.comparison_result import Comparison, Standing
 
 _STYLES = {"worse": "bold red", "no evidence": "dim", "better": "bold blue"}

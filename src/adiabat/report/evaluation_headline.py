@@ -4,7 +4,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
-from adiabat.report.wording import NO_BREAK, counted, cut_name, improvement, integer, number, signed
+from adiabat.core.text import NO_BREAK, counted, integer
+from adiabat.report.wording import cut_name, improvement, number, signed
 from adiabat.results.evaluation_result import Change, DatasetResult, Result, TrainingRecord
 
 NAME_LENGTH = 60

@@ -12,11 +12,11 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from adiabat.core.text import cut
+from adiabat.core.text import cut, cut_middle, integer
 from adiabat.report.evaluation_headline import period
 from adiabat.report.heat_cells import colours, legible
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
-from adiabat.report.wording import cut_middle, improvement, integer, number, signed
+from adiabat.report.wording import improvement, number, signed
 from adiabat.results.evaluation_result import Change, DatasetResult, GridComparison, LayerChange, TrainingRecord, Verdict
 
 _VERDICT_COLOURS: Mapping[Verdict | None, str] = {"better": GOOD, "worse": BAD, "no evidence": MUTED, None: MUTED}

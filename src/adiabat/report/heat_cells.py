@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm, to_hex
 
+from adiabat.core.text import DASH
 from adiabat.report.svg import MUTED
-from adiabat.report.wording import DASH, signed
+from adiabat.report.wording import signed
 
 _DIVERGING = LinearSegmentedColormap.from_list(
     "worse-better", ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"], N=61

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from adiabat.report.wording import DASH, EVEN, MINUS, NO_BREAK, VERDICT_MARKS
+from adiabat.core.text import DASH, MINUS, NO_BREAK
+from adiabat.report.wording import EVEN, VERDICT_MARKS
 
 NAME_LENGTH = 200
 """Characters of a name that a table holds."""

@@ -8,8 +8,9 @@ from pathlib import Path
 from adiabat.report.rate_search_page import render_safe_rate
 from adiabat.report.rate_search_plots import pictures
 from adiabat.report.rate_search_table import safe_rate_csv
+from adiabat.report.svg import write_figures
 from adiabat.results.rate_search_result import SAFE_RATE_FORMAT, Rung, SafeRate
-from adiabat.results.record import read_record, write_figures, write_record
+from adiabat.results.record import read_record, write_record
 
 
 def write_safe_rate(result: SafeRate, folder: Path) -> None:

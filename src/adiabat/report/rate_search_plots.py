@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
+from adiabat.core.text import integer
 from adiabat.report.rate_search_labels import Named, name_ends
 from adiabat.report.rate_search_wording import Ended, ended, last, limit
 from adiabat.report.svg import INK, MUTED, PAPER, RULE, drawing, inline_svg
-from adiabat.report.wording import cut_name, integer, number, setting
+from adiabat.report.wording import cut_name, number, setting
 from adiabat.results.rate_search_result import Rung, SafeRate
 
 WIDTH = 7.4

@@ -6,10 +6,11 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
+from adiabat.core.text import DASH, duration, integer
 from adiabat.report.csv_tables import cell, csv_of
 from adiabat.report.evaluation_table import empty_table
 from adiabat.report.rate_search_wording import drift_value, ended, ending, headline, last, limit, pace
-from adiabat.report.wording import DASH, cut_name, duration, integer, setting
+from adiabat.report.wording import cut_name, setting
 from adiabat.results.rate_search_result import Rung, SafeRate
 
 

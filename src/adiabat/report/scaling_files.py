@@ -12,7 +12,8 @@ from adiabat.report.scaling_curves import pictures
 from adiabat.report.scaling_page import render_sweep
 from adiabat.report.scaling_plots import figure_of
 from adiabat.report.scaling_wording import toml_head
-from adiabat.results.record import read_record, write_figures, write_record
+from adiabat.report.svg import write_figures
+from adiabat.results.record import read_record, write_record
 from adiabat.results.scaling_result import SWEEP_FORMAT, Advice, SweepResult
 
 RUN = "train.toml"

@@ -12,9 +12,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from adiabat.core.text import cut_middle, integer
 from adiabat.report.scaling_curves import Curve, Panel, Picture
 from adiabat.report.svg import INK, MUTED, PAPER, RULE, drawing, inline_svg
-from adiabat.report.wording import cut_middle, integer, number
+from adiabat.report.wording import number
 
 WIDTH, HEIGHT = 7.4, 2.9
 """Inches: of a figure that takes the whole column, and of a row of panels."""

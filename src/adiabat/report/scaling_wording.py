@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
-from adiabat.report.wording import DASH, amount, counted, duration, integer, number, share
+from adiabat.core.text import DASH, amount, counted, duration, integer
+from adiabat.report.wording import number, share
 from adiabat.results.scaling_result import Advice, Choice, Correlation, CrossingRecord, KindRecord, SweepResult, SweepRun
 
 UNLIKE = 1.5

@@ -4,9 +4,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from adiabat.core.text import DASH
 from adiabat.report import space_wording as words
 from adiabat.report.csv_tables import csv_of
-from adiabat.report.wording import DASH, cut_name
+from adiabat.report.wording import cut_name
 from adiabat.results.space_result import SpaceNumber, SpaceResult
 
 COLUMNS = (

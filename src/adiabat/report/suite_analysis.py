@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from adiabat.results.evaluation_result import Verdict
-from adiabat.results.suite_result import Pairing, Score, SuiteResult, SuiteTask, equal_values
-from adiabat.stats.samples import Kind
+from adiabat.results.suite_result import Kind, Pairing, Score, SuiteResult, SuiteTask, equal_values
 
 Place = tuple[str, str]
 """Name of a task and name of a model."""

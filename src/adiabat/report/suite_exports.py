@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adiabat.core.text import cut
+from adiabat.core.text import DASH, NO_BREAK, cut
 from adiabat.report import suite_values as figures
 from adiabat.report import suite_wording as words
 from adiabat.report.csv_tables import csv_of
@@ -11,7 +11,7 @@ from adiabat.report.markup import NAME_LENGTH, latex, markdown, markdown_row
 from adiabat.report.page_templates import gathered
 from adiabat.report.suite_analysis import Mark, Overview, by_kind, finding, mark_of, tallies
 from adiabat.report.suite_headline import headline
-from adiabat.report.wording import DASH, NO_BREAK, cut_name
+from adiabat.report.wording import cut_name
 from adiabat.results.suite_result import Fact, Pairing, Score, SuiteTask
 
 CSV_COLUMNS = (

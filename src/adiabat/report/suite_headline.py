@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from adiabat.core.text import counted
 from adiabat.report.evaluation_headline import MOST_NAMED, Tone, listed, named
 from adiabat.report.suite_analysis import Overview, Tally, finding, tallies
 from adiabat.report.suite_values import difference, level
 from adiabat.report.suite_wording import said_of_best
-from adiabat.report.wording import counted
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import SuiteTask
 

@@ -4,12 +4,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from adiabat.core.text import DASH, counted
 from adiabat.report import suite_values as figures
 from adiabat.report import suite_wording as words
 from adiabat.report.evaluation_table import NAME_LENGTH, empty_table
 from adiabat.report.suite_analysis import Overview, Tally, finding, mark_of, overview_of, tallies
 from adiabat.report.suite_headline import headline
-from adiabat.report.wording import DASH, counted, cut_name
+from adiabat.report.wording import cut_name
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import Score, SuiteResult, SuiteTask
 

@@ -1,6 +1,7 @@
 """Values of a suite as its page and tables show them: rounded alike, with their intervals."""
 
-from adiabat.report.wording import DASH, MINUS, NO_BREAK, decimals_for, integer, interval, signed
+from adiabat.core.text import DASH, MINUS, NO_BREAK, integer
+from adiabat.report.wording import decimals_for, interval, signed
 from adiabat.results.evaluation_result import Change
 from adiabat.results.suite_result import Score
 

@@ -1,12 +1,12 @@
 """What a suite says, in sentences and cells: never more than its comparisons allow."""
 
+from adiabat.core.text import DASH, NO_BREAK, counted
 from adiabat.report import wording
 from adiabat.report.evaluation_headline import listed, named
 from adiabat.report.suite_analysis import Mark, Overview, Tally, finding, tallies
 from adiabat.report.suite_values import level
-from adiabat.report.wording import DASH, EVEN, NO_BREAK, counted
-from adiabat.results.suite_result import Pairing, SuiteModel, SuiteResult, SuiteTask
-from adiabat.stats.samples import Kind
+from adiabat.report.wording import EVEN
+from adiabat.results.suite_result import Kind, Pairing, SuiteModel, SuiteResult, SuiteTask
 
 KINDS: dict[Kind, str] = {
     "retrieval": "retrieval",

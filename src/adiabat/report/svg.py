@@ -8,13 +8,16 @@ drawing code uses pyplot's state between calls, and the same figure gives the sa
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from adiabat.core.errors import DataError
+from adiabat.core.files import write_text
 from adiabat.core.text import printable
 
 INK, MUTED, RULE, PAPER = "#1c2127", "#5d6773", "#d8dde3", "#fefefd"
@@ -104,3 +107,18 @@ def _inlined_tag(tag: str, name: str) -> str:
     for colour, variable in _VARIABLES.items():
         tag = tag.replace(f": {colour}", f": var(--{variable}, {colour})")
     return tag
+
+
+FIGURES = "figures"
+"""Folder of figures, beside the record that they show."""
+
+
+def write_figures(folder: Path, figures: Mapping[str, Callable[[], Figure]]) -> None:
+    """Write figures as ``figures/NAME.svg``, each whole."""
+    place = folder / FIGURES
+    try:
+        place.mkdir(exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{place} must be a directory, got {error.strerror}; remove what is in its place or name another folder") from error
+    for name, draw in figures.items():
+        write_text(saved(draw), place / f"{name}.svg")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from adiabat.core.text import DASH
 from adiabat.report.sweep_cases import Case, Compared, Measured, Overview, comparisons_of, is_number, measures_of, outcome, pair_counts
 from adiabat.report.sweep_values import count, gain, gain_bounds, rate, setting_value, sides, verdict_marks
-from adiabat.report.wording import DASH, cut_name
+from adiabat.report.wording import cut_name
 from adiabat.results.sweep_result import StudyRun
 
 Group = Literal["setting", "target", "other tasks", "language pairs, better/worse", "training", "drift"]

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from adiabat.report.svg import write_figures
 from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_exports import study_csv, study_latex, study_markdown
 from adiabat.report.sweep_page import render_page
 from adiabat.report.sweep_plots import figure_of, pictures
-from adiabat.results.record import read_record, write_figures, write_record
+from adiabat.results.record import read_record, write_record
 from adiabat.results.sweep_result import STUDY_FORMAT, StudyResult, StudyRun, TaskOutcome
 
 

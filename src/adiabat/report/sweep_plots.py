@@ -12,13 +12,14 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from adiabat.core.text import cut_middle
 from adiabat.report import sweep_curves as curves
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.sweep_cases import Overview
 from adiabat.report.sweep_curves import Curve, Kind, Panel, Sweep
 from adiabat.report.sweep_gain_tradeoff import trades
 from adiabat.report.sweep_values import rate, setting_value
-from adiabat.report.wording import cut_middle, cut_name, signed
+from adiabat.report.wording import cut_name, signed
 
 WIDTH = 7.4
 """Inches: of a figure that takes the whole column."""

@@ -4,16 +4,18 @@ import math
 import re
 from collections.abc import Sequence
 
-from adiabat.core.text import ELLIPSIS
+from adiabat.core.text import DASH as DASH
+from adiabat.core.text import MINUS as MINUS
+from adiabat.core.text import NO_BREAK as NO_BREAK
+from adiabat.core.text import UNITS as UNITS
+from adiabat.core.text import amount as amount
+from adiabat.core.text import counted as counted
 from adiabat.core.text import cut as cut
+from adiabat.core.text import cut_middle as cut_middle
+from adiabat.core.text import duration as duration
+from adiabat.core.text import integer as integer
 from adiabat.core.text import printable as printable
 from adiabat.results.evaluation_result import Change, Verdict
-
-MINUS = "\N{MINUS SIGN}"
-NO_BREAK = "\N{NO-BREAK SPACE}"
-DASH = "\N{EN DASH}"
-
-UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 EVEN = "\N{ALMOST EQUAL TO}"
 """Beside a value: not measurably worse than the best."""
@@ -32,15 +34,6 @@ _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 def cut_name(text: str, *, limit: int) -> str:
     """The beginning of a name that stands among other words, whose order it must not change."""
     return _TURNING.sub("\N{REPLACEMENT CHARACTER}", cut(text, limit=limit))
-
-
-def cut_middle(text: str, *, limit: int) -> str:
-    """Both ends of a name, with an ellipsis between them: parameter names differ at either end."""
-    flat = " ".join(printable(text).split())
-    if len(flat) <= limit:
-        return flat
-    head = (limit - 1) // 2
-    return flat[:head] + ELLIPSIS + flat[-(limit - 1 - head) :]
 
 
 def number(value: float, *, digits: int = 4) -> str:
@@ -66,11 +59,6 @@ def setting(value: float) -> str:
 def score(value: float) -> str:
     """A measure between 0 and 1, as a table shows it: four decimals, more digits only where those would all be zero."""
     return f"{value:.4f}".replace("-", MINUS) if abs(value) >= 0.001 or value == 0 else number(value, digits=2)
-
-
-def integer(value: int) -> str:
-    """A count with separators between thousands."""
-    return f"{value:,}".replace("-", MINUS)
 
 
 def signed(value: float, *, decimals: int) -> str:
@@ -156,25 +144,6 @@ def verdict(change: Change) -> str:
     return DASH if change.verdict is None else f"{VERDICT_MARKS[change.verdict]}{NO_BREAK}{change.verdict.replace(' ', NO_BREAK)}"
 
 
-def duration(seconds: float) -> str:
-    """A time span in the two largest units that say something."""
-    if seconds < 10:
-        return f"{seconds:.1f}{NO_BREAK}s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}{NO_BREAK}s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}{NO_BREAK}min {rest}{NO_BREAK}s"
-    return f"{minutes // 60}{NO_BREAK}h {minutes % 60}{NO_BREAK}min"
-
-
-def counted(count: int, noun: str) -> str:
-    """A count with its noun."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{integer(count)}{NO_BREAK}{noun if count == 1 else plural}"
-
-
 def share(value: float) -> str:
     """A probability in percent, never rounded to certainty."""
     percent = 100 * value
@@ -188,17 +157,3 @@ def share(value: float) -> str:
 def millions(parameters: int) -> str:
     """A number of parameters."""
     return f"{parameters / 1e6:,.1f}{NO_BREAK}M" if parameters >= 100_000 else f"{parameters:,}"
-
-
-def amount(held: int | None) -> str:
-    """An amount of memory.
-
-    Args:
-        held: In bytes; None or 0 where it is not known.
-    """
-    if not held:
-        return ""
-    if held < 2**10:
-        return counted(held, "byte")
-    power = min(int(math.log2(held)) // 10, len(UNITS))
-    return f"{held / 2 ** (10 * power):.1f} {UNITS[power - 1]}"

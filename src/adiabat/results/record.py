@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from matplotlib.figure import Figure
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.core.errors import DataError, several
-from adiabat.core.files import read_json, sealed_json, write_text, write_together
+from adiabat.core.files import read_json, sealed_json, write_together
 from adiabat.core.text import printable
-from adiabat.report.svg import saved
 from adiabat.results.evaluation_result import RESULT_FORMAT, Result, WithOrigin
 
 Record = TypeVar("Record", bound=WithOrigin)
@@ -26,21 +24,6 @@ def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, C
     if faults := _not_finite(plain):
         raise DataError(f"{path}: {several(faults)}; leave out what could not be measured")
     write_together({path: sealed_json(_clean(plain)), **{path.parent / name: render() for name, render in (beside or {}).items()}})
-
-
-FIGURES = "figures"
-"""Folder of figures, beside the record that they show."""
-
-
-def write_figures(folder: Path, figures: Mapping[str, Callable[[], Figure]]) -> None:
-    """Write figures as ``figures/NAME.svg``, each whole."""
-    place = folder / FIGURES
-    try:
-        place.mkdir(exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{place} must be a directory, got {error.strerror}; remove what is in its place or name another folder") from error
-    for name, draw in figures.items():
-        write_text(saved(draw), place / f"{name}.svg")
 
 
 def read_result(path: Path) -> Result:

@@ -2,10 +2,25 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from adiabat.results.evaluation_result import Change, GridComparison, WithOrigin
-from adiabat.stats.samples import Kind
+
+Kind = Literal[
+    "retrieval",
+    "triplets",
+    "nli_grid",
+    "question_grid",
+    "bitext",
+    "sts",
+    "words",
+    "pair_classification",
+    "classification",
+    "clustering",
+    "mteb",
+]
+"""What is asked of a model; the names are those of a suite's TOML file."""
+
 
 SUITE_FORMAT = 1
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, WithOrigin
-from adiabat.stats.samples import Kind
+from adiabat.results.suite_result import Kind
 
 STUDY_FORMAT = 1
 

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.core.errors import DataError, JobError, several
-from adiabat.core.files import sole_writer
+from adiabat.core.files import is_store, sole_writer
 from adiabat.results.record import read_result
 from adiabat.runs.run_config import STRICT, Rules, flat_settings, is_job, read_description, require_same, write_description
 from adiabat.runs.run_dir import CONFIG, PREPARED, Job
-from adiabat.store.build import is_store
 
 
 def require_free(folder: Path, *, resume: bool) -> None:

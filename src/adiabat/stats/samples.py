@@ -11,20 +11,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
-Kind = Literal[
-    "retrieval",
-    "triplets",
-    "nli_grid",
-    "question_grid",
-    "bitext",
-    "sts",
-    "words",
-    "pair_classification",
-    "classification",
-    "clustering",
-    "mteb",
-]
-"""What is asked of a model; the names are those of a suite's TOML file."""
+from adiabat.results.suite_result import Kind
 
 Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
 """How units become a value; `adiabat.stats.statistics` has the formulas."""

@@ -1,6 +1,6 @@
 """From examples to rows of a store: which stored vector each positive and negative is, and which are not there."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -13,6 +13,8 @@ from adiabat.core.errors import DataError, several
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import cut
 from adiabat.data.records import ExampleSet, text_id
+from adiabat.data.trained_texts import in_blocks
+from adiabat.store.vector_store import Store
 
 LONGEST_LADDER = 50
 """Negatives of a query up to which each number has a measure of its own: as many points as a curve shows."""
@@ -253,3 +255,9 @@ def _dropped_note(name: str, documents: int, queries: int) -> str:
     of_documents = f"{documents:,} document{'' if documents == 1 else 's'}"
     of_queries = f"{queries:,} {'query' if queries == 1 else 'queries'}"
     return f"{name}: {of_documents} not in the store left out, and with that {of_queries} without a positive"
+
+
+def stored_documents(store: Store, rows: Int[np.ndarray, " n"]) -> dict[str, Iterator[str]]:
+    """Documents of a store, for `TrainedTexts.of`."""
+    name, take = ("documents", store.texts) if store.has_texts else ("doc_ids", store.doc_ids)
+    return {name: in_blocks(take, rows)}

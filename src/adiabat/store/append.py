@@ -12,7 +12,7 @@ import numpy as np
 
 from adiabat.core.checksums import Digest, DigestedFile, require
 from adiabat.core.errors import Faults, StoreError
-from adiabat.core.files import read_json, sole_writer, write_text
+from adiabat.core.files import MANIFEST_FILE, read_json, sole_writer, write_text
 from adiabat.data.records import Document
 from adiabat.store.build import CHUNK_SIZE
 from adiabat.store.corpus_files import digest_documents
@@ -25,7 +25,6 @@ from adiabat.store.manifest import (
     HEADER_BYTES,
     ID_FILE,
     INDEX_FILE,
-    MANIFEST_FILE,
     REBUILD,
     STATE_FILE,
     TEXT_FILE,

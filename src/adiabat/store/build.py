@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adiabat.core.errors import StoreError
-from adiabat.core.files import sole_writer
+from adiabat.core.files import is_store, sole_writer
 from adiabat.core.provenance import now
 from adiabat.data.records import Document
 from adiabat.store.corpus_files import digest_documents
@@ -15,7 +15,6 @@ from adiabat.store.manifest import (
     DISK_FULL,
     DTYPES,
     HASH_FILE,
-    MANIFEST_FILE,
     STATE_FILE,
     TEXT_FILE,
     Manifest,
@@ -90,11 +89,6 @@ def build_store(
         manifest = _manifest(staging, encoder.width, keep_texts=keep_texts, encoder=encoder_name, source=source)
         note = f"went on from {resumed} documents" if resumed else ""
         return BuildResult(finish(building, target, manifest), encoded, resumed, note)
-
-
-def is_store(target: Path) -> bool:
-    """Whether a finished store lies there."""
-    return (target / MANIFEST_FILE).exists()
 
 
 def refuse_swapped(store: str | Path, *others: object, order: str) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.core.errors import Faults, StoreError
-from adiabat.core.files import read_json, sole_writer, write_json
+from adiabat.core.files import MANIFEST_FILE, is_store, read_json, sole_writer, write_json
 from adiabat.core.provenance import now
 from adiabat.data.records import Document
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.store.build import begin, finish, is_store
+from adiabat.store.build import begin, finish
 from adiabat.store.corpus_files import CorpusFiles, write_corpus
 from adiabat.store.id_index import ID_BATCH, StringColumn, StringColumnWriter, unwritable
 from adiabat.store.manifest import (
@@ -24,7 +24,6 @@ from adiabat.store.manifest import (
     HASH_FILE,
     ID_FILE,
     INDEX_FILE,
-    MANIFEST_FILE,
     STATE_FILE,
     TEXT_FILE,
     VECTOR_FILE,

@@ -14,13 +14,12 @@ from jaxtyping import Float, Int
 
 from adiabat.core.checksums import Digest
 from adiabat.core.errors import DataError, StoreError
-from adiabat.core.files import read_json, reading, write_json
+from adiabat.core.files import MANIFEST_FILE, read_json, reading, write_json
 from adiabat.models.fingerprint import Fingerprint
 
 FORMAT = "adiabat-store"
 VERSION = 2
 """Version 1 had no checksums of ids and texts."""
-MANIFEST_FILE = "manifest.json"
 VECTOR_FILE = "vectors.npy"
 ID_FILE = "ids.arrow"
 TEXT_FILE = "texts.arrow"

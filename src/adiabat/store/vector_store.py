@@ -10,7 +10,7 @@ from jaxtyping import Float, Float32, Int64, Integer
 
 from adiabat.core.checksums import require
 from adiabat.core.errors import StoreError
-from adiabat.core.files import reading
+from adiabat.core.files import MANIFEST_FILE, reading
 from adiabat.data.text_hashes import hash_texts
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.store.equal_texts import first_rows
@@ -22,7 +22,6 @@ from adiabat.store.manifest import (
     HEADER_BYTES,
     ID_FILE,
     INDEX_FILE,
-    MANIFEST_FILE,
     REBUILD,
     TEXT_FILE,
     VECTOR_FILE,
