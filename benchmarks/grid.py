@@ -6,7 +6,7 @@ in turn in one process, and their counts must be equal. Ranking also gives what 
 comparison of two models goes by; how long that takes, for two models that differ a little, and how much is kept, is told beside.
 
 The retrieval of the same grid, each entailed hypothesis among the neutral and the contradicted ones of other premises, is measured beside
-plain products in 64 bits over ``--retrieval-languages`` languages: their counts must be equal too.
+plain products in 64 bits over ``--retrieval-languages`` languages: their counts must be equal too, but for scores nearer than 1e-7.
 
 Run with ``python benchmarks/grid.py``.
 """
@@ -27,6 +27,9 @@ from adiabat.stats.samples import Cells
 Vectors = dict[str, Float[np.ndarray, "n e"]]
 Errors = Int[np.ndarray, "s c a b"]
 COMPARED: tuple[Similarity, ...] = ("cosine", "distance")
+
+NEAR = 1e-7
+"""Scores that search goes by are rounded to 32 bits (`adiabat.store.scoring`); nearer ones may tie, or change places."""
 
 
 def by_ranking(premises: Vectors, hypotheses: Vectors, each: int) -> list[Cells]:
@@ -62,18 +65,21 @@ def by_comparing(premises: Vectors, hypotheses: Vectors, each: int) -> Errors:
     return errors
 
 
-def retrieval_by_products(premises: Vectors, hypotheses: Vectors, each: int) -> Errors:
-    """Plain numpy: every premise with every hypothesis of a language, in 64 bits."""
-    errors = np.zeros((len(NEGATIVES), len(premises), len(hypotheses)), dtype=np.int64)
-    units = [[rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in side.values()] for side in (premises, hypotheses)]
+def retrieval_by_products(premises: Vectors, hypotheses: Vectors, each: int) -> tuple[Errors, Errors]:
+    """Plain numpy, every premise with every hypothesis of a language in 64 bits: errors by more than `NEAR`, and those by less as well."""
+    sure, possible = (np.zeros((len(NEGATIVES), len(premises), len(hypotheses)), dtype=np.int64) for _ in range(2))
+    wide = [[rows.astype(np.float64) for rows in side.values()] for side in (premises, hypotheses)]
+    units = [[rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in side] for side in wide]
     for a, query in enumerate(units[0]):
         for b, document in enumerate(units[1]):
-            scores = query[:each].astype(np.float64) @ document.astype(np.float64).T
-            own = np.diagonal(scores[:, :each])
+            scores = query[:each] @ document.T
+            own = np.diagonal(scores[:, :each])[:, None]
             for c in range(len(NEGATIVES)):
-                above = scores[:, (c + 1) * each : (c + 2) * each] >= own[:, None]
-                errors[c, a, b] = np.count_nonzero(above) - np.count_nonzero(np.diagonal(above))
-    return errors
+                others = scores[:, (c + 1) * each : (c + 2) * each]
+                for errors, level in ((sure, own + NEAR), (possible, own - NEAR)):
+                    above = others >= level
+                    errors[c, a, b] = np.count_nonzero(above) - np.count_nonzero(np.diagonal(above))
+    return sure, possible
 
 
 def time_retrieval(premises: Vectors, hypotheses: Vectors, each: int) -> str:
@@ -82,11 +88,14 @@ def time_retrieval(premises: Vectors, hypotheses: Vectors, each: int) -> str:
     start = time.perf_counter()
     _, cells = measure_retrieval(premises, hypotheses, labels, similarities=["cosine"], clusters=np.tile(np.arange(each), 3))
     between = time.perf_counter()
-    counted = retrieval_by_products(premises, hypotheses, each)
+    sure, possible = retrieval_by_products(premises, hypotheses, each)
     ended = time.perf_counter()
-    if not np.array_equal(np.array([one.errors for one in cells]), counted):
+    counts = np.array([cell.errors for cell in cells])
+    if not np.all((sure <= counts) & (counts <= possible)):
         raise SystemExit("grid: the two sides count differently in retrieval")
-    return f"retrieval in {len(premises) ** 2} cells: {between - start:.2f} s; plain products {ended - between:.2f} s, with equal counts"
+    took = f"retrieval in {len(premises) ** 2} cells: {between - start:.2f} s; plain products, twice compared, {ended - between:.2f} s"
+    left = f"{int((possible - sure).sum())} of {int(sure.sum()):,} errors"
+    return f"{took}; counts equal but for {left}, which scores of 32 bits leave open"
 
 
 def random_vectors(languages: int, pairs: int, width: int, *, seed: int) -> Vectors:
