@@ -30,7 +30,7 @@ ROOMS: dict[str, set[str]] = {
     "report": {"core", "results", "scaling_laws"},
     "runs": {"config", "core", "report", "results"},
     "models": {"config", "core", "data", "results", "runs"},
-    "store": {"config", "core", "data", "models"},
+    "store": {"config", "core", "data", "models", "results"},
     "datasets": {"config", "core", "data"},
     "profiling": {"config", "core", "data", "models"},
     "training": {"config", "core", "data", "models", "results", "runs", "scaling_laws"},

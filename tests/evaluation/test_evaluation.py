@@ -21,7 +21,6 @@ from adiabat.evaluation.evaluate import (
     Dataset,
     changed_queries,
     evaluate_datasets,
-    hits_of,
     read_dataset,
 )
 from adiabat.evaluation.systems import Role, System
@@ -30,7 +29,7 @@ from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result, write_record
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
-from adiabat.store.search import search
+from adiabat.store.search import hits_of, search
 from adiabat.store.vector_store import Store
 from tests.tiny import tiny_dual, tiny_encoder
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from adiabat.config.shared import SearchSettings
 from adiabat.core.errors import DataError
-from adiabat.evaluation.evaluate import hits_of
 from adiabat.models.model_names import Model, load
 from adiabat.results.evaluation_result import Hit
 from adiabat.store.build import refuse_swapped
+from adiabat.store.search import hits_of
 from adiabat.store.search import search as search_store
 from adiabat.store.vector_store import Store
 

@@ -1,11 +1,12 @@
 """`adiabat.tune`: a query tower tuned against stored vectors."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from adiabat.adiabatic.tune import tune as run_tuning
+from adiabat.adiabatic.tuning_context import Ground
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.progress import SILENT, Watch
-from adiabat.experiments.rate_search import rate_for_run
 from adiabat.models.model_names import Model, load, name_of
 from adiabat.results.evaluation_result import Result
 
@@ -47,8 +48,15 @@ def tune(
         Path(out),
         settings=settings,
         model_name=name_of(model),
-        find_rate=rate_for_run,
+        find_rate=_find_rate if settings.tune.learning_rate == "safe" else None,
         resume=resume,
         command=command,
         watch=watch,
     )
+
+
+def _find_rate(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
+    """The search stands above tuning, and is loaded by runs that ask for it."""
+    from adiabat.experiments.rate_search import rate_for_run
+
+    return rate_for_run(ground, inputs, folder, settings, watch)

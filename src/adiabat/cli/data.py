@@ -8,7 +8,6 @@ import typer
 
 from adiabat.cli.console import say, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
-from adiabat.config.dataset_settings import InspectSettings, MineSettings
 from adiabat.core.errors import DataError
 from adiabat.core.text import counted
 
@@ -27,6 +26,8 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Say what a data set holds: lengths, duplicates, languages, topics, examples, and what is wrong with it."""
+    from adiabat.config.dataset_settings import InspectSettings
+
     settings = settings_of(InspectSettings, config, assignments, seed=seed, split=split)
     from rich.console import Console
 
@@ -67,6 +68,8 @@ def mine(
     as_json: AsJson = False,
 ) -> None:
     """Find hard negatives for queries, and leave out those that are likely to be answers."""
+    from adiabat.config.dataset_settings import MineSettings
+
     assignments = [*(assignments or ()), *short_for({"mine.source": source})]
     settings = settings_of(MineSettings, config, assignments, seed=seed, device=device, split=split)
     import adiabat

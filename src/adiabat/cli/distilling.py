@@ -21,7 +21,6 @@ from adiabat.cli.options import (
     show_result,
     show_suite,
 )
-from adiabat.config.distillation import AblateSettings, DistilStaticSettings, FitSettings, MultilingualSettings
 
 distil = typer.Typer(no_args_is_help=True, help="Make students of a teacher.")
 
@@ -48,6 +47,8 @@ def static(
     as_json: AsJson = False,
 ) -> None:
     """Make a model of one vector per token, which model2vec and sentence-transformers load and which needs no GPU."""
+    from adiabat.config.distillation import DistilStaticSettings
+
     texts = {"static.pooling": pooling, "static.weighting": weighting, "static.corpus": corpus, "static.vocabulary": vocabulary}
     short = short_for(texts, {"static.dims": dims, "static.sif": sif})
     settings = settings_of(DistilStaticSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
@@ -76,6 +77,8 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Bring a student's vectors of your own texts close to its teacher's."""
+    from adiabat.config.distillation import FitSettings
+
     lists = {"distil.teachers": teachers, "lessons.texts": texts, "lessons.queries": queries}
     short = [*_listed(lists), *short_for({"distil.student": student, "distil.out": out})]
     settings = settings_of(FitSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
@@ -108,6 +111,8 @@ def multilingual(
     as_json: AsJson = False,
 ) -> None:
     """Teach a student further languages: its vectors of translations come close to a teacher's of the texts."""
+    from adiabat.config.distillation import MultilingualSettings
+
     lists = {
         "distil.teachers": teachers,
         "lessons.parallel": parallel,
@@ -154,6 +159,8 @@ def ablate(
     as_json: AsJson = False,
 ) -> None:
     """Make a static model step by step, and measure what each step brings."""
+    from adiabat.config.distillation import AblateSettings
+
     short = [*_listed({"ablate.texts": texts, "ablate.queries": queries})]
     short += short_for({"ablate.suite": suite, "ablate.out": out, "ablate.pairs": pairs})
     settings = settings_of(AblateSettings, config, [*(assignments or ()), *short], seed=seed, device=device)

@@ -9,8 +9,6 @@ import typer
 
 from adiabat.cli.console import one_line, say, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, show_result, show_suite
-from adiabat.config.shared import EvaluateSettings, SearchSettings
-from adiabat.config.tasks import CompareRunsSettings, SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,6 +54,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a model, before and after, on its target and on what must not get worse; or any number of models on a suite of tasks."""
+    from adiabat.config.shared import EvaluateSettings
+
     named = words or []
     if suite is not None:
         idle = {"--split": split, "--baseline-store": baseline_store, "--retain": retain, "--config": config}
@@ -104,6 +104,8 @@ def _evaluate_suite(
     device: str | None,
     as_json: bool,
 ) -> None:
+    from adiabat.config.tasks import SuiteSettings, suite_file
+
     own = [] if baseline is None else [f"suite.baseline={json.dumps(baseline)}"]
     settings = settings_of(SuiteSettings, suite_file(suite), [*(assignments or ()), *own], seed=seed, device=device)
     import adiabat
@@ -131,6 +133,8 @@ def compare_runs(
     as_json: AsJson = False,
 ) -> None:
     """Compare two models query by query from what was kept of them, without the models."""
+    from adiabat.config.tasks import CompareRunsSettings
+
     settings = settings_of(CompareRunsSettings, config, assignments, seed=seed)
     import adiabat
 
@@ -197,6 +201,8 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Ask a store a question, through one query tower or several."""
+    from adiabat.config.shared import SearchSettings
+
     settings = settings_of(SearchSettings, config, assignments, device=device)
     from dataclasses import asdict
 

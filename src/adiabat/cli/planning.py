@@ -8,7 +8,6 @@ import typer
 
 from adiabat.cli.console import PEOPLE, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
-from adiabat.config.scaling import PlanSettings, SweepSettings
 
 
 def sweep(
@@ -22,6 +21,8 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Train every size with every method to every budget, and fit how the loss goes with them."""
+    from adiabat.config.scaling import SweepSettings
+
     short = short_for({"sweep.out": out, "sweep.engine": engine})
     settings = settings_of(SweepSettings, spec, [*(assignments or ()), *short], seed=seed, device=device)
     import adiabat
@@ -50,6 +51,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say which model, how many tokens and which method a budget is best spent on, with reasons, and write the RUN.toml."""
+    from adiabat.config.scaling import PlanSettings
+
     numbers = {
         "plan.budget": budget,
         "plan.budget_seconds": seconds,

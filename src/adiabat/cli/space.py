@@ -7,7 +7,6 @@ import typer
 
 from adiabat.cli.console import PEOPLE, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
-from adiabat.config.tasks import SpaceSettings
 
 
 def space(
@@ -36,6 +35,8 @@ def space(
     as_json: AsJson = False,
 ) -> None:
     """Describe how the vectors of both towers lie: separation, uniformity, alignment, anisotropy, before and after."""
+    from adiabat.config.tasks import SpaceSettings
+
     wanted = [*(assignments or ()), *(["space.map=true"] if draw_map else [])]
     settings = settings_of(SpaceSettings, config, wanted, seed=seed, device=device, split=split)
     import adiabat

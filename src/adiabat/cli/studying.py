@@ -9,8 +9,6 @@ import typer
 from adiabat.cli.console import PEOPLE, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
 from adiabat.config.reader import assigned
-from adiabat.config.sweeps import StudySettings
-from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError
 
 
@@ -24,6 +22,8 @@ def study(
     as_json: AsJson = False,
 ) -> None:
     """Tune with every combination of a grid of settings, measure each on the same tasks, and show how far is safe."""
+    from adiabat.config.sweeps import StudySettings
+
     settings = settings_of(StudySettings, spec, [*(assignments or ()), *short_for({"study.out": out})], seed=seed, device=device)
     import adiabat
     from adiabat.report.sweep_table import study_tables
@@ -61,6 +61,8 @@ def safe_rate(
     as_json: AsJson = False,
 ) -> None:
     """Find the largest learning rate at which what unlabelled probe texts find stays within noise."""
+    from adiabat.config.tuning import TuneSettings
+
     _require_free(assigned(assignments or ()), probes)
     # The same file as for tune serves, whatever rate it names.
     every = ["guard.use=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']

@@ -7,9 +7,6 @@ import typer
 
 from adiabat.cli.console import say, watching
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, rank, settings_of, show_result, told_once
-from adiabat.config.dual_training import TrainSettings
-from adiabat.config.shared import EmbedSettings
-from adiabat.config.tuning import TuneSettings
 
 if TYPE_CHECKING:
     from adiabat.results.evaluation_result import Result
@@ -28,6 +25,8 @@ def embed(
     as_json: AsJson = False,
 ) -> None:
     """Encode a corpus into a store of document vectors; cut short, the same command goes on."""
+    from adiabat.config.shared import EmbedSettings
+
     settings = settings_of(EmbedSettings, config, assignments, device=device)
     import adiabat
 
@@ -51,6 +50,8 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Tune a query tower against stored document vectors, which stay as they are."""
+    from adiabat.config.tuning import TuneSettings
+
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split)
     from adiabat.api.preflight import check_tune
 
@@ -97,6 +98,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train both towers of a dual encoder on pairs of texts."""
+    from adiabat.config.dual_training import TrainSettings
+
     with told_once():
         settings = settings_of(TrainSettings, config, assignments, seed=seed, device=device, out=out, budget_flops=budget, seconds=seconds)
         from adiabat.api.preflight import check_train

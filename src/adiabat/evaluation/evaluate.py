@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
 from adiabat.core.progress import Watch, once
@@ -23,12 +22,11 @@ from adiabat.evaluation.systems import Role, System, baseline_of, refuse_idle, s
 from adiabat.evaluation.trained_queries import trained_on, unseen_of, with_trained
 from adiabat.models.device import device_name
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.models.similarity_function import Similarity
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import ChangedQuery, DatasetResult, Hit, Result
+from adiabat.results.evaluation_result import ChangedQuery, DatasetResult, Result
 from adiabat.stats.samples import TaskScores
 from adiabat.store.addressing import AddressedSet, address
-from adiabat.store.search import Hits, search
+from adiabat.store.search import hits_of, search
 from adiabat.store.vector_store import Store
 
 SHOWN_QUERIES = 10
@@ -223,27 +221,3 @@ def changed_queries(
         )
         for place in changed
     ]
-
-
-def hits_of(
-    store: Store,
-    hits: Hits,
-    query: int,
-    positives: Int[np.ndarray, " p"],
-    *,
-    similarity: Similarity,
-    characters: int | None = None,
-) -> list[Hit]:
-    """The results of one query, with ids and texts.
-
-    Args:
-        characters: Of each text, at most; None takes all.
-
-    Returns:
-        Best first; a text is "" where the store keeps none.
-    """
-    rows = hits.rows[query][hits.rows[query] >= 0]
-    texts = [text[:characters] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
-    relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)
-    found = zip(store.doc_ids(rows), texts, hits.scores[query], relevant, strict=False)
-    return [Hit(doc_id, text, float(score), bool(good), similarity) for doc_id, text, score, good in found]

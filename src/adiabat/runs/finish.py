@@ -7,7 +7,6 @@ from pathlib import Path
 from adiabat.core.checksums import CHECKSUMS, digest_of, require_seal
 from adiabat.core.errors import DataError, JobError, ModelError
 from adiabat.core.files import advice_on, write_json
-from adiabat.report.evaluation_page import write_evaluation
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import GO_ON
@@ -20,6 +19,8 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         save: Writes the model into a folder.
         beside: Further files of the job by name.
     """
+    from adiabat.report.evaluation_page import write_evaluation
+
     partial, former = job.folder / ".model", job.folder / ".former-model"
     try:
         _clear(partial, former)

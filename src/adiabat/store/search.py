@@ -8,13 +8,14 @@ from functools import cache, partial
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Float64, Int64, Integer
+from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, Integer
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from adiabat.core.errors import StoreError, several
 from adiabat.core.ragged import Ragged
 from adiabat.models.similarity_function import Similarity
 from adiabat.models.threads import side_by_side
+from adiabat.results.evaluation_result import Hit
 from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, checked_queries, exact_pairs, plain_arithmetic
 from adiabat.store.vector_store import Store
 
@@ -329,3 +330,27 @@ def _count_block(
         close = (quick >= low[query, level]) & (quick < high[query, level])
         reached = close & (exact >= thresholds[query, level])
         counts[:, level] += np.bincount(query[reached], minlength=len(counts))
+
+
+def hits_of(
+    store: Store,
+    hits: Hits,
+    query: int,
+    positives: Int[np.ndarray, " p"],
+    *,
+    similarity: Similarity,
+    characters: int | None = None,
+) -> list[Hit]:
+    """The results of one query, with ids and texts.
+
+    Args:
+        characters: Of each text, at most; None takes all.
+
+    Returns:
+        Best first; a text is "" where the store keeps none.
+    """
+    rows = hits.rows[query][hits.rows[query] >= 0]
+    texts = [text[:characters] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
+    relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)
+    found = zip(store.doc_ids(rows), texts, hits.scores[query], relevant, strict=False)
+    return [Hit(doc_id, text, float(score), bool(good), similarity) for doc_id, text, score, good in found]
