@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from adiabat.config.budgets import TAKEN, FamilySection, PlanSettings, SweepSettings
 from adiabat.config.distillation import DistilStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.reader import checked, keys_of
-from adiabat.config.scaling import TAKEN, FamilySection, PlanSettings, SweepSettings
 from adiabat.config.section import Section
 from adiabat.core.errors import ConfigError
 from tests.config.test_config import require_reached

@@ -2,9 +2,9 @@
 
 import pytest
 
+from adiabat.config.budgets import PlanSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import read_settings
-from adiabat.config.scaling import PlanSettings
 from adiabat.core.errors import ConfigError
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from adiabat.config.budgets import PlanSettings, SweepSettings
 from adiabat.config.reader import checked
-from adiabat.config.scaling import PlanSettings, SweepSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT
 from adiabat.core.text import NO_BREAK

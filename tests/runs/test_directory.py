@@ -11,7 +11,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from adiabat.adiabatic.tune_checks import RULES
-from adiabat.config.comparison import CompareBackbonesSettings, CompareDataSettings, TaskSection
+from adiabat.config.comparison_settings import CompareBackbonesSettings, CompareDataSettings, TaskSection
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, keys_of
 from adiabat.config.section import Section

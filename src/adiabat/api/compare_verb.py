@@ -1,6 +1,6 @@
 """`adiabat.compare`: data sets or backbones compared by short training runs."""
 
-from adiabat.config.comparison import CompareSettings
+from adiabat.config.comparison_settings import CompareSettings
 from adiabat.core.progress import SILENT, Watch
 from adiabat.experiments.comparison import compare as run_comparison
 from adiabat.models.model_names import load_with

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from adiabat.config.scaling import PlanSettings
+from adiabat.config.budgets import PlanSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.experiments.plan import plan as make_plan

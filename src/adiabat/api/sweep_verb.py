@@ -1,6 +1,6 @@
 """`adiabat.sweep`: training runs over sizes, methods and budgets."""
 
-from adiabat.config.scaling import SweepSettings
+from adiabat.config.budgets import SweepSettings
 from adiabat.core.progress import SILENT, Watch
 from adiabat.experiments.scaling import sweep as run_sweep
 from adiabat.models.model_names import load_with

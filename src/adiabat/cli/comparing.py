@@ -20,7 +20,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train each data set or backbone for the same short run, measure all on the same tasks, and rank them with intervals."""
-    from adiabat.config.comparison import comparison_of
+    from adiabat.config.comparison_settings import comparison_of
 
     place = [] if out is None else [f"compare.out={json.dumps(str(out))}"]
     settings = settings_of(comparison_of(kind), spec, [*(assignments or ()), *place], device=device)

@@ -21,7 +21,7 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Train every size with every method to every budget, and fit how the loss goes with them."""
-    from adiabat.config.scaling import SweepSettings
+    from adiabat.config.budgets import SweepSettings
 
     short = short_for({"sweep.out": out, "sweep.engine": engine})
     settings = settings_of(SweepSettings, spec, [*(assignments or ()), *short], seed=seed, device=device)
@@ -51,7 +51,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say which model, how many tokens and which method a budget is best spent on, with reasons, and write the RUN.toml."""
-    from adiabat.config.scaling import PlanSettings
+    from adiabat.config.budgets import PlanSettings
 
     numbers = {
         "plan.budget": budget,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
 
-from adiabat.config.comparison import laid_over
+from adiabat.config.comparison_settings import laid_over
 from adiabat.config.reader import _idle, _phrases, keys_of
 from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once
 from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, StepsRunSection

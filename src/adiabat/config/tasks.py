@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from adiabat.config.comparison import TaskSection
+from adiabat.config.comparison_settings import TaskSection
 from adiabat.config.section import DropSameId, PlacedError, Section, Text, Texts
 from adiabat.config.shared import DataSection, EncoderSection, RankingEncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.validation import Need, shown

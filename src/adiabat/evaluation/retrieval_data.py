@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int64
 
-from adiabat.config.comparison import TaskSection
+from adiabat.config.comparison_settings import TaskSection
 from adiabat.config.section import DropSameId
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
 from adiabat.core.progress import Watch

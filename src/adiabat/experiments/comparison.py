@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.comparison import CompareSettings, TaskSection
+from adiabat.config.comparison_settings import CompareSettings, TaskSection
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import keys_of
 from adiabat.core.progress import SILENT, Watch

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from adiabat.config.comparison import CompareBackbonesSection, CompareSettings
+from adiabat.config.comparison_settings import CompareBackbonesSection, CompareSettings
 from adiabat.config.dual_training import DigestsSection, JobSection, TrainSettings
 from adiabat.config.shared import MeasureSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, several

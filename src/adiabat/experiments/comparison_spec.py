@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from adiabat.config.comparison import CompareSettings
+from adiabat.config.comparison_settings import CompareSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import ConfigError, several
 from adiabat.dual_encoder.train import check

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.config.comparison import laid_over
+from adiabat.config.comparison_settings import laid_over
 from adiabat.config.reader import checked
 from adiabat.config.sweeps import StudySettings, VariantSection, nested
 from adiabat.config.tuning import TuneSettings

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.comparison import COMMON, laid_over
+from adiabat.config.budgets import PlanSection, PlanSettings
+from adiabat.config.comparison_settings import COMMON, laid_over
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
-from adiabat.config.scaling import PlanSection, PlanSettings
 from adiabat.config.validation import unmet_need
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch

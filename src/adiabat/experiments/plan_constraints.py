@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from adiabat.config.scaling import PlanSection
+from adiabat.config.budgets import PlanSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import amount
 from adiabat.dual_encoder.train_checks import MOST_STEPS

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from adiabat.config.comparison import laid_over
+from adiabat.config.budgets import PRETRAINING_SHARE, PlanSettings, RatesSection, SweepSettings
+from adiabat.config.comparison_settings import laid_over
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
-from adiabat.config.scaling import PRETRAINING_SHARE, PlanSettings, RatesSection, SweepSettings
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import Watch
 from adiabat.dual_encoder.tower_setup import Loader, build

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from adiabat.config.scaling import PRETRAINING_SHARE, PlanSection
+from adiabat.config.budgets import PRETRAINING_SHARE, PlanSection
 from adiabat.core.text import duration
 from adiabat.experiments.plan_prior import PAPER
 from adiabat.report.scaling_wording import flop

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.comparison import COMMON
-from adiabat.config.scaling import SweepSettings
+from adiabat.config.budgets import SweepSettings
+from adiabat.config.comparison_settings import COMMON
 from adiabat.core.errors import ConfigError, JobError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.dual_encoder.dataset_cache import cache_folder

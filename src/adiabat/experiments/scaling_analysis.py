@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 
-from adiabat.config.scaling import ALL_TASKS
+from adiabat.config.budgets import ALL_TASKS
 from adiabat.core.progress import Watch
 from adiabat.results.scaling_result import (
     Coefficient,

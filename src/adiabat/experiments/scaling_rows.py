@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.scaling import PlanSettings, SweepSettings
+from adiabat.config.budgets import PlanSettings, SweepSettings
 from adiabat.core.errors import DataError
 from adiabat.core.provenance import now, versions
 from adiabat.experiments.scaling_analysis import Evidence, crossings, downstream, record_of

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
-from adiabat.config.scaling import SweepSettings
+from adiabat.config.budgets import SweepSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import BudgetError, DivergedError, JobError, is_out_of_memory

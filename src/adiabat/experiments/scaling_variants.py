@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from adiabat.config.comparison import laid_over
+from adiabat.config.budgets import PRETRAINING_SHARE, FamilySection, SweepSettings
+from adiabat.config.comparison_settings import laid_over
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
-from adiabat.config.scaling import PRETRAINING_SHARE, FamilySection, SweepSettings
 from adiabat.core.errors import ConfigError
 from adiabat.scaling_laws.laws import Way
 

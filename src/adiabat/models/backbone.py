@@ -29,7 +29,7 @@ from adiabat.core.errors import ConfigError, ModelError
 from adiabat.models.adapters import merge_adapters
 from adiabat.models.encoder import Encoder
 from adiabat.models.st_files import needed, read_json
-from adiabat.models.vocabulary import table_rows
+from adiabat.models.token_rows import table_rows
 
 ENCODERS: Mapping[str, type[PreTrainedModel]] = {
     "t5": T5EncoderModel,

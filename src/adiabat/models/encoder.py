@@ -20,8 +20,8 @@ from adiabat.models.embedding_head import Projection, pool
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.long_texts import cut_texts
 from adiabat.models.static import StaticBackbone, StaticTokenizer
+from adiabat.models.token_rows import refuse_rowless, rowless_tokens, state_width, table_rows
 from adiabat.models.tokens import TokenBatch, pad
-from adiabat.models.vocabulary import refuse_rowless, rowless_tokens, state_width, table_rows
 
 
 @dataclass

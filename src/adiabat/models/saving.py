@@ -28,9 +28,9 @@ from adiabat.models.st_files import (
 )
 from adiabat.models.static import StaticBackbone
 from adiabat.models.static_files import require_writable, save_static_embedding
+from adiabat.models.token_rows import state_width
 from adiabat.models.tokenizer import normalizers_of
 from adiabat.models.towers import DualEncoder
-from adiabat.models.vocabulary import state_width
 
 ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "torch.nn.modules.linear.Identity": nn.Identity,

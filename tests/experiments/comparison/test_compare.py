@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat.config.comparison import COMPARISONS, CompareSettings
+from adiabat.config.comparison_settings import COMPARISONS, CompareSettings
 from adiabat.config.reader import read_settings
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
 from adiabat.core.files import read_json

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adiabat.config.comparison import CompareSettings
+from adiabat.config.comparison_settings import CompareSettings
 from adiabat.core.errors import ConfigError, JobError
 from adiabat.core.progress import Watch
 from adiabat.dual_encoder import train as training

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adiabat.config.comparison import (
+from adiabat.config.comparison_settings import (
     BATCH_SIZE,
     COMPARISONS,
     STEPS,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adiabat
-from adiabat.config.comparison import TaskSection
+from adiabat.config.comparison_settings import TaskSection
 from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection, EvaluateSettings, MeasureSection
 from adiabat.core.errors import ConfigError, DataError

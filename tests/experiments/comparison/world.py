@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.comparison import COMPARISONS, CompareSettings
+from adiabat.config.comparison_settings import COMPARISONS, CompareSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
 from adiabat.core.progress import Watch

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import adiabat
+from adiabat.config.budgets import PlanSettings
 from adiabat.config.reader import checked
-from adiabat.config.scaling import PlanSettings
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
 from adiabat.experiments.plan import plan
 from adiabat.scaling_laws.flops import PassedParameters

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import tomli_w
 
-from adiabat.config.comparison import COMMON
+from adiabat.config.budgets import PlanSettings, SweepSettings
+from adiabat.config.comparison_settings import COMMON
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
-from adiabat.config.scaling import PlanSettings, SweepSettings
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
 from adiabat.experiments import plan as planning

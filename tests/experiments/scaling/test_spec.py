@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from adiabat.config.budgets import SweepSettings
 from adiabat.config.reader import checked
-from adiabat.config.scaling import SweepSettings
 from adiabat.core.errors import ConfigError
 from adiabat.experiments.scaling_variants import plan_runs, ways_of, without_freezing
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from adiabat.config.budgets import PlanSettings, SweepSettings
 from adiabat.config.reader import checked
-from adiabat.config.scaling import PlanSettings, SweepSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.core.progress import Watch
 from adiabat.experiments.scaling import sweep

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from adiabat.config.comparison import COMMON
+from adiabat.config.comparison_settings import COMMON
 from adiabat.config.dual_training import MemorySection, TowersSection, TrainRunSection, TrainSection
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
 from adiabat.config.section import Bytes, Fraction, ScheduleName, Seconds, Section, SeedNumbers, Text, Texts, each_once
