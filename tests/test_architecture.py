@@ -274,6 +274,11 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
     assert [name for name in MODULES if NAMES_THAT_SAY_NOTHING & set(name.split("."))] == []
 
 
+def test_no_two_modules_have_one_name() -> None:
+    names = [path.stem for path in MODULES.values() if path.stem != "__init__"]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 def test_no_text_holds_a_path_of_one_machine() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}"
