@@ -40,7 +40,8 @@ from adiabat.runs.run_log import JobLog, read_log
 from adiabat.training.distributed import ALONE
 from adiabat.training.limits import Limits
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import Schedule, decay_groups, make_optimizer
+from adiabat.training.optimizers import decay_groups, make_optimizer
+from adiabat.training.schedules import Schedule
 
 RATE, TEMPERATURE, WEIGHT_DECAY, MAX_NORM = 2e-5, 0.05, 0.01, 1.0
 

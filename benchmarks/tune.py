@@ -28,7 +28,8 @@ from adiabat.models.freezing import freeze
 from adiabat.runs.run_log import JobLog
 from adiabat.training.limits import Limits
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import Schedule, make_optimizer
+from adiabat.training.optimizers import make_optimizer
+from adiabat.training.schedules import Schedule
 from adiabat.training.passes import side_passes
 
 

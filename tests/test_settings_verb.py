@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from adiabat.cli.app import app
-from adiabat.cli.settings import KINDS
+from adiabat.cli.settings import KINDS, kind_of
 from adiabat.config.reader import checked, keys_of
 from adiabat.config.settings_template import WIDTH, template
 from tests.commands import run_in_process
@@ -24,7 +24,7 @@ def uncommented(text: str) -> str:
 
 @pytest.mark.parametrize("verb", KINDS)
 def test_a_template_reads_as_the_defaults_and_has_every_key_once(verb: str) -> None:
-    kind, text = KINDS[verb], template(KINDS[verb])
+    kind, text = kind_of(verb), template(kind_of(verb))
     assert checked(kind, tomllib.loads(text)) == kind()
     assert max(map(len, text.splitlines())) <= WIDTH + 60
     found = list(keys_in(text))
@@ -49,16 +49,16 @@ def keys_in(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("verb", [verb for verb in KINDS if verb not in (*OF_SEVERAL_TABLES, "plan")])
 def test_what_stands_in_comments_is_what_holds(verb: str) -> None:
-    assert checked(KINDS[verb], tomllib.loads(uncommented(template(KINDS[verb])))) == KINDS[verb]()
+    assert checked(kind_of(verb), tomllib.loads(uncommented(template(kind_of(verb))))) == kind_of(verb)()
 
 
 @pytest.mark.parametrize("verb", [*OF_SEVERAL_TABLES, "plan"])
 def test_what_stands_in_comments_is_toml(verb: str) -> None:
-    assert tomllib.loads(uncommented(template(KINDS[verb])))
+    assert tomllib.loads(uncommented(template(kind_of(verb))))
 
 
 def test_a_key_is_told_with_what_it_takes() -> None:
-    lines = template(KINDS["tune"]).splitlines()
+    lines = template(kind_of("tune")).splitlines()
     told = {line.partition(" =")[0].removeprefix("#"): place for place, line in enumerate(lines) if re.match(r"#\w+ =", line)}
     assert lines[told["margin"] - 1 : told["margin"] + 1] == [
         '# Of the triplet loss. Only with loss = "triplet". Must be >= 0 and <= 1e+06.',
@@ -87,7 +87,7 @@ def test_every_verb_that_takes_a_file_has_its_settings_shown() -> None:
 
 def test_the_verb_prints_the_template(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     said = run_in_process(capsys, monkeypatch, ["settings", "distil", "fit"])
-    assert (said.code, said.out) == (0, template(KINDS["distil fit"]))
+    assert (said.code, said.out) == (0, template(kind_of("distil fit")))
     said = run_in_process(capsys, monkeypatch, ["settings", "tuna"])
     assert said.code == 2
     assert said.err.startswith("adiabat: VERB must be one of embed, tune, ")

@@ -21,7 +21,7 @@ from adiabat.models.loading import load
 from adiabat.models.static import StaticBackbone, StaticTokenizer
 from adiabat.models.unknown_tokens import HEAD, tokens_with_weight, wordless
 from adiabat.report import evaluation_page as page
-from adiabat.store.corpus_files import known_documents
+from adiabat.store.known_documents import known_documents
 from tests.commands import run_in_process
 from tests.models.static_models import UNKNOWN, WORDS, static_encoder, word_table, word_tokenizer, write_static
 from tests.tiny import tiny_encoder

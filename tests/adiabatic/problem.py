@@ -18,6 +18,7 @@ from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.progress import Watch
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document
+from adiabat.experiments.rate_search import rate_for_run
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
@@ -170,6 +171,7 @@ def run(
         out,
         settings=settings or settings_of(),
         model_name="tiny",
+        find_rate=rate_for_run,
         resume=resume,
         watch=Watch(note=said.append),
     )

@@ -11,7 +11,7 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
 from adiabat.models.towers import DualEncoder
 from adiabat.report import evaluation_page as page
-from adiabat.runs import finish
+from adiabat.training import finish_run
 from tests.adiabatic.problem import Problem, everything, run, settings_of, write_problem
 from tests.tiny import tiny_dual
 
@@ -101,7 +101,7 @@ def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_th
         raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(finish, "save", full)
+        patch.setattr(finish_run, "save", full)
         with pytest.raises(JobError, match=r"model could not be written: .*No space left on device.*; free some space and run the same"):
             run(problem, tmp_path / "job")
     assert not (tmp_path / "job" / "model").exists()

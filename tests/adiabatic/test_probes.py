@@ -65,14 +65,14 @@ def test_texts_of_a_language_are_written_in_its_script(language, first, last):
 
 
 def test_the_packaged_file_is_small_and_tells_its_licences():
-    folder = packaged_folder("drift")
+    folder = packaged_folder("adiabatic")
     assert (folder / "probes.jsonl.zst").stat().st_size < 100_000
     told = (folder / "README.md").read_text(encoding="utf-8")
     assert all(word in told for word in ("CC0 1.0", "CC BY 4.0", "MedQuAD", "BANKING77", "TICO-19", "arXiv", *FIELDS))
 
 
 def test_a_changed_or_missing_packaged_file_is_refused(tmp_path, monkeypatch):
-    copy = copy_read_by(probes, "drift", tmp_path / "files", monkeypatch)
+    copy = copy_read_by(probes, "adiabatic", tmp_path / "files", monkeypatch)
     require_damage_told(copy / "probes.jsonl.zst", read_probes)
     require_damage_told(copy / "rehearsal.jsonl.zst", lambda: read_probes("rehearsal"))
 

@@ -19,7 +19,6 @@ from adiabat.models.towers import DualEncoder
 from adiabat.report import evaluation_page as page
 from adiabat.report.evaluation_page import write_evaluation
 from adiabat.results.evaluation_result import Result
-from adiabat.runs import finish
 from adiabat.runs.run_dir import Job
 from adiabat.training.limits import InterruptionError
 from tests.adiabatic.kills import MOMENTS
@@ -127,7 +126,7 @@ def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_comp
     run(problem, job, settings_of(tune={"max_epochs": 1}))
     for out, resume in ((tmp_path / "new", False), (job, True)):
         with monkeypatch.context() as patch:
-            patch.setattr(finish, "write_evaluation", cut)
+            patch.setattr(page, "write_evaluation", cut)
             with pytest.raises(KeyboardInterrupt):
                 run(problem, out, settings_of(tune={"max_epochs": 2}), resume=resume)
         # Not even the model of the shorter job, which the result no longer describes.

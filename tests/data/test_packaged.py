@@ -10,8 +10,8 @@ from adiabat.core.provenance import packaged_folder, require_published
 
 
 def test_rooms_have_their_files_beside_them() -> None:
-    assert (packaged_folder("demo") / "manifest.json").is_file()
-    assert (packaged_folder("drift") / "README.md").is_file()
+    assert (packaged_folder("datasets") / "manifest.json").is_file()
+    assert (packaged_folder("adiabatic") / "README.md").is_file()
 
 
 def test_a_file_as_it_was_published_is_given_back(tmp_path: Path) -> None:

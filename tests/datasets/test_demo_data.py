@@ -30,7 +30,7 @@ def examples(path: Path) -> ExampleSet:
 
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
-    return copy_read_by(data, "demo", tmp_path / "files", monkeypatch)
+    return copy_read_by(data, "datasets", tmp_path / "files", monkeypatch)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -67,7 +67,7 @@ def test_the_language_probe_asks_each_sentence_once():
 
 
 def test_the_whole_set_is_small_and_listed():
-    folder = packaged_folder("demo")
+    folder = packaged_folder("datasets")
     packed = {path.name: path for path in folder.glob("*.zst")}
     manifest = json.loads((folder / "manifest.json").read_text())["files"]
     assert packed.keys() == manifest.keys()

@@ -49,7 +49,7 @@ def test_every_number_is_compared_as_loops_compare_it(model: DualEncoder, store:
     data = examples(store)
     table = all_scores(model, store, data.queries)
     expected = [[float(table[row][far] >= table[row][near]) for far in negatives] for row, (near, negatives) in enumerate(LADDERS)]
-    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 3)
+    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 3)
     scores = score_retrieval(System(model, store), data, settings=MeasureSection())
     assert [sample.measure for sample in scores.ladder] == ["PND, negative 1", "PND, negative 2", "PND, negative 3"]
     found = np.stack([sample.values for sample in scores.ladder], axis=1)

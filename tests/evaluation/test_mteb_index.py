@@ -30,7 +30,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     pytest.importorskip("mteb")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MTEB_CACHE", str(tmp_path_factory.mktemp("mteb")))
-        from tests.tasks import own_tasks
+        from tests.evaluation import own_tasks
 
         yield own_tasks
 

@@ -45,7 +45,7 @@ def check(found: Standings, number: int, expected: tuple[list[int], int, int], p
 @pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
 @pytest.mark.parametrize("seed", range(3))
 def test_standings_in_a_store_are_those_of_sorting(seed: int, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 17)
+    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, _, aside = drawn(seed)
     ranker = GivenRanker(table, least)
     assert isinstance(ranker, Ranker)
@@ -69,7 +69,7 @@ class CountingRanker(GivenRanker):
 
 @pytest.mark.parametrize(("least", "more"), [(-math.inf, 0), (1.0, 1)], ids=["all are found", "some are found"])
 def test_every_document_is_looked_at_once_for_all_that_is_counted(least: float, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 17)
+    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, _, aside = drawn(2)
     ranker = CountingRanker(table, least)
     stand_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
@@ -79,7 +79,7 @@ def test_every_document_is_looked_at_once_for_all_that_is_counted(least: float, 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_standings_in_lists_are_those_of_sorting_whatever_a_candidate_scores(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 17)
+    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, negatives, _ = drawn(seed)
     found = stand_in_lists(GivenRanker(table, least=1.0), asked(positives, grades=grades, negatives=negatives), SILENT)
     for number, near in enumerate(positives):

@@ -183,7 +183,7 @@ def test_many_queries_ranked_in_several_passes_give_the_same(
 ) -> None:
     data = examples(LISTED_POSITIVES, negatives, ids=["d4", "q1", "d9", "q3", "q4", "q5"])
     whole = scored(model, store, data)
-    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 4)
+    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 4)
     for one, other in zip(whole.samples, scored(model, store, data).samples, strict=True):
         assert np.array_equal(one.values, other.values)
 
@@ -306,7 +306,7 @@ def test_one_side_that_does_not_normalise_is_enough_for_all(side: str) -> None:
 
 
 def test_progress_counts_queries_to_their_end(model: DualEncoder, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "QUERIES_AT_A_TIME", 4)
+    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 4)
     seen: list[tuple[str, int, int]] = []
     watch = Watch(progress=lambda label, done, total: seen.append((label, done, total)))
     scored(model, store, examples(STORE_POSITIVES), watch=watch)

@@ -25,7 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each process found; the module's shape annotations are checked there too."""
     folder = tmp_path_factory.mktemp("together")
     hook = "from tests.checking import check_shapes; check_shapes('adiabat.training.distributed')"
-    code = f"{hook}; from tests.train import together; together.main()"
+    code = f"{hook}; from tests.training import together; together.main()"
     done = subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "{1: 3}\n", done.stderr
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(COUNT)]

@@ -7,7 +7,7 @@ from torch import nn
 from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
 from adiabat.core.errors import ConfigError
-from adiabat.training.optimizers import Schedule, rate_factor, scaled_learning_rate, warmup_steps_of
+from adiabat.training.schedules import Schedule, rate_factor, scaled_learning_rate, warmup_steps_of
 
 
 def test_constant_stays_at_the_peak() -> None:

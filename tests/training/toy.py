@@ -12,7 +12,8 @@ from adiabat.data.batch_sampler import ShuffledStream
 from adiabat.runs.run_log import JobLog
 from adiabat.training.limits import Limits, Position, Validation
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import Schedule, make_optimizer
+from adiabat.training.optimizers import make_optimizer
+from adiabat.training.schedules import Schedule
 
 STEPS_PER_EPOCH, EPOCHS = 5, 4
 RATES: dict[OptimizerName, float] = {

@@ -13,7 +13,7 @@ from adiabat.runs.run_log import read_log
 from adiabat.store.build import refuse_swapped
 from adiabat.store.input_checks import require_inputs
 from adiabat.training.limits import idle_counts, least_idle, validations_in
-from adiabat.training.optimizers import ENDING
+from adiabat.training.schedules import ENDING
 
 WORDS = {
     "job.query_tower": "the query tower of the model differs from the one the job began with",

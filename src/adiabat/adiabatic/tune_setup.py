@@ -18,7 +18,8 @@ from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import JobLog, require_tensorboard
 from adiabat.training.limits import Limits, Position
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import Schedule, make_optimizer, scaled_learning_rate
+from adiabat.training.optimizers import make_optimizer
+from adiabat.training.schedules import Schedule, scaled_learning_rate
 
 
 def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:

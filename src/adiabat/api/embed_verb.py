@@ -19,8 +19,8 @@ from adiabat.models.model_names import Model, is_model, load
 from adiabat.models.towers import DualEncoder
 from adiabat.store.append import append_documents, finish_append
 from adiabat.store.build import build_store
-from adiabat.store.corpus_files import known_documents
 from adiabat.store.imports import import_vectors
+from adiabat.store.known_documents import known_documents
 from adiabat.store.vector_store import Store
 
 

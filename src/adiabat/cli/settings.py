@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from adiabat.config.section import Section
 from adiabat.config.settings_template import template
 from adiabat.core.errors import ConfigError
 
@@ -39,6 +40,13 @@ KINDS: Mapping[str, str] = {
 """Module and class of a verb's settings, by what follows ``adiabat``; a suite is what ``adiabat evaluate --suite`` reads."""
 
 
+def kind_of(verb: str) -> type[Section]:
+    """The class of a verb's settings, loaded when it is asked for."""
+    module, _, kind = KINDS[verb].partition(":")
+    found: type[Section] = getattr(import_module(f"adiabat.config.{module}"), kind)
+    return found
+
+
 def settings(
     verb: Annotated[list[str], typer.Argument(metavar="VERB", help="Such as tune, `distil fit`, or suite: what --suite reads.")],
 ) -> None:
@@ -46,5 +54,4 @@ def settings(
     name = " ".join(verb)
     if name not in KINDS:
         raise ConfigError(f"VERB must be one of {', '.join(KINDS)}, got {name}; choose one")
-    module, _, kind = KINDS[name].partition(":")
-    print(template(getattr(import_module(f"adiabat.config.{module}"), kind)), end="")
+    print(template(kind_of(name)), end="")

@@ -40,7 +40,7 @@ from adiabat.training.distributed import Processes, on_main, processes
 from adiabat.training.finish_run import finish_run
 from adiabat.training.limits import Limits, Outcome, Position
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import Schedule, warmup_steps_of
+from adiabat.training.schedules import Schedule, warmup_steps_of
 
 STREAM = "stream"
 """Folder of a job for the windows of its stream."""

@@ -15,7 +15,7 @@ from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
 from adiabat.store.input_checks import require_inputs
 from adiabat.training.limits import idle_counts, least_idle, validations_in
-from adiabat.training.optimizers import ENDING
+from adiabat.training.schedules import ENDING
 
 WORDS = {
     "digests.model": "the model differs from the one the job began with",

@@ -1,21 +1,17 @@
 """The files of a corpus: ids, texts, an index of the ids, and hashes of the texts; each with the digest of what was written."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from adiabat.core.checksums import Digest, DigestedFile
-from adiabat.core.errors import DataError, Faults, StoreError
-from adiabat.core.text import cut
+from adiabat.core.errors import Faults, StoreError
 from adiabat.data.records import Document
 from adiabat.data.text_hashes import hash_texts
-from adiabat.models.encoder import Encoder
-from adiabat.models.unknown_tokens import tokens_with_weight, wordless
 from adiabat.store.id_index import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, hash_ids, refuse_duplicates, unwritable
 from adiabat.store.manifest import HASH_FILE, ID_FILE, INDEX_FILE, TEXT_FILE
 
@@ -78,43 +74,3 @@ def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) ->
     index = IdIndex.write(folder / INDEX_FILE, every)
     files = {ID_FILE: ids.digest, INDEX_FILE: index, HASH_FILE: text_hashes.digest, TEXT_FILE: texts.digest}
     return CorpusFiles(digest.hexdigest(), len(every), files)
-
-
-AT_ONCE = 2048
-
-SHOWN_CHARACTERS = 40
-"""Of a document that a message names."""
-
-
-def known_documents(
-    encoder: Encoder,
-    documents: Iterator[Document],
-    *,
-    blank: Literal["error", "drop"],
-    source: str,
-    note: Callable[[str], None],
-    setting: str = "data.blank",
-) -> Iterator[Document]:
-    """Documents that get a vector with a direction."""
-    with_weight = tokens_with_weight(encoder)
-    if with_weight is None:
-        yield from documents
-        return
-    unknown, count = Faults(shown=3), 0
-    while block := list(islice(documents, AT_ONCE)):
-        count += len(block)
-        without = wordless(encoder, [document.text for document in block], side="document", with_weight=with_weight)
-        for document, left_out in zip(block, without, strict=True):
-            if left_out:
-                unknown.add(f'"{document.doc_id}" ({cut(document.text, limit=SHOWN_CHARACTERS)!r})')
-            else:
-                yield document
-    if not unknown.count:
-        return
-    named = unknown.told(f"of {count:,} documents")
-    if blank == "error":
-        raise DataError(
-            f"{source}: a document must hold a token that the static model knows, got none in {named}; "
-            f"set {setting} = drop, which leaves such documents out of a corpus, or use another model"
-        )
-    note(f"{source}: documents without a token that the static model knows are left out: {named}")

@@ -30,7 +30,7 @@ from adiabat.training.checkpoint import (
 from adiabat.training.distributed import ALONE, Processes
 from adiabat.training.limits import Interruption, InterruptionError, Limits, Outcome, Position, Validation
 from adiabat.training.objective import Objective
-from adiabat.training.optimizers import Schedule
+from adiabat.training.schedules import Schedule
 
 WEIGHTS, BEST = "weights/", "best/"
 
