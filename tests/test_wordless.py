@@ -101,9 +101,9 @@ def test_the_table_is_read_once_however_many_documents_there_are(monkeypatch: py
         reads.append(asked)
         return tokens_with_weight(asked)
 
-    for module in ("adiabat.store.corpus_files", "adiabat.models.unknown_tokens"):
+    for module in ("adiabat.store.known_documents", "adiabat.models.unknown_tokens"):
         monkeypatch.setattr(f"{module}.tokens_with_weight", counted)
-    monkeypatch.setattr("adiabat.store.corpus_files.AT_ONCE", 2)
+    monkeypatch.setattr("adiabat.store.known_documents.AT_ONCE", 2)
     texts = ["cat", "xyzzy", "", "xyzzy cat", "the"]
     documents = iter([Document(str(number), text) for number, text in enumerate(texts)])
     known = known_documents(encoder, documents, blank="drop", source="corpus", note=lambda said: None)
