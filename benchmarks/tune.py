@@ -29,8 +29,8 @@ from adiabat.runs.run_log import JobLog
 from adiabat.training.limits import Limits
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import make_optimizer
-from adiabat.training.schedules import Schedule
 from adiabat.training.passes import side_passes
+from adiabat.training.schedules import Schedule
 
 
 def main() -> None:
