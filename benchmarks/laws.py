@@ -1,4 +1,4 @@
-"""How long a law and its intervals take: the fit, and 1,000 refits to runs drawn again (mission B7).
+"""How long a law and its intervals take: the fit, and 1,000 refits to runs drawn again (Ziarko et al. 2024).
 
     python benchmarks/laws.py [--refits 1000] [--rounds 3]
 

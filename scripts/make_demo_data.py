@@ -3,8 +3,8 @@
     python scripts/make_demo_data.py SHARED_DATA_DIR OUT
 
 SHARED_DATA_DIR holds ``arxiv/arxiv60k.jsonl.gz`` (id, abstract, categories, primary) and ``multilingual/tico19.jsonl.gz`` (lang, en, x).
-The arXiv part is *arxiv-negatives*, flavour *first*, in small (mission A10): the first sentence of an abstract asks for the rest of it,
-against papers of the same categories whose abstracts use the most similar words. The TICO-19 part asks in Spanish and French for the
+The arXiv part is *arxiv-negatives*, flavour *first*, in small (Vasilyev et al. 2024): the first sentence of an abstract asks for the rest
+of it, against papers of the same categories whose abstracts use the most similar words. The TICO-19 part asks in Spanish and French for the
 English sentence. The same inputs and pyarrow version give the same bytes: every choice follows from hashes of ids.
 """
 

@@ -1,4 +1,4 @@
-"""Make runs from laws that are known, with one percent of noise, and see what fits find of them (missions B7 and B8).
+"""Make runs from laws that are known, with one percent of noise, and see what fits find of them (Ziarko et al. 2024).
 
     python scripts/recover_laws.py [--seeds 100] [--resamples 200] [--cases 100]
 

@@ -1,4 +1,4 @@
-"""Translation bridging: task pairs in one language and parallel sentences, in turn or mixed, in one run (mission D6)."""
+"""Translation bridging: task pairs in one language and parallel sentences, in turn or mixed, in one run (Reimers 2021)."""
 
 import json
 from pathlib import Path

@@ -26,7 +26,7 @@ def test_lines_meet_where_they_are_equal() -> None:
     one, other = Line(-0.21, 8.39), Line(-0.22, 8.93)
     where = one.meets(other)
     assert one.at(where) == pytest.approx(other.at(where))
-    # The printed lines of source 001 do not meet at its switch, 9.06e16, but at e^54.
+    # The printed lines of Ziarko et al. 2024 do not meet at its switch, 9.06e16, but at e^54.
     assert math.log(where) == pytest.approx(54)
     assert math.isinf(one.meets(Line(-0.21, 8.0)))
     # Lines that are all but beside each other meet beyond every number, on one side or the other.

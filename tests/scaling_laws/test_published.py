@@ -1,4 +1,4 @@
-"""What source 001 printed, as it stands and where it does not agree with itself."""
+"""What Ziarko et al. 2024 printed, as it stands and where it does not agree with itself."""
 
 import math
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""How far a tuned query tower has moved, without labels: what probe texts find in a store, before and after (mission A12).
+"""How far a tuned query tower has moved, without labels: what probe texts find in a store, before and after.
 
 A probe is a text of which nobody knows what it should find. So nothing here says better or worse: each measure is 0 where the tuned tower
 does what the untuned one did, and grows with the difference.
@@ -80,7 +80,7 @@ def overlap_losses(
         ValueError: If `persistence` lies outside (0, 1), lists are empty, or a list names a document twice or is padded.
 
     Reference:
-        Webber, Moffat and Zobel 2010, the extrapolated form for lists of equal length without ties; mission A12.
+        Webber, Moffat and Zobel 2010, the extrapolated form for lists of equal length without ties.
     """
     if not 0 < persistence < 1:
         raise ValueError(f"persistence must lie between 0 and 1, got {persistence}")
@@ -138,7 +138,7 @@ def turns(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
         ValueError: If the readings are not alike in shape, or hold what is not finite.
 
     Reference:
-        Kahan 2006, "How futile are mindless assessments of roundoff in floating-point computation?"; mission A12.
+        Kahan 2006, "How futile are mindless assessments of roundoff in floating-point computation?".
     """
     _require_alike(base, tuned)
     before, after = base.vectors.astype(np.float64), tuned.vectors.astype(np.float64)
@@ -173,7 +173,7 @@ def rotation_share(base: Reading, tuned: Reading, *, seed: int = 0) -> float:
         ValueError: If the readings are not alike in shape, or hold what is not finite.
 
     Reference:
-        Schoenemann 1966 (orthogonal Procrustes); mission A12.
+        Schoenemann 1966 (orthogonal Procrustes).
     """
     _require_alike(base, tuned)
     before, after = base.vectors.astype(np.float64), tuned.vectors.astype(np.float64)

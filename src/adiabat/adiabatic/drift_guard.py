@@ -1,4 +1,4 @@
-"""A watch over drift while a query tower is tuned: what probe texts find now, beside what they found at the start (mission A12)."""
+"""A watch over drift while a query tower is tuned: what probe texts find now, beside what they found at the start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

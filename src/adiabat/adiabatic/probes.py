@@ -1,4 +1,4 @@
-"""Probe texts: what is asked of a store before and after tuning, without anyone knowing the answer (mission A12).
+"""Probe texts: what is asked of a store before and after tuning, without anyone knowing the answer.
 
 The packaged sets were made by ``scripts/make_probes.py``; ``files/README.md`` tells what they hold and whose texts they are.
 """
@@ -92,8 +92,7 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
     Args:
         source: A text file (``.txt``, plain or packed) with a probe in each line, whose group is the file's name; a table as for
             `adiabat.data.table_rows.read_rows` with a column ``text``, or a name that corpora have for it, and, where probes are told
-            apart,
-            one of `GROUP_COLUMNS`; or the name of a packaged set, ``default`` (as None is) or ``rehearsal``.
+            apart, one of `GROUP_COLUMNS`; or the name of a packaged set, ``default`` (as None is) or ``rehearsal``.
     """
     name = DEFAULT if source is None else str(source)
     if name in _PACKAGED:

@@ -1,4 +1,4 @@
-"""What adiabatic tuning minimises: a query tower's loss against document vectors that are read, never computed (mission A1)."""
+"""What adiabatic tuning minimises: a query tower's loss against document vectors that are read, never computed (Vasilyev et al. 2024)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -185,7 +185,7 @@ class StoredLoss:
         return loss if self.rehearsal is None else loss + self.rehearsal.loss(self.passes, step)
 
     def cost(self, step: int) -> Cost:
-        """What one step takes (mission B4)."""
+        """What one step takes (Ziarko et al. 2024)."""
         groups = [Group(self.tokens, self._stream.rows(step, self.settings.batch_size))]
         groups += [] if self.rehearsal is None else [self.rehearsal.group(step)]
         tokens = sum(int(group.table.lengths[group.picked].sum()) for group in groups)

@@ -1,4 +1,4 @@
-"""Adiabatic tuning: a query tower learns, slowly, against document vectors that never change (missions A1 to A4, A14)."""
+"""Adiabatic tuning: a query tower learns, slowly, against document vectors that never change (Vasilyev et al. 2024)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""The parts of a tuning run that follow from its settings: the tower to be tuned, its rate and schedule, the loop (missions A2 to A4)."""
+"""The parts of a tuning run that follow from its settings: the tower to be tuned, its rate and schedule, the loop.
+
+Reference: Vasilyev et al. 2024.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

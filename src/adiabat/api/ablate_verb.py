@@ -1,4 +1,4 @@
-"""A static model made step by step, each step measured (mission E2)."""
+"""A static model made step by step, each step measured (van Dongen and Tulkens, model2vec)."""
 
 import hashlib
 import shutil
@@ -32,7 +32,7 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "SIF": {"pooling": "mean", "weighting": "sif", "normalize": False},
     "normalisation": {"pooling": "mean", "weighting": "sif", "normalize": True},
 }
-"""Of source 004, each of which adds one thing to the one before."""
+"""Of van Dongen and Tulkens, model2vec, each of which adds one thing to the one before."""
 
 PASSED = "passed"
 """Folder of the teacher's vectors, until all that is made of them is."""
@@ -81,7 +81,7 @@ def distil_ablate(
         AdiabatError: If anything the user gave is wrong.
 
     Reference:
-        Source 004; mission E2.
+        van Dongen and Tulkens, model2vec.
     """
     section = settings.ablate
     if missing := [f"ablate.{name} must be given, got none" for name in ("suite", "out") if getattr(section, name) is None]:

@@ -32,7 +32,7 @@ MAKERS: Mapping[str, tuple[type[Section], Callable[..., Made]]] = {
 
 
 def make(kind: str, source: str | Path, out: str | Path, *, settings: Section | None = None, watch: Watch = SILENT) -> Made:
-    """Make a data set of the mission from the files that its publisher offers.
+    """Make a known data set from the files that its publisher offers.
 
     Args:
         kind: A key of `MAKERS`.

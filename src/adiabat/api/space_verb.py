@@ -31,7 +31,7 @@ def space(
     command: str = "adiabat.space(...)",
     watch: Watch = SILENT,
 ) -> SpaceResult:
-    """Describe the embedding space of a model: how its towers lie to each other, and how evenly each spreads (mission C6).
+    """Describe the embedding space of a model: how its towers lie to each other, and how evenly each spreads (Moiseev et al. 2023).
 
     Args:
         model: Under test.

@@ -1,4 +1,4 @@
-"""Settings of ``adiabat sweep``: sizes, methods, budgets, and the RUN.toml that all runs share (mission B6)."""
+"""Settings of ``adiabat sweep``: sizes, methods, budgets, and the RUN.toml that all runs share (Ziarko et al. 2024)."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -25,7 +25,7 @@ ALL_TASKS = "mean of all"
 """In place of a task's name, where the mean over all of them stands."""
 
 PRETRAINING_SHARE = 0.1
-"""Of the highest rate of a model's pre-training: what full training and freezing take (source 001, section 4.1 and E.1)."""
+"""Of the highest rate of a model's pre-training: what full training and freezing take (Ziarko et al. 2024, section 4.1 and E.1)."""
 
 Counts = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 Part = Annotated[float, Field(gt=0, lt=1)]
@@ -35,7 +35,7 @@ class ReadingSection(Section):
     """How runs are read: what the pages of a sweep and of a plan have in common."""
 
     loss: Literal["validation", "training"] = "validation"
-    """Of each run: on held-out pairs when it is over, or the mean over its last steps, as in source 001."""
+    """Of each run: on held-out pairs when it is over, or the mean over its last steps, as in Ziarko et al. 2024."""
     least_steps: PositiveInt = 10
     """No law is fitted to runs of fewer steps: they say more about where training starts."""
     resamples: Annotated[int, Field(ge=2)] = 500
@@ -116,13 +116,13 @@ class RatesSection(Section):
     full: PositiveFloat | None = None
     """Of full training and freezing; None takes a tenth of each model's ``pretraining_rate``."""
     lora: PositiveFloat = 1e-3
-    """Source 001, table 3."""
+    """Ziarko et al. 2024, table 3."""
     bias: PositiveFloat = 1e-2
-    """Source 001, table 4."""
+    """Ziarko et al. 2024, table 4."""
 
 
 class SweepTrainSection(TrainSection):
-    """``[train]`` of a sweep, with the source's regime as defaults: temperature, weight decay and schedule of source 001, section 4.1."""
+    """``[train]`` of a sweep: temperature, weight decay and schedule of Ziarko et al. 2024, section 4.1, as defaults."""
 
     temperature: PositiveFloat = 1 / 40
     weight_decay: Annotated[float, Field(ge=0)] = 0.1

@@ -1,4 +1,4 @@
-"""Settings of ``adiabat compare``: a RUN.toml that all candidates share, and what each of them has of its own (missions D7, D8)."""
+"""Settings of ``adiabat compare``: a RUN.toml that all candidates share, and what each of them has of its own (Reimers 2021)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from adiabat.config.validation import shown
 from adiabat.core.errors import ConfigError
 
 STEPS, BATCH_SIZE = 2_000, 256
-"""Of the standard short run, by source 003."""
+"""Of the standard short run, by Reimers 2021."""
 
 COMMON = ("job", "encoder", "data", "towers", "mixture", "batches", "train", "memory", "run")
 """Tables of a RUN.toml that stand outside of the candidates."""

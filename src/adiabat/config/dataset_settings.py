@@ -1,4 +1,4 @@
-"""Settings of ``adiabat data``: how each of the mission's data sets is made (mission A10); the defaults are the source's."""
+"""Settings of ``adiabat data``: how each known data set is made; the defaults are those of Vasilyev et al. 2024."""
 
 import re
 from collections.abc import Mapping
@@ -143,7 +143,7 @@ Margin = Annotated[float, Field(ge=0)]
 
 
 class MineSection(Section):
-    """``[mine]``: candidates, filters and choice (mission D2)."""
+    """``[mine]``: candidates, filters and choice (Reimers 2021)."""
 
     source: Literal["bm25", "dense", "fused"] = "bm25"
     """Who proposes candidates: BM25, the vectors of a store, or both by reciprocal rank."""
@@ -158,7 +158,7 @@ class MineSection(Section):
     """Drop candidates that score at least the positive's score less this: in units of the model's similarity, or of BM25's score
     where that proposes alone."""
     relative_margin: Fraction | None = None
-    """The same with this share of the positive's score; source 003's successors take 0.05."""
+    """The same with this share of the positive's score; Reimers 2021's successors take 0.05."""
     near_duplicate: Fraction = 0.8
     """Drop candidates that share so much of their, or of a positive's, runs of five characters; 0 drops equal texts alone."""
     listed: Literal["drop", "keep"] = "drop"

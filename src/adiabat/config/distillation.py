@@ -1,4 +1,4 @@
-"""Settings of ``adiabat distil static``: from a teacher to a table with one vector per token (mission E1)."""
+"""Settings of ``adiabat distil static``: from a teacher to a table with one vector per token (van Dongen and Tulkens, model2vec)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -123,7 +123,7 @@ class MultilingualSettings(TeachSettings):
 
 
 USUAL_DIMS = 256
-"""Source 004, which distils every model to it."""
+"""van Dongen and Tulkens, model2vec, which distils every model to it."""
 
 
 class StaticSection(Section):

@@ -36,7 +36,7 @@ class DigestsSection(Section):
 
 
 class TowersSection(Section):
-    """``[towers]``: what the two towers share (mission C1)."""
+    """``[towers]``: what the two towers share (Moiseev et al. 2023)."""
 
     needs: ClassVar[Mapping[str, Need]] = {
         "document_model": Need("kind", ("asymmetric", "shared_projection")),
@@ -97,7 +97,7 @@ class TrainSection(Section):
         "steps": Need("budget_flops", (None,)),
     }
     loss: Literal["in_batch_softmax", "samtone", "pair", "triplet", "mse", "cosine_distance"] = "in_batch_softmax"
-    """``mse`` and ``cosine_distance`` bring each query to its document's vector, which must be frozen or stored (mission D6)."""
+    """``mse`` and ``cosine_distance`` bring each query to its document's vector, which must be frozen or stored (Reimers 2021)."""
     similarity: Literal["cosine", "dot"] = "cosine"
     temperature: PositiveFloat = 0.05
     """Similarities are divided by it; where it is scheduled, its last value, where it is learned, its first."""
@@ -105,7 +105,7 @@ class TrainSection(Section):
     first_temperature: PositiveFloat = 1.0
     """Where a schedule begins."""
     temperature_steps: PositiveInt | None = None
-    """Over which a temperature's schedule runs; None takes the whole run (source 003 takes 10,000 steps)."""
+    """Over which a temperature's schedule runs; None takes the whole run (Reimers 2021 takes 10,000 steps)."""
     margin: Annotated[float, Field(ge=0)] | None = None
     """Subtracted from the positive's similarity, or added to a triplet's difference; None means 0, and 0.1 of a triplet."""
     symmetric: bool = True
@@ -122,7 +122,7 @@ class TrainSection(Section):
     negatives_seen_by: Literal["all", "own"] = "all"
     """Whether every query of the batch is compared with a listed negative, or its own query alone."""
     mask_duplicates: bool = True
-    """Take texts that equal a query's positive, and positives of an equal query, out of its negatives (mission C3)."""
+    """Take texts that equal a query's positive, and positives of an equal query, out of its negatives (Moiseev et al. 2023)."""
     guide: Text | None = None
     """A MODEL, or ``self``, that takes negatives out which score as high as the positive."""
     guide_margin: Annotated[float, Field(ge=0)] = 0.0
@@ -160,8 +160,10 @@ class TrainSection(Section):
     steps: PositiveInt | None = None
     """Optimiser steps, in place of `epochs`."""
     budget_flops: PositiveFloat | None = None
-    """Operations by parameters and tokens (`adiabat.scaling_laws.flops`), in place of `steps`: as many steps as they pay for (mission
-    B5)."""
+    """Operations by parameters and tokens (`adiabat.scaling_laws.flops`), in place of `steps`: as many steps as they pay for.
+
+    Reference: Ziarko et al. 2024.
+    """
     budget_seconds: Seconds | None = None
     """The run ends after so long, in seconds, or such as ``"8h"``. With neither `steps` nor `budget_flops`, its steps are as many as
     fit by the speed of the first."""

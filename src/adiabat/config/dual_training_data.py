@@ -82,7 +82,7 @@ class TrainDataSection(HeldOutSection):
 
 
 class MixtureSection(Section):
-    """``[mixture]``: how much of each source a pass holds, and in which order (mission D4)."""
+    """``[mixture]``: how much of each source a pass holds, and in which order (Reimers 2021)."""
 
     needs: ClassVar[Mapping[str, Need]] = {"temperature": Need("rule", ("temperature",))}
     rule: MixtureRule = "proportional"
@@ -96,7 +96,7 @@ class MixtureSection(Section):
 
 
 class BatchesSection(Section):
-    """``[batches]``: which pairs share a batch (mission D3)."""
+    """``[batches]``: which pairs share a batch (Reimers 2021)."""
 
     needs: ClassVar[Mapping[str, Need]] = {
         "random_share": Need("group", ("topic", "tag")),

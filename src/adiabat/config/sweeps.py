@@ -1,4 +1,4 @@
-"""Settings of ``adiabat study``: a tuning run, what varies of it, and the tasks that every run is measured on (missions A4, A11, A12)."""
+"""Settings of ``adiabat study``: a tuning run, what varies of it, and the tasks that every run is measured on (Vasilyev et al. 2024)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -54,7 +54,7 @@ class StudyJobSection(Section):
 
 
 class ProbesSection(Section):
-    """``[probes]``: unlabelled texts of other languages and fields, to see how far a tuned tower's answers drift (mission A12)."""
+    """``[probes]``: unlabelled texts of other languages and fields, to see how far a tuned tower's answers drift."""
 
     needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("data", "store", "depth")}
     data: Text = "default"

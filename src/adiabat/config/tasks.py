@@ -1,4 +1,4 @@
-"""Settings of ``adiabat evaluate --suite``: tasks of any kind, and models to be measured on all of them (missions A6-A9, B9, C5, E2)."""
+"""Settings of ``adiabat evaluate --suite``: tasks of any kind, and models to be measured on all of them."""
 
 import difflib
 from collections import Counter
@@ -45,7 +45,7 @@ class RetrievalTask(TaskSection):
 
 
 class NliGridTask(NamedTask):
-    """Sentence pairs with labels in several languages (mission A9): entailment should be closer than neutral and contradiction."""
+    """Sentence pairs with labels in several languages: entailment should be closer than neutral and contradiction."""
 
     kind: Literal["nli_grid"]
     data: Text

@@ -1,4 +1,4 @@
-"""Settings of ``adiabat tune``; the defaults are the source's regime (mission A3)."""
+"""Settings of ``adiabat tune``; the defaults are the source's regime (Vasilyev et al. 2024)."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
@@ -33,7 +33,7 @@ class TuneDataSection(DataSection, HeldOutSection):
 
 
 class TuneSection(Section):
-    """``[tune]``: the regime; the defaults are the source's (mission A3)."""
+    """``[tune]``: the regime; the defaults are the source's (Vasilyev et al. 2024)."""
 
     needs: ClassVar[Mapping[str, Need]] = {
         "margin": Need("loss", ("triplet",)),
@@ -49,11 +49,11 @@ class TuneSection(Section):
         "reference_batch_size": Need("batch_scaling", ("linear", "sqrt")),
     }
     learning_rate: Annotated[float | Literal["safe"], PlainValidator(positive_or("safe"))] = 5e-8
-    """``safe``: the largest one whose drift stays within the guard's limit, found by `LadderSection` before the run (mission A12)."""
+    """``safe``: the largest one whose drift stays within the guard's limit, found by `LadderSection` before the run."""
     batch_size: PositiveInt = 14
     """Queries per optimiser step."""
     loss: Literal["triplet", "in_batch_softmax", "store_softmax"] = "triplet"
-    """``store_softmax``: every document of the store that is not known to answer a query is a negative of it (mission A14)."""
+    """``store_softmax``: every document of the store that is not known to answer a query is a negative of it."""
     distance: Literal["cosine", "euclidean", "dot"] | None = None
     """What query and document vectors are compared by, in loss and validation; None takes the similarity that the model states
     (`encoder.similarity`). Margin and temperature are in its units. ``euclidean`` is for the triplet loss alone."""
@@ -62,11 +62,14 @@ class TuneSection(Section):
     temperature: Annotated[float, Field(ge=1e-6, le=HIGHEST)] = 0.05
     """Of either softmax; similarities are divided by it."""
     negatives: Literal["examples", "random", "hardest"] = "examples"
-    """Listed with the example; drawn from the store; or the store's hardest, which are the nearest by the query tower of that step
-    (mission A14). Under the triplet loss, queries that list none take the store's hardest."""
+    """Listed with the example; drawn from the store; or the store's hardest, which are the nearest by the query tower of that
+    step. Under the triplet loss, queries that list none take the store's hardest."""
     negatives_per_query: PositiveInt = 1
     difficulty: PositiveInt = 1
-    """Number of the listed negative that is taken first: of *arxiv-negatives* 1 is the nearest paper, 21 a random one (mission A10)."""
+    """Number of the listed negative that is taken first: of *arxiv-negatives* 1 is the nearest paper, 21 a random one.
+
+    Reference: Vasilyev et al. 2024.
+    """
     method: Literal["full", "bias", "lora"] = "full"
     """What is tuned: everything that is not frozen, the biases alone, or low-rank adapters of the dense layers, merged when saved."""
     rank: PositiveInt = 64
@@ -74,7 +77,7 @@ class TuneSection(Section):
     alpha: PositiveFloat | None = None
     """LoRA's factor times its rank; None takes the rank."""
     freeze: Texts = ("embeddings",)
-    """Names as in `adiabat.models.freezing` (mission A2)."""
+    """Names as in `adiabat.models.freezing` (Vasilyev et al. 2024)."""
     optimizer: OptimizerName = "adamw"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     schedule: ScheduleName = "constant"
@@ -114,7 +117,7 @@ class TuneSection(Section):
 
 
 class GuardSection(Section):
-    """``[guard]``: how far the answers to unlabelled probe texts may drift while a tower is tuned (mission A12)."""
+    """``[guard]``: how far the answers to unlabelled probe texts may drift while a tower is tuned."""
 
     needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("probes", "store", "depth", "measure", "most", "then")}
     use: bool = False
@@ -136,7 +139,7 @@ class GuardSection(Section):
 
 
 class RehearsalSection(Section):
-    """``[rehearsal]``: texts whose vectors are to stay where the untuned tower puts them (mission A12)."""
+    """``[rehearsal]``: texts whose vectors are to stay where the untuned tower puts them."""
 
     needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("texts", "weight", "texts_per_step")}
     use: bool = False
@@ -149,7 +152,7 @@ class RehearsalSection(Section):
 
 
 class LadderSection(Section):
-    """``[ladder]``: short runs that find the largest rate whose drift stays within the guard's limit (mission A12).
+    """``[ladder]``: short runs that find the largest rate whose drift stays within the guard's limit.
 
     The highest rate comes first; a run ends as soon as it leaves the band, and the first rate that stays inside to its end is the answer.
     """

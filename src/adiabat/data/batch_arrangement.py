@@ -1,4 +1,4 @@
-"""Which examples share a batch: of one source, one topic, one tag; no text twice; so many tokens at most (mission D3).
+"""Which examples share a batch: of one source, one topic, one tag; no text twice; so many tokens at most (Reimers 2021).
 
 All of it is planned for a whole pass, from the order of its examples. A step's batch follows from the seed and the step's number: no
 state is saved, and neither the number of processes nor that of workers matters.

@@ -1,4 +1,4 @@
-"""Examples of a source that is too long to be read as a whole: some at a time, from wherever the last ones ended (mission D4)."""
+"""Examples of a source that is too long to be read as a whole: some at a time, from wherever the last ones ended (Reimers 2021)."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping

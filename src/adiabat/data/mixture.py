@@ -1,4 +1,4 @@
-"""Several sources as one: how much of each, and in which order (mission D4)."""
+"""Several sources as one: how much of each, and in which order (Reimers 2021)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

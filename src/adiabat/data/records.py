@@ -99,7 +99,7 @@ class ExampleStream:
 
 @dataclass(frozen=True, slots=True)
 class LanguageGridSet:
-    """Sentence pairs in several languages with a three-way label (the layout of XNLI; mission A9).
+    """Sentence pairs in several languages with a three-way label (the layout of XNLI).
 
     Attributes:
         name: For tables and reports.

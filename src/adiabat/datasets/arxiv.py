@@ -1,4 +1,4 @@
-"""*arxiv-negatives*: papers of arXiv, each with 21 others that are not it, from the most alike to a random one (mission A10).
+"""*arxiv-negatives*: papers of arXiv, each with 21 others that are not it, from the most alike to a random one (Vasilyev et al. 2024).
 
 The source is the metadata snapshot of arXiv: JSON lines with ``id``, ``title``, ``abstract`` and ``categories`` (names with spaces between
 them, or a list); other keys are ignored. It is read twice, first for the sizes of the categories, and only papers that are kept stay in

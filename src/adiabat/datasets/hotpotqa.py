@@ -1,4 +1,4 @@
-"""HotpotQA: the paragraphs that support an answer, among distractors (mission A10; source, appendix D).
+"""HotpotQA: the paragraphs that support an answer, among distractors (Vasilyev et al. 2024, appendix D).
 
 Made from the publisher's own files, ``hotpot_train_v1.1.json`` and ``hotpot_dev_distractor_v1.json``, each one JSON array that is read
 an element at a time::

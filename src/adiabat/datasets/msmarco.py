@@ -1,4 +1,4 @@
-"""MS MARCO: queries with their answers and with passages that look like answers (mission A10; source, appendix A).
+"""MS MARCO: queries with their answers and with passages that look like answers (Vasilyev et al. 2024, appendix A).
 
 Made from either of two sources:
 

@@ -1,4 +1,4 @@
-"""Which papers are hard to tell apart: those of the same categories whose abstracts use the most similar words (mission A10).
+"""Which papers are hard to tell apart: those of the same categories whose abstracts use the most similar words (Vasilyev et al. 2024).
 
 Pure arithmetic: lists of categories and counts of words go in, rows come out. With p and q the shares of words in two texts and
 ``f(x) = x ln x``, the Jensen-Shannon divergence is

@@ -1,4 +1,4 @@
-"""SQuAD: which sentence of its paragraph answers a question (mission A10; source, appendix C).
+"""SQuAD: which sentence of its paragraph answers a question (Vasilyev et al. 2024, appendix C).
 
 Made from the publisher's own files, ``train-v1.1.json`` and ``dev-v1.1.json`` (or v2.0, whose questions without an answer are left out)::
 

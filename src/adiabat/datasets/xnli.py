@@ -1,4 +1,4 @@
-"""XNLI: sentence pairs with a label, each in fifteen languages (mission A10; source, appendix F).
+"""XNLI: sentence pairs with a label, each in fifteen languages (Vasilyev et al. 2024, appendix F).
 
 Made from the publisher's own files, ``xnli.dev.tsv`` and ``xnli.test.tsv``: one row per pair and language, under a header of which
 ``language``, ``gold_label``, ``sentence1`` (the premise), ``sentence2`` (the hypothesis) and ``pairID`` are used. Rows of one ``pairID``

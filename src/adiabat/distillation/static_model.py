@@ -1,4 +1,4 @@
-"""A static model from a teacher: one vector per token, and a text the mean of its tokens' (mission E1)."""
+"""A static model from a teacher: one vector per token, and a text the mean of its tokens' (van Dongen and Tulkens, model2vec)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A student that comes close to its teachers: from texts or translations to lessons, targets and a training job (mission D6)."""
+"""A student that comes close to its teachers: from texts or translations to lessons, targets and a training job (Reimers 2021)."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What a student is to learn, on disk: texts, each with the text whose vector by the teachers it is to come close to (mission D6)."""
+"""What a student is to learn, on disk: texts, each with the text whose vector by the teachers it is to come close to (Reimers 2021)."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping

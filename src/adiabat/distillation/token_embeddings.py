@@ -1,4 +1,7 @@
-"""Every token of a vocabulary through a teacher, by itself between the special tokens that the teacher knows (mission E1)."""
+"""Every token of a vocabulary through a teacher, by itself between the special tokens that the teacher knows.
+
+Reference: van Dongen and Tulkens, model2vec.
+"""
 
 import hashlib
 import json
@@ -94,7 +97,7 @@ def _require_finite(found: Float[np.ndarray, "b e"], sequences: Sequences, rows:
 
 Reduction = Literal["pca", "randomized", "ica"]
 """``pca``: by the eigenvectors of the covariance, exact; ``randomized``: by a random projection, for thousands of numbers per token;
-``ica``: independent directions in place of uncorrelated ones, which source 004 found worse."""
+``ica``: independent directions in place of uncorrelated ones, which van Dongen and Tulkens, model2vec found worse."""
 
 Table = Float[np.ndarray, "v e"]
 

@@ -1,4 +1,4 @@
-"""Weights of the tokens of a static model: frequent ones say little, and count for less (mission E1).
+"""Weights of the tokens of a static model: frequent ones say little, and count for less (van Dongen and Tulkens, model2vec).
 
 A vocabulary is in the order in which a tokenizer learnt it, the frequent tokens first, so that a token's row stands for its rank.
 """
@@ -19,7 +19,7 @@ def by_rank(rows: int) -> Weights:
         A weight for each; that of the first is 0.
 
     Reference:
-        Source 004, "Basic".
+        van Dongen and Tulkens, model2vec, "Basic".
     """
     return np.log1p(np.arange(rows, dtype=np.float64))
 
@@ -48,7 +48,7 @@ def zipf(rows: int) -> Weights:
         ``p_r = (1 / (r + 2)) / sum_s 1 / (s + 2)`` for ranks from 0.
 
     Reference:
-        Source 004, "SIF weighting"; model2vec takes the same.
+        van Dongen and Tulkens, model2vec, "SIF weighting"; model2vec takes the same.
     """
     shares = 1.0 / np.arange(2, rows + 2)
     found: Weights = shares / shares.sum()
@@ -80,7 +80,7 @@ def sif(shares: Weights, coefficient: float) -> Weights:
         ``a / (a + p)``.
 
     Reference:
-        Arora et al. 2017; source 004, "SIF weighting"; mission E1.
+        Arora et al. 2017; van Dongen and Tulkens, model2vec, "SIF weighting".
     """
     return coefficient / (coefficient + shares)
 
@@ -96,6 +96,6 @@ def inverse_documents(containing: Int[np.ndarray, " v"], documents: int) -> Weig
         ``ln((1 + n) / (1 + df)) + 1``.
 
     Reference:
-        Source 004, which found it worse than SIF.
+        van Dongen and Tulkens, model2vec, which found it worse than SIF.
     """
     return np.log((1.0 + documents) / (1.0 + containing)) + 1.0

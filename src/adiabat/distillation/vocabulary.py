@@ -1,4 +1,4 @@
-"""What a static model knows: the tokens of its teacher, and words that are added to them (mission E1)."""
+"""What a static model knows: the tokens of its teacher, and words that are added to them (van Dongen and Tulkens, model2vec)."""
 
 import logging
 import re

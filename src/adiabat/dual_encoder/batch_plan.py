@@ -1,4 +1,4 @@
-"""Which pairs make the batch of each step, as settings ask for it (missions D3, D4)."""
+"""Which pairs make the batch of each step, as settings ask for it (Reimers 2021)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

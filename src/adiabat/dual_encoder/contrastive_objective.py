@@ -1,4 +1,4 @@
-"""What the training of both towers minimises (missions B2, C1 to C3, D1)."""
+"""What the training of both towers minimises (Ziarko et al. 2024; Moiseev et al. 2023; Reimers 2021)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -107,11 +107,11 @@ class PairContrast:
         return None if budget is None else steps_within(budget, self.flops_of)
 
     def flops_of(self, step: int) -> float:
-        """Operations of one step by parameters and tokens, which a budget is told in (mission B4)."""
+        """Operations of one step by parameters and tokens, which a budget is told in (Ziarko et al. 2024)."""
         return sum(training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items())
 
     def cost(self, step: int) -> Cost:
-        """What one step takes (mission B4)."""
+        """What one step takes (Ziarko et al. 2024)."""
         bank = self.at(step).bank
         return Cost(self.flops_of(step), self.passes.operations(bank.groups(self._distinct(step))) + bank.spent_once())
 

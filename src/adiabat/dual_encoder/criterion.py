@@ -1,4 +1,4 @@
-"""From settings to the loss of one batch (missions C2, D1)."""
+"""From settings to the loss of one batch (Moiseev et al. 2023; Reimers 2021)."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""From settings to what is trained: towers, method, what is frozen (missions B3, C1)."""
+"""From settings to what is trained: towers, method, what is frozen (Ziarko et al. 2024; Moiseev et al. 2023)."""
 
 import hashlib
 from collections.abc import Callable, Mapping

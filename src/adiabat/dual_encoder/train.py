@@ -1,4 +1,4 @@
-"""Training both towers of a dual encoder: from settings to a job directory (missions B1 to B3, C1 to C4, D1)."""
+"""Training both towers of a dual encoder: from settings to a job directory (Ziarko et al. 2024; Moiseev et al. 2023; Reimers 2021)."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
 """The language grid of sentence pairs: entailment should be closer than neutral and than contradiction, in every pair of languages.
 
 A sentence pair is scored by its own premise in the query language and its own hypothesis in the document language. Every entailment
-pair is compared with every neutral (contradiction) pair, by ranking: exact, ties are errors (mission A9).
+pair is compared with every neutral (contradiction) pair, by ranking: exact, ties are errors.
 
 The comparisons of one grid are far from independent: a sentence pair takes part in thousands of them, in every cell. What carries
 chance is the choice of premises, each with its sentence pairs: a *cluster*, the unit here. The discrepancy U of a cell is a two-sample

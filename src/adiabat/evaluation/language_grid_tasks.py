@@ -111,7 +111,7 @@ def score_nli_grid(
     trained: TrainedTexts | None = None,
     watch: Watch = SILENT,
 ) -> TaskScores:
-    """Score a grid of sentence pairs (mission A9): premises through the query tower, hypotheses through the document tower.
+    """Score a grid of sentence pairs: premises through the query tower, hypotheses through the document tower.
 
     Args:
         hypotheses: Made by the model's document tower, holding every hypothesis by its `grid_id`; None embeds them here.
@@ -154,7 +154,7 @@ def score_nli_grid(
 def score_question_grid(
     model: DualEncoder, grid: QuestionGridSet, *, similarities: Sequence[Similarity] | None = None, watch: Watch = SILENT
 ) -> TaskScores:
-    """Score a grid of questions (missions A6, A9): each is asked in every language of the paragraphs of every language.
+    """Score a grid of questions (Vasilyev et al. 2024): each is asked in every language of the paragraphs of every language.
 
     Paragraphs of equal text in a language are one paragraph there: whichever of them a question belongs to, it is answered.
 

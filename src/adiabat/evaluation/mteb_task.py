@@ -1,4 +1,4 @@
-"""A task of mteb, run by mteb's own evaluator, with scores of every text where it keeps enough for them (mission B9)."""
+"""A task of mteb, run by mteb's own evaluator, with scores of every text where it keeps enough for them."""
 
 import json
 import random

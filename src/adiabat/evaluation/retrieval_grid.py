@@ -1,9 +1,8 @@
 """The language grid of sentence pairs as retrieval: a premise should find what it entails among the hypotheses of other premises.
 
 `adiabat.evaluation.language_grid_measures` compares pairs by their own premises, ``s(p, h)`` with ``s(p', h')``: two queries. Here one
-query is asked, as in
-search: ``s(p, h)`` with ``s(p, h')``, h' being every neutral (contradicted) hypothesis of another premise. In each cell the premise is in
-the query language and both hypotheses are in the document language.
+query is asked, as in search: ``s(p, h)`` with ``s(p, h')``, h' being every neutral (contradicted) hypothesis of another premise. In each
+cell the premise is in the query language and both hypotheses are in the document language.
 
 Scores are those that search goes by (`adiabat.store.scoring`): exact, and free of the order of computing; ties are errors. Chance is taken
 over premises, which take part as queries and as owners of candidates: a cluster's pseudo-value has both parts, as in `measure.grid`.

@@ -1,4 +1,7 @@
-"""One analysis of a space: queries and documents are drawn, embedded or read from a store, and described, before and after (mission C6)."""
+"""One analysis of a space: queries and documents are drawn, embedded or read from a store, and described, before and after.
+
+Reference: Moiseev et al. 2023.
+"""
 
 import time
 from collections.abc import Sequence

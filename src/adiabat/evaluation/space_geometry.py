@@ -1,4 +1,4 @@
-"""How vectors lie on the unit sphere: numbers of a space, each as a function of how often every unit is drawn (mission C6).
+"""How vectors lie on the unit sphere: numbers of a space, each as a function of how often every unit is drawn (Moiseev et al. 2023).
 
 A statistic takes counts, one row per resample and one column per vector, and gives its value in each resample; a row of ones gives its
 plain value. A pair of two units counts as often as both are drawn together, the pair of a unit with itself never: so that the bootstrap
@@ -107,7 +107,7 @@ def uniformity_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
         The statistic: 0 where all vectors are one, lower the more even, -4 at about the least in many dimensions.
 
     Reference:
-        Wang and Isola 2020, equation 2 with t = 2; mission C6.
+        Wang and Isola 2020, equation 2 with t = 2.
     """
     # Of unit vectors |x - y|^2 is 2 - 2 cos.
     kernel = np.exp(4 * (vectors @ vectors.T) - 4)
@@ -132,7 +132,7 @@ def mean_cosine_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
         The statistic: 0 for directions that are even, 1 where all vectors are one.
 
     Reference:
-        Ethayarajh 2019; mission C6.
+        Ethayarajh 2019.
     """
 
     def value(counts: Counts) -> Draws:
@@ -229,7 +229,7 @@ def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n
         Numerators and denominators.
 
     Reference:
-        Moiseev et al. 2023 (SamToNe), figure 6; mission C6.
+        Moiseev et al. 2023 (SamToNe), figure 6.
     """
     # A sum over pairs at once would hold a vector for each.
     parts = np.array_split(pairs, max(1, len(pairs) // 4096))
@@ -296,7 +296,7 @@ def effective_rank(shares: Float[np.ndarray, " s"]) -> float:
         Between 1 and the number of shares.
 
     Reference:
-        Roy and Vetterli 2007, of the eigenvalues of the covariance; mission C6.
+        Roy and Vetterli 2007, of the eigenvalues of the covariance.
     """
     kept = shares[shares > 0]
     return float(np.exp(-(kept * np.log(kept)).sum()))

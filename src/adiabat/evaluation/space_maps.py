@@ -1,4 +1,4 @@
-"""Maps of two towers in the plane by t-SNE, begun from given places so that maps of two models can be compared (mission C6)."""
+"""Maps of two towers in the plane by t-SNE, begun from given places so that maps of two models can be compared (Moiseev et al. 2023)."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -139,7 +139,7 @@ def auc_of(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"],
         The statistic: 0.5 where nothing tells the towers apart, 1 where the probe always does.
 
     Reference:
-        Hanley and McNeil 1982; mission C6.
+        Hanley and McNeil 1982.
     """
     members = [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
     wins = [_wins(queries[own], documents[own]) for own in members]

@@ -1,4 +1,4 @@
-"""Every number of a space with its formula and source, before and after on the same resamples (mission C6)."""
+"""Every number of a space with its formula and source, before and after on the same resamples (Moiseev et al. 2023)."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

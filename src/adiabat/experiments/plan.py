@@ -1,4 +1,4 @@
-"""What to train for a budget, by the runs of a sweep (mission B8)."""
+"""What to train for a budget, by the runs of a sweep (Ziarko et al. 2024)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

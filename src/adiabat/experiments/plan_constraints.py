@@ -1,4 +1,4 @@
-"""Which models and methods a plan may choose: those that memory suffices for, and whose tokens make enough steps (mission B8)."""
+"""Which models and methods a plan may choose: those that memory suffices for, and whose tokens make enough steps (Ziarko et al. 2024)."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence

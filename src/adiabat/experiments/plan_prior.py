@@ -1,4 +1,4 @@
-"""What to train for a budget where there are no runs: what was published, and how little that is (mission B8)."""
+"""What to train for a budget where there are no runs: what was published, and how little that is (Ziarko et al. 2024)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from adiabat.scaling_laws.recommendation import points_at
 from adiabat.training.flop_count import passed_parameters
 
 PAPER = "Ziarko et al. 2024"
-"""What reports call source 001: *Repurposing Language Models into Embedding Models: Finding the Compute-Optimal Recipe*."""
+"""What reports call Ziarko et al. 2024: *Repurposing Language Models into Embedding Models: Finding the Compute-Optimal Recipe*."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ PYTHIA = (
 )
 """Layers, widths and rates as in the configurations that the suite was trained with (Biderman et al. 2023, table 1, and its repository).
 
-Source 001 says that a tenth of these rates lies between 1.2e-5 and 6e-5; of this table a tenth is 1.6e-5 to 1e-4."""
+Ziarko et al. 2024 says that a tenth of these rates lies between 1.2e-5 and 6e-5; of this table a tenth is 1.6e-5 to 1e-4."""
 
 BATCH_SIZE, MAX_TOKENS = 1_024, 75
-"""Of all its runs; source 001, section 4.1."""
+"""Of all its runs; Ziarko et al. 2024, section 4.1."""
 
 
 def published_rate(name: str) -> float | None:
@@ -76,21 +76,22 @@ def published_rate(name: str) -> float | None:
 
 
 BUDGETS = (1.5e15, 6e15, 2.4e16, 9.6e16, 3.8e17, 1.5e18)
-"""In FLOP; source 001, section 4.1."""
+"""In FLOP; Ziarko et al. 2024, section 4.1."""
 
 FULL = Line(-0.21, 8.39)
 LORA = Line(-0.22, 8.93)
-"""Least loss by budget of full training and of LoRA, as printed in source 001, section 4.4."""
+"""Least loss by budget of full training and of LoRA, as printed in Ziarko et al. 2024, section 4.4."""
 
 SWITCH = 9.06e16
-"""Budget in FLOP from which LoRA is best; source 001, section 4.4. The printed lines, rounded to two decimals, meet at e^54 = 2.8e23."""
+"""Budget in FLOP from which LoRA is best; Ziarko et al. 2024, section 4.4. The printed lines, rounded to two decimals, meet at e^54 =
+2.8e23."""
 
 
 RANK = 64
-"""Of LoRA: between 32 and 128, which source 001 finds to serve nearly everywhere."""
+"""Of LoRA: between 32 and 128, which Ziarko et al. 2024 finds to serve nearly everywhere."""
 
 FULL_RATE = 3e-5
-"""Of full training where a model's pre-training is not known; source 001, section 4.1, takes 1.2e-5 to 6e-5 for Pythia, by size."""
+"""Of full training where a model's pre-training is not known; Ziarko et al. 2024, section 4.1, takes 1.2e-5 to 6e-5 for Pythia, by size."""
 
 A_STEP = BATCH_SIZE * 2 * MAX_TOKENS
 """Tokens of a batch of the paper's, at the most."""

@@ -1,4 +1,4 @@
-"""Why a plan says what it says: each value with its reason and where that comes from (mission B8)."""
+"""Why a plan says what it says: each value with its reason and where that comes from (Ziarko et al. 2024)."""
 
 from collections.abc import Iterator
 

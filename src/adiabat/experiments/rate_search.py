@@ -1,4 +1,4 @@
-"""The largest rate whose drift stays within a limit, found by short runs without labels (mission A12).
+"""The largest rate whose drift stays within a limit, found by short runs without labels.
 
 The highest rate goes first. Drift grows with rate and steps, so that a rate f times too high leaves the band after about one f-th of the
 steps; the first that stays inside to its end is the answer. Rates a factor f apart so cost ``1 + 1/f + 1/f^2 + ... = f / (f - 1)`` whole

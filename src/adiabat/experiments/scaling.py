@@ -1,4 +1,4 @@
-"""A sweep from its settings to its rows: checked, counted, trained; what was cut short goes on where it was (mission B6)."""
+"""A sweep from its settings to its rows: checked, counted, trained; what was cut short goes on where it was (Ziarko et al. 2024)."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""From the rows of a sweep to what they say: laws, frontiers, profiles and correlations, as plain data (missions B7, B9, B10)."""
+"""From the rows of a sweep to what they say: laws, frontiers, profiles and correlations, as plain data (Ziarko et al. 2024)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""From the settings of a sweep to its runs: every model, method and budget, with every seed (mission B6)."""
+"""From the settings of a sweep to its runs: every model, method and budget, with every seed (Ziarko et al. 2024)."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A study from its settings to its report: checked, tuned, measured; what was cut short goes on where it was (missions A11, A12)."""
+"""A study from its settings to its report: checked, tuned, measured; what was cut short goes on where it was (Vasilyev et al. 2024)."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What one in-batch loss looks at: embedded pairs, further negatives, and what is known of candidates that are none (mission C3).
+"""What one in-batch loss looks at: embedded pairs, further negatives, and what is known of candidates that are none (Moiseev et al. 2023).
 
 Letters in shapes: p pairs, n shared negatives, h own negatives of each query, e embedding width, g width of the guide; r and c rows and
 columns of a tile.

@@ -1,8 +1,7 @@
-"""Losses, pure functions over embeddings: no texts, no devices, no ranks (missions A3, A14, C2).
+"""Losses, pure functions over embeddings: no texts, no devices, no ranks (Vasilyev et al. 2024; Moiseev et al. 2023).
 
 What there is of each idea, once: `adiabat.losses.log_denominator` has the denominator, whole or in tiles; `adiabat.losses.embedded_pairs`
-says which
-candidates do not count; here stands which scores a loss puts into which denominator.
+says which candidates do not count; here stands which scores a loss puts into which denominator.
 """
 
 import math
@@ -85,7 +84,7 @@ def triplet_margin(
         ValueError: If `margin` is negative or not finite, or `distance` is none of the three.
 
     Reference:
-        Schroff et al. 2015, equation 2, with plain distances; source 000; mission A3.
+        Schroff et al. 2015, equation 2, with plain distances; Vasilyev et al. 2024.
     """
     _check_margin(margin)
     near, far = triplet_distances(query, positive, negative, distance=distance)
@@ -114,7 +113,7 @@ def triplet_errors(
         ValueError: If `distance` is none of the three.
 
     Reference:
-        Source 000; missions A3 (second stopping signal) and A6.
+        Vasilyev et al. 2024.
     """
     near, far = triplet_distances(query, positive, negative, distance=distance)
     return (~(near < far)).sum()
@@ -131,7 +130,7 @@ def mean_squared_error(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]
         The loss, averaged over numbers and rows, so that for vectors of unit length it is ``2 / e`` times their cosine distance.
 
     Reference:
-        Reimers and Gurevych 2020, equation 1; source 003; mission D6.
+        Reimers and Gurevych 2020, equation 1; Reimers 2021.
     """
     return functional.mse_loss(query, target)
 
@@ -179,7 +178,7 @@ def in_batch_softmax(
         ValueError: If `temperature` or `margin` is out of range.
 
     Reference:
-        Henderson et al. 2017; Yang et al. 2019 (margin, both directions); missions B2, C2, D1.
+        Henderson et al. 2017; Yang et al. 2019 (margin, both directions).
     """
     return _contrast(pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, set(), tile)
 
@@ -213,7 +212,7 @@ def samtone(
         ValueError: If the document side is asked for without the direction that it belongs to, or a number is out of range.
 
     Reference:
-        Moiseev et al. 2023, equation 2 and section 3.4; mission C2.
+        Moiseev et al. 2023, equation 2 and section 3.4.
     """
     if side != "query" and not symmetric:
         raise ValueError(f'side must be "query" where symmetric is False, got "{side}"; documents have no direction of their own then')
@@ -251,7 +250,7 @@ def pair(
         ValueError: If a number is out of range.
 
     Reference:
-        Ren et al. 2021; the printed form: Moiseev et al. 2023, equation 3; mission C2.
+        Ren et al. 2021; the printed form: Moiseev et al. 2023, equation 3.
     """
     if not 0 <= weight <= 1:
         raise ValueError(f"weight must be between 0 and 1, got {weight}; PAIR uses 0.1")

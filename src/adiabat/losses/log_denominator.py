@@ -179,7 +179,7 @@ def scheduled_temperature(step: int, *, first: float = 1.0, last: float = 1 / 23
         ValueError: If a temperature is not a finite number above 0, or `steps` is below 1.
 
     Reference:
-        Source 003 (factor from 1 to 23 over the first 10,000 steps); mission D1.
+        Reimers 2021 (factor from 1 to 23 over the first 10,000 steps).
     """
     _check(first=first, last=last)
     if steps < 1:

@@ -1,11 +1,11 @@
-"""Training a small part of a backbone in place of all of it: its biases, or low-rank adapters of its dense layers (mission B3).
+"""Training a small part of a backbone in place of all of it: its biases, or low-rank adapters of its dense layers (Ziarko et al. 2024).
 
 Both switch off every other gradient of the backbone; projections on top of it stay as they are. Freezing by name
 (`adiabat.models.freezing`) goes with either, afterwards: its patterns then see biases and adapters that were added, and it can tell where
 nothing is left to train. What was frozen before stays frozen all the same.
 
 Reference:
-    Source 001, section 3.4; mission B3.
+    Ziarko et al. 2024, section 3.4.
 """
 
 import copy
@@ -64,8 +64,8 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
 
     Args:
         rank: Of ``B A``, >= 1; at most the smaller width of every layer, for no matrix of that shape has a higher one.
-        alpha: > 0; None takes the rank, so that ``W + B A`` is computed, as source 001 writes it. The step that one learning rate makes
-            then grows with the rank; a fixed alpha evens that out (Hu et al. 2022, section 4.1).
+        alpha: > 0; None takes the rank, so that ``W + B A`` is computed, as Ziarko et al. 2024 writes it. The step that one learning
+            rate makes then grows with the rank; a fixed alpha evens that out (Hu et al. 2022, section 4.1).
     """
     if hasattr(backbone, "peft_config"):
         raise ModelError("backbone must be without adapters, got one that has some; merge them first")

@@ -33,7 +33,7 @@ def pool(hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: P
         ConfigError: If `pooling` is not known.
 
     Reference:
-        Reimers & Gurevych 2019 (mean, cls, max); Muennighoff 2022 (weighted mean); mission B1 (mean against last).
+        Reimers & Gurevych 2019 (mean, cls, max); Muennighoff 2022 (weighted mean).
     """
     states = hidden.float()
     match pooling:

@@ -1,4 +1,4 @@
-r"""Freezing by name: one grammar of presets over the parameter names of every backbone layout (mission A2).
+r"""Freezing by name: one grammar of presets over the parameter names of every backbone layout (Vasilyev et al. 2024).
 
 A pattern is one of
 
@@ -30,7 +30,7 @@ A norm belongs to the part whose output it takes where it comes after (BERT: ``a
 of relative positions shared by all blocks (MPNet, DeBERTa): only a regular expression reaches those.
 
 Reference:
-    Source 000, table 1 (embeddings, attention, intermediate, output.dense); mission A2.
+    Vasilyev et al. 2024, table 1 (embeddings, attention, intermediate, output.dense).
 """
 
 import difflib

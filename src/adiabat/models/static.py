@@ -4,7 +4,7 @@ The two parts fit into an `Encoder` with mean pooling, whatever is on top of it:
 the tokens comes one of zeros, which fills batches and is all that a text without tokens holds: its vector is zero.
 
 Reference:
-    Model2Vec (Tulkens and van Dongen 2024); ``StaticEmbedding`` of sentence-transformers; mission E2.
+    Model2Vec (Tulkens and van Dongen 2024); ``StaticEmbedding`` of sentence-transformers.
 """
 
 from collections.abc import Sequence

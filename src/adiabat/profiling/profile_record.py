@@ -62,7 +62,8 @@ class PairCounts:
     Attributes:
         pairs: One for each positive of each row.
         distinct_pairs: Different ones.
-        unique_documents: ``distinct positives / pairs``: the "% of unique documents" of Table 3 of source 002, whose 17 % of TriviaQA and
+        unique_documents: ``distinct positives / pairs``: the "% of unique documents" of Table 3 of Moiseev et al. 2023, whose 17 % of
+        TriviaQA and
             98 % of MS MARCO are of the documents in the train split.
         documents_once: Distinct positives that stand in one pair only.
         most_repeated: Pairs of the positive that stands in most.

@@ -1,4 +1,4 @@
-"""The figures of a search for the largest safe rate (mission A12); the same data give the same bytes."""
+"""The figures of a search for the largest safe rate; the same data give the same bytes."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What the figures of a sweep show, before anything is drawn (mission B10)."""
+"""What the figures of a sweep show, before anything is drawn."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Where drift leaves the band beside where labelled damage begins, for each ladder of rates and measure of drift (mission A12)."""
+"""Where drift leaves the band beside where labelled damage begins, for each ladder of rates and measure of drift."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a gain costs: each way to tune, from little to much, and what the ways lose where they gain the same (mission A12)."""
+"""What a gain costs: each way to tune, from little to much, and what the ways lose where they gain the same."""
 
 import math
 from collections.abc import Iterator, Sequence

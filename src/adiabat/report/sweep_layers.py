@@ -1,4 +1,7 @@
-"""Which tensors a study changed most at each setting: the source's tables 14 and 15, and the same by the Frobenius norm (mission A11)."""
+"""Which tensors a study changed most at each setting: the source's tables 14 and 15, and the same by the Frobenius norm.
+
+Reference: Vasilyev et al. 2024.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The figures of a study (mission A11); `curves` has what they show, and the same data give the same bytes."""
+"""The figures of a study (Vasilyev et al. 2024); `curves` has what they show, and the same data give the same bytes."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What a distillation leaves behind beside its model (mission E)."""
+"""What a distillation leaves behind beside its model."""
 
 from dataclasses import dataclass, field
 from typing import Any

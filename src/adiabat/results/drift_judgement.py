@@ -1,4 +1,4 @@
-"""How far a tower may drift, without labels; and does that agree with what labels say of a ladder of rates (mission A12)?"""
+"""How far a tower may drift, without labels; and does that agree with what labels say of a ladder of rates?"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -28,7 +28,7 @@ class Change:
         after_interval: 95 % BCa interval of `after` alone, over units, and over seeds where there are several runs. Like the others it is
             cut where the measure ends, such as at 0 and 1: the true value lies there. None where fewer than two units were measured.
         before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
-        improvement: Percent, ``s (after - before) / before`` (mission A7); None where `before` is not above 0.
+        improvement: Percent, ``s (after - before) / before``; None where `before` is not above 0.
         difference: ``after - before``.
         difference_interval: Paired 95 % interval of the difference: BCa, and on neither side narrower than a t interval but where the
             measure ends. None as for `after_interval`.
@@ -74,7 +74,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class GridComparison:
-    """The language grid for one comparison (mission A9).
+    """The language grid for one comparison.
 
     Attributes:
         comparison: ``entailment-neutral`` or ``entailment-contradiction``, whose values are PND; or the measure itself, such as ``P@1``.
@@ -226,7 +226,7 @@ class ChangedQuery:
 
 @dataclass(frozen=True, slots=True)
 class LayerChange:
-    """How much one parameter tensor moved (mission A11).
+    """How much one parameter tensor moved (Vasilyev et al. 2024).
 
     Attributes:
         name: Parameter name inside the backbone.
@@ -286,7 +286,7 @@ class TrainingRecord:
         unit: What the validation errors are counted in: ``pairs`` in the wrong order, or ``queries`` whose first document is wrong.
         passes: How often the run went over its pairs; None where it did not go by them.
         measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
-        flops: Operations spent, by parameters and tokens (mission B4).
+        flops: Operations spent, by parameters and tokens (Ziarko et al. 2024).
         operations: The same counted one by one: attention, padding, and what was computed a second time among them; 0 where nobody
             counted.
         planned: Operations by parameters and tokens that the run was to take: its budget, or what all its steps would have taken.

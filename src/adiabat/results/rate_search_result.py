@@ -1,4 +1,4 @@
-"""What a search for the largest safe rate leaves behind: plain data for ``result.json``, of which its page is made (mission A12)."""
+"""What a search for the largest safe rate leaves behind: plain data for ``result.json``, of which its page is made."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a sweep leaves behind: a row for each run, and the whole for ``result.json`` (missions B6, B7, B9)."""
+"""What a sweep leaves behind: a row for each run, and the whole for ``result.json`` (Ziarko et al. 2024)."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal

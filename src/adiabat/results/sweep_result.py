@@ -1,4 +1,7 @@
-"""What a study of tuning leaves behind: plain data for ``result.json``, of which its page, figures and tables are made (mission A11)."""
+"""What a study of tuning leaves behind: plain data for ``result.json``, of which its page, figures and tables are made.
+
+Reference: Vasilyev et al. 2024.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -44,7 +47,7 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far what a tuned tower finds for probe texts is from what the untuned one finds (mission A12).
+    """How far what a tuned tower finds for probe texts is from what the untuned one finds.
 
     Attributes:
         probes: How many texts.

@@ -1,4 +1,4 @@
-"""Fitting a law of the loss to runs, and how far it hangs on which runs there were (mission B7)."""
+"""Fitting a law of the loss to runs, and how far it hangs on which runs there were (Ziarko et al. 2024)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from adiabat.core.errors import DataError
 from adiabat.scaling_laws.laws import Base, Centre, Column, Exponents, Law, Points, Powers, Weights, columns_of
 
 HUBER_DELTA = 1e-3
-"""Of residuals of the logarithm: beyond it they count by their size, not by its square (source 001, appendix F)."""
+"""Of residuals of the logarithm: beyond it they count by their size, not by its square (Ziarko et al. 2024, appendix F)."""
 
 # Wider ones first: at the last one alone the loss is all but a sum of absolute values, on whose kinks a quasi-Newton method stalls.
 _DELTAS = (3e-2, 5e-3, HUBER_DELTA)
@@ -111,7 +111,7 @@ def fit(law: Law, points: Points) -> Fitted:
         DataError: If there are too few runs, sizes, amounts of tokens or shares to tell the coefficients apart; all that is missing.
 
     Reference:
-        Hoffmann et al. 2022, section 3.3; source 001, appendix F; mission B7.
+        Hoffmann et al. 2022, section 3.3; Ziarko et al. 2024, appendix F.
     """
     if faults := list(missing(law, points)):
         raise DataError(f"runs to fit {law.formula} to must have {' and '.join(faults)}")

@@ -1,4 +1,7 @@
-"""Floating-point operations of training: by parameters and tokens, as budgets are told, and as a run really does them (mission B4)."""
+"""Floating-point operations of training: by parameters and tokens, as budgets are told, and as a run really does them.
+
+Reference: Ziarko et al. 2024.
+"""
 
 from dataclasses import dataclass
 
@@ -34,7 +37,7 @@ def training_flops(parameters: PassedParameters, tokens: float) -> float:
         Operations; attention's scores, whose number grows with the square of the length, are left out.
 
     Reference:
-        Kaplan et al. 2020, section 2.1; source 001, section 3.5; mission B4.
+        Kaplan et al. 2020, section 2.1; Ziarko et al. 2024, section 3.5.
     """
     return 2.0 * tokens * (parameters.forward + parameters.backward + parameters.updated)
 

@@ -1,4 +1,4 @@
-"""The least loss by budget: a straight line of logarithms, and the size at which it is reached (missions B7, B8, B10)."""
+"""The least loss by budget: a straight line of logarithms, and the size at which it is reached (Ziarko et al. 2024)."""
 
 import math
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, r
         DataError: If there are fewer than two budgets.
 
     Reference:
-        Source 001, section 4.4 and figure 1; mission B7.
+        Ziarko et al. 2024, section 4.4 and figure 1.
     """
     if (there := len(np.unique(budget))) < 2:
         raise DataError(f"runs of a frontier must have at least 2 budgets, got {there}; sweep over more")
@@ -165,7 +165,7 @@ def crossing(before: Trend, after: Trend) -> Crossing:
         Where their lines meet.
 
     Reference:
-        Source 001, section 4.4: where LoRA overtakes full training.
+        Ziarko et al. 2024, section 4.4: where LoRA overtakes full training.
     """
     budget = before.line.meets(after.line)
     if not (before.again and after.again):
@@ -211,7 +211,7 @@ def profiles(budget: Column, size: Column, loss: Column) -> list[Profile]:
         One for each such budget, rising.
 
     Reference:
-        Hoffmann et al. 2022, section 3.2; source 001, figures 2 and 4; mission B10.
+        Hoffmann et al. 2022, section 3.2; Ziarko et al. 2024, figures 2 and 4.
     """
     return [_profile(float(each), size[rows], loss[rows]) for each in np.unique(budget) if _enough(size, rows := budget == each)]
 
@@ -246,7 +246,7 @@ def optimal_sizes(
         The line; None where fewer than two profiles have an optimum.
 
     Reference:
-        Source 001, section 4.4; mission B10.
+        Ziarko et al. 2024, section 4.4.
     """
     known = _optima(profiles(budget, size, loss))
     if len(known[0]) < 2:

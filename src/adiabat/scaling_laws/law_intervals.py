@@ -1,4 +1,7 @@
-"""How sure a fitted law is: intervals of predictions and of coefficients, and which coefficients the runs leave open (mission B7)."""
+"""How sure a fitted law is: intervals of predictions and of coefficients, and which coefficients the runs leave open.
+
+Reference: Ziarko et al. 2024.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

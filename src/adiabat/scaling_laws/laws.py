@@ -1,4 +1,4 @@
-"""Runs of a sweep, and the options that they are runs of: a model, and a way to train it (mission B6)."""
+"""Runs of a sweep, and the options that they are runs of: a model, and a way to train it (Ziarko et al. 2024)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,7 +168,7 @@ SIZE_AND_TOKENS = Law(
     powers=lambda size, tokens, rest: _powers((0 * size, -size, 0.0), (0 * size, 0.0, -tokens)),
     printed=_size_and_tokens_printed,
 )
-"""Hoffmann et al. 2022, equation 2; source 001, section 4.3."""
+"""Hoffmann et al. 2022, equation 2; Ziarko et al. 2024, section 4.3."""
 
 SHARE = Law(
     formula="L(S, N, D) = c + (a_d ln D + b_d) / N^alpha + (a_s (1 - S)^b_s + c_s) / D^beta",
@@ -181,7 +181,7 @@ SHARE = Law(
     ),
     printed=_share_printed,
 )
-"""Source 001, section 4.3 and appendix F, after Frantar et al. 2023."""
+"""Ziarko et al. 2024, section 4.3 and appendix F, after Frantar et al. 2023."""
 
 ONE_SHARE = Law(
     formula="L(N, D) = c + (a_d ln D + b_d) / N^alpha + c_s / D^beta",
@@ -196,7 +196,7 @@ ONE_SHARE = Law(
 
 
 Method = Literal["full", "freezing", "bias", "lora"]
-"""What is trained: everything, all but the tables and leading blocks, biases alone, or low-rank adapters (mission B3)."""
+"""What is trained: everything, all but the tables and leading blocks, biases alone, or low-rank adapters (Ziarko et al. 2024)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ class Option:
 
     @property
     def flops_per_token(self) -> float:
-        """Operations by parameters of one token (mission B4)."""
+        """Operations by parameters of one token (Ziarko et al. 2024)."""
         return training_flops(self.parameters, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Which model, how many tokens, which method for a budget: read off the laws of each family and method (mission B8).
+"""Which model, how many tokens, which method for a budget: read off the laws of each family and method (Ziarko et al. 2024).
 
 Every option that runs know is asked what its kind's law predicts for it at the tokens that the budget pays for; the least prediction is
 the recommendation. How sure it is follows from the same question put to laws fitted to runs drawn again.

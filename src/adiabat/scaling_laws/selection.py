@@ -1,4 +1,4 @@
-"""Which law is fitted to the runs of a kind: the one that says best what it has not seen (mission B7)."""
+"""Which law is fitted to the runs of a kind: the one that says best what it has not seen (Ziarko et al. 2024)."""
 
 import math
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points |
         The law; where too few runs are left without either, the simplest. None if there are too few for any law at all.
 
     Reference:
-        Source 001, appendix F; mission B7.
+        Ziarko et al. 2024, appendix F.
     """
     possible = [law for law in LAWS if not any(missing(law, points))]
     if not possible:
@@ -137,7 +137,7 @@ def rank_correlation(
         In [-1, 1]: below 0 where a lower loss goes with a higher score; None of fewer than `LEAST` different losses or scores.
 
     Reference:
-        Source 001, appendix C.
+        Ziarko et al. 2024, appendix C.
     """
     if min(len(np.unique(loss)), len(np.unique(score))) < LEAST:
         return None

@@ -1,15 +1,14 @@
 """Two models on one language grid, cell by cell.
 
-A cell is better or worse where the sign-flip test over its units survives Benjamini-Hochberg over all cells of the comparison (mission A8,
-A9). Signs of whole units are flipped, the same in all cells: a unit is there in every language, so cells are far from independent.
+A cell is better or worse where the sign-flip test over its units survives Benjamini-Hochberg over all cells of the comparison.
+Signs of whole units are flipped, the same in all cells: a unit is there in every language, so cells are far from independent.
 
 For a discrepancy over pairs of units the flips are of differences of pseudo-values (`adiabat.evaluation.language_grid_measures`), to
-which a permutation test in
-the strict sense does not apply. Simulated grids without any difference say what that costs: with 30, 100 and 400 premises, in ten shapes
-(hard, easy, skewed, nearly equal models, one premise in ten changed, premises of unequal size, ...), the test at 5 % rejected 0.2 to 5.4 %
-of cells and the test at 0.2 % at most 0.25 %, while the bootstrap of the same pseudo-values rejected up to 8.1 % and 0.75 %: too many where
-few premises changed or there are few of them, and in the far tail, where a correction over hundreds of cells decides. Hence flips, and no
-bootstrap.
+which a permutation test in the strict sense does not apply. Simulated grids without any difference say what that costs: with 30, 100 and
+400 premises, in ten shapes (hard, easy, skewed, nearly equal models, one premise in ten changed, premises of unequal size, ...), the test
+at 5 % rejected 0.2 to 5.4 % of cells and the test at 0.2 % at most 0.25 %, while the bootstrap of the same pseudo-values rejected up to 8.1
+% and 0.75 %: too many where few premises changed or there are few of them, and in the far tail, where a correction over hundreds of cells
+decides. Hence flips, and no bootstrap.
 """
 
 import math

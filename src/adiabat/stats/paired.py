@@ -59,7 +59,7 @@ def paired_changes(after: Sequence[Sample], before: Sequence[Sample] | None, *, 
             no value, or `resamples` is not above 0.
 
     Reference:
-        Efron and Tibshirani 1993, chapter 14; Smucker et al. 2007; missions A7, A8.
+        Efron and Tibshirani 1993, chapter 14; Smucker et al. 2007.
     """
     return changes_over_runs(
         [[one] for one in after], None if before is None else [[one] for one in before], seed=seed, resamples=resamples
@@ -70,8 +70,7 @@ def changes_over_runs(after: Sequence[Runs], before: Sequence[Runs] | None, *, s
     """Compare the means of two models over their runs of several seeds.
 
     Intervals are over units and seeds: see `adiabat.stats.run_effects` for how runs are drawn. Exchanging scores of units would be silent
-    on
-    seeds, so where a model has several runs the p-value is that of the bootstrap.
+    on seeds, so where a model has several runs the p-value is that of the bootstrap.
 
     Args:
         after: For each measure, the model under test in each of its runs; equally many runs for every measure.
@@ -86,7 +85,7 @@ def changes_over_runs(after: Sequence[Runs], before: Sequence[Runs] | None, *, s
         ValueError: As for `paired_changes`, or if measures differ in their runs.
 
     Reference:
-        Davison and Hinkley 1997, section 3.8; missions A8, D7.
+        Davison and Hinkley 1997, section 3.8.
     """
     measures = _counterparts(after, before)
     if not measures:

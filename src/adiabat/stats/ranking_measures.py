@@ -220,7 +220,7 @@ def ranking_measures(
         ValueError: If a score is NaN.
 
     Reference:
-        MacAvaney et al. 2022 (ir-measures); mission A6, C5.
+        MacAvaney et al. 2022 (ir-measures).
     """
     judged = {query_id: {doc_id: int(grade) for doc_id, grade in grades.items()} for query_id, grades in qrels.items()}
     found = {query_id: run[query_id] for query_id in judged if query_id in run}

@@ -2,7 +2,7 @@
 
 The bootstrap draws whole units (queries, premises), so the dependence among the pairs of one unit, and between two models on the same
 unit, is kept. Its intervals are BCa: corrected for the bias of the draws and for a spread that changes with the value, which percentiles
-alone leave in (Efron 1987; Efron and Tibshirani 1993, chapter 14; mission A8).
+alone leave in (Efron 1987; Efron and Tibshirani 1993, chapter 14).
 """
 
 import math
@@ -214,7 +214,7 @@ def bca_interval(value: float, draws: Float[np.ndarray, " r"], *, acceleration: 
         ValueError: If `value` is not finite, or `confidence` lies outside (0, 1).
 
     Reference:
-        Efron 1987; Efron and Tibshirani 1993, equations 14.9 to 14.15; mission A8.
+        Efron 1987; Efron and Tibshirani 1993, equations 14.9 to 14.15.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")

@@ -13,7 +13,7 @@ count it twice. It is known well, from many units, so it is taken off the spread
 A model of one run has no deviation, and adds none: it stands for itself, as a model does that nobody trains anew.
 
 References: Davison and Hinkley 1997, section 3.8 (several sources of variation); Owen 2007 (the pigeonhole bootstrap, and what it counts
-twice); mission D7.
+twice).
 """
 
 from collections.abc import Sequence

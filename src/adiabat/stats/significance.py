@@ -2,7 +2,7 @@
 
 Two models measured on the same units are two scores of each unit. Were the models alike, either score could as well have been the other
 model's: exchanging them on a random half of the units, again and again, shows how far apart the two would come by chance alone. That
-keeps what the pairs of one unit have in common, which the two-proportion test takes for independent (Fisher 1935; mission A8).
+keeps what the pairs of one unit have in common, which the two-proportion test takes for independent (Fisher 1935).
 """
 
 import math
@@ -79,7 +79,7 @@ def sign_flip_p_values(differences: Float[np.ndarray, "n k"], *, seed: int, flip
         ValueError: If a difference is not finite, or `flips` is not above 0.
 
     Reference:
-        Fisher 1935; Davison and Hinkley 1997, equation 4.11 (the added one); Smucker et al. 2007 (of retrieval); mission A8.
+        Fisher 1935; Davison and Hinkley 1997, equation 4.11 (the added one); Smucker et al. 2007 (of retrieval).
     """
     if not np.isfinite(differences).all():
         raise ValueError(f"differences must be finite, got {differences[~np.isfinite(differences)][0]}")
@@ -183,7 +183,7 @@ def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, 
         ValueError: If `resamples` is not above 0.
 
     Reference:
-        Davison and Hinkley 1997, section 4.2 (the added one); mission A8.
+        Davison and Hinkley 1997, section 4.2 (the added one).
     """
     if resamples <= 0:
         raise ValueError(f"resamples must be above 0, got {resamples}")
@@ -224,7 +224,7 @@ def benjamini_hochberg(p_values: Float[np.ndarray, " k"], *, rate: float = ERROR
         ValueError: If a p-value is NaN or outside [0, 1], or `rate` outside (0, 1).
 
     Reference:
-        Benjamini and Hochberg 1995; mission A8.
+        Benjamini and Hochberg 1995.
     """
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")

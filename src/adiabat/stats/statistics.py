@@ -60,7 +60,7 @@ def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[
         ValueError: If there is no sample, or not all are of equally many units.
 
     Reference:
-        Spearman 1904; Rosenberg and Hirschberg 2007 (V-measure); missions A6, B9.
+        Spearman 1904; Rosenberg and Hirschberg 2007 (V-measure).
     """
     if not samples:
         raise ValueError("samples must be at least one, got none")

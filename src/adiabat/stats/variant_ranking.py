@@ -18,7 +18,7 @@ The best of many looks better than it is. Differences are therefore given with s
 each in its own standard error, sets the width for all (Tukey's way, by resampling), so that no pair is called different by choosing it.
 
 References: Davison and Hinkley 1997, section 3.8 (several sources of variation); Owen 2007 (the pigeonhole bootstrap); Hsu 1996
-(comparisons with the best); missions D7, D8.
+(comparisons with the best).
 """
 
 from collections.abc import Sequence

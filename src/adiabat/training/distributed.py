@@ -1,4 +1,4 @@
-"""Several processes that train one model, a part of each batch in each: the only module that knows of them (mission C).
+"""Several processes that train one model, a part of each batch in each: the only module that knows of them.
 
 Every process holds all weights, embeds its own rows of the global batch (`Processes.share`), sees the embeddings of all
 (`Processes.gather`), and averages its loss over its own rows (`Pairs.rows`). The loss of the whole is the mean over processes:
@@ -20,8 +20,7 @@ to every process, but not at the same step: `Processes.any` makes them stop at t
 each. `Processes.gather` would serve as it is, for it sees embeddings only. The rest would change: FSDP averages gradients itself while it
 shards them, so `average_gradients` must be left out (it would take shards of different weights for copies of one); the copies of
 `adiabat.training.passes` share memory with weights that would no longer be there; the norm for clipping must be taken over all shards;
-and a
-checkpoint must collect whole tensors before the main process writes them.
+and a checkpoint must collect whole tensors before the main process writes them.
 """
 
 import itertools

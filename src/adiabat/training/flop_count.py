@@ -1,4 +1,4 @@
-"""What passes of a tower cost, found by passing a few tokens under torch's own counter (mission B4).
+"""What passes of a tower cost, found by passing a few tokens under torch's own counter (Ziarko et al. 2024).
 
 Matrix products alone are counted, each multiplication and addition by itself, as is usual; norms, activations and the optimizer come to a
 few percent of them. Attention counts as two products forwards and four backwards; kernels that compute scores a second time to save

@@ -1,4 +1,4 @@
-"""Optimisers by name, and which weights they decay (missions A4, C4)."""
+"""Optimisers by name, and which weights they decay (Vasilyev et al. 2024; Moiseev et al. 2023)."""
 
 import math
 from collections.abc import Iterable
@@ -63,8 +63,8 @@ def make_optimizer(
     - ``sgd``: no momentum, ``w -= a g``.
 
     In ``adamw`` and ``adafactor`` the decay is ``w -= a k w`` before the step; in the others it is added to the gradient, ``g + k w``, as
-    torch does. Given as parameters, biases and norms decay like all others, for source 000, which tuning follows, says nothing about
-    leaving them out. `decay_groups` leaves them out.
+    torch does. Given as parameters, biases and norms decay like all others, for Vasilyev et al. 2024, which tuning follows, says nothing
+    about leaving them out. `decay_groups` leaves them out.
 
     ``adafactor`` keeps one number per row and per column of a matrix instead of one per weight: ``V_ij = R_i C_j / max(mean(R), e)``,
     never below ``e^2``. ``R`` and ``C`` are running means of the squared gradient along rows and columns, ``R = (1 - s) R + s

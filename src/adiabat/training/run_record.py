@@ -116,7 +116,7 @@ def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> 
         ModelError: If names or shapes differ; all differences are named.
 
     Reference:
-        Source 000; mission A11.
+        Vasilyev et al. 2024.
     """
     faults = [f'"{name}" {where} only' for name, where in _one_sided(before, after)]
     faults += [

@@ -38,7 +38,7 @@ def rate_factor(
         ConfigError: If `name` is unknown.
 
     Reference:
-        Source 000 (``a0 (1 - t/T)``, ``a0 (1 - (t/T)^2)``, ``a0 g^t``); Loshchilov and Hutter 2017 (cosine); mission A4.
+        Vasilyev et al. 2024 (``a0 (1 - t/T)``, ``a0 (1 - (t/T)^2)``, ``a0 g^t``); Loshchilov and Hutter 2017 (cosine).
     """
     share = min(progress, 1.0)
     if name == "constant":
@@ -176,7 +176,7 @@ def scaled_learning_rate(rate: float, *, batch_size: int, reference_batch_size: 
         ConfigError: If a number is out of range or the rule is unknown.
 
     Reference:
-        Goyal et al. 2017 (linear); Krizhevsky 2014 (square root); source 000; mission A4.
+        Goyal et al. 2017 (linear); Krizhevsky 2014 (square root); Vasilyev et al. 2024.
     """
     faults = [
         f"{name} must be above 0, got {value}"
