@@ -18,7 +18,8 @@ import time
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.evaluation.language_grid_measures import NEGATIVES, grid_scores, measure_grid
+from adiabat.data.records import NEGATIVES
+from adiabat.evaluation.language_grid_measures import grid_scores, measure_grid
 from adiabat.evaluation.retrieval_grid import measure_retrieval
 from adiabat.models.similarity_function import Similarity
 from adiabat.stats.language_grid_stats import compare_cells

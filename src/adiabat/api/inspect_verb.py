@@ -1,18 +1,21 @@
 """`adiabat.inspect`: what a data set holds."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from adiabat.config.dataset_settings import (
-    InspectSettings,
-)
+from adiabat.config.dataset_settings import InspectSettings
 from adiabat.core.progress import SILENT, Watch
-from adiabat.models.model_names import Model, load
 from adiabat.profiling.profile import inspect as inspect_data
 from adiabat.profiling.profile_record import Inspection
 from adiabat.profiling.text_lengths import ModelTokens
 
+if TYPE_CHECKING:
+    from adiabat.models.model_names import Model
 
-def inspect(data: str | Path, *, model: Model | None = None, settings: InspectSettings | None = None, watch: Watch = SILENT) -> Inspection:
+
+def inspect(
+    data: str | Path, *, model: "Model | None" = None, settings: InspectSettings | None = None, watch: Watch = SILENT
+) -> Inspection:
     """Look at a data set: counts, lengths, duplicates, languages, topics and tags, and what is wrong with it.
 
     Args:
@@ -28,5 +31,10 @@ def inspect(data: str | Path, *, model: Model | None = None, settings: InspectSe
         AdiabatError: If the data cannot be read at all, or a setting has no effect.
     """
     settings = settings or InspectSettings()
-    tokens = None if model is None else ModelTokens(load(model, settings=settings.encoder))
+    tokens = None
+    if model is not None:
+        # Torch takes seconds to load, and counting words needs none.
+        from adiabat.models.model_names import load
+
+        tokens = ModelTokens(load(model, settings=settings.encoder))
     return inspect_data(str(data), settings=settings, tokens=tokens, watch=watch)

@@ -1,4 +1,4 @@
-"""Settings of ``adiabat sweep``: sizes, methods, budgets, and the RUN.toml that all runs share (Ziarko et al. 2024)."""
+"""Settings of ``adiabat sweep`` and ``adiabat plan``: sizes, methods and budgets."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath

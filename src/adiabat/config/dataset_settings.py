@@ -1,4 +1,4 @@
-"""Settings of ``adiabat data``: how each known data set is made; the defaults are those of Vasilyev et al. 2024."""
+"""Settings of ``adiabat data``, ``adiabat mine`` and ``adiabat inspect``; defaults of data sets are those of Vasilyev et al. 2024."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Settings of ``adiabat distil static``: from a teacher to a table with one vector per token (van Dongen and Tulkens, model2vec)."""
+"""Settings of ``adiabat distil``: static models, and students that are trained."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self

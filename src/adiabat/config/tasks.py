@@ -1,4 +1,4 @@
-"""Settings of ``adiabat evaluate --suite``: tasks of any kind, and models to be measured on all of them."""
+"""Settings of ``adiabat evaluate --suite``, ``adiabat compare-runs`` and ``adiabat space``; the suites that come with adiabat."""
 
 import difflib
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and one door for reading them again."""
+"""Files that appear whole or not at all, one door for reading them again, and one writer at a time in a directory."""
 
 import errno
 import fcntl

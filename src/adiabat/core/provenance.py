@@ -1,4 +1,4 @@
-"""Where a result came from: versions, time and device, so that every result file can be told apart and repeated."""
+"""Where a result came from: versions and dates. Packaged files, checked before they are read."""
 
 import platform
 from datetime import UTC, datetime

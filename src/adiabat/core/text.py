@@ -1,4 +1,4 @@
-"""Beginnings of texts that are too long, or too strange, to be shown whole: in messages, on pages, in tables."""
+"""Texts and numbers for messages and pages: cut, made printable, formatted, and read as data files write them."""
 
 import math
 import re

@@ -140,3 +140,9 @@ def invented_id(number: int, text: str) -> str:
 def grid_id(pair: int, language: str) -> str:
     """Document id of the hypothesis of sentence pair `pair` (its position in the file, from 0) in `language`."""
     return f"{pair}:{language}"
+
+
+POSITIVE = "entailment"
+
+
+NEGATIVES = ("neutral", "contradiction")

@@ -1,4 +1,4 @@
-"""Rows of Parquet files: a column becomes Python values only where somebody asks for it, so that columns nobody uses cannot do harm."""
+"""Rows of Parquet files and of data sets of the ``datasets`` library; columns become Python values when they are asked for."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The first line of CSV and TSV, which must name the columns: a first row that is taken for them is lost without a word."""
+"""Column names: the header of CSV and TSV, and the names that data sets in the field use."""
 
 import re
 import warnings

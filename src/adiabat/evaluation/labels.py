@@ -1,4 +1,4 @@
-"""Texts with labels: do their vectors tell the labels apart, by a classifier trained on them, or by themselves?"""
+"""Texts with labels and parallel sentences: classification, clustering and bitext mining."""
 
 import warnings
 from collections.abc import Iterator, Sequence

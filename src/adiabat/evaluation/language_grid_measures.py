@@ -21,13 +21,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.core.errors import DataError, several
+from adiabat.data.records import NEGATIVES, POSITIVE
 from adiabat.models.similarity_function import Similarity
 from adiabat.stats.ranking_measures import discordant_counts
 from adiabat.stats.samples import SHARE, Cells, Sample
 from adiabat.store.scoring import row_scores
-
-POSITIVE = "entailment"
-NEGATIVES = ("neutral", "contradiction")
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 Scores = Mapping[str, Float[np.ndarray, "_a _b _n"]]

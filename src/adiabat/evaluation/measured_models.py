@@ -1,4 +1,4 @@
-"""Who is measured: models by name, each loaded when it is first needed, and BM25 beside them."""
+"""Measured models by name, loaded when needed, and corpora by the document tower that embedded them."""
 
 import hashlib
 import json

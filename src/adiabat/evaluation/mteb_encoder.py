@@ -1,4 +1,4 @@
-"""A model of two towers as mteb's evaluator calls it.
+"""Models and stores as mteb's evaluator calls them.
 
 It does not inherit from mteb's classes: their protocols ask for methods alone, and importing mteb takes seconds.
 """

@@ -1,4 +1,4 @@
-"""Maps of two towers in the plane by t-SNE, begun from given places so that maps of two models can be compared (Moiseev et al. 2023)."""
+"""Maps of two towers by t-SNE, and how well a line separates queries from documents."""
 
 import numpy as np
 from jaxtyping import Float, Int

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Int
 
-from adiabat.data.records import LanguageGridSet
+from adiabat.data.records import POSITIVE, LanguageGridSet
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.evaluation.language_grid_measures import POSITIVE
 from adiabat.results.evaluation_result import Change, DatasetResult, GridComparison, TrainedOn, Unseen
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores, Trained

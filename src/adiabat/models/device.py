@@ -1,4 +1,4 @@
-"""Which device a job runs on, by the name a user gives."""
+"""Device, peak memory and number format of a job."""
 
 import ctypes
 import gc

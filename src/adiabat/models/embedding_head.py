@@ -1,4 +1,4 @@
-"""What turns token states into an embedding, and texts into tokens."""
+"""From token states to an embedding: settings, pooling and projection."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args

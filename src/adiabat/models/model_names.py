@@ -1,4 +1,4 @@
-"""A MODEL by its name."""
+"""A MODEL by its name: hub, directory, job, or the embedded model."""
 
 from dataclasses import replace
 from functools import cache

@@ -1,4 +1,4 @@
-"""Saving encoders so that sentence-transformers loads them."""
+"""Models as sentence-transformers loads them: modules, projections and the model card."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

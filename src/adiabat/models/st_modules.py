@@ -1,4 +1,4 @@
-"""The modules that a model's directory lists: the class of each, where its files lie, and what is no embedding model."""
+"""Modules of a sentence-transformers directory, and the settings beside a backbone."""
 
 import ast
 import re

@@ -1,17 +1,19 @@
-"""A uniform sample of a stream whose length nobody knows."""
+"""Lengths of texts, what a model's limit cuts off, and uniform samples of a stream."""
 
 import math
 from collections.abc import Sequence
 from math import sqrt
 from random import Random
-from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
 
 from adiabat.data.records import Side
-from adiabat.models.towers import DualEncoder
 from adiabat.profiling.profile_record import Lengths, Role, Truncation
+
+if TYPE_CHECKING:
+    from adiabat.models.towers import DualEncoder
 
 T = TypeVar("T")
 
@@ -185,7 +187,7 @@ def wilson(count: int, of: int) -> tuple[float, float]:
 class ModelTokens:
     """The two tokenizers of a model with their prompts and limits, as `adiabat.profiling.text_lengths.TokenCounter` wants them."""
 
-    def __init__(self, model: DualEncoder) -> None:
+    def __init__(self, model: "DualEncoder") -> None:
         """Take the tokenizers."""
         self._model = model
 

@@ -1,4 +1,4 @@
-"""The directory of a job, or of many: who may write into it, and claiming it."""
+"""Who may write into a directory: a new run, a resumed one, or an evaluation."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress

@@ -1,4 +1,4 @@
-"""Rows of what is done, in a file that always holds whole ones: what was cut short goes on from there."""
+"""Rows of what is done, as JSON lines or Parquet, in files that always hold whole rows."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Runs of a sweep, and the options that they are runs of: a model, and a way to train it (Ziarko et al. 2024)."""
+"""Laws of the loss by size, tokens and trained share, and the runs that they are fitted to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How a batch is cut into chunks, and how threads share them out: numbers alone, no tower passes here."""
+"""Gradient caching: a batch in chunks, their passes, and copies of a tower for threads."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

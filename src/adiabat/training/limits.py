@@ -1,4 +1,4 @@
-"""When a run ends, where it stands, and what its validations found: plain data that goes into checkpoints."""
+"""When a run ends: steps, epochs, validations, Ctrl-C and SIGTERM. Plain data that goes into checkpoints."""
 
 import signal
 import threading

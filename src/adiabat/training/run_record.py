@@ -1,4 +1,4 @@
-"""What a run that updated weights leaves for readers: its record, read off its log, and the result around it."""
+"""The record of a run that updated weights, and how far each tensor moved."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
