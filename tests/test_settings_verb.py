@@ -65,7 +65,8 @@ def test_a_key_is_told_with_what_it_takes() -> None:
         "#margin = 0.1",
     ]
     assert lines[told["distance"] - 1].endswith('of "cosine", "dot", "euclidean".')
-    assert 'A number, or "safe".' in lines[told["learning_rate"] - 1]
+    rate = " ".join(line.removeprefix("# ") for line in lines[told["learning_rate"] - 2 : told["learning_rate"]])
+    assert rate.endswith('A number, or "safe".')
     assert lines[told["alpha"]] == "#alpha ="
     assert lines[told["freeze"]] == '#freeze = ["embeddings"]'
 
