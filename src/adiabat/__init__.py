@@ -8,6 +8,8 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from adiabat.core.former_names import install
+
 if TYPE_CHECKING:
     from adiabat.api.ablate_verb import distil_ablate as distil_ablate
     from adiabat.api.compare_runs_verb import compare_runs as compare_runs
@@ -73,6 +75,8 @@ try:
     __version__ = version("adiabat")
 except PackageNotFoundError:  # a checkout that was never installed
     __version__ = "0+unknown"
+
+install()
 
 
 def __getattr__(name: str) -> object:
