@@ -109,3 +109,12 @@ def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_th
     run(problem, tmp_path / "job", resume=True)
     run(problem, tmp_path / "whole")
     assert everything(tmp_path / "job") == everything(tmp_path / "whole")
+
+
+def test_checkpoints_that_cannot_be_removed_are_one_line(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused_by_disk(folder: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(finish_run, "drop_older", refused_by_disk)
+    with pytest.raises(JobError, match="Read-only file system"):
+        run(problem, tmp_path / "job")

@@ -5,7 +5,7 @@ from pkgutil import iter_modules
 
 
 def __getattr__(name: str) -> object:
-    """A class of settings, or a function, by its former place."""
+    """Find a settings class in the module that defines it."""
     if not name.startswith("_"):
         for module in iter_modules(__path__):
             found: object = getattr(import_module(f"{__name__}.{module.name}"), name, None)

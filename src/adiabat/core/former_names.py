@@ -1,4 +1,4 @@
-"""Modules by the names that they had before the rooms were named anew: scripts of that time import them until 0.1.0 is released."""
+"""Former module names: scripts written before the rooms were renamed can import them until 0.1.0 is released."""
 
 import sys
 from collections.abc import Sequence
@@ -159,5 +159,5 @@ class FormerNames(MetaPathFinder):
 
 
 def install() -> None:
-    """Ask for former names where an import fails."""
+    """Resolve former module names when an import fails."""
     sys.meta_path.append(FormerNames())

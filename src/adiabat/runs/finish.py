@@ -12,12 +12,13 @@ from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import GO_ON
 
 
-def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside: Mapping[str, bytes]) -> None:
+def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside: Mapping[str, bytes], tidy: Callable[[], None]) -> None:
     """Write model, result and report; the model gets its name last of all, so that a job with a model is complete.
 
     Args:
         save: Writes the model into a folder.
         beside: Further files of the job by name.
+        tidy: Removes what a finished job no longer needs.
     """
     from adiabat.report.evaluation_page import write_evaluation
 
@@ -31,6 +32,7 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         write_evaluation(result, job.folder, beside=beside)
         seal_model(job, partial)
         partial.rename(job.model)
+        tidy()
     except (OSError, DataError) as fault:
         raise JobError(f"{job.model} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
     finally:

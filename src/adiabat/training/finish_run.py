@@ -1,13 +1,11 @@
 """The end of a run that updated weights: its model, its result with what it was trained on, and its checkpoints."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from safetensors import SafetensorError
 
-from adiabat.core.errors import JobError
-from adiabat.core.files import advice_on
+from adiabat.core.errors import DataError
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
@@ -15,7 +13,6 @@ from adiabat.models.trained_file import packed
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.finish import finish_job
 from adiabat.runs.run_dir import Job
-from adiabat.runs.run_log import GO_ON
 from adiabat.training.checkpoint import drop_older
 
 
@@ -28,14 +25,16 @@ def finish_run(job: Job, model: DualEncoder, result: Result, trained: TrainedTex
     texts, content = packed(trained)
     if result.training is not None:
         result = replace(result, training=replace(result.training, texts=texts))
-    try:
-        finish_job(job, result, save=partial(_save, model.to("cpu")), beside={job.trained.name: content})
+
+    def write_model(folder: Path) -> None:
+        try:
+            save(model.to("cpu"), folder)
+        except SafetensorError as fault:
+            raise DataError(str(fault)) from fault
+
+    def tidy() -> None:
         if keep_checkpoints is None:
             drop_older(job.checkpoints)
-    except SafetensorError as fault:
-        raise JobError(f"{job.model} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
+
+    finish_job(job, result, save=write_model, beside={job.trained.name: content}, tidy=tidy)
     return result
-
-
-def _save(model: DualEncoder, folder: Path) -> None:
-    save(model, folder)
