@@ -3,11 +3,15 @@
 Functions without a shape are left to the checker of types: checking these too took a third of the time of tests that train.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any, Self, get_args
 
 import jaxtyping
 from beartype import BeartypeConf, FrozenDict, beartype
+
+SHAPES = "ADIABAT_SHAPES" in os.environ
+"""Whether this run of the tests checks shapes, which takes a third longer."""
 
 OFTEN = frozenset(
     ["adiabat.scaling_laws.laws.columns_of", *(f"adiabat.scaling_laws.fitting._Problem.{name}" for name in ("objective", "split", "_logs"))]

@@ -10,7 +10,9 @@ import torch
 from adiabat.models.embedding_head import pool
 from adiabat.scaling_laws.law_intervals import Ensemble, estimate
 from adiabat.scaling_laws.laws import Points
-from tests.checking import OFTEN
+from tests.checking import OFTEN, SHAPES
+
+pytestmark = pytest.mark.skipif(not SHAPES, reason="shapes are checked by make test-shapes")
 
 
 def test_a_function_refuses_another_shape() -> None:
