@@ -18,7 +18,7 @@ from pathlib import Path
 
 VERBS = (
     *("embed", "tune", "train", "evaluate", "search", "inspect", "mine", "compare", "space", "study", "sweep"),
-    *("plan", "settings", "safe-rate", "compare-runs", "data", "demo", "distil"),
+    *("plan", "settings", "safe-rate", "compare-runs", "data", "demo", "distill"),
 )
 
 WATCHED = """

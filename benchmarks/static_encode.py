@@ -23,13 +23,13 @@ from jaxtyping import Float32
 from model2vec import StaticModel
 
 import adiabat
-from adiabat.config.distillation import DistilStaticSettings
+from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.data.corpora import read_corpus
 from adiabat.datasets.bundled import DEMO_CORPUS
 from adiabat.models.model_names import demo_model_folder
 
-SETTINGS = checked(DistilStaticSettings, {"static": {"dtype": "float32"}, "run": {"device": "cpu"}})
+SETTINGS = checked(DistillStaticSettings, {"static": {"dtype": "float32"}, "run": {"device": "cpu"}})
 TOLERATED = 1e-4
 
 Encode = Callable[[list[str]], Float32[np.ndarray, "n e"]]
@@ -53,7 +53,7 @@ def main() -> None:
         model = options.model
         if model is None:
             model = Path(folder) / "static"
-            adiabat.distil_static(str(demo_model_folder()), model, settings=SETTINGS)
+            adiabat.distill_static(str(demo_model_folder()), model, settings=SETTINGS)
         gap = float(np.abs(ours(model)(texts[:500]) - theirs(model)(texts[:500])).max())
         assert gap <= TOLERATED, f"the embeddings differ by {gap:.1e}"
         rates = [{name: len(texts) / alone(name, model, len(texts)) for name in SIDES} for _ in range(options.rounds)]

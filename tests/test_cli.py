@@ -311,9 +311,9 @@ def test_a_retention_set_of_one_word_is_told_to_have_two(words: list[str]) -> No
 
 
 def test_a_verb_of_several_commands_asks_for_one(run: Run) -> None:
-    said = run("distil")
+    said = run("distill")
     assert said.code == 2
-    assert said.err.splitlines()[-1] == "adiabat: a command must be named, got none; see adiabat distil --help"
+    assert said.err.splitlines()[-1] == "adiabat: a command must be named, got none; see adiabat distill --help"
 
 
 def test_evaluate_with_too_few_words_tells_where_to_read_on(run: Run) -> None:

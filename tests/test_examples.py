@@ -79,7 +79,7 @@ def test_a_sweep_runs_and_is_planned_with(run: Run) -> None:
 def test_a_multilingual_student_is_taught(run: Run) -> None:
     rows("texts.jsonl", [{"en": f"{KINDS[n % 5]} {n}", "de": f"das {KINDS[n % 5]} {n}", "fr": f"le {n} {KINDS[n % 5]}"} for n in range(60)])
     small = ("--teacher", "model", "--student", "model", "--set", "train.batch_size=8", "--set", "train.steps=2", "--device", "cpu")
-    said = run("distil", "multilingual", "--config", str(EXAMPLES / "08_multilingual.toml"), "--out", "student", *small)
+    said = run("distill", "multilingual", "--config", str(EXAMPLES / "08_multilingual.toml"), "--out", "student", *small)
     assert (said.code, said.out) == (0, "student\n"), said.err
 
 

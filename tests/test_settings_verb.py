@@ -13,7 +13,7 @@ from adiabat.config.reader import checked, keys_of
 from adiabat.config.settings_template import WIDTH, template
 from tests.commands import run_in_process
 
-OF_SEVERAL_TABLES = ("suite", "compare data", "compare backbones", "study", "sweep", "train", "distil ablate")
+OF_SEVERAL_TABLES = ("suite", "compare data", "compare backbones", "study", "sweep", "train", "distill ablate")
 """Verbs whose files have tables that must be filled in, or must lack some of the defaults."""
 
 
@@ -83,12 +83,12 @@ def test_every_verb_that_takes_a_file_has_its_settings_shown() -> None:
     takes = {name for name, options in commands() if "config" in options}
     shown = {name for name in takes if name in KINDS or any(kind.startswith(f"{name} ") for kind in KINDS)}
     assert takes - shown == set()
-    assert {"tune", "distil fit", "data"} <= takes
+    assert {"tune", "distill fit", "data"} <= takes
 
 
 def test_the_verb_prints_the_template(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    said = run_in_process(capsys, monkeypatch, ["settings", "distil", "fit"])
-    assert (said.code, said.out) == (0, template(kind_of("distil fit")))
+    said = run_in_process(capsys, monkeypatch, ["settings", "distill", "fit"])
+    assert (said.code, said.out) == (0, template(kind_of("distill fit")))
     said = run_in_process(capsys, monkeypatch, ["settings", "tuna"])
     assert said.code == 2
     assert said.err.startswith("adiabat: VERB must be one of embed, tune, ")

@@ -1,4 +1,4 @@
-"""adiabat: tune, train, plan, distil and measure dual-encoder text-embedding models.
+"""adiabat: tune, train, plan, distill and measure dual-encoder text-embedding models.
 
 Every verb of the command line is a function here; nothing else is public but the settings in `adiabat.config`. A name is loaded when it is
 first used, so that importing the package loads nothing heavy.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from adiabat.core.former_names import install
 
 if TYPE_CHECKING:
-    from adiabat.api.ablate_verb import distil_ablate as distil_ablate
+    from adiabat.api.ablate_verb import distill_ablate as distill_ablate
     from adiabat.api.compare_runs_verb import compare_runs as compare_runs
     from adiabat.api.compare_verb import compare as compare
     from adiabat.api.data_verb import make as make
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from adiabat.api.train_verb import train as train
     from adiabat.api.tune_verb import tune as tune
     from adiabat.core.errors import AdiabatError as AdiabatError
-    from adiabat.distillation.static_jobs import distil_fit as distil_fit
-    from adiabat.distillation.static_jobs import distil_multilingual as distil_multilingual
-    from adiabat.distillation.static_jobs import distil_pair as distil_pair
-    from adiabat.distillation.static_jobs import distil_static as distil_static
+    from adiabat.distillation.static_jobs import distill_fit as distill_fit
+    from adiabat.distillation.static_jobs import distill_multilingual as distill_multilingual
+    from adiabat.distillation.static_jobs import distill_pair as distill_pair
+    from adiabat.distillation.static_jobs import distill_static as distill_static
     from adiabat.models.model_names import Model as Model
     from adiabat.models.model_names import load as load
     from adiabat.models.towers import DualEncoder as DualEncoder
@@ -46,11 +46,11 @@ _MODULES = {
     "Store": "adiabat.store.vector_store",
     "compare": "adiabat.api.compare_verb",
     "compare_runs": "adiabat.api.compare_runs_verb",
-    "distil_ablate": "adiabat.api.ablate_verb",
-    "distil_fit": "adiabat.distillation.static_jobs",
-    "distil_multilingual": "adiabat.distillation.static_jobs",
-    "distil_pair": "adiabat.distillation.static_jobs",
-    "distil_static": "adiabat.distillation.static_jobs",
+    "distill_ablate": "adiabat.api.ablate_verb",
+    "distill_fit": "adiabat.distillation.static_jobs",
+    "distill_multilingual": "adiabat.distillation.static_jobs",
+    "distill_pair": "adiabat.distillation.static_jobs",
+    "distill_static": "adiabat.distillation.static_jobs",
     "embed": "adiabat.api.embed_verb",
     "estimate": "adiabat.api.train_verb",
     "evaluate": "adiabat.api.evaluate_verb",

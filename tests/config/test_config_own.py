@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adiabat.config.budgets import TAKEN, FamilySection, PlanSettings, SweepSettings
-from adiabat.config.distillation import DistilStaticSettings, FitSettings, MultilingualSettings
+from adiabat.config.distillation import DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.reader import checked, keys_of
 from adiabat.config.section import Section
 from adiabat.core.errors import ConfigError
@@ -18,11 +18,11 @@ ENCODER: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 RUNS = {"plan.runs": "swept"}
 TAUGHT: dict[str, tuple[Any, dict[str, Any]]] = {
-    "distil.teachers": (("one", "other"), {}),
-    "distil.student": ("small", {}),
-    "distil.out": ("taught", {}),
-    "distil.side": ("document", {}),
-    "distil.width": ("projection", {}),
+    "distill.teachers": (("one", "other"), {}),
+    "distill.student": ("small", {}),
+    "distill.out": ("taught", {}),
+    "distill.side": ("document", {}),
+    "distill.width": ("projection", {}),
     "lessons.validation_fraction": (0.25, {}),
     "lessons.max_validation": (99, {}),
     **{f"teacher.{name}": value for name, value in ENCODER.items() if name != "similarity"},
@@ -65,7 +65,7 @@ OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
         "run.device": ("cpu", RUNS),
         "encoder.pooling": ("cls", {"plan.models": ["demo"]}),
     },
-    DistilStaticSettings: {
+    DistillStaticSettings: {
         "static.dims": (64, {}),
         "static.reduction": ("ica", {}),
         "static.pooling": ("last", {}),
@@ -95,7 +95,7 @@ TRAINED = ("encoder", "mixture", "batches", "train", "memory", "run")
 SHARED = {
     SweepSettings: ("encoder", "data", "towers", "mixture", "batches", "train", "memory", "run", "tasks", "measure"),
     PlanSettings: ("encoder",),
-    DistilStaticSettings: ("encoder",),
+    DistillStaticSettings: ("encoder",),
     FitSettings: TRAINED,
     MultilingualSettings: TRAINED,
 }
@@ -141,4 +141,4 @@ def test_everything_that_a_sweep_gives_is_tried() -> None:
 @pytest.mark.parametrize(("key", "value"), [("pooling", "cls"), ("normalize", True), ("max_tokens", 8), ("query_prompt", "ask: ")])
 def test_what_a_teacher_of_a_static_model_does_not_go_by_is_refused(key: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=rf"encoder.{key} has no effect on a static model, whose tokens pass by themselves; leave it out"):
-        checked(DistilStaticSettings, {"encoder": {key: value}})
+        checked(DistillStaticSettings, {"encoder": {key: value}})

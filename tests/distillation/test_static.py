@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
 import adiabat
-from adiabat.config.distillation import DistilStaticSettings
+from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError, JobError
 from adiabat.core.progress import Watch
@@ -25,7 +25,7 @@ from adiabat.models.loading import load
 from adiabat.models.static import StaticBackbone
 from adiabat.models.static_files import unknown_id
 from adiabat.models.towers import DualEncoder
-from adiabat.results.distillation_result import DistilResult
+from adiabat.results.distillation_result import DistillResult
 from adiabat.results.record import read_record
 from tests.distillation.test_vocabulary import wordpiece
 from tests.tiny import edit, save_tiny, tiny_dual
@@ -39,13 +39,13 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("teacher"), width=24, settings=EncoderSettings(max_tokens=64))
 
 
-def settings_of(**section: Any) -> DistilStaticSettings:
-    return checked(DistilStaticSettings, {"static": {"dims": 8, "dtype": "float32", **section}, "run": {"device": "cpu"}})
+def settings_of(**section: Any) -> DistillStaticSettings:
+    return checked(DistillStaticSettings, {"static": {"dims": 8, "dtype": "float32", **section}, "run": {"device": "cpu"}})
 
 
-def made(teacher: Path, out: Path, notes: list[str] | None = None, **section: Any) -> DistilResult:
+def made(teacher: Path, out: Path, notes: list[str] | None = None, **section: Any) -> DistillResult:
     said = notes if notes is not None else []
-    return adiabat.distil_static(str(teacher), out, settings=settings_of(**section), watch=Watch(note=said.append))
+    return adiabat.distill_static(str(teacher), out, settings=settings_of(**section), watch=Watch(note=said.append))
 
 
 def embedded(folder: Path) -> Float[np.ndarray, "n e"]:
@@ -58,8 +58,8 @@ def embedded(folder: Path) -> Float[np.ndarray, "n e"]:
 def test_vectors_are_those_of_model2vec(teacher: Path, tmp_path: Path, section: dict[str, Any], pooling: str) -> None:
     given = {key: value for key, value in section.items() if value is not None}
     if "reduction" in section:
-        settings = checked(DistilStaticSettings, {"static": {"dtype": "float32", "pooling": pooling, **given}})
-        adiabat.distil_static(str(teacher), tmp_path / "ours", settings=settings)
+        settings = checked(DistillStaticSettings, {"static": {"dtype": "float32", "pooling": pooling, **given}})
+        adiabat.distill_static(str(teacher), tmp_path / "ours", settings=settings)
     else:
         made(teacher, tmp_path / "ours", pooling=pooling, **given)
     tower = load(teacher).document
@@ -128,7 +128,7 @@ def test_fewer_bits_give_nearly_the_same(teacher: Path, tmp_path: Path, dtype: s
 def test_unknown_tokens_say_nothing(tmp_path: Path) -> None:
     model = tiny_dual(width=24)
     tower = model.document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
-    adiabat.distil_static(DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(dims=3, normalize=False))
+    adiabat.distill_static(DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(dims=3, normalize=False))
     static = load(tmp_path / "model")
     found = static.encode(["the cat", "the 日 cat", "日"], side="query", precision="fp32")
     np.testing.assert_allclose(found[1], found[0] * 2 / 3, atol=1e-6)
@@ -176,7 +176,7 @@ def test_words_that_are_there_already_are_told(tmp_path: Path) -> None:
     tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
     section = {"dims": 3, "vocabulary": str(tmp_path / "words.txt")}
     notes: list[str] = []
-    found = adiabat.distil_static(
+    found = adiabat.distill_static(
         DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(**section), watch=Watch(note=notes.append)
     )
     assert notes == found.notes == ["1 of 2 words are tokens of the teacher already"]
@@ -185,7 +185,7 @@ def test_words_that_are_there_already_are_told(tmp_path: Path) -> None:
 
 def test_the_record_says_what_it_came_from(teacher: Path, tmp_path: Path) -> None:
     found = made(teacher, tmp_path / "model")
-    assert read_record(tmp_path / "model" / "result.json", DistilResult, version=1) == found
+    assert read_record(tmp_path / "model" / "result.json", DistillResult, version=1) == found
     assert (found.tokens, found.dims, found.added, found.counted) == (258, 8, 0, 0)
     assert 0 < found.kept < 1
     assert found.settings["static"]["dims"] == 8
@@ -220,7 +220,7 @@ def test_numbers_beyond_the_type_on_disk_are_told(teacher: Path, tmp_path: Path)
             norm.weight.mul_(1e6)
     settings = settings_of(reduction="none", dtype="float16", dims=None)
     with pytest.raises(DataError, match=r"static.dtype must hold numbers up to \S+, got float16; take float32"):
-        adiabat.distil_static(model, tmp_path / "model", settings=settings)
+        adiabat.distill_static(model, tmp_path / "model", settings=settings)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_what_cannot_be_made_is_told_before_anything_passes(
 )
 def test_settings_that_make_no_model_are_told(section: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        checked(DistilStaticSettings, {"static": section})
+        checked(DistillStaticSettings, {"static": section})
     assert told in str(caught.value)
 
 

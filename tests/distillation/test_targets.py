@@ -11,7 +11,7 @@ import pytest
 from sklearn.decomposition import TruncatedSVD
 
 import adiabat
-from adiabat.config.distillation import DistilStaticSettings
+from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import DataError, StoreError
 from adiabat.data.records import text_id
@@ -116,8 +116,8 @@ def test_a_text_that_a_teacher_gives_no_vector_is_named(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps({"_id": text_id(text), "text": text}) + "\n" for text in ("the cat", "日")), encoding="utf-8")
     tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
-    settings = checked(DistilStaticSettings, {"static": {"dims": 3}})
-    adiabat.distil_static(DualEncoder(tower, tower, "words"), tmp_path / "static", settings=settings)
+    settings = checked(DistillStaticSettings, {"static": {"dims": 3}})
+    adiabat.distill_static(DualEncoder(tower, tower, "words"), tmp_path / "static", settings=settings)
     said = r"a teacher must give every text a vector other than zero, .*static gives none to '日'; remove it, or take another teacher"
     with pytest.raises(DataError, match=said):
         targets_of([load(tmp_path / "static")], path, tmp_path)

@@ -9,13 +9,13 @@ from typing import Any
 
 from adiabat.api.suite_verb import evaluate_suite
 from adiabat.api.train_verb import train
-from adiabat.config.distillation import AblateSettings, DistilStaticSettings, FitSettings
+from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.tasks import SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
-from adiabat.distillation.static_jobs import distil_fit, distil_static, made_of
+from adiabat.distillation.static_jobs import distill_fit, distill_static, made_of
 from adiabat.distillation.static_model import is_distilled
 from adiabat.dual_encoder.dataset_cache import contents_of
 from adiabat.evaluation.task_kinds import prepare
@@ -62,10 +62,10 @@ class _Step:
     make: Callable[[], object]
 
 
-def distil_ablate(
-    teacher: str, settings: AblateSettings, *, resume: bool = False, command: str = "adiabat.distil_ablate(...)", watch: Watch = SILENT
+def distill_ablate(
+    teacher: str, settings: AblateSettings, *, resume: bool = False, command: str = "adiabat.distill_ablate(...)", watch: Watch = SILENT
 ) -> SuiteResult:
-    """Distil a teacher as simply as can be, add one thing after the other, and measure each model and the teacher on a suite.
+    """Distill a teacher as simply as can be, add one thing after the other, and measure each model and the teacher on a suite.
 
     Args:
         teacher: Any encoder.
@@ -140,7 +140,7 @@ def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, w
                 return None
             # What a call that was killed left there is no model, and the teacher's vectors lie elsewhere.
             shutil.rmtree(place, ignore_errors=True)
-            return distil_static(teacher, place, settings=made, passed=folder / PASSED, command=command, watch=watch)
+            return distill_static(teacher, place, settings=made, passed=folder / PASSED, command=command, watch=watch)
 
         return _Step(name, place, make)
 
@@ -152,13 +152,13 @@ def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, w
     if section.texts or section.queries:
         fitted = _fit(teacher, settings, student, folder / "models" / FITTED)
         student = folder / "models" / FITTED
-        yield _job(FITTED, student, lambda resume: distil_fit(fitted, resume=resume, command=command, watch=watch))
+        yield _job(FITTED, student, lambda resume: distill_fit(fitted, resume=resume, command=command, watch=watch))
     if section.pairs is not None:
         paired = _paired(settings, student, folder / "models" / PAIRED)
         yield _job(PAIRED, folder / "models" / PAIRED, lambda resume: train(paired, resume=resume, command=command, watch=watch))
 
 
-def _static(settings: AblateSettings, own: Mapping[str, Any]) -> DistilStaticSettings:
+def _static(settings: AblateSettings, own: Mapping[str, Any]) -> DistillStaticSettings:
     """What all steps share, and what one has of its own."""
     usual = settings.static.model_dump(exclude_unset=True, exclude={"sif", "corpus"})
     sif = {"sif": settings.static.sif} if own.get("weighting") == "sif" else {}
@@ -167,7 +167,7 @@ def _static(settings: AblateSettings, own: Mapping[str, Any]) -> DistilStaticSet
         "encoder": settings.encoder.model_dump(exclude_unset=True),
         "run": settings.run.model_dump(),
     }
-    return checked(DistilStaticSettings, tables)
+    return checked(DistillStaticSettings, tables)
 
 
 def _job(name: str, place: Path, run: Callable[[bool], object]) -> _Step:
@@ -178,7 +178,7 @@ def _fit(teacher: str, settings: AblateSettings, student: Path, out: Path) -> Fi
     section = settings.ablate
     train = {"learning_rate": settings.fit.learning_rate, **settings.fit.model_dump(exclude_unset=True)}
     tables = {
-        "distil": {"teachers": [teacher], "student": str(student), "out": str(out)},
+        "distill": {"teachers": [teacher], "student": str(student), "out": str(out)},
         "teacher": settings.encoder.model_dump(exclude_unset=True),
         "lessons": {"texts": section.texts, "queries": section.queries},
         "train": train,

@@ -14,7 +14,7 @@ from adiabat import __version__
 from adiabat.cli.comparing import compare
 from adiabat.cli.console import complain, plain_warnings
 from adiabat.cli.data import inspect, make, mine
-from adiabat.cli.distilling import distil
+from adiabat.cli.distilling import distill
 from adiabat.cli.measuring import compare_runs, demo, evaluate, folded, search
 from adiabat.cli.options import local_rank, rank
 from adiabat.cli.planning import plan, sweep
@@ -51,7 +51,7 @@ for verb in (embed, tune, train, evaluate, search, inspect, mine, compare, space
 app.command("safe-rate")(safe_rate)
 app.command("compare-runs")(compare_runs)
 app.command("data")(make)
-app.add_typer(distil, name="distil")
+app.add_typer(distill, name="distill")
 app.command()(demo)
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -63,7 +63,7 @@ SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 
 _GOES_ON = "what is finished is kept; run the same command again to go on"
 _NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
-AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distil"), _GOES_ON)
+AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distill"), _GOES_ON)
 AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "compare", "study", "safe-rate", "sweep"), "run the same command with --resume to go on")
 """What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
 

@@ -1,4 +1,4 @@
-"""The verbs that make students of a teacher: distil static, fit, multilingual, pair, ablate."""
+"""The verbs that make students of a teacher: distill static, fit, multilingual, pair, ablate."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from adiabat.cli.options import (
     show_suite,
 )
 
-distil = typer.Typer(no_args_is_help=True, help="Make students of a teacher.")
+distill = typer.Typer(no_args_is_help=True, help="Make students of a teacher.")
 
 Teachers = Annotated[list[str] | None, typer.Option("--teacher", metavar="MODEL", help="Who teaches; may be given several times.")]
 Student = Annotated[str | None, typer.Option("--student", metavar="MODEL", help="Where training starts.", show_default=False)]
@@ -30,7 +30,7 @@ JobOut = Annotated[Path | None, typer.Option("--out", help="Directory of the job
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a job that was cut short.")]
 
 
-@distil.command()
+@distill.command()
 def static(
     teacher: Annotated[str, typer.Argument(metavar="MODEL", help="The teacher; its document tower is distilled.")],
     out: Annotated[Path, typer.Option("--out", help="Directory of the static model.")],
@@ -47,22 +47,22 @@ def static(
     as_json: AsJson = False,
 ) -> None:
     """Make a model of one vector per token, which model2vec and sentence-transformers load and which needs no GPU."""
-    from adiabat.config.distillation import DistilStaticSettings
+    from adiabat.config.distillation import DistillStaticSettings
 
     texts = {"static.pooling": pooling, "static.weighting": weighting, "static.corpus": corpus, "static.vocabulary": vocabulary}
     short = short_for(texts, {"static.dims": dims, "static.sif": sif})
-    settings = settings_of(DistilStaticSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
+    settings = settings_of(DistillStaticSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
     import adiabat
     from adiabat.core.text import amount
 
     with watching() as watch:
-        found = adiabat.distil_static(teacher, out, settings=settings, command=command_line(), watch=watch)
+        found = adiabat.distill_static(teacher, out, settings=settings, command=command_line(), watch=watch)
     told = f"{found.tokens:,} tokens of {found.dims} numbers, {found.kept:.1%} of the variance, {amount(found.size)}"
     say(f"{told}, in {found.seconds:.1f} s")
     answer(found.to_json() if as_json else str(out))
 
 
-@distil.command()
+@distill.command()
 def fit(
     teachers: Teachers = None,
     student: Student = None,
@@ -79,18 +79,18 @@ def fit(
     """Bring a student's vectors of your own texts close to its teacher's."""
     from adiabat.config.distillation import FitSettings
 
-    lists = {"distil.teachers": teachers, "lessons.texts": texts, "lessons.queries": queries}
-    short = [*_listed(lists), *short_for({"distil.student": student, "distil.out": out})]
+    lists = {"distill.teachers": teachers, "lessons.texts": texts, "lessons.queries": queries}
+    short = [*_listed(lists), *short_for({"distill.student": student, "distill.out": out})]
     settings = settings_of(FitSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
     import adiabat
 
     with watching() as watch:
-        result = adiabat.distil_fit(settings, resume=resume, command=command_line(), watch=watch)
+        result = adiabat.distill_fit(settings, resume=resume, command=command_line(), watch=watch)
     show_result(result)
-    answer(result.to_json() if as_json else str(settings.distil.out))
+    answer(result.to_json() if as_json else str(settings.distill.out))
 
 
-@distil.command()
+@distill.command()
 def multilingual(
     teachers: Teachers = None,
     student: Student = None,
@@ -114,21 +114,21 @@ def multilingual(
     from adiabat.config.distillation import MultilingualSettings
 
     lists = {
-        "distil.teachers": teachers,
+        "distill.teachers": teachers,
         "lessons.parallel": parallel,
         "lessons.languages": None if languages is None else [name.strip() for name in languages.split(",") if name.strip()],
     }
-    short = [*_listed(lists), *short_for({"distil.student": student, "distil.out": out, "lessons.source": source})]
+    short = [*_listed(lists), *short_for({"distill.student": student, "distill.out": out, "lessons.source": source})]
     settings = settings_of(MultilingualSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
     import adiabat
 
     with watching() as watch:
-        result = adiabat.distil_multilingual(settings, resume=resume, command=command_line(), watch=watch)
+        result = adiabat.distill_multilingual(settings, resume=resume, command=command_line(), watch=watch)
     show_result(result)
-    answer(result.to_json() if as_json else str(settings.distil.out))
+    answer(result.to_json() if as_json else str(settings.distill.out))
 
 
-@distil.command()
+@distill.command()
 def pair(
     query: Annotated[str, typer.Argument(metavar="QUERY_MODEL", help="Its query tower is taken, such as a fitted static model's.")],
     document: Annotated[str, typer.Argument(metavar="DOCUMENT_MODEL", help="Its document tower is taken; its stores serve the pair.")],
@@ -137,13 +137,13 @@ def pair(
     """Put a small query tower beside the document tower that made an index."""
     import adiabat
 
-    made = adiabat.distil_pair(query, document, out)
+    made = adiabat.distill_pair(query, document, out)
     asking, answering = (sum(weights.numel() for weights in tower.parameters()) for tower in (made.query, made.document))
     say(f"{asking:,} parameters embed queries, {answering:,} embed documents")
     answer(str(out))
 
 
-@distil.command()
+@distill.command()
 def ablate(
     teacher: Annotated[str, typer.Argument(metavar="MODEL", help="The teacher.")],
     suite: Annotated[str | None, typer.Option("--suite", help="A TOML file of tasks, or a suite by name.", show_default=False)] = None,
@@ -167,7 +167,7 @@ def ablate(
     import adiabat
 
     with watching() as watch:
-        found = adiabat.distil_ablate(teacher, settings, resume=resume, command=command_line(), watch=watch)
+        found = adiabat.distill_ablate(teacher, settings, resume=resume, command=command_line(), watch=watch)
     show_suite(found, Path(str(settings.ablate.out)) / "suite", as_json=as_json)
 
 

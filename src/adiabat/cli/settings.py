@@ -27,10 +27,10 @@ KINDS: Mapping[str, str] = {
     "study": "sweeps:StudySettings",
     "sweep": "budgets:SweepSettings",
     "plan": "budgets:PlanSettings",
-    "distil static": "distillation:DistilStaticSettings",
-    "distil fit": "distillation:FitSettings",
-    "distil multilingual": "distillation:MultilingualSettings",
-    "distil ablate": "distillation:AblateSettings",
+    "distill static": "distillation:DistillStaticSettings",
+    "distill fit": "distillation:FitSettings",
+    "distill multilingual": "distillation:MultilingualSettings",
+    "distill ablate": "distillation:AblateSettings",
     "data arxiv-negatives": "dataset_settings:ArxivSettings",
     "data msmarco": "dataset_settings:MsmarcoSettings",
     "data squad": "dataset_settings:SquadSettings",
@@ -48,7 +48,7 @@ def kind_of(verb: str) -> type[Section]:
 
 
 def settings(
-    verb: Annotated[list[str], typer.Argument(metavar="VERB", help="Such as tune, `distil fit`, or suite: what --suite reads.")],
+    verb: Annotated[list[str], typer.Argument(metavar="VERB", help="Such as tune, `distill fit`, or suite: what --suite reads.")],
 ) -> None:
     """Print everything that a verb may be told, as a TOML file for --config: keys, defaults, what they take and mean."""
     name = " ".join(verb)

@@ -1,4 +1,4 @@
-"""Settings of ``adiabat distil``: static models, and students that are trained."""
+"""Settings of ``adiabat distill``: static models, and students that are trained."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -15,8 +15,8 @@ from adiabat.config.validation import Need
 Width = Literal["auto", "pca", "projection", "none"]
 
 
-class DistilSection(Section):
-    """``[distil]``: who teaches whom."""
+class DistillSection(Section):
+    """``[distill]``: who teaches whom."""
 
     teachers: Annotated[Texts, each_once("teacher")] = ()
     """Models; of several, embeddings of unit length stand side by side, so that a student's cosine is the mean of theirs. Required."""
@@ -78,7 +78,7 @@ STATIC_RATE = 5e-3
 class TeachSettings(Section):
     """What both verbs may be told."""
 
-    distil: DistilSection = DistilSection()
+    distill: DistillSection = DistillSection()
     teacher: EncoderSection = EncoderSection()
     """Of all teachers."""
     encoder: EncoderSection = EncoderSection()
@@ -101,7 +101,7 @@ class TeachSettings(Section):
 
 
 class FitSettings(TeachSettings):
-    """Everything that ``adiabat distil fit`` may be told."""
+    """Everything that ``adiabat distill fit`` may be told."""
 
     lessons: FitLessonsSection = FitLessonsSection()
 
@@ -116,14 +116,14 @@ class TranslationMixtureSection(MixtureSection):
 
 
 class MultilingualSettings(TeachSettings):
-    """Everything that ``adiabat distil multilingual`` may be told."""
+    """Everything that ``adiabat distill multilingual`` may be told."""
 
     lessons: ParallelLessonsSection = ParallelLessonsSection()
     mixture: TranslationMixtureSection = TranslationMixtureSection()
 
 
 USUAL_DIMS = 256
-"""van Dongen and Tulkens, model2vec, which distils every model to it."""
+"""van Dongen and Tulkens, model2vec, which distills every model to it."""
 
 
 class StaticSection(Section):
@@ -200,7 +200,7 @@ class FitTrainSection(TeachTrainSection):
 
 
 class AblateSettings(Section):
-    """Everything that ``adiabat distil ablate`` may be told."""
+    """Everything that ``adiabat distill ablate`` may be told."""
 
     ablate: AblateSection = AblateSection()
     static: AblatedStatic = AblatedStatic()
@@ -211,8 +211,8 @@ class AblateSettings(Section):
     run: RunSection = RunSection()
 
 
-class DistilStaticSettings(Section):
-    """Everything that ``adiabat distil static`` may be told."""
+class DistillStaticSettings(Section):
+    """Everything that ``adiabat distill static`` may be told."""
 
     static: StaticSection = StaticSection()
     encoder: EncoderSection = EncoderSection()

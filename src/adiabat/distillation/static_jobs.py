@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 
 from safetensors import SafetensorError
 
-from adiabat.config.distillation import DistilStaticSettings, FitSettings, MultilingualSettings, StaticSection, TeachSettings
+from adiabat.config.distillation import DistillStaticSettings, FitSettings, MultilingualSettings, StaticSection, TeachSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import JobError, ModelError
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.data.corpora import texts_to_learn
-from adiabat.distillation.static_model import Distilled, distil, is_distilled, list_modules, rows_and_dims, save_static
+from adiabat.distillation.static_model import Distilled, distill, is_distilled, list_modules, rows_and_dims, save_static
 from adiabat.distillation.student import fit, multilingual
 from adiabat.distillation.vocabulary import Word, read_words
 from adiabat.dual_encoder.dataset_cache import contents_of
@@ -28,7 +28,7 @@ from adiabat.models.model_names import Model, load, load_with, name_of, require_
 from adiabat.models.saving import save
 from adiabat.models.static_files import WEIGHTS, require_writable
 from adiabat.models.towers import DualEncoder
-from adiabat.results.distillation_result import DistilResult
+from adiabat.results.distillation_result import DistillResult
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import write_record
 from adiabat.runs.output_dir import require_free
@@ -37,15 +37,15 @@ PASSED = ".passed"
 """Folder of a teacher's vectors, beside the model while it is made."""
 
 
-def distil_static(
+def distill_static(
     teacher: Model,
     out: str | Path,
     *,
-    settings: DistilStaticSettings | None = None,
+    settings: DistillStaticSettings | None = None,
     passed: Path | None = None,
-    command: str = "adiabat.distil_static(...)",
+    command: str = "adiabat.distill_static(...)",
     watch: Watch = SILENT,
-) -> DistilResult:
+) -> DistillResult:
     """Make a static model of a teacher: one vector per token, so that a text takes a look-up and a mean.
 
     What was cut short goes on where it was when the same is asked for again.
@@ -64,7 +64,7 @@ def distil_static(
     Raises:
         AdiabatError: If anything the user gave is wrong, or the disk is full.
     """
-    settings, folder, begun = settings or DistilStaticSettings(), Path(out), time.monotonic()
+    settings, folder, begun = settings or DistillStaticSettings(), Path(out), time.monotonic()
     section, notes = settings.static, list[str]()
     _require_place(folder)
     words = _words(section)
@@ -79,7 +79,7 @@ def distil_static(
     with _directory(folder), sole_writer(folder):
         tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
         corpus = section.corpus
-        found = distil(
+        found = distill(
             tower,
             section,
             words=words,
@@ -114,7 +114,7 @@ def _directory(folder: Path) -> Iterator[None]:
             folder.rmdir()
 
 
-def distil_fit(settings: FitSettings, *, resume: bool = False, command: str = "adiabat.distil_fit(...)", watch: Watch = SILENT) -> Result:
+def distill_fit(settings: FitSettings, *, resume: bool = False, command: str = "adiabat.distill_fit(...)", watch: Watch = SILENT) -> Result:
     """Bring a student's vectors of one's own texts close to its teachers'; see `adiabat.distillation.student.fit`.
 
     Args:
@@ -133,8 +133,8 @@ def distil_fit(settings: FitSettings, *, resume: bool = False, command: str = "a
     return fit(load_with, settings, resume=resume, command=command, watch=watch)
 
 
-def distil_multilingual(
-    settings: MultilingualSettings, *, resume: bool = False, command: str = "adiabat.distil_multilingual(...)", watch: Watch = SILENT
+def distill_multilingual(
+    settings: MultilingualSettings, *, resume: bool = False, command: str = "adiabat.distill_multilingual(...)", watch: Watch = SILENT
 ) -> Result:
     """Teach a student further languages by translations; see `adiabat.distillation.student.multilingual`.
 
@@ -156,11 +156,11 @@ def distil_multilingual(
 
 def _require_names(settings: TeachSettings) -> None:
     """What is no model is told before texts are read."""
-    for name in filter(None, (*settings.distil.teachers, settings.distil.student)):
+    for name in filter(None, (*settings.distill.teachers, settings.distill.student)):
         require_name(name)
 
 
-def distil_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
+def distill_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
     """Put the query tower of one model beside the document tower of another: a small student, for an index of its teacher.
 
     Args:
@@ -182,7 +182,7 @@ def distil_pair(query: Model, document: Model, out: str | Path, *, settings: Enc
     if asked.query.width != answering.document.width:
         raise ModelError(
             f"the query tower of {name_of(query)} must be as wide as the documents of {name_of(document)}, {answering.document.width}, got "
-            f"{asked.query.width}; fit it with --set distil.width=projection"
+            f"{asked.query.width}; fit it with --set distill.width=projection"
         )
     pair = DualEncoder(asked.query, answering.document, f"{name_of(query)} beside {name_of(document)}", answering.root)
     for tower in (pair.query, pair.document):
@@ -200,7 +200,7 @@ def distil_pair(query: Model, document: Model, out: str | Path, *, settings: Enc
 
 def _record(
     found: Distilled,
-    settings: DistilStaticSettings,
+    settings: DistillStaticSettings,
     *,
     teacher: str,
     command: str,
@@ -208,8 +208,8 @@ def _record(
     inputs: dict[str, dict[str, str]],
     notes: list[str],
     folder: Path,
-) -> DistilResult:
-    return DistilResult(
+) -> DistillResult:
+    return DistillResult(
         title=f"A static model of {teacher}",
         command=command,
         created=now(),
@@ -237,7 +237,7 @@ def _require_place(folder: Path) -> None:
         require_free(folder, resume=False)
 
 
-def made_of(teacher: str, settings: DistilStaticSettings) -> dict[str, dict[str, str]]:
+def made_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[str, str]]:
     """What a static model would be made of, before anything is made.
 
     Args:

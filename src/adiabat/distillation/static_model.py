@@ -43,7 +43,7 @@ class Distilled:
     counted: int
 
 
-def distil(
+def distill(
     teacher: Encoder,
     section: StaticSection,
     *,

@@ -155,7 +155,7 @@ def _translations(sources: Iterable[ParallelSource], wanted: tuple[str, ...]) ->
 
 
 def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch) -> Result:
-    section = settings.distil
+    section = settings.distill
     job = Job(_out_of(settings))
     # Before anything is read: what the run could not be is no reason to embed texts.
     check(settings.training(**_tables(settings, _some_lessons(job, material), job.prepared)))
@@ -200,12 +200,12 @@ def _lessons(folder: Path, settings: TeachSettings, material: _Material, watch: 
 
 def _out_of(settings: TeachSettings) -> Path:
     """The directory of the job, where enough is said for one."""
-    section = settings.distil
-    named = {"distil.teachers": section.teachers, "distil.student": section.student, "distil.out": section.out}
+    section = settings.distill
+    named = {"distill.teachers": section.teachers, "distill.student": section.student, "distill.out": section.out}
     if missing := [f"{name} must be given, got none" for name, value in named.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
     if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
-        raise ConfigError(f"adiabat distil must run in one process, got {processes}; start it without a launcher")
+        raise ConfigError(f"adiabat distill must run in one process, got {processes}; start it without a launcher")
     return Path(str(section.out))
 
 
@@ -222,7 +222,7 @@ def _how(teachers: Sequence[DualEncoder], student: DualEncoder, asked: Width) ->
     fitting: tuple[Width, ...] = ("pca", "projection") if whole > own else ("projection", "none") if whole == own else ("projection",)
     if asked not in (*fitting, "auto"):
         raise ConfigError(
-            f"distil.width must be {' or '.join((*fitting, 'auto'))} where the student has {own} numbers and its teachers have {whole}, "
+            f"distill.width must be {' or '.join((*fitting, 'auto'))} where the student has {own} numbers and its teachers have {whole}, "
             f"got {asked}; change it"
         )
     return fitting[0] if asked == "auto" else asked
@@ -240,7 +240,7 @@ def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -
 
 def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, layer: Path | None = None, *, static: bool = False) -> dict[str, Any]:
     """What a training job is told beside the settings that it shares with a distillation."""
-    section, files = settings.distil, [str(lessons.path(name)) for name in sorted(lessons.counts)]
+    section, files = settings.distill, [str(lessons.path(name)) for name in sorted(lessons.counts)]
     several_files = len(files) > 1
     return {
         "job": {"model": section.student, "out": section.out} | ({} if several_files else {"data": files[0]}),

@@ -5,11 +5,11 @@ from typing import Any
 
 from adiabat.results.evaluation_result import WithOrigin
 
-DISTIL_FORMAT = 1
+DISTILL_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class DistilResult(WithOrigin):
+class DistillResult(WithOrigin):
     """The whole ``result.json`` of a static model.
 
     Attributes:
@@ -36,4 +36,4 @@ class DistilResult(WithOrigin):
     settings: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    format: int = DISTIL_FORMAT
+    format: int = DISTILL_FORMAT

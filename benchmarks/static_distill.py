@@ -3,7 +3,7 @@
 The same directory of a model on both sides, loaded by each, 256 numbers by PCA, SIF by rank with 1e-4, float32, in turns in one process.
 Vectors are compared before the clock counts.
 
-    python benchmarks/static_distil.py [--model DIR] [--rounds 3]       by default the demo's model: all-MiniLM-L6-v2, 29,525 tokens
+    python benchmarks/static_distill.py [--model DIR] [--rounds 3]       by default the demo's model: all-MiniLM-L6-v2, 29,525 tokens
 """
 
 import argparse
@@ -21,13 +21,13 @@ from model2vec import StaticModel
 from model2vec.distill import distill
 
 import adiabat
-from adiabat.config.distillation import DistilStaticSettings
+from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.models.model_names import demo_model_folder
 
 DIMS, SIF = 256, 1e-4
 TOLERATED = 1e-3
-SETTINGS = checked(DistilStaticSettings, {"static": {"dims": DIMS, "sif": SIF, "dtype": "float32"}, "run": {"device": "cpu"}})
+SETTINGS = checked(DistillStaticSettings, {"static": {"dims": DIMS, "sif": SIF, "dtype": "float32"}, "run": {"device": "cpu"}})
 
 Table = Float32[np.ndarray, "v e"]
 
@@ -49,12 +49,12 @@ def main() -> None:
         print(f"{name}: median {statistics.median(taken):.1f} s, range {min(taken):.1f} to {max(taken):.1f} s over {options.rounds} rounds")
     ratios = [one["model2vec"] / one["adiabat"] for one in seconds]
     print(f"ratio of each round: {', '.join(f'{ratio:.1f}' for ratio in ratios)}; {torch.get_num_threads()} threads")
-    print(f"static_distil: ratio {statistics.median(ratios):.1f} (target 1)")
+    print(f"static_distill: ratio {statistics.median(ratios):.1f} (target 1)")
 
 
 def ours(model: Path, out: Path) -> None:
     """A directory by adiabat."""
-    adiabat.distil_static(str(model), out, settings=SETTINGS)
+    adiabat.distill_static(str(model), out, settings=SETTINGS)
 
 
 def theirs(model: Path, out: Path) -> None:

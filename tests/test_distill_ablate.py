@@ -1,4 +1,4 @@
-"""The verb ``adiabat distil ablate``: a static model step by step, and what each step brings."""
+"""The verb ``adiabat distill ablate``: a static model step by step, and what each step brings."""
 
 import json
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def values(found: SuiteResult) -> dict[str, float]:
 
 def test_each_step_is_a_model_that_is_measured_beside_its_teacher(verb: Verb) -> None:
     more = ("--texts", "corpus.jsonl", "--pairs", "pairs.jsonl", "--set", "static.corpus=corpus.jsonl", "--set", "static.dims=16")
-    said = verb("distil", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *more, *SHORT)
+    said = verb("distill", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *more, *SHORT)
     assert (said.code, said.out) == (0, "done/suite/report.html\n"), said.err
     found = read_suite(Path("done/suite/result.json"))
     steps = ["basic", "mean pooling", "SIF", "normalisation", "counts", "fit", "pairs"]
@@ -62,7 +62,7 @@ def test_each_step_is_a_model_that_is_measured_beside_its_teacher(verb: Verb) ->
 
 
 def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
-    words = ("distil", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *SHORT)
+    words = ("distill", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *SHORT)
     assert verb(*words).code == 0
     before = {path: path.stat().st_mtime_ns for path in Path("done").glob("models/*/model.safetensors")}
     assert len(before) == 4
@@ -83,7 +83,7 @@ def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
 
 def test_an_ablation_does_not_go_on_with_other_words(verb: Verb) -> None:
     Path("words.txt").write_text("cats\n", encoding="utf-8")
-    words = ("distil", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", "--set", "static.vocabulary=words.txt", *SHORT)
+    words = ("distill", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", "--set", "static.vocabulary=words.txt", *SHORT)
     assert verb(*words).code == 0
     Path("words.txt").write_text("cats\ndogs\n", encoding="utf-8")
     again = verb(*words, "--resume")
@@ -92,7 +92,7 @@ def test_an_ablation_does_not_go_on_with_other_words(verb: Verb) -> None:
 
 
 def test_an_ablation_does_not_go_on_with_other_pairs(verb: Verb) -> None:
-    words = ("distil", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", "--pairs", "pairs.jsonl", *SHORT)
+    words = ("distill", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", "--pairs", "pairs.jsonl", *SHORT)
     assert verb(*words).code == 0
     lines = Path("pairs.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     Path("pairs.jsonl").write_text("".join(reversed(lines)), encoding="utf-8")
@@ -119,7 +119,7 @@ def test_an_ablation_does_not_go_on_with_other_pairs(verb: Verb) -> None:
     ],
 )
 def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told: str) -> None:
-    said = verb("distil", "ablate", *words)
+    said = verb("distill", "ablate", *words)
     assert said.code == 2
     assert told in " ".join(said.err.split())
     assert not Path("new").exists()

@@ -1,4 +1,4 @@
-"""The verbs of ``adiabat distil``: models that other verbs take, and mistakes told in one line."""
+"""The verbs of ``adiabat distill``: models that other verbs take, and mistakes told in one line."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 
 def test_a_static_model_is_a_model_for_other_verbs(verb: Verb) -> None:
-    said = verb("distil", "static", "teacher", "--out", "student", "--dims", "8")
+    said = verb("distill", "static", "teacher", "--out", "student", "--dims", "8")
     assert (said.code, said.out) == (0, "student\n"), said.err
     assert "258 tokens of 8 numbers, " in said.err
     Path("corpus.jsonl").write_text('{"_id": "a", "text": "one text"}\n{"_id": "b", "text": "another"}\n', encoding="utf-8")
@@ -35,16 +35,16 @@ def test_a_static_model_is_a_model_for_other_verbs(verb: Verb) -> None:
 
 def test_settings_reach_the_record(verb: Verb) -> None:
     words = ("--pooling", "last", "--weighting", "zipf", "--set", "static.dtype=int8", "--seed", "5", "--device", "cpu", "--json")
-    said = verb("distil", "static", "teacher", "--out", "student", "--dims", "4", *words)
+    said = verb("distill", "static", "teacher", "--out", "student", "--dims", "4", *words)
     assert said.code == 0, said.err
     record = json.loads(said.out)
-    assert record == read_json(Path("student/result.json"), remedy="distil it again")
+    assert record == read_json(Path("student/result.json"), remedy="distill it again")
     assert record["settings"]["static"] == {
         **{"dims": 4, "reduction": "pca", "pooling": "last", "weighting": "zipf", "sif": 1e-4},
         **{"without": r"\[unused\d+\]", "normalize": True, "dtype": "int8"},
     }
     assert record["seed"] == 5
-    assert record["command"].startswith("adiabat distil static teacher --out student")
+    assert record["command"].startswith("adiabat distill static teacher --out student")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_settings_reach_the_record(verb: Verb) -> None:
     ],
 )
 def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told: str) -> None:
-    said = verb("distil", "static", *words)
+    said = verb("distill", "static", *words)
     assert (said.code, said.err.count("\n")) == (2, 1), said.err
     assert told in said.err
     assert not Path("student").exists()
@@ -85,11 +85,11 @@ def small(verb: Verb) -> None:
     "words", [("fit", "--texts", "corpus.jsonl"), ("multilingual", "--parallel", "texts.jsonl", "--languages", "de", "--source", "en")]
 )
 def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[str, ...]) -> None:
-    said = verb("distil", *words, *TAUGHT)
+    said = verb("distill", *words, *TAUGHT)
     assert (said.code, said.out) == (0, "taught\n"), said.err
     assert "16 of the 24 numbers of the teachers' vectors are kept" in said.err.replace("\n", " ")
     assert verb("embed", "taught", "corpus.jsonl", "--out", "store").code == 0
-    again = verb("distil", *words, *TAUGHT)
+    again = verb("distill", *words, *TAUGHT)
     assert again.code == 2
     assert "--out taught holds a job already; go on with it by --resume" in again.err.replace("\n", " ")
 
@@ -99,7 +99,7 @@ def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[st
     ("words", "told"),
     [
         (("fit", *TAUGHT), "lessons.texts must be given, got none; write it into the file, or add --texts or --queries"),
-        (("fit", "--texts", "corpus.jsonl"), "distil.teachers must be given, got none; distil.student must be given, got none"),
+        (("fit", "--texts", "corpus.jsonl"), "distill.teachers must be given, got none; distill.student must be given, got none"),
         (("fit", *TAUGHT, "--texts", "gone.jsonl"), "gone.jsonl"),
         (("multilingual", *TAUGHT, "--parallel", "gone.en,gone.de"), "gone.en"),
         (("multilingual", *TAUGHT, "--parallel", "corpus.jsonl"), 'corpus.jsonl:1: must have a text in "en", the source language'),
@@ -111,7 +111,7 @@ def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[st
     ],
 )
 def test_mistakes_of_teaching_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told: str) -> None:
-    said = verb("distil", *words)
+    said = verb("distill", *words)
     assert said.code == 2
     assert told in " ".join(said.err.split())
     assert not Path("taught/config.toml").exists()
@@ -120,11 +120,11 @@ def test_mistakes_of_teaching_are_told_in_one_line(verb: Verb, words: tuple[str,
 @pytest.mark.usefixtures("small")
 def test_a_static_query_tower_asks_a_store_of_its_teacher_and_is_tuned_against_it(verb: Verb) -> None:
     assert verb("embed", "teacher", "corpus.jsonl", "--out", "store").code == 0
-    assert verb("distil", "static", "teacher", "--out", "static", "--set", "static.reduction=none").code == 0
+    assert verb("distill", "static", "teacher", "--out", "static", "--set", "static.reduction=none").code == 0
     steps = ("--set", "train.steps=4", "--set", "train.batch_size=4")
-    said = verb("distil", "fit", "--teacher", "teacher", "--student", "static", "--texts", "corpus.jsonl", "--out", "fitted", *steps)
+    said = verb("distill", "fit", "--teacher", "teacher", "--student", "static", "--texts", "corpus.jsonl", "--out", "fitted", *steps)
     assert said.code == 0, said.err
-    said = verb("distil", "pair", "fitted", "teacher", "--out", "pair")
+    said = verb("distill", "pair", "fitted", "teacher", "--out", "pair")
     assert (said.code, said.out) == (0, "pair\n"), said.err
     assert verb("search", "store", "text 3", "--model", "pair").code == 0
     rows = [{"query": f"which is text {number}", "positive": str(number), "negative": str(number + 1)} for number in range(40)]
@@ -139,9 +139,9 @@ def test_a_static_query_tower_asks_a_store_of_its_teacher_and_is_tuned_against_i
 
 @pytest.mark.usefixtures("small")
 def test_towers_of_two_widths_are_no_pair_and_nothing_is_left(verb: Verb) -> None:
-    said = verb("distil", "pair", "small", "teacher", "--out", "pair")
+    said = verb("distill", "pair", "small", "teacher", "--out", "pair")
     assert said.code == 2
-    told = "the query tower of small must be as wide as the documents of teacher, 24, got 16; fit it with --set distil.width=projection"
+    told = "the query tower of small must be as wide as the documents of teacher, 24, got 16; fit it with --set distill.width=projection"
     assert told in " ".join(said.err.split())
     assert not Path("pair").exists()
-    assert "must be a new or empty directory" in " ".join(verb("distil", "pair", "small", "teacher", "--out", "teacher").err.split())
+    assert "must be a new or empty directory" in " ".join(verb("distill", "pair", "small", "teacher", "--out", "teacher").err.split())
