@@ -115,7 +115,7 @@ class TrainSection(Section):
     pair_weight: Fraction = 0.1
     pair_printed: bool = False
     """Take PAIR in the form that the SamToNe paper prints."""
-    distance: Literal["cosine", "euclidean", "dot"] = "cosine"
+    distance: Literal["cosine", "dot", "euclidean"] = "cosine"
     """Of the triplet loss."""
     negatives_per_query: Amount = 1
     """Listed negatives taken of each query in a step, at random where it lists more."""

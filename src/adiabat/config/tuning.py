@@ -54,7 +54,7 @@ class TuneSection(Section):
     """Queries per optimiser step."""
     loss: Literal["triplet", "in_batch_softmax", "store_softmax"] = "triplet"
     """``store_softmax``: every document of the store that is not known to answer a query is a negative of it."""
-    distance: Literal["cosine", "euclidean", "dot"] | None = None
+    distance: Literal["cosine", "dot", "euclidean"] | None = None
     """What query and document vectors are compared by, in loss and validation; None takes the similarity that the model states
     (`encoder.similarity`). Margin and temperature are in its units. ``euclidean`` is for the triplet loss alone."""
     margin: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.1

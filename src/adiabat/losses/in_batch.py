@@ -15,7 +15,7 @@ from torch.nn import functional
 from adiabat.losses.embedded_pairs import OTHER, Pairs, Tower, unit_rows
 from adiabat.losses.log_denominator import Temperature, log_denominator, scores_of
 
-Distance = Literal["cosine", "euclidean", "dot"]
+Distance = Literal["cosine", "dot", "euclidean"]
 """How far two embeddings are apart: ``1 - cos``, the length of their difference, or minus their dot product."""
 
 
