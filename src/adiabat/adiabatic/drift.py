@@ -110,7 +110,7 @@ def margin_changes(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
         ValueError: If the readings are not alike in shape, or hold what is not finite.
 
     Reference:
-        Mission A12.
+        No source: adiabat's own measure.
     """
     _require_alike(base, tuned)
     if base.scores.shape[1] == 1:
@@ -208,7 +208,7 @@ def drift_of(base: Reading, tuned: Reading, *, groups: Sequence[str] = ()) -> Dr
             padded, or there is not one group per probe.
 
     Reference:
-        Mission A12.
+        No source: adiabat's own measure.
     """
     _require_alike(base, tuned)
     probes = len(base.vectors)

@@ -60,7 +60,7 @@ def store_softmax(
         ValueError: If the temperature is not above 0.
 
     Reference:
-        Mission A14; the running maximum is that of Milakov and Gimelshein 2018, the running sum of documents that of Rabe and Staats 2021.
+        The running maximum is that of Milakov and Gimelshein 2018, the running sum of documents that of Rabe and Staats 2021.
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; 0.05 is common for cosines")

@@ -79,7 +79,7 @@ def grid_scores(
         DataError: If a vector is not finite; language and sentence pair of the first ten are listed.
 
     Reference:
-        Mission A9.
+        Vasilyev et al. 2024.
     """
     shapes = {vectors.shape for side in (premises, hypotheses) for vectors in side.values()}
     if not premises or not hypotheses or len(shapes) > 1:
@@ -153,7 +153,7 @@ def measure_grid(
         ValueError: If scores, labels, languages and clusters do not fit together, or a score is NaN.
 
     Reference:
-        Mission A9.
+        Vasilyev et al. 2024.
     """
     places = rows_by_label(labels)
     groups = compact_clusters(clusters, len(labels))

@@ -146,7 +146,7 @@ def cosine_distance(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]) -
         The loss, in [0, 2]; a row of zeros is at 1 from anything.
 
     Reference:
-        Mission D6.
+        Reimers and Gurevych 2020.
     """
     return (1.0 - (unit_rows(query) * unit_rows(target)).sum(dim=-1)).mean()
 

@@ -44,7 +44,7 @@ def compare_cells(after: Cells, before: Cells | None, *, seed: int, resamples: i
         ValueError: If the two are not of the same comparison, similarity, languages and number of units, or `resamples` is not above 0.
 
     Reference:
-        Mission A7-A9.
+        Vasilyev et al. 2024.
     """
     now = cell_values(after)
     result = GridComparison(after.comparison, after.similarity, after=now.tolist())

@@ -38,7 +38,7 @@ def measures_of_places(
         ValueError: If places, grades and lengths are not of equally many queries.
 
     Reference:
-        Mission A6, C5.
+        Vasilyev et al. 2024; Moiseev et al. 2023.
     """
     require_relevant_alone(measures)
     if not len(places) == len(grades) == len(found):
@@ -93,7 +93,7 @@ def pnd_samples(counts: PairCounts, *, similarity: str) -> list[Sample]:
         ValueError: If a query has fewer pairs than errors.
 
     Reference:
-        Mission A6.
+        Vasilyev et al. 2024.
     """
     compared = (counts.pairs > 0).astype(np.float64)
     shares = pnd_shares(counts.errors, counts.pairs)

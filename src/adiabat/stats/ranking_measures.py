@@ -42,7 +42,7 @@ def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndar
         ValueError: If a score is NaN.
 
     Reference:
-        Mission A6.
+        Vasilyev et al. 2024.
     """
     _refuse_nan(positive, "positive")
     _refuse_nan(negative, "negative")
@@ -122,7 +122,7 @@ def improvement(before: float, after: float, *, lower_is_better: bool) -> float 
         it, there are no per cent.
 
     Reference:
-        Mission A7.
+        Vasilyev et al. 2024.
     """
     if before <= 0:
         return None
@@ -146,7 +146,7 @@ def pessimistic_run(run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, 
         ValueError: If a score is NaN.
 
     Reference:
-        Mission A6 (ties are errors).
+        Vasilyev et al. 2024; ties count as errors.
     """
     ranked: dict[str, dict[str, float]] = {}
     for query_id, scores in run.items():

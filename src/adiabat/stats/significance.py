@@ -47,7 +47,7 @@ def two_proportion_z(errors_before: int, errors_after: int, total: int) -> float
         ValueError: If `total` is not above 0, or errors lie outside 0 to `total`.
 
     Reference:
-        Mission A8.
+        Vasilyev et al. 2024.
     """
     if total <= 0:
         raise ValueError(f"total must be above 0, got {total}")
