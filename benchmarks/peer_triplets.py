@@ -1,4 +1,4 @@
-"""The peer of `tune.py` and `study.py`: sentence-transformers over the demo's triplets, with a Router whose document route is frozen."""
+"""The peer of `tune.py` and `sweep.py`: sentence-transformers over the demo's triplets, with a Router whose document route is frozen."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence

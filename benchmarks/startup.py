@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 VERBS = (
-    *("embed", "tune", "train", "evaluate", "search", "inspect", "mine", "compare", "space", "study", "sweep"),
+    *("embed", "tune", "train", "evaluate", "search", "inspect", "mine", "compare", "space", "sweep", "scaling"),
     *("plan", "settings", "safe-rate", "compare-runs", "data", "demo", "distill"),
 )
 

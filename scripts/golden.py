@@ -70,8 +70,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
             {"kind": "clustering", "data": "labelled.jsonl", "name": "clusters", "restarts": 2},
         ],
     },
-    "study": {
-        **{**RUN, **MEASURE, "study": SEEDS, "job": JOB, "tune": {**TUNE, "max_epochs": 1, "margin": 0.3}},
+    "sweep": {
+        **{**RUN, **MEASURE, "sweep": SEEDS, "job": JOB, "tune": {**TUNE, "max_epochs": 1, "margin": 0.3}},
         **{"grid": {"tune": {"learning_rate": [1e-4, 1e-3]}}, "probes": {"data": "probes.txt", "depth": 10}},
         "tasks": TASKS,
     },
@@ -81,9 +81,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "candidates": [{"job": {"data": n}, "name": n[:4]} for n in ("pairs.jsonl", "listed.jsonl")],
     },
     "backbones": {**COMPARED, "job": {"data": "pairs.jsonl"}, "candidates": [{"name": n, "job": {"model": n}} for n in ("model", "other")]},
-    "sweep": {
+    "scaling": {
         **{**PAIRS, "job": {"data": "pairs.jsonl"}, "train": TRAIN},
-        "sweep": {"budgets": [4e6, 8e6, 1.6e7], "least_steps": 1, "resamples": 20},
+        "scaling": {"budgets": [4e6, 8e6, 1.6e7], "least_steps": 1, "resamples": 20},
         "models": [{"model": "model", "blocks": [1, 2, 3], "pretraining_rate": 0.03}],
     },
 }
@@ -138,12 +138,12 @@ JOBS = {
     "search": Job("search store word1 --model tune --compare model --json"),
     "mine": Job("mine pairs.jsonl corpus.jsonl --out OUT.jsonl --source fused --model model --store store", "mine.depth=20"),
     "inspect": Job("inspect pairs.jsonl --model model --json"),
-    "study": Job("study study.toml --out OUT", "job.store=store", 10),
+    "sweep": Job("sweep sweep.toml --out OUT", "job.store=store", 10),
     "safe-rate": Job("safe-rate model store pairs.jsonl --out OUT --probes probes.txt --config tune.toml", LADDER, 2),
     "compare-data": Job("compare data data.toml --out OUT", stop=5),
     "compare-backbones": Job("compare backbones backbones.toml --out OUT", stop=5),
-    "sweep": Job("sweep sweep.toml --out OUT", stop=20),
-    "plan": Job("plan --budget 3e8 --runs sweep --json", "plan.least_steps=1 plan.resamples=10 plan.measure=false"),
+    "scaling": Job("scaling scaling.toml --out OUT", stop=20),
+    "plan": Job("plan --budget 3e8 --runs scaling --json", "plan.least_steps=1 plan.resamples=10 plan.measure=false"),
 }
 VARYING = re.compile("(.*_)?seconds|memory|speed|settings|versions|inputs|format|size")
 """Keys whose numbers differ between equal runs, or say what was asked for."""

@@ -1,4 +1,4 @@
-"""Make the data of the study in LOG.md: arXiv and MS MARCO parted into training, validation and test, and samples of SQuAD and XNLI.
+"""Make the data of the sweep in LOG.md: arXiv and MS MARCO parted into training, validation and test, and samples of SQuAD and XNLI.
 
     adiabat data arxiv-negatives SHARED_DATA_DIR/arxiv/arxiv60k.jsonl.gz --out ARXIV
     python scripts/make_study_data.py SHARED_DATA_DIR ARXIV OUT

@@ -76,8 +76,8 @@ CASES = (
     _again("stream", half=True),
     _again("suite"),
     Case("scores, compared", ("compare-runs", "suite/scores/model", "suite/scores/other", "--json"), "suite", ("suite/scores",)),
-    _again("study", needs=("store",)),
-    _again("study", half=True, needs=("store",)),
+    _again("sweep", needs=("store",)),
+    _again("sweep", half=True, needs=("store",)),
 )
 
 

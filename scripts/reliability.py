@@ -63,8 +63,8 @@ SUITE: dict[str, Any] = {
         {"kind": "sts", "name": "alike", "data": "alike.jsonl"},
     ],
 }
-STUDY: dict[str, Any] = {
-    "study": {"seeds": [0, 1]},
+SWEEP: dict[str, Any] = {
+    "sweep": {"seeds": [0, 1]},
     "job": {"model": "model", "store": "store", "data": "pairs.jsonl"},
     **TUNE,
     "tune": {key: value for key, value in TUNE["tune"].items() if key != "learning_rate"},
@@ -95,7 +95,7 @@ def write_world(folder: Path) -> None:
     _lines(folder / "held.jsonl", [{"query": f"which is {text}", "pos": [text], "neg": [texts[0]]} for text in texts[90:100]])
     _lines(folder / "listed.jsonl", [{"query": f"which {text}", "pos": [text], "neg": texts[20:40]} for text in texts[:15]])
     _lines(folder / "alike.jsonl", [{"a": texts[n], "b": texts[n * 7 % 60], "score": n * n % 11} for n in range(40)])
-    for name, tables in {"tune": TUNE, "train": TRAIN, "stream": STREAM, "suite": SUITE, "study": STUDY}.items():
+    for name, tables in {"tune": TUNE, "train": TRAIN, "stream": STREAM, "suite": SUITE, "sweep": SWEEP}.items():
         (folder / f"{name}.toml").write_text(tomli_w.dumps(tables), encoding="utf-8")
 
 
@@ -150,7 +150,7 @@ VERBS = {
             ("mined.jsonl", "mined.jsonl.stats.json", "index"),
         ),
         Verb("suite", ("evaluate", "model", "other", "bm25", "--suite", "suite.toml", "--out", "suite"), ("suite",)),
-        Verb("study", ("study", "study.toml", "--out", "study"), ("study",), RESUME, ("embed",)),
+        Verb("sweep", ("sweep", "sweep.toml", "--out", "sweep"), ("sweep",), RESUME, ("embed",)),
     )
 }
 

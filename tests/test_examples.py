@@ -62,14 +62,14 @@ def test_a_suite_runs(run: Run) -> None:
     assert "cut at 64 tokens" in said.err
 
 
-def test_a_sweep_runs_and_is_planned_with(run: Run) -> None:
+def test_scaling_runs_are_planned_with(run: Run) -> None:
     save_tiny(Path("model"), layers=4)
-    settings = (EXAMPLES / "07_sweep.toml").read_text(encoding="utf-8")
+    settings = (EXAMPLES / "07_scaling.toml").read_text(encoding="utf-8")
     assert "[1e12, 4e12, 1.6e13]" in settings
     small = settings.replace('model = "demo"', 'model = "model"').replace("[1e12, 4e12, 1.6e13]", "[1e8, 2e8, 4e8]")
-    Path("sweep.toml").write_text(small.replace("batch_size = 32", "batch_size = 8"), encoding="utf-8")
-    few = ("--set", "sweep.resamples=10", "--set", "sweep.least_steps=1", "--set", "methods.lora=[]")
-    said = run("sweep", "sweep.toml", "--out", "out", "--device", "cpu", *few)
+    Path("scaling.toml").write_text(small.replace("batch_size = 32", "batch_size = 8"), encoding="utf-8")
+    few = ("--set", "scaling.resamples=10", "--set", "scaling.least_steps=1", "--set", "methods.lora=[]")
+    said = run("scaling", "scaling.toml", "--out", "out", "--device", "cpu", *few)
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
     planned = run("plan", "--budget", "1e9", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=10")
     assert planned.code == 0, planned.err
@@ -96,12 +96,12 @@ def test_every_file_of_settings_is_run_here() -> None:
     assert all(f'EXAMPLES / "{name}"' in here for name in files)
 
 
-def test_a_study_runs(run: Run) -> None:
+def test_a_sweep_runs(run: Run) -> None:
     texts = [f"{KINDS[number % 5]} {number * number}" for number in range(12)]
     rows("train.jsonl", [{"query": f"where is {text}", "pos": [f"d{n}"], "neg": [f"d{(n + 5) % 12}"]} for n, text in enumerate(texts)])
     rows("other.jsonl", [{"query": f"which {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts)])
     assert run("embed", "model", "corpus.jsonl", "--out", "store", "--device", "cpu").code == 0
-    short = ("--set", "tune.batches_per_epoch=2", "--set", "tune.max_epochs=1", "--set", "tune.batch_size=4", "--set", "study.seeds=[0]")
+    short = ("--set", "tune.batches_per_epoch=2", "--set", "tune.max_epochs=1", "--set", "tune.batch_size=4", "--set", "sweep.seeds=[0]")
     few = ("--set", "measure.resamples=100", "--set", "data.validation_fraction=0.3", "--set", "tune.keep=last")
-    said = run("study", str(EXAMPLES / "06_study.toml"), "--out", "out", "--set", "job.model=model", "--device", "cpu", *short, *few)
+    said = run("sweep", str(EXAMPLES / "06_sweep.toml"), "--out", "out", "--set", "job.model=model", "--device", "cpu", *short, *few)
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err

@@ -1,7 +1,6 @@
-"""The verbs ``adiabat sweep`` and ``adiabat plan``: files, going on, and mistakes told in one line."""
+"""The verb ``adiabat sweep`` and its function: files, going on, and mistakes told in one line."""
 
 import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,112 +8,80 @@ from typing import Any
 import pytest
 import tomli_w
 
+import adiabat
+from adiabat.config.sweeps import SweepSettings
+from adiabat.experiments import sweep as sweep_module
 from adiabat.report import evaluation_page as page
-from adiabat.report import scaling_files as files
-from adiabat.report.scaling_files import read_sweep
+from adiabat.report.sweep_files import read_sweep
 from adiabat.runs.run_config import without_none
 from tests.commands import Said, run_in_process
-from tests.experiments.scaling.world import tables_of, write_world
+from tests.experiments.sweep.world import tables_of, write_world
+from tests.tiny import save_tiny
 
-Verb = Callable[..., Said]
+Sweep = Callable[..., Said]
 
 
 @pytest.fixture
-def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Verb:
-    """A verb in the test's directory."""
+def sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    """The verb on a small sweep in the test's directory; overlays are tables."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(page, "render_page", lambda result: "page")
-    monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)
     write_world(tmp_path)
-    return lambda *words: run_in_process(capsys, monkeypatch, list(words))
+    save_tiny(tmp_path / "model")
+    adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
+
+    def run(*more: str, **tables: Any) -> Said:
+        given = {"job": {"model": "model", "store": "own"}, "grid": {"tune": {"learning_rate": [3e-3]}}, "sweep": {"out": None}, **tables}
+        Path("spec.toml").write_text(tomli_w.dumps(without_none(tables_of(tmp_path, **given))), encoding="utf-8")
+        return run_in_process(capsys, monkeypatch, ["sweep", "spec.toml", "--out", "out", "--device", "cpu", *more])
+
+    return run
 
 
-def spec(**tables: Any) -> str:
-    """A SPEC.toml."""
-    given = {"sweep": {"out": None}, "models": [{"model": "model", "blocks": [1, 2, 4], "pretraining_rate": 0.03}], **tables}
-    Path("spec.toml").write_text(tomli_w.dumps(without_none(tables_of(Path(), **given))), encoding="utf-8")
-    return "spec.toml"
-
-
-def test_a_sweep_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
-    said = verb("sweep", spec(), "--out", "out")
+def test_the_verb_leaves_a_page_and_prints_where(sweep: Sweep) -> None:
+    said = sweep()
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
-    assert "model, 4 blocks, full, 8e+07 FLOP, seed 0: run 9 of 9, done after 8 steps" in said.err
-    assert len(read_sweep(Path("out/result.json")).runs) == 9
-    asked = ("plan", "--budget", "3e8", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=10", "--device", "cpu")
-    told = verb(*asked)
-    assert told.code == 0, told.err
-    table = tomllib.loads(told.out)
-    assert table["train"]["budget_flops"] == pytest.approx(3e8)
-    assert table["job"] == {"model": "model", "data": "pairs.jsonl"}
-    assert "On this machine it takes about" in told.err
-    written = verb(*asked, "--out", "plan")
-    assert (written.code, written.out) == (0, "plan/report.html\n"), written.err
-    assert {path.name for path in Path("plan").iterdir()} == {"report.html", "result.json", "train.toml"}
-    Path("run.toml").write_text(told.out, encoding="utf-8")
-    assert verb("train", "run.toml", "--out", "job", "--device", "cpu").code == 0
-    assert verb(*asked, "--out", "plan").code == 0
-    refused = verb(*asked, "--out", "out")
-    assert refused.code == 2
-    assert "--out must be a directory of its own, out is what consists of jobs; choose another" in refused.err
-    Path("page").mkdir()
-    Path("page/result.json").write_bytes(Path("out/result.json").read_bytes())
-    refused = verb(*asked, "--out", "page")
-    assert refused.code == 2
-    assert "page/result.json must be the result of a plan, got that of a sweep" in refused.err
-    record = verb(*asked, "--json")
-    assert json.loads(record.out)["advice"]["budget"] == 3e8
+    assert "learning_rate=0.003, seed=0: run 1 of 1, done after 8 steps" in said.err
+    assert {path.name for path in Path("out").iterdir()} >= {
+        "report.html",
+        "result.json",
+        "runs.parquet",
+        "table.csv",
+        "table.md",
+        "table.tex",
+    }
+    assert [one.name for one in read_sweep(Path("out/result.json")).runs] == ["learning_rate=0.003, seed=0"]
 
 
-def test_what_was_published_is_told_without_runs(verb: Verb) -> None:
-    said = verb("plan", "--budget", "1e17")
-    assert (said.code, said.out) == (0, "")
-    assert "By what was published: LoRA; which model, nothing here tells." in said.err
-    assert verb("plan", "--budget", "1e16", "--model", "model", "--data-tokens", "1e6", "--memory", "24GiB").code == 0
+def test_json_is_the_record_and_a_finished_sweep_only_needs_reading(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_module, "write_sweep", lambda result, folder: None)
+    assert sweep().code == 0
+    said = sweep("--json", "--resume")
+    assert said.code == 0, said.err
+    assert "run 1 of" not in said.err
+    found = json.loads(said.out)
+    assert (found["model"], [run["status"] for run in found["runs"]]) == ("model", ["done"])
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("plan",), "plan.budget must be given, got none; add --budget, such as --budget 1e17"),
-        (("plan", "--budget", "much"), "plan.budget must be a number"),
-        (("plan", "--budget", "1e15", "--runs", "gone"), "--runs must be the directory of a sweep, or its runs.parquet, got gone"),
-        (
-            ("plan", "--budget", "1e15", "--memory", "24"),
-            'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got \'24\'',
-        ),
-        (("plan", "--budget", "1e15", "--runs", "x", "--model", "demo"), "plan.models must be left out with plan.runs"),
-        (("plan", "--budget", "1e15", "--model", "model", "--out", "model"), "--out must be a directory of its own, model is a model"),
-        (("sweep", "gone.toml"), "gone.toml"),
-        (("plan", "--budget", "1e15", "--model", "gone"), "gone"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told: str) -> None:
-    said = verb(*words)
-    assert said.code == 2
-    assert said.err.count("\n") == 1
-    assert told in said.err
-
-
-def test_an_engine_that_is_none_is_told(verb: Verb) -> None:
-    said = verb("sweep", spec(), "--out", "out", "--engine", "steam")
-    assert (said.code, said.err) == (
-        2,
-        "adiabat: spec.toml and --set: sweep.engine must be 'process' or 'ray', got 'steam'; the default is 'process'\n",
+def test_mistakes_are_one_line_and_leave_nothing(sweep: Sweep) -> None:
+    mistakes: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"grid": {"tune": {"learning_rat": [1.0]}}}, "did you mean grid.tune.learning_rate?"),
+        ({"job": {"model": "model", "store": "nowhere"}}, "nowhere"),
+        ({"job": {"model": "model", "store": "own", "data": "nowhere.jsonl"}}, "nowhere.jsonl"),
+        ({"sweep": {"targets": ["mine"], "out": None}}, "sweep.targets must be names of tasks, got mine; the tasks are test, grid"),
+        ({"probes": {"data": "nowhere.txt"}}, "nowhere.txt must exist, got no such file"),
+        ({"sweep": {"seeds": [0, 0], "out": None}}, "sweep.seeds must be a list that names each seed once"),
     )
+    for tables, told in mistakes:
+        said = sweep(**tables)
+        assert said.code == 2, said.err
+        assert told in said.err
+        assert not Path("out").exists()
 
 
-@pytest.mark.parametrize(
-    ("tables", "told"),
-    [
-        ({"methods": {"prompt": True}}, "unknown key methods.prompt"),
-        ({"sweep": {"budgets": [0.0]}}, "sweep.budgets must be > 0, got 0"),
-        ({"train": {"budget_flops": 1e9}}, "train.budget_flops must be left out of a sweep"),
-        ({"models": [{"model": "model"}]}, "models.pretraining_rate of model must be given where rates.full is not"),
-    ],
-)
-def test_mistakes_of_a_spec_are_told_before_anything_is_written(verb: Verb, tables: dict[str, Any], told: str) -> None:
-    said = verb("sweep", spec(**tables), "--out", "out")
-    assert said.code == 2
-    assert told in said.err
-    assert not Path("out").exists()
+def test_the_function_gives_what_the_verb_writes(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep()
+    written = read_sweep(Path("out/result.json"))
+    monkeypatch.setattr(sweep_module, "write_sweep", lambda result, folder: None)
+    settings = SweepSettings.model_validate({**json.loads(json.dumps(written.settings))})
+    assert adiabat.sweep(settings, resume=True).runs == written.runs

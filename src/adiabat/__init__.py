@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from adiabat.api.mine_verb import mine as mine
     from adiabat.api.plan_verb import plan as plan
     from adiabat.api.safe_rate_verb import safe_rate as safe_rate
+    from adiabat.api.scaling_verb import scaling as scaling
     from adiabat.api.search_verb import search as search
     from adiabat.api.space_verb import space as space
-    from adiabat.api.study_verb import study as study
     from adiabat.api.suite_verb import evaluate_suite as evaluate_suite
     from adiabat.api.sweep_verb import sweep as sweep
     from adiabat.api.train_verb import estimate as estimate
@@ -61,9 +61,9 @@ _MODULES = {
     "mine": "adiabat.api.mine_verb",
     "plan": "adiabat.api.plan_verb",
     "safe_rate": "adiabat.api.safe_rate_verb",
+    "scaling": "adiabat.api.scaling_verb",
     "search": "adiabat.api.search_verb",
     "space": "adiabat.api.space_verb",
-    "study": "adiabat.api.study_verb",
     "sweep": "adiabat.api.sweep_verb",
     "train": "adiabat.api.train_verb",
     "tune": "adiabat.api.tune_verb",

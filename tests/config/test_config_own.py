@@ -1,11 +1,11 @@
-"""Settings of sweeps, plans and distillation: every key of their own is reached, and what would have no effect is refused."""
+"""Settings of scaling experiments, plans and distillation: every key of their own is reached, and what would have no effect is refused."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adiabat.config.budgets import TAKEN, FamilySection, PlanSettings, SweepSettings
+from adiabat.config.budgets import TAKEN, FamilySection, PlanSettings, ScalingSettings
 from adiabat.config.distillation import DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.reader import checked, keys_of
 from adiabat.config.section import Section
@@ -28,17 +28,17 @@ TAUGHT: dict[str, tuple[Any, dict[str, Any]]] = {
     **{f"teacher.{name}": value for name, value in ENCODER.items() if name != "similarity"},
 }
 OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
-    SweepSettings: {
-        "sweep.out": ("swept", {}),
-        "sweep.name": ("mine", {}),
-        "sweep.budgets": ((1e12, 4e12), {}),
-        "sweep.seeds": ((3, 4), {}),
-        "sweep.last_steps": (5, {}),
-        "sweep.keep_models": (True, {}),
-        "sweep.engine": ("ray", {}),
-        "sweep.loss": ("training", {}),
-        "sweep.least_steps": (3, {}),
-        "sweep.resamples": (100, {}),
+    ScalingSettings: {
+        "scaling.out": ("swept", {}),
+        "scaling.name": ("mine", {}),
+        "scaling.budgets": ((1e12, 4e12), {}),
+        "scaling.seeds": ((3, 4), {}),
+        "scaling.last_steps": (5, {}),
+        "scaling.keep_models": (True, {}),
+        "scaling.engine": ("ray", {}),
+        "scaling.loss": ("training", {}),
+        "scaling.least_steps": (3, {}),
+        "scaling.resamples": (100, {}),
         "models": ((FamilySection(model="demo", blocks=(1, 2), pretraining_rate=1e-3),), {}),
         "methods.full": (False, {"methods.bias": True}),
         "methods.freezing": ((0.25, 0.5), {}),
@@ -93,7 +93,7 @@ OWN: dict[type[Section], dict[str, tuple[Any, dict[str, Any]]]] = {
 EVERY_KEY = [(kind, key) for kind, values in OWN.items() for key in values]
 TRAINED = ("encoder", "mixture", "batches", "train", "memory", "run")
 SHARED = {
-    SweepSettings: ("encoder", "data", "towers", "mixture", "batches", "train", "memory", "run", "tasks", "measure"),
+    ScalingSettings: ("encoder", "data", "towers", "mixture", "batches", "train", "memory", "run", "tasks", "measure"),
     PlanSettings: ("encoder",),
     DistillStaticSettings: ("encoder",),
     FitSettings: TRAINED,
@@ -128,13 +128,13 @@ COMPANY: dict[str, dict[str, Any]] = {"train.rank": {"method": "lora"}, "towers.
 
 
 @pytest.mark.parametrize("key", VALUES_TAKEN)
-def test_what_a_sweep_gives_each_run_is_refused(key: str) -> None:
+def test_what_a_scaling_gives_each_run_is_refused(key: str) -> None:
     table, name = key.split(".")
-    with pytest.raises(ConfigError, match=rf"{key} must be left out of a sweep, which gives each run its own; leave it out"):
-        checked(SweepSettings, {table: {**COMPANY.get(key, {}), name: VALUES_TAKEN[key]}})
+    with pytest.raises(ConfigError, match=rf"{key} must be left out of a scaling experiment, which gives each run its own; leave it out"):
+        checked(ScalingSettings, {table: {**COMPANY.get(key, {}), name: VALUES_TAKEN[key]}})
 
 
-def test_everything_that_a_sweep_gives_is_tried() -> None:
+def test_everything_that_a_scaling_gives_is_tried() -> None:
     assert {f"{table}.{name}" for table, names in TAKEN.items() for name in names} == set(VALUES_TAKEN)
 
 

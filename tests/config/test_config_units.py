@@ -13,7 +13,7 @@ from adiabat.core.errors import ConfigError
 )
 def test_a_time_may_have_a_unit(given: str, seconds: float) -> None:
     assert read_settings(TrainSettings, None, [f"train.budget_seconds={given}"]).train.budget_seconds == seconds
-    assert read_settings(PlanSettings, None, [f"plan.budget_seconds={given}", "plan.runs=sweep"]).plan.budget_seconds == seconds
+    assert read_settings(PlanSettings, None, [f"plan.budget_seconds={given}", "plan.runs=scaling"]).plan.budget_seconds == seconds
 
 
 @pytest.mark.parametrize("given", ["soon", "8 hours", "1h30min", "-8h", f"{'9' * 310}h"])

@@ -24,7 +24,7 @@ SUBJECTS = ["groups", "graphs", "lattices", "knots", "sheaves", "primes", "matro
 
 def paper(paper_id: str, categories: str, abstract: str | None = None, **other: Any) -> dict[str, Any]:
     """A row as the snapshot has it, line ends and blanks included."""
-    text = f"  We study {paper_id}. Its rest is about {paper_id}.\n" if abstract is None else abstract
+    text = f"  We sweep {paper_id}. Its rest is about {paper_id}.\n" if abstract is None else abstract
     return {"id": paper_id, "submitter": "A. B.", "title": f"On\n  {paper_id}", "categories": categories, "abstract": text, **other}
 
 
@@ -34,7 +34,7 @@ def many(count: int = 60) -> list[dict[str, Any]]:
     for number in range(count):
         words = " ".join(generator.choice(SUBJECTS, 6))
         categories = " ".join(generator.choice(["math.CO", "math.GR", "cs.IT", "physics.gen-ph"], generator.integers(1, 4), replace=False))
-        rows.append(paper(f"{number:04}.1", categories, f"We study {words}. Number {number} is about {words}."))
+        rows.append(paper(f"{number:04}.1", categories, f"We sweep {words}. Number {number} is about {words}."))
     return rows
 
 

@@ -1,234 +1,271 @@
-"""Sweeps and plans on disk: records that come back equal, pages that hold what was found and nothing else, figures, tables."""
+"""A sweep on disk, and its page."""
 
+import base64
+import hashlib
 import json
 import re
 from dataclasses import replace
-from io import StringIO
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rich.console import Console
 
-from adiabat.config.budgets import PlanSettings, SweepSettings
-from adiabat.config.reader import checked
 from adiabat.core.errors import DataError
-from adiabat.core.progress import SILENT
-from adiabat.core.text import NO_BREAK
-from adiabat.experiments.plan import plan
-from adiabat.experiments.scaling_analysis import evidence_of, fitted
-from adiabat.experiments.scaling_rows import result_of, rows_at
-from adiabat.report.scaling_curves import Picture, pictures
-from adiabat.report.scaling_files import read_sweep, write_sweep
-from adiabat.report.scaling_page import render_sweep
-from adiabat.report.scaling_plots import _Ticks, inlined
-from adiabat.report.scaling_table import sweep_tables
-from adiabat.report.scaling_wording import crossing_cells, headline, reservations
-from adiabat.results.scaling_result import CrossingRecord, SweepResult
-from adiabat.scaling_laws.frontier import Crossing
-from adiabat.scaling_laws.laws import Method
-from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
+from adiabat.report import sweep_files as files
+from adiabat.report.page_templates import script
+from adiabat.report.sweep_cases import overview_of
+from adiabat.report.sweep_files import read_sweep, write_sweep
+from adiabat.report.sweep_page import render_page
+from adiabat.results.sweep_result import SweepResult
+from tests.report.sample_sweeps import (
+    ARABIC,
+    RATE,
+    RATES,
+    even_sweep,
+    failed_sweep,
+    full_sweep,
+    grid_of,
+    make_change,
+    make_failed,
+    make_grid,
+    make_run,
+    make_sweep,
+    make_task,
+    simple_sweep,
+)
+from tests.report.test_page import NASTY
+from tests.report.test_suite import Shown
 
-FAILED = replace(row("full", 2_000_000, 1e12, 0.5), status="failed", reason="<b>power</b> cut", loss=None, validation_loss=None)
-RANKS = [row("lora", 4_000_000, budget, 0.5 + 1 / rank, rank=rank) for budget in BUDGETS for rank in (8, 128)]
-FROZEN = [row("freezing", size, budget, 0.6 + frozen / 20, frozen=frozen) for size in SIZES[:2] for budget in BUDGETS for frozen in (1, 2)]
-
-
-@pytest.fixture(scope="module")
-def swept() -> SweepResult:
-    """The record of a sweep."""
-    rows = [*rows_of(scored=True), *RANKS, *FROZEN, FAILED]
-    evidence = evidence_of(rows, "validation", least_steps=10)
-    fits = fitted(evidence, resamples=10, seed=0, watch=SILENT)
-    settings = checked(SweepSettings, {"sweep": {"resamples": 10}})
-    return result_of(settings, "sizes & methods", rows, evidence, fits, None, command="adiabat sweep", inputs={"a": {"b": "c"}})
+TEXTS = ["report.html", "result.json", "table.csv", "table.md", "table.tex"]
 
 
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
-    """The record of a plan."""
-    path = tmp_path_factory.mktemp("plan") / "runs.parquet"
-    for one in rows_of():
-        rows_at(path).add(one)
-    section = {"budget": 8 * BUDGETS[-1], "runs": str(path), "resamples": 10, "measure": False}
-    return plan(load, checked(PlanSettings, {"plan": section}))
+def render_sweep(result: SweepResult) -> str:
+    return render_page(overview_of(result))
 
 
-def printed(result: SweepResult) -> str:
-    console = Console(width=100, file=StringIO())
-    console.print(sweep_tables(result))
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+@cache
+def full_html() -> str:
+    """Drawn once for all tests that only read it."""
+    return render_sweep(full_sweep())
 
 
-@pytest.mark.parametrize("which", ["swept", "planned"])
-def test_a_record_comes_back_equal_with_its_page_and_figures(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    result: SweepResult = request.getfixturevalue(which)
-    write_sweep(result, tmp_path)
-    read = read_sweep(tmp_path / "result.json")
-    assert read == result
-    assert pictures(read) == pictures(result)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == len(pictures(result)) == len(list((tmp_path / "figures").glob("*.svg")))
-    assert (tmp_path / "train.toml").exists() == (which == "planned")
+def names_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_page_holds_every_run_and_escapes_what_it_is_given(swept: SweepResult) -> None:
-    page = render_sweep(swept)
-    assert "sizes &amp; methods" in page
-    assert page.count('<tr><td dir="auto">m') >= len(swept.runs)
-    assert "left out: it failed: &lt;b&gt;power&lt;/b&gt; cut" in page
-    assert "<b>power" not in page
-    assert "<script" not in page
-    assert "http://" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", page)
+# --- Files ---
 
 
-def test_a_page_of_a_plan_says_what_to_train_and_why(planned: SweepResult) -> None:
-    page, advice = render_sweep(planned), planned.advice
-    assert advice is not None
-    assert advice.best is not None
-    assert f"Train {advice.best.way.title} on " in page
-    for one in advice.reasons:
-        assert one.what in page
-    assert "8 times the largest budget of the runs" in page
-    assert "Runs that would narrow the answer" in page
+def test_a_sweep_comes_back_equal_with_tables_and_figures_beside_it_and_equal_ones_are_equal_files(tmp_path) -> None:
+    kept: dict[str, bytes] = {}
+    for _ in range(2):
+        write_sweep(simple_sweep(), tmp_path)
+        content = {name: (tmp_path / name).read_bytes() for name in names_in(tmp_path)}
+        assert content == (kept or content)
+        kept = content
+    drawn = ("improvement-learning-rate", "trade", "validation-learning-rate")
+    figures = [f"figures/{name}.svg" for name in drawn]
+    assert list(kept) == [*figures, *TEXTS]
+    assert read_sweep(tmp_path / "result.json") == simple_sweep()
+    assert kept["report.html"].decode() == render_sweep(simple_sweep())
 
 
-def test_figures_show_what_there_is(swept: SweepResult) -> None:
-    by_name = {one.name: one for one in pictures(swept)}
-    assert list(by_name) == ["isoflop", "optimal", "frontier", "ranks", "frozen", "predicted", "downstream"]
-    profile = by_name["isoflop"].panels[0]
-    assert profile.title == "full"
-    points = next(curve for curve in profile.curves if curve.look == "marked").points
-    assert [x for x, _ in points] == list(map(float, SIZES))
-    assert [y for _, y in points] == [one.validation_loss for one in swept.runs if one.way.method == "full" and one.budget == BUDGETS[0]]
-    ranks = by_name["ranks"].panels
-    assert [panel.title for panel in ranks] == ["m4"]
-    assert [x for x, _ in ranks[0].curves[0].points] == [8, 32, 128]
-    frozen = by_name["frozen"].panels
-    assert [panel.title for panel in frozen] == ["m1", "m4"]
-    # Half and three quarters are trained, and everything where nothing is frozen.
-    assert [x for x, _ in frozen[0].curves[0].points] == pytest.approx([0.5, 0.75, 1.0])
-    (predicted,) = by_name["predicted"].panels
-    hollow = [curve for curve in predicted.curves if curve.look == "hollow"]
-    assert len(hollow[0].points) == len(BUDGETS)
-    assert predicted.diagonal
-    assert [panel.title for panel in by_name["downstream"].panels] == ["sts", "search"]
-    # Correlations within families have no panels of their own.
-    within = [replace(one, family="a family") for one in swept.downstream]
-    again = {one.name: one for one in pictures(replace(swept, downstream=[*swept.downstream, *within]))}
-    assert again["downstream"] == by_name["downstream"]
+def test_a_sweep_without_figures_has_no_folder_of_them(tmp_path) -> None:
+    write_sweep(failed_sweep(1e-8), tmp_path)
+    assert names_in(tmp_path) == TEXTS
 
 
-def test_whole_numbers_are_told_as_such_at_an_axis() -> None:
-    assert _Ticks().format_ticks([8.0, 32.0, 128.0]) == ["8", "32", "128"]
-    assert _Ticks().format_ticks([0.5, 1.0, 2.0]) == ["0.50", "1.0", "2.0"]
+def test_a_number_that_is_none_is_refused_and_nothing_is_written(tmp_path) -> None:
+    result = simple_sweep()
+    task = replace(result.runs[0].tasks[0], changes=[replace(make_change(1.0), after=float("nan"))])
+    bad = replace(result, runs=[replace(result.runs[0], tasks=[task]), *result.runs[1:]])
+    with pytest.raises(DataError, match=r"result.runs\[0\].tasks\[0\].changes\[0\].after must be finite, got nan; leave out what"):
+        write_sweep(bad, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_budget_has_one_colour_in_all_panels_of_a_figure(swept: SweepResult) -> None:
-    first, *others = swept.kinds
-    rows = [one for one in swept.runs if (one.way.name, one.budget) != ("m1", BUDGETS[0])]
-    for one in pictures(replace(swept, kinds=[replace(first, profiles=first.profiles[1:]), *others], runs=rows)):
-        hues = {(curve.label, curve.hue) for panel in one.panels for curve in panel.curves if curve.label}
-        assert len(hues) == len({label for label, _ in hues})
+def test_where_the_page_cannot_be_made_nothing_is_written(tmp_path, monkeypatch) -> None:
+    def broken(_: object) -> str:
+        raise RuntimeError("no page")
+
+    monkeypatch.setattr(files, "render_page", broken)
+    with pytest.raises(RuntimeError, match="no page"):
+        write_sweep(simple_sweep(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_tokens_at_the_best_size_are_what_the_budget_pays_for(swept: SweepResult) -> None:
-    sizes, tokens = next(one for one in pictures(swept) if one.name == "optimal").panels
-    for (budget, size), (same, amount) in zip(sizes.curves[0].points, tokens.curves[0].points, strict=True):
-        assert budget == same
-        assert amount == pytest.approx(budget / (6 * size))
+def test_a_figure_that_cannot_be_written_leaves_the_record(tmp_path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "improvement-learning-rate.svg").mkdir()
+    with pytest.raises(DataError, match=r"improvement-learning-rate.svg must be writable, got .*; free space there or name another folder"):
+        write_sweep(simple_sweep(), tmp_path)
+    assert names_in(tmp_path) == TEXTS
 
 
-def test_a_page_tells_where_methods_change_places_near_to_their_budgets(tmp_path: Path) -> None:
-    slopes: dict[Method, float] = {"full": -0.3, "lora": -0.2, "bias": -0.19}
-    level = {"full": 1.0, "lora": 1.0, "bias": 3.0}
-    rows = [
-        row(method, size, budget, level[method] * (budget / 1e14) ** slope * (1 + place / 10), rank=64 if method == "lora" else None)
-        for method, slope in slopes.items()
-        for budget in BUDGETS
-        for place, size in enumerate(SIZES)
-    ]
-    evidence = evidence_of(rows, "validation", least_steps=10)
-    fits = fitted(evidence, resamples=20, seed=0, watch=SILENT)
-    result = result_of(checked(SweepSettings, {"sweep": {"resamples": 20}}), "crossed", rows, evidence, fits, None, command="")
-    (one,) = result.crossings
-    assert (one.before, one.after) == ("lora", "full")
-    assert one.found.budget == pytest.approx(1e14)
-    page = render_sweep(result)
-    assert "Where one method overtakes another" in page
-    for cell in crossing_cells(one):
-        assert f">{cell.replace(NO_BREAK, ' ')}</td>" in page
-    write_sweep(result, tmp_path)
-    assert read_sweep(tmp_path / "result.json") == result
+def test_a_file_in_the_place_of_the_figures_is_named(tmp_path) -> None:
+    (tmp_path / "figures").write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match=r"figures must be a directory, got .*; remove what is in its place or name another folder"):
+        write_sweep(simple_sweep(), tmp_path)
 
 
-def test_the_ends_of_a_crossing_may_be_beyond_every_number() -> None:
-    cells = crossing_cells(CrossingRecord("tiny", "lora", "full", Crossing(2e14, (0.0, None), 0.9)))
-    assert cells == ["tiny", "lora", "full", "2e+14", "[0, \N{INFINITY}]", f"90{NO_BREAK}%"]
-    alone = crossing_cells(CrossingRecord("tiny", "lora", "full", Crossing(2e14, None, None)))
-    assert alone[-2:] == ["\N{EN DASH}"] * 2
+@cache
+def small_record() -> str:
+    return json.dumps(full_sweep(rates=RATES[:2], seeds=(0,)).to_json())
 
 
-def test_equal_data_give_equal_figures(swept: SweepResult) -> None:
-    one = pictures(swept)[0]
-    assert inlined(one) == inlined(Picture(one.name, one.title, one.caption, one.panels))
-
-
-def test_the_head_line_names_the_best_run_of_the_largest_budget(swept: SweepResult) -> None:
-    kept = [one for one in swept.runs if one.budget == BUDGETS[-1]]
-    best = min(kept, key=lambda one: one.validation_loss or 9)
-    assert headline(swept).startswith("At 6.4e+14 FLOP the least validation loss is ")
-    assert headline(swept).endswith(f": {best.way.title}.")
-    assert any(said.startswith(f"No law is fitted to 1{NO_BREAK}run of {len(swept.runs)}") for said in reservations(swept))
-
-
-@pytest.mark.parametrize(("passes", "told"), [(1.02, ""), (1.2, "1.2 times")])
-def test_runs_that_read_their_data_again_are_told_from_what_can_be_seen(swept: SweepResult, passes: float, told: str) -> None:
-    rows = [replace(one, passes=passes if place == 0 else 0.5) for place, one in enumerate(swept.runs)]
-    said = [one for one in reservations(replace(swept, runs=rows)) if "went over the data" in one]
-    assert [told in one for one in said] == ([True] if told else [])
-
-
-def test_tables_for_the_terminal(swept: SweepResult, planned: SweepResult) -> None:
-    assert "error on the largest" in printed(swept)
-    told = printed(planned)
-    assert planned.advice is not None
-    assert planned.advice.best is not None
-    assert planned.advice.best.way.title in told
-    assert "Runner-up" in told
-
-
-def test_a_sweep_without_a_loss_still_has_a_page() -> None:
-    evidence = evidence_of([FAILED], "validation", least_steps=10)
-    settings = checked(SweepSettings, {"models": [{"model": "m", "pretraining_rate": 1e-3}]})
-    result = result_of(settings, "all failed", [FAILED], evidence, [], None, command="")
-    assert "No run has given a loss." in render_sweep(result)
-    assert pictures(result) == []
+def changed(tmp_path: Path, change) -> Path:
+    """A file of a sweep with its plain data changed."""
+    path = tmp_path / "result.json"
+    plain = json.loads(small_record())
+    change(plain)
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    return path
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "said"),
     [
-        (lambda plain: plain["runs"].append(plain["runs"][0]), "must be there once, got 2"),
-        (lambda plain: plain["left_out"].update(nobody="why"), "left_out must name runs, got nobody"),
-        (lambda plain: plain["runs"][0].update(validation_loss=None), "must have a validation loss above 0, or be left out"),
-        (lambda plain: plain["kinds"][0]["frontier"]["at"].pop(), "a line must have a value at each place"),
-        (lambda plain: plain["kinds"][0]["profiles"][0]["losses"].pop(), "a profile must have a loss for each size"),
-        (lambda plain: plain.update(format=7), "format must be 1, got 7"),
+        (lambda plain: plain.update(format=99), "format must be 1, got 99"),
+        (lambda plain: plain.pop("tasks"), "tasks: Field required"),
+        (lambda plain: plain["runs"][0].update(status="lost"), "runs.0.status: Input should be"),
+        (lambda plain: plain["tasks"].append("arxiv"), "task arxiv must be there once, got 2"),
+        (lambda plain: plain["runs"].append(plain["runs"][0]), "seed=0 must be there once, got 2"),
+        (lambda plain: plain["targets"].append("other"), "task other must be one of the sweep, got arxiv, msmarco, title, xnli"),
+        (lambda plain: plain["runs"][0]["tasks"][0].update(task="other"), "task other must be one of the sweep"),
+        (
+            lambda plain: plain["runs"][0]["varied"].clear(),
+            "a setting that the sweep varies must have a value, got none of tune.learning_rate",
+        ),
+        (lambda plain: plain["runs"][0]["tasks"][0]["changes"].clear(), "task msmarco: there must be a change, got none"),
+        (lambda plain: plain["runs"][0]["tasks"].append(plain["runs"][0]["tasks"][0]), "task msmarco: a task must be there once"),
+        (lambda plain: plain["runs"][0]["tasks"][3]["grids"][0]["after"].pop(), "before of the entailment-neutral grid must have 14 rows"),
+        (
+            lambda plain: plain["runs"][0]["tasks"][3]["grids"][0]["after"][3].pop(),
+            "after of the entailment-neutral grid must have 15 rows of the",
+        ),
+        (lambda plain: plain["runs"][0]["layers"][0].pop("relative"), "runs.0.layers.0.relative: Field required"),
     ],
 )
-def test_a_record_whose_parts_do_not_fit_is_refused(swept: SweepResult, tmp_path: Path, change: Any, told: str) -> None:
-    plain = json.loads(json.dumps(swept.to_json()))
-    change(plain)
-    (tmp_path / "result.json").write_text(json.dumps(plain), encoding="utf-8")
-    with pytest.raises(DataError, match=re.escape(told)):
-        read_sweep(tmp_path / "result.json")
+def test_a_file_whose_parts_do_not_fit_is_refused_with_the_reason(tmp_path, change, said) -> None:
+    with pytest.raises(DataError, match=re.escape(said)) as caught:
+        read_sweep(changed(tmp_path, change))
+    assert str(tmp_path / "result.json") in str(caught.value)
 
 
-def test_laws_are_those_of_the_truth(swept: SweepResult) -> None:
-    full = next(one for one in swept.kinds if one.kind.method == "full")
-    assert full.law is not None
-    for own in full.law.predicted:
-        named = next(one for one in swept.runs if one.name == own.run)
-        assert own.fitted == pytest.approx(TRUTHS["full"](named.option.size, named.tokens), rel=0.02)
+def test_a_number_too_large_for_a_float_is_refused(tmp_path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(small_record().replace('"seconds": 3600.0', '"seconds": 1e999'), encoding="utf-8")
+    with pytest.raises(DataError, match="result.seconds must be finite, got inf; make it anew with adiabat sweep"):
+        read_sweep(path)
+
+
+# --- The page ---
+
+
+def test_a_full_sweep_has_every_part() -> None:
+    shown = Shown(full_html())
+    parts = {
+        "verdict",
+        "settings-table",
+        "all-measures",
+        "against-0",
+        "trade",
+        "layers",
+        "drift",
+        "runs",
+        "how-to-read",
+        "made",
+        "settings",
+        "versions",
+    }
+    assert parts <= set(shown.ids())
+    assert len(shown.ids()) == len(set(shown.ids()))
+    assert "5e-8 is the largest at which no run made another task measurably worse" in shown.text
+    assert "learning rate (4)" in shown.text
+    assert "12, of 4 settings and 3 seeds" in shown.text
+    assert "failed: the loss is not finite" in shown.text
+    assert "a to b: the lowest and the highest of several runs" in shown.text
+    assert "Names are shown without encoder.layer." in shown.text
+    assert len(shown.tags("svg")) == 5
+
+
+@pytest.mark.parametrize(
+    ("result", "absent"),
+    [
+        (make_sweep([]), {"settings-table", "against-0", "layers", "drift", "runs", "figures"}),
+        (failed_sweep(1e-8), {"against-0", "layers", "drift"}),
+        (even_sweep(["msmarco"], rates=[1e-8]), {"against-0", "drift"}),
+        (simple_sweep(), {"drift", "figures"}),
+    ],
+    ids=["nothing", "all failed", "one run", "no grid and no drift"],
+)
+def test_parts_without_data_are_left_out(result: SweepResult, absent) -> None:
+    shown = Shown(render_sweep(result))
+    assert not absent & set(shown.ids())
+    assert "verdict" in shown.ids()
+
+
+def test_the_page_loads_nothing_and_allows_its_own_script_alone() -> None:
+    shown = Shown(full_html())
+    (policy,) = [tag["content"] for tag in shown.tags("meta") if tag.get("http-equiv") == "Content-Security-Policy"]
+    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    assert len(shown.tags("script")) == 1
+    assert re.findall(r'(?:src|href)="(?!#|data:,)', full_html()) == []
+
+
+def test_the_setting_that_gains_most_without_harm_is_shaded() -> None:
+    rows = re.findall(r'<tr class="best"><td[^>]*>([^<]*)', full_html())
+    assert rows == ["5e-8"]
+    assert 'class="best"' not in render_sweep(simple_sweep({1e-8: (1.0, -3.0), 2e-8: (1.0, -4.0)}))
+
+
+def test_every_text_of_the_user_is_escaped() -> None:
+    def nasty(rate: float):
+        task = replace(make_task(NASTY, 2.0, grids=[make_grid(3, 1, comparison=NASTY)]), notes=[NASTY])
+        layers = [replace(layer, name=NASTY) for layer in make_run({RATE: rate}).layers[:1]]
+        return make_run({RATE: rate, NASTY: NASTY}, [task], variant=NASTY, layers=layers, device=NASTY, reason=NASTY)
+
+    runs = [*map(nasty, RATES[:2]), make_failed({RATE: 5e-8, NASTY: NASTY}, reason=NASTY, variant=NASTY)]
+    parts = {"title": NASTY, "command": NASTY, "model": NASTY, "notes": [NASTY], "settings": {NASTY: NASTY}, "versions": {NASTY: NASTY}}
+    shown = Shown(render_sweep(make_sweep(runs, varied=(RATE, NASTY), tasks=(NASTY,), targets=(NASTY,), **parts)))
+    assert len(shown.tags("script")) == 1
+    assert shown.tags("img") == []
+    assert "{{ 7 * 7 }}" in shown.text
+
+
+def test_names_that_run_right_to_left_stand_by_themselves() -> None:
+    html = render_sweep(even_sweep([ARABIC], targets=(ARABIC,)))
+    assert f'<span dir="auto" title="{ARABIC}">{ARABIC}</span>' in html
+    assert f"\N{FIRST STRONG ISOLATE}{ARABIC}\N{POP DIRECTIONAL ISOLATE}" in html
+
+
+def test_two_settings_are_drawn_one_after_the_other() -> None:
+    shown = Shown(render_sweep(grid_of(learning_rate=RATES[:2], margin=[0.1, 0.2])))
+    assert {"against-0", "against-1"} <= set(shown.ids())
+    assert "Each of the 2 combinations of the other settings is drawn by itself." in shown.text
+    assert "Against margin" in shown.text
+
+
+def test_settings_that_are_no_numbers_have_a_table_and_no_figures() -> None:
+    shown = Shown(render_sweep(grid_of(optimizer=["adamw", "sgd"])))
+    assert "No setting that is a number varies, so nothing is drawn." in shown.text
+    assert "optimizer (2)" in shown.text
+    scattered = make_sweep([make_run({RATE: rate, "tune.freeze": [str(rate)]}) for rate in (1e-8, 2e-8)], varied=(RATE, "tune.freeze"))
+    for drawn in (simple_sweep(), scattered):
+        assert "nothing is drawn" not in render_sweep(drawn)
+        assert "no curve joins them" not in render_sweep(drawn)
+
+
+def test_a_table_row_has_a_cell_under_each_head() -> None:
+    for table in re.findall(r'<table class="sortable">.*?</table>', full_html(), flags=re.DOTALL):
+        heads = re.findall(r'<th scope="col"', table)
+        rows = re.findall(r"<tr[^>]*>(?:<td.*?</td>)+</tr>", table, flags=re.DOTALL)
+        assert rows
+        assert {len(re.findall(r"<td", row)) for row in rows} == {len(heads)}
+
+
+def test_characters_that_no_page_can_hold_are_replaced() -> None:
+    shown = render_sweep(even_sweep(["a\x00\ud800b"], rates=[1e-8], title="t\x07"))
+    shown.encode("utf-8")
+    assert not re.search(r"[\x00\x07]", shown)

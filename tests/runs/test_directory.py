@@ -181,20 +181,20 @@ def claim(folder: Path, wanted: dict[str, Any], *, begun: bool) -> None:
 
 
 def test_what_consists_of_many_jobs_claims_its_directory_once_and_may_be_described_anew(tmp_path: Path) -> None:
-    claim(tmp_path / "many", {"study": {"name": "one", "store": None}}, begun=False)
-    assert is_described(tmp_path / "many", "study")
+    claim(tmp_path / "many", {"sweep": {"name": "one", "store": None}}, begun=False)
+    assert is_described(tmp_path / "many", "sweep")
     assert not is_described(tmp_path / "many", "candidates")
     assert not is_job(tmp_path / "many")
-    claim(tmp_path / "many", {"study": {"name": "other", "store": None}}, begun=True)
-    assert read_description(Job(tmp_path / "many")) == {"study": {"name": "other"}}
+    claim(tmp_path / "many", {"sweep": {"name": "other", "store": None}}, begun=True)
+    assert read_description(Job(tmp_path / "many")) == {"sweep": {"name": "other"}}
     with sole_writer(tmp_path / "many"), pytest.raises(InUseError, match="must have one writer at a time"):
-        claim(tmp_path / "many", {"study": {}}, begun=True)
+        claim(tmp_path / "many", {"sweep": {}}, begun=True)
     with pytest.raises(JobError, match="must be a new or empty directory"):
-        claim(tmp_path / "many", {"study": {}}, begun=False)
+        claim(tmp_path / "many", {"sweep": {}}, begun=False)
 
 
 def test_what_another_process_wrote_is_asked_for_once_it_writes_no_more(tmp_path: Path) -> None:
-    claim(tmp_path, {"study": {"name": "one"}}, begun=False)
+    claim(tmp_path, {"sweep": {"name": "one"}}, begun=False)
 
     def grown() -> dict[str, Any]:
         with pytest.raises(InUseError), sole_writer(tmp_path):
@@ -202,19 +202,19 @@ def test_what_another_process_wrote_is_asked_for_once_it_writes_no_more(tmp_path
         return {**read_description(Job(tmp_path)), "more": {}}
 
     with claimed_for_jobs(tmp_path, grown, begun=True):
-        assert read_description(Job(tmp_path)) == {"study": {"name": "one"}, "more": {}}
+        assert read_description(Job(tmp_path)) == {"sweep": {"name": "one"}, "more": {}}
 
 
-@pytest.mark.parametrize("text", ["study = 5", "[study]\nstart = 5", "study = [{start = {}}]"])
+@pytest.mark.parametrize("text", ["sweep = 5", "[sweep]\nstart = 5", "sweep = [{start = {}}]"])
 def test_a_description_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(JobError, match="config.toml must be the description of a study, got another shape; put back what stood there"):
-        descriptions.description_of(Job(tmp_path), {"study": {"start": {}}}, of="a study")
+    with pytest.raises(JobError, match="config.toml must be the description of a sweep, got another shape; put back what stood there"):
+        descriptions.description_of(Job(tmp_path), {"sweep": {"start": {}}}, of="a sweep")
 
 
 def test_a_description_may_lack_tables(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("[study]\n", encoding="utf-8")
-    assert descriptions.description_of(Job(tmp_path), {"study": {"start": {}}, "grid": {}}, of="a study") == {"study": {}}
+    (tmp_path / "config.toml").write_text("[sweep]\n", encoding="utf-8")
+    assert descriptions.description_of(Job(tmp_path), {"sweep": {"start": {}}, "grid": {}}, of="a sweep") == {"sweep": {}}
 
 
 @pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])

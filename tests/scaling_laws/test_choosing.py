@@ -11,7 +11,7 @@ from adiabat.scaling_laws.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Kind, P
 from adiabat.scaling_laws.selection import _distance, _held_out, choose_law
 from tests.scaling_laws.simulated import SIZES, by_share, by_size_and_tokens, grid
 
-SWEPT = Path(__file__).parents[2] / "benchmarks" / "sweeps" / "short-pairs"
+SWEPT = Path(__file__).parents[2] / "benchmarks" / "scaling" / "short-pairs"
 SHARES = (1.0, 0.75, 0.5, 0.25)
 
 

@@ -1,6 +1,6 @@
 """What holds a tuned tower near its start, beyond a small rate: a pull on weights, a rehearsal of vectors, and a way back at the end.
 
-None of it is in the source, which has the rate and freezing alone; `adiabat study` compares them all (LOG.md).
+None of it is in the source, which has the rate and freezing alone; `adiabat sweep` compares them all (LOG.md).
 """
 
 from dataclasses import dataclass

@@ -133,7 +133,7 @@ class TuningRun:
     def end(self, outcome: Outcome, *, command: str) -> Result:
         """Write the model, the result and its page."""
         tower, softened = self._ended()
-        # Where runs are listed, as in a study, why each ended is listed with it.
+        # Where runs are listed, as in a sweep, why each ended is listed with it.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
         result = _result(self, outcome, tower, command=command)
         start, tuned_by = self.ground.model, self.ground.distance(self.settings.tune)

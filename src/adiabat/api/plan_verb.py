@@ -7,12 +7,12 @@ from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.experiments.plan import plan as make_plan
 from adiabat.models.model_names import load_with
-from adiabat.report.scaling_files import read_sweep, write_sweep
-from adiabat.results.scaling_result import SweepResult
+from adiabat.report.scaling_files import read_scaling, write_scaling
+from adiabat.results.scaling_result import ScalingResult
 from adiabat.runs.output_dir import claimed
 
 
-def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: Watch = SILENT) -> SweepResult:
+def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: Watch = SILENT) -> ScalingResult:
     """Say what to train for a budget, with reasons; see `adiabat.experiments.plan.plan`.
 
     Args:
@@ -29,12 +29,12 @@ def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: W
     with claimed(Path(settings.plan.out) if settings.plan.out is not None else None, reader=_read_plan) as folder:
         found = make_plan(load_with, settings, command=command, watch=watch)
         if folder is not None:
-            write_sweep(found, folder)
+            write_scaling(found, folder)
     return found
 
 
-def _read_plan(path: Path) -> SweepResult:
-    found = read_sweep(path)
+def _read_plan(path: Path) -> ScalingResult:
+    found = read_scaling(path)
     if found.advice is None:
-        raise DataError(f"{path} must be the result of a plan, got that of a sweep")
+        raise DataError(f"{path} must be the result of a plan, got that of a scaling experiment")
     return found

@@ -1,18 +1,18 @@
-"""`adiabat.sweep`: training runs over sizes, methods and budgets."""
+"""`adiabat.sweep`: tuning runs over a grid of settings."""
 
-from adiabat.config.budgets import SweepSettings
+from adiabat.config.sweeps import SweepSettings
 from adiabat.core.progress import SILENT, Watch
-from adiabat.experiments.scaling import sweep as run_sweep
+from adiabat.experiments.sweep import sweep as run_sweep
 from adiabat.models.model_names import load_with
-from adiabat.results.scaling_result import SweepResult
+from adiabat.results.sweep_result import SweepResult
 
 
 def sweep(settings: SweepSettings, *, resume: bool = False, command: str = "adiabat.sweep(...)", watch: Watch = SILENT) -> SweepResult:
-    """Train every size with every method to every budget, and fit how the loss goes with them; see `adiabat.experiments.scaling.sweep`.
+    """Tune with every combination of a grid, and measure each on the same tasks and probes; see `adiabat.experiments.sweep.sweep`.
 
     Args:
-        settings: `SweepSection.out`, budgets, a model and data must be given.
-        resume: Go on with a sweep that was cut short; models, methods, budgets and seeds may have been added.
+        settings: `SweepSection.out`, `SweepJobSection` and at least one task must be given.
+        resume: Go on with a sweep that was cut short; grid, variants and seeds may have grown.
         command: For the report.
         watch: Whom to tell.
 

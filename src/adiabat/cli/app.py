@@ -17,10 +17,9 @@ from adiabat.cli.data import inspect, make, mine
 from adiabat.cli.distilling import distill
 from adiabat.cli.measuring import compare_runs, demo, evaluate, folded, search
 from adiabat.cli.options import local_rank, rank
-from adiabat.cli.planning import plan, sweep
+from adiabat.cli.panel_experiments import plan, safe_rate, scaling, sweep
 from adiabat.cli.settings import settings
 from adiabat.cli.space import space
-from adiabat.cli.studying import safe_rate, study
 from adiabat.cli.training import embed, train, tune
 from adiabat.core.checksums import VERIFY
 from adiabat.core.errors import AdiabatError, ConfigError, is_out_of_memory
@@ -46,7 +45,7 @@ app = typer.Typer(
     help="Tune query encoders against stored document embeddings, and measure what changed.",
     epilog="MODEL is a hub name, a directory, the directory of a job, or `demo` (the embedded model).",
 )
-for verb in (embed, tune, train, evaluate, search, inspect, mine, compare, space, study, sweep, plan, settings):
+for verb in (embed, tune, train, evaluate, search, inspect, mine, compare, space, sweep, scaling, plan, settings):
     app.command()(verb)
 app.command("safe-rate")(safe_rate)
 app.command("compare-runs")(compare_runs)
@@ -64,7 +63,7 @@ SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 _GOES_ON = "what is finished is kept; run the same command again to go on"
 _NOTHING_KEPT = "nothing of it is kept; run the same command again to begin anew"
 AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distill"), _GOES_ON)
-AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "compare", "study", "safe-rate", "sweep"), "run the same command with --resume to go on")
+AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "compare", "sweep", "scaling", "safe-rate"), "run the same command with --resume to go on")
 """What becomes of a verb's work where it did not say so itself; of the others nothing is kept."""
 
 LOWER_MEMORY = {
@@ -73,8 +72,8 @@ LOWER_MEMORY = {
     "safe-rate": "tune.batch_size, tune.negatives_per_query, guard.depth or encoder.max_tokens",
     "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
     "compare": "memory.chunk_tokens (with memory.cached) or train.batch_size",
-    "study": "tune.batch_size, measure.depth or encoder.max_tokens",
-    "sweep": "memory.chunk_tokens (with memory.cached) or train.batch_size",
+    "sweep": "tune.batch_size, measure.depth or encoder.max_tokens",
+    "scaling": "memory.chunk_tokens (with memory.cached) or train.batch_size",
     "mine": "mine.depth",
     "evaluate --suite": "measure.depth or encoder.max_tokens",
     "space": "space.queries, space.documents, space.resamples or encoder.max_tokens",

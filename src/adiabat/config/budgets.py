@@ -1,4 +1,4 @@
-"""Settings of ``adiabat sweep`` and ``adiabat plan``: sizes, methods and budgets."""
+"""Settings of ``adiabat scaling`` and ``adiabat plan``: sizes, methods and budgets."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -19,7 +19,7 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
     "towers": ("document_model",),
     "train": ("method", "rank", "freeze", "learning_rate", "epochs", "steps", "budget_flops", "budget_seconds"),
 }
-"""Settings of these tables that a sweep itself gives each run."""
+"""Settings of these tables that a scaling experiment itself gives each run."""
 
 ALL_TASKS = "mean of all"
 """In place of a task's name, where the mean over all of them stands."""
@@ -32,7 +32,7 @@ Part = Annotated[float, Field(gt=0, lt=1)]
 
 
 class ReadingSection(Section):
-    """How runs are read: what the pages of a sweep and of a plan have in common."""
+    """How runs are read: what the pages of a scaling experiment and of a plan have in common."""
 
     loss: Literal["validation", "training"] = "validation"
     """Of each run: on held-out pairs when it is over, or the mean over its last steps, as in Ziarko et al. 2024."""
@@ -42,12 +42,12 @@ class ReadingSection(Section):
     """How often runs are drawn again, for intervals."""
 
 
-class SweepSection(ReadingSection):
-    """``[sweep]``: where it goes, and which runs it makes of each model and method."""
+class ScalingSection(ReadingSection):
+    """``[scaling]``: where it goes, and which runs it makes of each model and method."""
 
     out: Text | None = None
-    """Directory of the sweep. Required."""
-    name: Text = "sweep"
+    """Directory of the scaling experiment. Required."""
+    name: Text = "scaling"
     """For the head of the page."""
     budgets: Annotated[tuple[PositiveFloat, ...], Field(strict=False), each_once("budget")] = ()
     """Operations by parameters and tokens of each run (`adiabat.scaling_laws.flops`). Required."""
@@ -58,11 +58,11 @@ class SweepSection(ReadingSection):
     keep_models: bool = False
     """Whether trained models stay; checkpoints do not in any case."""
     engine: Literal["process", "ray"] = "process"
-    """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the sweep."""
+    """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the scaling experiment."""
 
 
-class SweepJobSection(Section):
-    """``[job]`` of a sweep."""
+class ScalingJobSection(Section):
+    """``[job]`` of a scaling experiment."""
 
     data: Text | None = None
     """What all runs are trained on; ``data.sources`` lists several."""
@@ -121,8 +121,8 @@ class RatesSection(Section):
     """Ziarko et al. 2024, table 4."""
 
 
-class SweepTrainSection(TrainSection):
-    """``[train]`` of a sweep: temperature, weight decay and schedule of Ziarko et al. 2024, section 4.1, as defaults."""
+class ScalingTrainSection(TrainSection):
+    """``[train]`` of a scaling experiment: temperature, weight decay and schedule of Ziarko et al. 2024, section 4.1, as defaults."""
 
     temperature: PositiveFloat = 1 / 40
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
@@ -130,23 +130,23 @@ class SweepTrainSection(TrainSection):
     final_fraction: Fraction = 0.1
 
 
-class SweepSettings(Section):
-    """Everything that ``adiabat sweep`` may be told."""
+class ScalingSettings(Section):
+    """Everything that ``adiabat scaling`` may be told."""
 
-    sweep: SweepSection = SweepSection()
+    scaling: ScalingSection = ScalingSection()
     models: Annotated[tuple[FamilySection, ...], Field(strict=False)] = ()
     methods: MethodsSection = MethodsSection()
     rates: RatesSection = RatesSection()
-    job: SweepJobSection = SweepJobSection()
+    job: ScalingJobSection = ScalingJobSection()
     encoder: EncoderSection = EncoderSection()
     data: TrainDataSection = TrainDataSection()
     towers: TowersSection = TowersSection()
     mixture: MixtureSection = MixtureSection()
     batches: BatchesSection = BatchesSection()
-    train: SweepTrainSection = SweepTrainSection()
+    train: ScalingTrainSection = ScalingTrainSection()
     memory: MemorySection = MemorySection()
     run: TrainRunSection = TrainRunSection()
-    """Its seed is that of draws; runs have theirs from `SweepSection.seeds`."""
+    """Its seed is that of draws; runs have theirs from `ScalingSection.seeds`."""
     tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
     """What every trained model is measured on, to be compared with its loss."""
     measure: RankingMeasureSection = RankingMeasureSection()
@@ -165,9 +165,9 @@ class SweepSettings(Section):
             section = getattr(self, table)
             for name in names:
                 if getattr(section, name) != type(section).model_fields[name].default:
-                    yield f"{table}.{name} must be left out of a sweep, which gives each run its own; leave it out"
+                    yield f"{table}.{name} must be left out of a scaling experiment, which gives each run its own; leave it out"
         if self.data.stream:
-            yield "data.stream must be left out of a sweep, whose runs end with a budget; leave it out"
+            yield "data.stream must be left out of a scaling experiment, whose runs end with a budget; leave it out"
         if self.rates.full is None and (self.methods.full or self.methods.freezing):
             for family in self.models:
                 if family.pretraining_rate is None:
@@ -179,7 +179,7 @@ class SweepSettings(Section):
     def common(self) -> dict[str, Any]:
         """What all runs share."""
         train = self.train
-        own = {name: getattr(train, name) for name in SweepTrainSection.__annotations__ if not unmet_need(name, train.needs, vars(train))}
+        own = {name: getattr(train, name) for name in ScalingTrainSection.__annotations__ if not unmet_need(name, train.needs, vars(train))}
         table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in COMMON}
         return {**table, "train": {**own, **table["train"]}}
 
@@ -193,7 +193,7 @@ class PlanSection(ReadingSection):
     budget_seconds: Seconds | None = None
     """Time in place of a budget, in seconds, or such as ``"8h"``: what each model and method computes in it, at the speed of its runs."""
     runs: Text | None = None
-    """Directory of a sweep, or its ``runs.parquet``; None uses what was published, which is little."""
+    """Directory of a scaling experiment, or its ``runs.parquet``; None uses what was published, which is little."""
     models: Texts = ()
     """MODELs that are asked where there are no runs."""
     data_tokens: PositiveFloat | None = None

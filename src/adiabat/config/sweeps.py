@@ -1,4 +1,4 @@
-"""Settings of ``adiabat study``: a tuning run, what varies of it, and the tasks that every run is measured on (Vasilyev et al. 2024)."""
+"""Settings of ``adiabat sweep``: a tuning run, what varies of it, and the tasks that every run is measured on (Vasilyev et al. 2024)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -22,12 +22,12 @@ COMMON = ("encoder", "data", "tune", "guard", "rehearsal", "run")
 """Tables of a tuning run that stand outside of grid and variants."""
 
 
-class StudySection(Section):
-    """``[study]``: where the study goes, how often and how each combination is run."""
+class SweepSection(Section):
+    """``[sweep]``: where the sweep goes, how often and how each combination is run."""
 
     out: Text | None = None
-    """Directory of the study. Required."""
-    name: Text = "study"
+    """Directory of the sweep. Required."""
+    name: Text = "sweep"
     """For the head of the page."""
     seeds: SeedNumbers = (0,)
     """One run of each combination with each of them; with one, nothing tells how much differs from run to run."""
@@ -36,15 +36,15 @@ class StudySection(Section):
     targets: Annotated[Texts, each_once("task")] = ()
     """Names of the tasks that tuning is for, each once; the others must not get worse. None named takes the first task."""
     stores: Text | None = None
-    """Directory where vectors of the tasks' corpora are kept, for other studies too; None keeps them in the directory of the study."""
+    """Directory where vectors of the tasks' corpora are kept, for other sweeps too; None keeps them in the directory of the sweep."""
     keep_models: bool = False
     """Whether tuned models stay after they were measured. Checkpoints do not in any case."""
     engine: Literal["process", "ray"] = "process"
-    """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the study."""
+    """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the sweep."""
 
 
-class StudyJobSection(Section):
-    """``[job]`` of a study: what all runs start from. All three are required."""
+class SweepJobSection(Section):
+    """``[job]`` of a sweep: what all runs start from. All three are required."""
 
     model: Text | None = None
     store: Text | None = None
@@ -60,7 +60,7 @@ class ProbesSection(Section):
     data: Text = "default"
     """A file of texts, or ``default``: those that come with adiabat."""
     store: Text | None = None
-    """Where they are looked for; None takes that of the study."""
+    """Where they are looked for; None takes that of the sweep."""
     depth: Annotated[int, Field(ge=2)] = 100
     """Documents whose order is compared."""
     use: bool = True
@@ -73,7 +73,7 @@ class VariantSection(Section):
     model_config = ConfigDict(extra="allow")
     name: Text
     grid: Mapping[str, Any] = {}
-    """Its own, beside that of the study: for settings that this variant alone has, or whose range is another one here."""
+    """Its own, beside that of the sweep: for settings that this variant alone has, or whose range is another one here."""
     towers: Literal["query", "both"] = "query"
     """What is tuned: the query tower against stored vectors, or both towers from the same start. With both, each run embeds the corpora of
     the tasks, and drift is not measured, since it compares answers among untuned document vectors."""
@@ -84,18 +84,18 @@ class VariantSection(Section):
         return dict(self.model_extra or {})
 
 
-class StudySettings(Section):
-    """Everything that ``adiabat study`` may be told."""
+class SweepSettings(Section):
+    """Everything that ``adiabat sweep`` may be told."""
 
-    study: StudySection = StudySection()
-    job: StudyJobSection = StudyJobSection()
+    sweep: SweepSection = SweepSection()
+    job: SweepJobSection = SweepJobSection()
     encoder: RankingEncoderSection = RankingEncoderSection()
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
     guard: GuardSection = GuardSection()
     rehearsal: RehearsalSection = RehearsalSection()
     run: StepsRunSection = StepsRunSection()
-    """Its seed is that of draws and statistics; runs have theirs from `StudySection.seeds`."""
+    """Its seed is that of draws and statistics; runs have theirs from `SweepSection.seeds`."""
     grid: Mapping[str, Any] = {}
     """Every combination of these values is run: ``[grid.tune]`` with ``learning_rate = [1e-8, 1e-7]``, or a `RangeValues`."""
     variants: Annotated[tuple[VariantSection, ...], Field(strict=False)] = ()
@@ -218,7 +218,7 @@ def _faults_of_grid(place: str, grid: Mapping[str, Any]) -> list[str]:
 
 
 def _faults_of_variant(variant: Mapping[str, Any], leaves: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with an overlay and a grid of its own, beside the grid of the study."""
+    """What is wrong with an overlay and a grid of its own, beside the grid of the sweep."""
     own, alone = dict(grid_leaves(_own(variant))), _leaves_of(variant)
     yield from (phrase for key in own if (phrase := _fault_of_key("variants.", key)))
     yield from _faults_of_grid("variants.grid.", variant.get("grid", {}))
@@ -272,7 +272,7 @@ def _faults_of_runs(common: Mapping[str, Any], leaves: Mapping[str, Any], own: M
         run = laid_over(laid_over(common, own), nested(combination))
         try:
             if TuneSettings.model_validate(run).tune.learning_rate == "safe":
-                told.add("tune.learning_rate must be a number in a study, got safe; adiabat safe-rate finds it")
+                told.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")
         except ValidationError as fault:
             told |= {*(phrase for one in fault.errors() for phrase in _phrases(one, TuneSettings)), *_idle(TuneSettings, run)}
     return told

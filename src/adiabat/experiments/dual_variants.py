@@ -1,4 +1,4 @@
-"""Runs of a study that tune both towers from the same start, as separate encoders: jobs of `adiabat train` under the adiabatic regime.
+"""Runs of a sweep that tune both towers from the same start, as separate encoders: jobs of `adiabat train` under the adiabatic regime.
 
 Reference: Vasilyev et al. 2024, figure 11a.
 """

@@ -1,4 +1,4 @@
-"""The bench that every tuned tower of a study is put on: the same tasks, the same probes, the same untuned tower to be compared with."""
+"""The bench that every tuned tower of a sweep is put on: the same tasks, the same probes, the same untuned tower to be compared with."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from adiabat.adiabatic.drift import MEASURES, OVERLAP_LOSS, Reading, drift_of
 from adiabat.adiabatic.probe_readings import noise_of, read_tower
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.config.shared import EncoderSection
-from adiabat.config.sweeps import StudySettings
+from adiabat.config.sweeps import SweepSettings
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.progress import Watch
@@ -46,8 +46,8 @@ class Bench:
     """Tasks and probes.
 
     Attributes:
-        folder: Of the study.
-        settings: Of the study.
+        folder: Of the sweep.
+        settings: Of the sweep.
         model: That every run starts from.
         scoring: Scores a model on every task.
         probes: Looked for in `store`; None measures no drift.
@@ -56,7 +56,7 @@ class Bench:
     """
 
     folder: Path
-    settings: StudySettings
+    settings: SweepSettings
     model: DualEncoder
     scoring: Scoring
     probes: ProbeSet | None
@@ -79,7 +79,7 @@ class Bench:
         if self.probes is None:
             return {}
         kept = self.folder / READINGS / NOISE
-        # A study that is done needs no reading again.
+        # A sweep that is done needs no reading again.
         if (found := _noise_at(kept)) is None:
             write_json(found := self._noise(self.probes), kept)
         return found

@@ -1,4 +1,4 @@
-"""From the settings of a study to its runs: every combination of the grid over every variant, or some of them, with every seed."""
+"""From the settings of a sweep to its runs: every combination of the grid over every variant, or some of them, with every seed."""
 
 import math
 from bisect import bisect_right
@@ -13,14 +13,14 @@ import numpy as np
 
 from adiabat.config.comparison_settings import laid_over
 from adiabat.config.reader import checked
-from adiabat.config.sweeps import StudySettings, VariantSection, nested
+from adiabat.config.sweeps import SweepSettings, VariantSection, nested
 from adiabat.config.tuning import TuneSettings
 from adiabat.config.validation import unmet_need
 from adiabat.core.errors import ConfigError, several
 from adiabat.results.sweep_result import Value
 
 MOST_RUNS = 100_000
-"""Of a study; each is planned before the first is made."""
+"""Of a sweep; each is planned before the first is made."""
 
 Cell = tuple[VariantSection | None, dict[str, Any]]
 """A variant, and the value of each setting of its grid."""
@@ -50,27 +50,27 @@ class Planned:
         return self.settings.run.seed
 
 
-def plan_runs(settings: StudySettings) -> list[Planned]:
-    """All runs of a study, seed by seed, so that the first seed tells early how the whole grid comes off."""
+def plan_runs(settings: SweepSettings) -> list[Planned]:
+    """All runs of a sweep, seed by seed, so that the first seed tells early how the whole grid comes off."""
     cells = _drawn_cells(settings)
-    runs = [_planned(settings, variant, varied, seed) for seed in settings.study.seeds for variant, varied in cells]
+    runs = [_planned(settings, variant, varied, seed) for seed in settings.sweep.seeds for variant, varied in cells]
     counts = Counter(run.name for run in runs)
     if again := [name for name, count in counts.items() if count > 1]:
-        raise ConfigError(f"runs of a study must have names of their own, got several: {several(again)}; rename variants or values")
+        raise ConfigError(f"runs of a sweep must have names of their own, got several: {several(again)}; rename variants or values")
     return runs
 
 
-def _drawn_cells(settings: StudySettings) -> list[Cell]:
+def _drawn_cells(settings: SweepSettings) -> list[Cell]:
     """All combinations, or as many of them as are wanted."""
     grids = [(variant, settings.values(variant)) for variant in settings.variants or (None,)]
     ends = list(accumulate(math.prod(map(len, values.values())) for _, values in grids))
-    wanted, seeds = settings.study.sample, len(settings.study.seeds)
+    wanted, seeds = settings.sweep.sample, len(settings.sweep.seeds)
     places: Sequence[int] = range(ends[-1])
     if wanted is not None and wanted < ends[-1]:
         places = sorted(np.random.default_rng([settings.run.seed, 6]).choice(ends[-1], size=wanted, replace=False).tolist())
     if len(places) * seeds > MOST_RUNS:
         raise ConfigError(
-            f"a study must have at most {MOST_RUNS:,} runs, got {len(places) * seeds:,}; take fewer values, or set study.sample"
+            f"a sweep must have at most {MOST_RUNS:,} runs, got {len(places) * seeds:,}; take fewer values, or set sweep.sample"
         )
     found = []
     for place in places:
@@ -88,7 +88,7 @@ def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]],
     return variant, {key: picked[key] for key in values}
 
 
-def _planned(settings: StudySettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> Planned:
+def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> Planned:
     own = {} if variant is None else variant.own
     name = variant.name if variant else ""
     table = laid_over(laid_over(settings.common(), own), nested(varied))

@@ -1,4 +1,4 @@
-"""What to train for a budget, by the runs of a sweep (Ziarko et al. 2024)."""
+"""What to train for a budget, by the runs of a scaling experiment (Ziarko et al. 2024)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from adiabat.experiments.scaling_analysis import Evidence, evidence_of, fitted
 from adiabat.experiments.scaling_rows import result_of, rows_in
 from adiabat.experiments.scaling_variants import Tried
 from adiabat.report.scaling_wording import flop
-from adiabat.results.scaling_result import Addition, Advice, Choice, SweepResult, SweepRun
+from adiabat.results.scaling_result import Addition, Advice, Choice, ScalingResult, ScalingRun
 from adiabat.runs.run_config import description_of, is_described, without_none
 from adiabat.runs.run_dir import Job
 from adiabat.scaling_laws.laws import Option, Way
@@ -37,7 +37,7 @@ STEP = 4.0
 least: the source's budgets are a factor of four apart."""
 
 
-def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> SweepResult:
+def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> ScalingResult:
     """Say what to train for a budget, with reasons."""
     section = settings.plan
     title = _title(section)
@@ -76,7 +76,9 @@ def _require_comparable(evidence: Evidence, count: int) -> None:
         raise DataError(f"--runs must hold a run that a law can be fitted to, got {count} that none can{first}")
     if len(sizes := sorted({row.batch_size for row in evidence.rows})) > 1:
         told = " and ".join(f"{size:,}" for size in sizes)
-        raise DataError(f"--runs must hold runs of one batch size, got {told}, whose losses do not compare; plan by those of one sweep")
+        raise DataError(
+            f"--runs must hold runs of one batch size, got {told}, whose losses do not compare; plan by those of one scaling experiment"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class _Asked:
     excluded: dict[str, list[str]]
 
 
-def _asked(settings: PlanSettings, rows: Sequence[SweepRun]) -> _Asked:
+def _asked(settings: PlanSettings, rows: Sequence[ScalingRun]) -> _Asked:
     section, memory = settings.plan, _held(rows)
     instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
     small = within(memory, section.memory, takes="held {}", instead=instead)
@@ -107,7 +109,7 @@ def _asked(settings: PlanSettings, rows: Sequence[SweepRun]) -> _Asked:
     return _Asked(settings, memory, left, gone | excluded(TOO_LONG, long_enough, left))
 
 
-def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) -> Advice:
+def _advice(asked: _Asked, rows: Sequence[ScalingRun], fits: Sequence[KindFit]) -> Advice:
     section, memory = asked.settings.plan, asked.memory
     found = recommend(fits, asked.budgets, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
     own = max((row for row in rows if row.way == found.best.option.way), key=lambda row: row.budget)
@@ -131,13 +133,13 @@ def _advice(asked: _Asked, rows: Sequence[SweepRun], fits: Sequence[KindFit]) ->
     )
 
 
-def _missed(fits: Sequence[KindFit], own: SweepRun) -> float | None:
+def _missed(fits: Sequence[KindFit], own: ScalingRun) -> float | None:
     """By how much of them the law of a run's kind missed the losses of the largest budget, fitted without it."""
     choice = next(one.choice for one in fits if one.kind == own.way.kind)
     return None if choice is None or choice.without_budget is None else choice.without_budget.error
 
 
-def _held(rows: Sequence[SweepRun]) -> dict[Option, int | None]:
+def _held(rows: Sequence[ScalingRun]) -> dict[Option, int | None]:
     """Most that a run of each option held, where it was measured."""
     options = dict.fromkeys(row.option for row in rows)
     return {option: max(row.memory for row in rows if row.option == option) or None for option in options}
@@ -157,7 +159,7 @@ def _choice(one: Candidate, memory: Mapping[Option, int | None]) -> Choice:
     )
 
 
-def _additions(rows: Sequence[SweepRun], fits: Sequence[KindFit], found: Recommendation, section: PlanSection) -> list[Addition]:
+def _additions(rows: Sequence[ScalingRun], fits: Sequence[KindFit], found: Recommendation, section: PlanSection) -> list[Addition]:
     """Runs at the budgets there are and the next one, none of them near to what is asked; with another seed where there is one already.
 
     Those of too few steps for a law would tell it nothing.
@@ -173,17 +175,17 @@ def _additions(rows: Sequence[SweepRun], fits: Sequence[KindFit], found: Recomme
     return [Addition(one.option.way.title, one.budget, seeds.get((one.option.way, one.budget), -1) + 1, one.gain) for one in proposed]
 
 
-def _run_settings(best: Candidate, own: SweepRun, runs: Path) -> dict[str, Any]:
+def _run_settings(best: Candidate, own: ScalingRun, runs: Path) -> dict[str, Any]:
     """What `adiabat train` is told to carry the advice out, but for the directory; of bare rows, without what runs share."""
     tables = Tried(best.option.way, own.learning_rate).tables()
     train = {"budget_flops": best.flops, "batch_size": own.batch_size}
     told = laid_over(tables, {"train": train})
     job = Job(runs if runs.is_dir() else runs.parent)
-    if not is_described(job.folder, "sweep"):
+    if not is_described(job.folder, "scaling"):
         return dict(without_none(told))
-    before = description_of(job, {"sweep": {}, "common": {name: {} for name in COMMON}}, of="a sweep")
+    before = description_of(job, {"scaling": {}, "common": {name: {} for name in COMMON}}, of="a scaling experiment")
     common = {name: _with_effect(name, table) for name, table in before.get("common", {}).items() if name in COMMON}
-    data = before.get("sweep", {}).get("data")
+    data = before.get("scaling", {}).get("data")
     whole = laid_over(common, laid_over({"job": {} if data is None else {"data": data}}, told))
     try:
         settings = checked(TrainSettings, whole)

@@ -8,7 +8,7 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import amount
 from adiabat.dual_encoder.train_checks import MOST_STEPS
 from adiabat.report.scaling_wording import flop
-from adiabat.results.scaling_result import SweepRun
+from adiabat.results.scaling_result import ScalingRun
 from adiabat.scaling_laws.laws import Option, Way
 from adiabat.scaling_laws.recommendation import points_at
 
@@ -66,7 +66,7 @@ def _above(option: Option, large: Iterable[Option]) -> bool:
     return any(one.way.kind == option.way.kind and one.size <= option.size for one in large)
 
 
-def budgets_of(options: Sequence[Option], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+def budgets_of(options: Sequence[Option], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
     """What each option may spend."""
     if section.budget is not None:
         return dict.fromkeys(options, section.budget)
@@ -77,20 +77,20 @@ def budgets_of(options: Sequence[Option], rows: Sequence[SweepRun], section: Pla
     return {option: section.budget_seconds * speed for option, speed in speeds.items()}
 
 
-def _of_one_device(rows: Sequence[SweepRun]) -> list[SweepRun]:
+def _of_one_device(rows: Sequence[ScalingRun]) -> list[ScalingRun]:
     """Those of the device that most were made on, which say how long they took."""
     timed = [row for row in rows if row.seconds > 0]
     usual = Counter(row.device for row in timed).most_common(1)
     return [row for row in timed if row.device == usual[0][0]]
 
 
-def _speed(option: Option, timed: Sequence[SweepRun]) -> float:
+def _speed(option: Option, timed: Sequence[ScalingRun]) -> float:
     """FLOP a second, validation included; 0 where no run says it."""
     return max((row.flops / row.seconds for row in timed if row.option == option), default=0.0)
 
 
 def with_steps(
-    budgets: Mapping[Option, float], long_enough: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection
+    budgets: Mapping[Option, float], long_enough: Mapping[Option, float], rows: Sequence[ScalingRun], section: PlanSection
 ) -> dict[Option, float]:
     """Options whose tokens make as many steps as runs must have that laws are fitted to, and no more than a run may have."""
     if found := {one: budget for one, budget in long_enough.items() if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)}:
@@ -115,7 +115,7 @@ def with_steps(
     )
 
 
-def enough(budgets: Mapping[Option, float], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+def enough(budgets: Mapping[Option, float], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
     """Of options those whose tokens make as many steps as runs must have that laws are fitted to."""
     least = _least(budgets, rows, section)
     return {option: budget for option, budget in budgets.items() if _tokens(option, budget, section) >= least[option]}
@@ -130,12 +130,12 @@ def _tokens(option: Option, budget: float, section: PlanSection) -> float:
     return float(points_at([(option, budget)], section.data_tokens).tokens[0])
 
 
-def _least(options: Iterable[Option], rows: Sequence[SweepRun], section: PlanSection) -> dict[Option, float]:
+def _least(options: Iterable[Option], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
     """Tokens of the least steps."""
     return {option: section.least_steps * _step(option.way, rows) for option in options}
 
 
-def _step(way: Way, rows: Sequence[SweepRun]) -> float:
+def _step(way: Way, rows: Sequence[ScalingRun]) -> float:
     """Tokens of a step."""
     own = [row for row in rows if row.way == way]
     return sum(row.tokens for row in own) / sum(row.steps for row in own)

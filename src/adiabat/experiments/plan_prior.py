@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from adiabat.config.budgets import PRETRAINING_SHARE, PlanSettings, RatesSection, SweepSettings
+from adiabat.config.budgets import PRETRAINING_SHARE, PlanSettings, RatesSection, ScalingSettings
 from adiabat.config.comparison_settings import laid_over
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
@@ -104,7 +104,7 @@ NOTES = (
     f"1,024 at 75 tokens ({PAPER}, Repurposing Language Models into Embedding Models)",
     f"the paper prints lines of the least loss, exp(-0.21 ln C + 8.39) of full training and exp(-0.22 ln C + 8.93) of LoRA, which meet at "
     f"2.8e23 FLOP, and a switch at {SWITCH:.3g}; the method goes by the switch, and a loss read off the lines is of its data and batches",
-    "it prints no numbers of the best size: which of several models is for a sweep to say (adiabat sweep, at budgets below this one)",
+    "it prints no numbers of the best size: to choose among models, run adiabat scaling at budgets below this one",
 )
 
 
@@ -233,7 +233,7 @@ def _rate(way: Way) -> float:
 
 def _settings(way: Way, settings: PlanSettings, **train: float | int) -> TrainSettings:
     own = laid_over(Tried(way, _rate(way)).tables(), {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train})
-    return checked(TrainSettings, laid_over({"train": SweepSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}, own))
+    return checked(TrainSettings, laid_over({"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}, own))
 
 
 def _run_settings(best: Choice, settings: PlanSettings) -> dict[str, object]:

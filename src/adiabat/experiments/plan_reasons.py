@@ -7,18 +7,18 @@ from adiabat.core.text import duration
 from adiabat.experiments.plan_prior import PAPER
 from adiabat.report.scaling_wording import flop
 from adiabat.report.wording import share
-from adiabat.results.scaling_result import Reason, SweepRun
+from adiabat.results.scaling_result import Reason, ScalingRun
 from adiabat.scaling_laws.law_intervals import CONFIDENCE
 from adiabat.scaling_laws.recommendation import Candidate, Recommendation
 
 SHOWN = 4
 """Options that are named where drawn runs disagree."""
 
-OWN, RULES = "runs of the sweep", f"{PAPER}, section 4.1 and tables 3 and 4"
+OWN, RULES = "runs of the scaling experiment", f"{PAPER}, section 4.1 and tables 3 and 4"
 
 
 def reasons_of(
-    found: Recommendation, own: SweepRun, section: PlanSection, *, largest: float, missed: float | None, temperature: float | None
+    found: Recommendation, own: ScalingRun, section: PlanSection, *, largest: float, missed: float | None, temperature: float | None
 ) -> list[Reason]:
     """Why each value is recommended.
 
@@ -84,7 +84,7 @@ def _of_tokens(found: Recommendation, section: PlanSection) -> Iterator[Reason]:
     yield Reason("tokens", f"{best.tokens:.3g}", why, "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D")
 
 
-def _of_regime(own: SweepRun, temperature: float | None) -> Iterator[Reason]:
+def _of_regime(own: ScalingRun, temperature: float | None) -> Iterator[Reason]:
     yield Reason("batch", f"{own.batch_size} queries", "as in the runs: the loss of another batch is another loss", OWN)
     rules = {"lora": "1e-3 for LoRA", "bias": "1e-2 for biases"}
     rule = rules.get(own.way.method, f"{PRETRAINING_SHARE:g} of the highest rate of a model's pre-training")

@@ -1,4 +1,4 @@
-"""A sweep from its settings to its rows: checked, counted, trained; what was cut short goes on where it was (Ziarko et al. 2024)."""
+"""A scaling experiment from its settings to its result, resumed where it was interrupted (Ziarko et al. 2024)."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.budgets import SweepSettings
+from adiabat.config.budgets import ScalingSettings
 from adiabat.config.comparison_settings import COMMON
 from adiabat.core.errors import ConfigError, JobError, several
 from adiabat.core.progress import SILENT, Watch
@@ -21,8 +21,8 @@ from adiabat.experiments.scaling_rows import ROWS, result_of, rows_at
 from adiabat.experiments.scaling_trials import Worker
 from adiabat.experiments.scaling_variants import Planned, plan_runs, ways_of, without_freezing
 from adiabat.models.device import device_of
-from adiabat.report.scaling_files import write_sweep
-from adiabat.results.scaling_result import SweepResult, SweepRun
+from adiabat.report.scaling_files import write_scaling
+from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.executors import make_runs
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.row_files import Rows
@@ -36,16 +36,16 @@ MANY_BLOCKS = 2**31
 """Of a model that nobody has looked at yet: more than any is cut to."""
 
 
-def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> SweepResult:
+def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> ScalingResult:
     """Train every size with every method to every budget, and report what that says of models and methods.
 
     The directory holds ``config.toml`` (as resolved), ``runs.parquet`` (a row for each run that is over), ``runs/NAME`` (a job each),
     ``result.json``, the page and figures.
     """
     _check(settings)
-    folder = Path(str(settings.sweep.out))
-    going_on = is_described(folder, "sweep")
-    if note := require_begun(folder, "sweep", begun=going_on, resume=resume):
+    folder = Path(str(settings.scaling.out))
+    going_on = is_described(folder, "scaling")
+    if note := require_begun(folder, "scaling experiment", begun=going_on, resume=resume):
         watch.note(note)
     worker = Worker(settings, folder, load, command, watch)
     examples, tasks = _examples(settings, watch), {task.name: task.sha256 for task in worker.tasks}
@@ -71,12 +71,12 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
             if rows[run.name].way != run.tried.way:
                 rows.add(replace(rows[run.name], way=run.tried.way))
         found = _result(worker, [rows[run.name] for run in runs], {"sha256": examples, "tasks": tasks}, command)
-        write_sweep(found, folder)
+        write_scaling(found, folder)
     _require_a_run(found.runs, folder)
     return found
 
 
-def _require_a_run(rows: Sequence[SweepRun], folder: Path) -> None:
+def _require_a_run(rows: Sequence[ScalingRun], folder: Path) -> None:
     if all(row.status == "failed" for row in rows):
         told = f"{len(rows):,} that failed, such as {rows[0].name}: {rows[0].reason}"
         raise JobError(
@@ -84,7 +84,7 @@ def _require_a_run(rows: Sequence[SweepRun], folder: Path) -> None:
         )
 
 
-def _waiting(runs: Sequence[Planned], rows: Rows[str, SweepRun]) -> list[Planned]:
+def _waiting(runs: Sequence[Planned], rows: Rows[str, ScalingRun]) -> list[Planned]:
     """Runs that have no row; and those that failed: it may have been for want of memory, or of a disk, that is there now."""
     for run in runs:
         if run.name in rows:
@@ -92,7 +92,7 @@ def _waiting(runs: Sequence[Planned], rows: Rows[str, SweepRun]) -> list[Planned
     return [run for run in runs if run.name not in rows or rows[run.name].status == "failed"]
 
 
-def _require_alike(row: SweepRun, run: Planned) -> None:
+def _require_alike(row: ScalingRun, run: Planned) -> None:
     """Refuse a row of another run, whatever its name."""
     way = replace(row.way, family=run.tried.way.family, model=run.tried.way.model)
     both = {"way": (way, run.tried.way), "budget": (row.budget, run.budget), "seed": (row.seed, run.seed)}
@@ -101,18 +101,18 @@ def _require_alike(row: SweepRun, run: Planned) -> None:
             raise JobError(f"the row {run.name} must be of {what} = {wanted}, got {got}; choose another --out, or another models.name")
 
 
-def _result(worker: Worker, rows: Sequence[SweepRun], inputs: Mapping[str, Any], command: str) -> SweepResult:
-    settings, section = worker.settings, worker.settings.sweep
+def _result(worker: Worker, rows: Sequence[ScalingRun], inputs: Mapping[str, Any], command: str) -> ScalingResult:
+    settings, section = worker.settings, worker.settings.scaling
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=worker.watch) if evidence.runs else []
     data = settings.job.data or " + ".join(one.path for one in settings.data.sources)
     return result_of(settings, section.name, rows, evidence, fits, None, command=command, inputs={"trained on": {"data": data, **inputs}})
 
 
-def _check(settings: SweepSettings) -> None:
+def _check(settings: ScalingSettings) -> None:
     """Refuse what can be seen to be wrong without data or models."""
-    section, data = settings.sweep, settings.job.data or settings.data.sources
-    wanted = {"sweep.out": section.out, "sweep.budgets": section.budgets, "models": settings.models, "job.data": data}
+    section, data = settings.scaling, settings.job.data or settings.data.sources
+    wanted = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
     if missing := [f"{name} must be given, got none" for name, value in wanted.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or add --out for the directory")
     require_relevant_alone(settings.measure.measures)
@@ -121,7 +121,7 @@ def _check(settings: SweepSettings) -> None:
     require_inputs([one.path for one in settings.data.listed(settings.job.data)], stores=[] if store is None else [store])
 
 
-def _examples(settings: SweepSettings, watch: Watch) -> str:
+def _examples(settings: ScalingSettings, watch: Watch) -> str:
     """SHA-256 of what runs are trained and validated on; read here, so that its faults come before any model, and kept for the runs."""
     # Any method and rate: neither decides what is read.
     plain = plan_runs(settings, ways_of(settings, lambda name: MANY_BLOCKS))[0].settings
@@ -133,9 +133,9 @@ def _examples(settings: SweepSettings, watch: Watch) -> str:
 
 
 class _Models:
-    """The models of a sweep, each loaded once to be looked at."""
+    """The models of a scaling experiment, each loaded once to be looked at."""
 
-    def __init__(self, load: Loader, settings: SweepSettings) -> None:
+    def __init__(self, load: Loader, settings: ScalingSettings) -> None:
         self._load, self._settings = load, settings
         self.prints: dict[str, str] = {}
         self._counts: dict[str, int] = {}
@@ -154,12 +154,12 @@ class _Models:
 
 
 def _description(
-    settings: SweepSettings, runs: Sequence[Planned], *, examples: str, models: Mapping[str, str], tasks: Mapping[str, str]
+    settings: ScalingSettings, runs: Sequence[Planned], *, examples: str, models: Mapping[str, str], tasks: Mapping[str, str]
 ) -> dict[str, Any]:
     """Everything that decides what runs give. It has no table ``[job]``: the directory is no job, and has some inside."""
     return without_none(
         {
-            "sweep": {"name": settings.sweep.name, "data": settings.job.data, "last_steps": settings.sweep.last_steps},
+            "scaling": {"name": settings.scaling.name, "data": settings.job.data, "last_steps": settings.scaling.last_steps},
             "start": {"examples": examples, "models": {family.title: models[family.model] for family in settings.models}},
             "common": settings.model_dump(include=set(COMMON) - {"job"}),
             "rates": {run.tried.way.title: run.tried.learning_rate for run in runs},
@@ -170,9 +170,9 @@ def _description(
 
 
 def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuse to go on with another sweep; models, methods and tasks that are there already and not wanted now stay described."""
-    before = {"start": {}, "rates": {}, "tasks": {}, **description_of(Job(folder), wanted, of="a sweep")}
-    plain = SweepSettings()
+    """Refuse to resume another scaling experiment; models, methods and tasks of earlier calls stay described."""
+    before = {"start": {}, "rates": {}, "tasks": {}, **description_of(Job(folder), wanted, of="a scaling experiment")}
+    plain = ScalingSettings()
     defaults = {"common": plain.model_dump(include=set(COMMON) - {"job"}), "measure": plain.measure.model_dump()}
     rules = Rules(free=frozenset(_free(before, wanted)), free_in={"common.data.sources": FREE_SOURCES}, defaults=defaults)
     require_same(Job(folder), wanted, rules=rules)
@@ -182,7 +182,7 @@ def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """What may differ: where inputs lie whose digests are compared, how runs go, and what has come or gone."""
-    yield from ("sweep.name", "sweep.data", "common.data.cache", "common.data.corpus", "common.data.validation")
+    yield from ("scaling.name", "scaling.data", "common.data.cache", "common.data.corpus", "common.data.validation")
     yield from ("common.towers.store", "common.towers.targets")
     yield from (f"common.{key}" for key in (*FREE_MEMORY, *FREE_RUNS, "run.seed"))
     for table in ("rates", "tasks"):
@@ -198,11 +198,11 @@ def _set_up_once(worker: Worker, runs: Sequence[Planned]) -> None:
         worker.count(run)
 
 
-def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[SweepRun], None]) -> None:
-    engine, place = (worker.settings.sweep.engine, "sweep.engine"), device_of(worker.settings.run.device)
+def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[ScalingRun], None]) -> None:
+    engine, place = (worker.settings.scaling.engine, "scaling.engine"), device_of(worker.settings.run.device)
     make_runs(worker, runs, add, engine=engine, place=place, said=_told)
 
 
-def _told(row: SweepRun) -> str:
+def _told(row: ScalingRun) -> str:
     loss = "" if row.loss is None else f", loss {row.loss:.4f}, validation {row.validation_loss:.4f}"
     return f"{row.status} after {row.steps:,} steps{loss}"

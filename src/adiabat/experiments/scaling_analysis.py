@@ -1,4 +1,4 @@
-"""From the rows of a sweep to what they say: laws, frontiers, profiles and correlations, as plain data (Ziarko et al. 2024)."""
+"""From rows to laws, frontiers, profiles and correlations, as plain data (Ziarko et al. 2024)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from adiabat.results.scaling_result import (
     LineRecord,
     LossOf,
     Predicted,
-    SweepRun,
+    ScalingRun,
 )
 from adiabat.scaling_laws.frontier import NEAR, Trend, crossing, profiles
 from adiabat.scaling_laws.law_intervals import estimate
@@ -37,19 +37,19 @@ class Evidence:
         left_out: Name of a row without one, to why.
     """
 
-    rows: list[SweepRun]
+    rows: list[ScalingRun]
     runs: list[Run]
     left_out: dict[str, str]
 
 
-def evidence_of(rows: Sequence[SweepRun], kind: LossOf, *, least_steps: int) -> Evidence:
+def evidence_of(rows: Sequence[ScalingRun], kind: LossOf, *, least_steps: int) -> Evidence:
     """Part rows that laws can be fitted to from those that they cannot."""
     left_out = {row.name: why for row in rows if (why := _why_not(row, kind, least_steps))}
     kept = [row for row in rows if row.name not in left_out]
     return Evidence(kept, [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in kept], left_out)
 
 
-def _why_not(row: SweepRun, kind: LossOf, least_steps: int) -> str:
+def _why_not(row: ScalingRun, kind: LossOf, least_steps: int) -> str:
     loss = row.loss_of(kind)
     if row.status == "failed":
         return f"it failed: {row.reason}"
@@ -154,7 +154,7 @@ def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -
 
 
 def _correlation(
-    name: str, family: str | None, rows: Sequence[SweepRun], tasks: Sequence[str], kind: LossOf, *, resamples: int, seed: int
+    name: str, family: str | None, rows: Sequence[ScalingRun], tasks: Sequence[str], kind: LossOf, *, resamples: int, seed: int
 ) -> Correlation:
     """Of the mean score of some tasks."""
     own = [row for row in rows if family in (None, row.way.family) and all(task in row.scores for task in tasks)]

@@ -1,4 +1,4 @@
-"""``runs.parquet`` of a sweep: a row for each run."""
+"""``runs.parquet`` of a scaling experiment: a row for each run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,37 +6,39 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.budgets import PlanSettings, SweepSettings
+from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.core.errors import DataError
 from adiabat.core.provenance import now, versions
 from adiabat.experiments.scaling_analysis import Evidence, crossings, downstream, record_of
 from adiabat.models.device import device_name, device_of
-from adiabat.results.scaling_result import Advice, SweepResult, SweepRun
+from adiabat.results.scaling_result import Advice, ScalingResult, ScalingRun
 from adiabat.runs.row_files import Rows, parquet_rows
 from adiabat.scaling_laws.recommendation import KindFit
 
 ROWS = "runs.parquet"
-"""In the directory of a sweep."""
+"""In the directory of a scaling experiment."""
 
 
-def rows_at(path: Path) -> Rows[str, SweepRun]:
-    """The runs of a sweep that are over."""
+def rows_at(path: Path) -> Rows[str, ScalingRun]:
+    """The runs of a scaling experiment that are over."""
     return _rows(path, "without the file, what is measured is made again")
 
 
-def _rows(path: Path, advice: str) -> Rows[str, SweepRun]:
-    return parquet_rows(path, SweepRun, key=lambda run: run.name, columns=_columns, of="a sweep", fault=_fault, advice=advice)
+def _rows(path: Path, advice: str) -> Rows[str, ScalingRun]:
+    return parquet_rows(
+        path, ScalingRun, key=lambda run: run.name, columns=_columns, of="a scaling experiment", fault=_fault, advice=advice
+    )
 
 
-def rows_in(place: Path) -> list[SweepRun]:
-    """The runs of a sweep that is there."""
+def rows_in(place: Path) -> list[ScalingRun]:
+    """The runs of a scaling experiment that is there."""
     path = place / ROWS if place.is_dir() else place
     if not path.is_file():
-        raise DataError(f"--runs must be the directory of a sweep, or its {ROWS}, got {place}; make one with adiabat sweep")
-    return _rows(path, "mend it, or go on with the sweep that made it").every
+        raise DataError(f"--runs must be the directory of a scaling experiment, or its {ROWS}, got {place}; make one with adiabat scaling")
+    return _rows(path, "mend it, or go on with the scaling experiment that made it").every
 
 
-def _fault(row: SweepRun) -> str:
+def _fault(row: ScalingRun) -> str:
     """Numbers that no run has, and that would become others by the way."""
     passed, done = row.parameters, row.status == "done"
     above = {"budget": row.budget, "batch_size": row.batch_size, "parameters.forward": passed.forward}
@@ -50,7 +52,7 @@ def _fault(row: SweepRun) -> str:
     return f"{row.name} has {' and '.join(wrong)}" if wrong else ""
 
 
-def _columns(run: SweepRun) -> dict[str, Any]:
+def _columns(run: ScalingRun) -> dict[str, Any]:
     way, passed = run.way, run.parameters
     what: dict[str, Any] = {"run": run.name, "family": way.family, "model": way.name, "blocks": way.blocks, "method": way.method}
     what |= {"rank": way.rank, "frozen": way.frozen, "seed": run.seed, "budget": run.budget, "status": run.status, "reason": run.reason}
@@ -69,9 +71,9 @@ def _columns(run: SweepRun) -> dict[str, Any]:
 
 
 def result_of(
-    settings: SweepSettings | PlanSettings,
+    settings: ScalingSettings | PlanSettings,
     title: str,
-    rows: Sequence[SweepRun],
+    rows: Sequence[ScalingRun],
     evidence: Evidence,
     fits: Sequence[KindFit],
     advice: Advice | None,
@@ -79,15 +81,15 @@ def result_of(
     command: str,
     inputs: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
-) -> SweepResult:
+) -> ScalingResult:
     """Put together what runs say.
 
     Args:
-        advice: What to train; None of a sweep.
+        advice: What to train; None of a scaling experiment.
     """
-    section = settings.plan if isinstance(settings, PlanSettings) else settings.sweep
+    section = settings.plan if isinstance(settings, PlanSettings) else settings.scaling
     seed = settings.run.seed
-    return SweepResult(
+    return ScalingResult(
         title=title,
         command=command,
         created=now(),
@@ -108,7 +110,7 @@ def result_of(
     )
 
 
-def _recorded(row: SweepRun) -> SweepRun:
+def _recorded(row: ScalingRun) -> ScalingRun:
     """A row of a table that somebody else made, without what is no number: a record holds none."""
     loss, validation_loss = (one if one is not None and math.isfinite(one) else None for one in (row.loss, row.validation_loss))
     validation, scores = ({name: one for name, one in every.items() if math.isfinite(one)} for every in (row.validation, row.scores))

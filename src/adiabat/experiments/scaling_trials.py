@@ -1,4 +1,4 @@
-"""Who makes the runs of a sweep: trains, measures, and gives a row for each; what was cut short goes on where it was."""
+"""Who makes the runs of a scaling experiment: trains, measures, and gives a row for each; what was cut short goes on where it was."""
 
 import math
 import shutil
@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
-from adiabat.config.budgets import SweepSettings
+from adiabat.config.budgets import ScalingSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import BudgetError, DivergedError, JobError, is_out_of_memory
@@ -24,7 +24,7 @@ from adiabat.evaluation.task_kinds import Prepared, prepare
 from adiabat.experiments.scaling_variants import Planned
 from adiabat.models.device import begin_peak, device_name, device_of, peak_bytes
 from adiabat.results.evaluation_result import TrainingRecord
-from adiabat.results.scaling_result import SweepRun
+from adiabat.results.scaling_result import ScalingRun
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 from adiabat.scaling_laws.flops import PassedParameters
@@ -36,7 +36,7 @@ from adiabat.training.run_record import finished
 OUT_OF_MEMORY = "the memory did not suffice; lower memory.chunk_tokens (with memory.cached) or train.batch_size"
 
 RUNS = "runs"
-"""Folder of a sweep in which its jobs lie."""
+"""Folder of a scaling experiment in which its jobs lie."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Worker:
     """Makes runs, one after the other.
 
     Attributes:
-        settings: Of the sweep.
-        folder: Of the sweep.
+        settings: Of the scaling experiment.
+        folder: Of the scaling experiment.
         load: Gives a model by its name.
         command: For the reports of the jobs.
         watch: Whom to tell.
     """
 
-    settings: SweepSettings
+    settings: ScalingSettings
     folder: Path
     load: Loader
     command: str
@@ -79,7 +79,7 @@ class Worker:
             self._counted[way] = passed_parameters(towers.query if is_trained(towers.query) else towers.document)
         return self._counted[way]
 
-    def make(self, run: Planned) -> SweepRun:
+    def make(self, run: Planned) -> ScalingRun:
         """Train and measure a run."""
         row, job, device = self._begun(run), self._job(run), device_of(run.settings.run.device)
         measured = not job.is_done
@@ -98,7 +98,7 @@ class Worker:
             steps=record.steps,
             tokens=record.flops / row.option.flops_per_token,
             flops=record.flops,
-            loss=fmean(loss for _, loss in record.loss[-self.settings.sweep.last_steps :]),
+            loss=fmean(loss for _, loss in record.loss[-self.settings.scaling.last_steps :]),
             validation_loss=dict(record.validation_loss)[record.best_epoch],
             validation={name: dict(points)[record.best_epoch] for name, points in record.measures.items()},
             passes=record.passes or 0.0,
@@ -111,9 +111,9 @@ class Worker:
     def _job(self, run: Planned) -> Job:
         return Job(self.folder / RUNS / folder_of(run.name))
 
-    def _begun(self, run: Planned) -> SweepRun:
+    def _begun(self, run: Planned) -> ScalingRun:
         """The row of a run that has not given anything yet."""
-        return SweepRun(
+        return ScalingRun(
             name=run.name,
             way=run.tried.way,
             parameters=self.count(run),
@@ -157,7 +157,7 @@ class Worker:
 
     def tidy(self, run: Planned) -> None:
         """Remove what a run needs no more once its row is on the disk."""
-        self._job(run).tidy(keep_model=self.settings.sweep.keep_models)
+        self._job(run).tidy(keep_model=self.settings.scaling.keep_models)
 
     def tidy_left(self, run: Planned) -> None:
         """Remove what a process left that was killed once the row was on the disk; models that were kept before stay."""

@@ -1,4 +1,4 @@
-"""From the settings of a sweep to its runs: every model, method and budget, with every seed (Ziarko et al. 2024)."""
+"""From the settings of a scaling experiment to its runs: every model, method and budget, with every seed (Ziarko et al. 2024)."""
 
 import math
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from adiabat.config.budgets import PRETRAINING_SHARE, FamilySection, SweepSettings
+from adiabat.config.budgets import PRETRAINING_SHARE, FamilySection, ScalingSettings
 from adiabat.config.comparison_settings import laid_over
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
@@ -61,7 +61,7 @@ class Planned:
     settings: TrainSettings
 
 
-def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Tried]:
+def ways_of(settings: ScalingSettings, blocks_of: BlockCount) -> list[Tried]:
     """Every model with every method."""
     found = []
     for family in settings.models:
@@ -80,7 +80,7 @@ def ways_of(settings: SweepSettings, blocks_of: BlockCount) -> list[Tried]:
     return found
 
 
-def _ways(settings: SweepSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Tried]:
+def _ways(settings: ScalingSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Tried]:
     methods, rates = settings.methods, settings.rates
     way = partial(Way, family.group, family.title, family.model, blocks)
     full = rates.full if rates.full is not None else PRETRAINING_SHARE * (family.pretraining_rate or 0.0)
@@ -101,7 +101,7 @@ def _frozen(share: float, count: int) -> int | None:
     return found if 0 < found < count else None
 
 
-def without_freezing(settings: SweepSettings, blocks_of: BlockCount) -> list[str]:
+def without_freezing(settings: ScalingSettings, blocks_of: BlockCount) -> list[str]:
     """Models that a share of frozen blocks makes no run of."""
     sizes = [(family.title, count) for family in settings.models for count in family.blocks or (blocks_of(family.model),)]
     lost = {share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None] for share in settings.methods.freezing}
@@ -112,11 +112,14 @@ def without_freezing(settings: SweepSettings, blocks_of: BlockCount) -> list[str
     ]
 
 
-def plan_runs(settings: SweepSettings, ways: Sequence[Tried]) -> list[Planned]:
-    """Every way at every budget, with every seed: small budgets first, so that a sweep that is cut short has whole ones."""
+def plan_runs(settings: ScalingSettings, ways: Sequence[Tried]) -> list[Planned]:
+    """Every way at every budget, with every seed: small budgets first, so that a scaling experiment that is cut short has whole ones."""
     common = settings.common()
     return [
-        _planned(common, way, budget, seed) for budget in sorted(settings.sweep.budgets) for seed in settings.sweep.seeds for way in ways
+        _planned(common, way, budget, seed)
+        for budget in sorted(settings.scaling.budgets)
+        for seed in settings.scaling.seeds
+        for way in ways
     ]
 
 

@@ -1,4 +1,4 @@
-"""A study from its settings to its report: checked, tuned, measured; what was cut short goes on where it was (Vasilyev et al. 2024)."""
+"""A sweep from its settings to its report: checked, tuned, measured; what was cut short goes on where it was (Vasilyev et al. 2024)."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from adiabat.adiabatic.tune_data import examples_digest
 from adiabat.adiabatic.tune_setup import check_settings
 from adiabat.config.reader import keys_of
 from adiabat.config.section import Section
-from adiabat.config.sweeps import COMMON, StudySettings, VariantSection
+from adiabat.config.sweeps import COMMON, SweepSettings, VariantSection
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, JobError, several
 from adiabat.core.progress import SILENT, Watch
@@ -23,8 +23,8 @@ from adiabat.experiments.grid import Planned, plan_runs
 from adiabat.experiments.sweep_rows import rows_at
 from adiabat.experiments.sweep_trials import RUNS, Loader, Worker
 from adiabat.models.device import device_name, device_of
-from adiabat.report.sweep_files import write_study
-from adiabat.results.sweep_result import StudyResult, StudyRun
+from adiabat.report.sweep_files import write_sweep
+from adiabat.results.sweep_result import SweepResult, SweepRun
 from adiabat.runs.executors import make_runs
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.run_config import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
@@ -34,7 +34,7 @@ from adiabat.store.build import refuse_swapped
 from adiabat.store.input_checks import require_inputs
 
 
-def study(load: Loader, settings: StudySettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> StudyResult:
+def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> SweepResult:
     """Tune with every combination of a grid, measure each tuned tower on the same tasks and probes, and report what changed.
 
     The directory holds ``config.toml`` (as resolved), ``runs.parquet`` (a row for each run that is done), ``runs/NAME`` (a job each),
@@ -42,9 +42,9 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     and figures.
     """
     runs = _checked(settings)
-    folder = Path(str(settings.study.out))
-    going_on = is_described(folder, "study")
-    if note := require_begun(folder, "study", begun=going_on, resume=resume):
+    folder = Path(str(settings.sweep.out))
+    going_on = is_described(folder, "sweep")
+    if note := require_begun(folder, "sweep", begun=going_on, resume=resume):
         watch.note(note)
     worker = Worker(settings, folder, load, command, watch)
     targets = _targets(settings, worker.tasks)
@@ -56,7 +56,7 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
     description = _description(worker, digests)
     with claimed_for_jobs(folder, lambda: _same(folder, description) if _has_made(folder) else description, begun=going_on):
         if not _has_made(folder):
-            # Of a study that made nothing, what was read of probes might be of others.
+            # Of a sweep that made nothing, what was read of probes might be of others.
             (folder / READINGS / NOISE).unlink(missing_ok=True)
         rows = rows_at(folder / "runs.parquet")
         _carry_out(worker, [run for run in runs if run.name not in rows], rows.add)
@@ -67,13 +67,13 @@ def study(load: Loader, settings: StudySettings, *, resume: bool = False, comman
                 _require_alike(rows[run.name], run)
                 rows.add(replace(rows[run.name], varied=run.varied))
         found = _result(worker, [rows[run.name] for run in runs], targets, command)
-        write_study(found, folder)
+        write_sweep(found, folder)
     return found
 
 
-def _checked(settings: StudySettings) -> list[Planned]:
+def _checked(settings: SweepSettings) -> list[Planned]:
     """The runs, once whatever can be seen without data or model is sound."""
-    named = {"study.out": settings.study.out, **{f"job.{name}": getattr(settings.job, name) for name in ("model", "store", "data")}}
+    named = {"sweep.out": settings.sweep.out, **{f"job.{name}": getattr(settings.job, name) for name in ("model", "store", "data")}}
     faults = [f"{name} must be given, got none" for name, value in named.items() if value is None]
     if not settings.tasks:
         faults.append("tasks must be given, got none; list under [[tasks]] what tuned towers are measured on")
@@ -90,20 +90,20 @@ def _checked(settings: StudySettings) -> list[Planned]:
     return runs
 
 
-def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[StudyRun], None]) -> None:
+def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[SweepRun], None]) -> None:
     if not runs:
         return
     # Before any run: what is wrong with a task and the model must not come to light after the first of them.
     worker.measure_start()
-    engine, device = (worker.settings.study.engine, "study.engine"), device_of(worker.settings.run.device)
+    engine, device = (worker.settings.sweep.engine, "sweep.engine"), device_of(worker.settings.run.device)
     make_runs(worker, runs, add, engine=engine, place=device, said=lambda row: f"{row.status} after {row.steps:,} steps")
 
 
-def _targets(settings: StudySettings, tasks: Sequence[Prepared]) -> list[str]:
+def _targets(settings: SweepSettings, tasks: Sequence[Prepared]) -> list[str]:
     names = [task.name for task in tasks]
-    if unknown := [name for name in settings.study.targets if name not in names]:
-        raise ConfigError(f"study.targets must be names of tasks, got {', '.join(unknown)}; the tasks are {', '.join(names)}")
-    return list(settings.study.targets) or names[:1]
+    if unknown := [name for name in settings.sweep.targets if name not in names]:
+        raise ConfigError(f"sweep.targets must be names of tasks, got {', '.join(unknown)}; the tasks are {', '.join(names)}")
+    return list(settings.sweep.targets) or names[:1]
 
 
 def _digests(worker: Worker, runs: Sequence[Planned]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _key_of(section: Section) -> str:
     return hashlib.sha256(section.model_dump_json().encode()).hexdigest()[:12]
 
 
-def _require_alike(row: StudyRun, run: Planned) -> None:
+def _require_alike(row: SweepRun, run: Planned) -> None:
     """Refuse a row of other settings, whatever its name."""
     known = {key for key in row.varied.keys() & run.varied.keys() if None not in (row.varied[key], run.varied[key])}
     if other := sorted(key for key in known if row.varied[key] != run.varied[key]):
@@ -145,7 +145,7 @@ def _description(worker: Worker, digests: Mapping[str, Any]) -> dict[str, Any]:
     elsewhere = None if probes is None or settings.probes.store is None else worker.probed.manifest.sha256
     return without_none(
         {
-            "study": {"name": settings.study.name, "model": settings.job.model, "store": settings.job.store, "data": settings.job.data},
+            "sweep": {"name": settings.sweep.name, "model": settings.job.model, "store": settings.job.store, "data": settings.job.data},
             "start": digests,
             "common": common,
             "variants": {one.name: one.own | ({"towers": one.towers} if one.towers != "query" else {}) for one in settings.variants},
@@ -158,31 +158,31 @@ def _description(worker: Worker, digests: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _listed(settings: StudySettings, variant: VariantSection | None) -> dict[str, list[Any]]:
+def _listed(settings: SweepSettings, variant: VariantSection | None) -> dict[str, list[Any]]:
     shared = settings.values() if variant is not None else {}
     return {key: list(value) for key, value in settings.values(variant).items() if key not in shared}
 
 
 def _has_made(folder: Path) -> bool:
-    """Whether a study stands there that made something."""
+    """Whether a sweep stands there that made something."""
     return (folder / "runs.parquet").is_file() or any((folder / RUNS).glob("*"))
 
 
 def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuse to go on with another study; variants that are there already and not wanted now stay described."""
-    before = description_of(Job(folder), wanted, of="a study")
+    """Refuse to go on with another sweep; variants that are there already and not wanted now stay described."""
+    before = description_of(Job(folder), wanted, of="a sweep")
     require_same(Job(folder), wanted, rules=Rules(free=frozenset(_free(before, wanted)), defaults=_defaults()))
     return {**wanted, "variants": {**before.get("variants", {}), **wanted["variants"]}}
 
 
 def _defaults() -> dict[str, Any]:
-    plain = StudySettings()
+    plain = SweepSettings()
     return {"common": plain.model_dump(include=set(COMMON)), "measure": plain.measure.model_dump()}
 
 
 def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """What may differ: rows are known by what they vary, so other values are other rows."""
-    yield from ("study.name", "study.model", "study.store", "study.data")
+    yield from ("sweep.name", "sweep.model", "sweep.store", "sweep.data")
     yield from (f"common.{key}" for key in FREE_RUNS)
     for one in (before, wanted):
         yield from (f"grid.{key}" for key in one.get("grid", {}))
@@ -194,7 +194,7 @@ def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]
         yield from (f"start.{part}.{key}" for key in before.get("start", {}).get(part, {}).keys() ^ wanted["start"][part].keys())
 
 
-def _result(worker: Worker, runs: Sequence[StudyRun], targets: Sequence[str], command: str) -> StudyResult:
+def _result(worker: Worker, runs: Sequence[SweepRun], targets: Sequence[str], command: str) -> SweepResult:
     settings, store = worker.settings, worker.ground.store
     names = [task.name for task in worker.tasks]
     probes = worker.probes
@@ -204,8 +204,8 @@ def _result(worker: Worker, runs: Sequence[StudyRun], targets: Sequence[str], co
     inputs |= {"tuned on": {"data": settings.job.data, "store": settings.job.store, "store_sha256": store.manifest.sha256}}
     if probes is not None:
         inputs |= {"probes": {"source": probes.name, "sha256": probes.sha256}}
-    return StudyResult(
-        title=f"{settings.study.name}: tuning the query tower of {settings.job.model}",
+    return SweepResult(
+        title=f"{settings.sweep.name}: tuning the query tower of {settings.job.model}",
         command=command,
         created=now(),
         seconds=sum(run.seconds for run in runs) + worker.clock.seconds,

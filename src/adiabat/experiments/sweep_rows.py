@@ -1,20 +1,20 @@
-"""``runs.parquet`` of a study: a row for each run that was tuned and measured."""
+"""``runs.parquet`` of a sweep: a row for each run that was tuned and measured."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from adiabat.results.sweep_result import StudyRun, TaskOutcome
+from adiabat.results.sweep_result import SweepRun, TaskOutcome
 from adiabat.runs.row_files import Rows, parquet_rows
 
 
-def rows_at(path: Path) -> Rows[str, StudyRun]:
-    """The runs of a study that are done."""
-    return parquet_rows(path, StudyRun, key=lambda run: run.name, columns=_columns, of="a study")
+def rows_at(path: Path) -> Rows[str, SweepRun]:
+    """The runs of a sweep that are done."""
+    return parquet_rows(path, SweepRun, key=lambda run: run.name, columns=_columns, of="a sweep")
 
 
-def _columns(run: StudyRun) -> dict[str, Any]:
+def _columns(run: SweepRun) -> dict[str, Any]:
     scalars = {"run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status, "reason": run.reason}
     # Values of one setting may be of several kinds, which a column is not.
     varied = {key: json.dumps(value) if isinstance(value, list) else value for key, value in run.varied.items()}

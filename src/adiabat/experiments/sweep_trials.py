@@ -1,4 +1,4 @@
-"""Who makes the runs of a study: tunes, measures, and gives a row for each; what was cut short goes on where it was."""
+"""Who makes the runs of a sweep: tunes, measures, and gives a row for each; what was cut short goes on where it was."""
 
 import shutil
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.adiabatic.tune_setup import learning_rate_of
 from adiabat.adiabatic.tuning_context import Ground
 from adiabat.config.shared import EncoderSection
-from adiabat.config.sweeps import StudySettings
+from adiabat.config.sweeps import SweepSettings
 from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import DivergedError
 from adiabat.core.progress import Watch, once
@@ -30,7 +30,7 @@ from adiabat.models.device import device_name, device_of
 from adiabat.models.similarity_function import NAMES
 from adiabat.models.towers import DualEncoder
 from adiabat.models.trained_file import trained_by
-from adiabat.results.sweep_result import StudyRun
+from adiabat.results.sweep_result import SweepRun
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 from adiabat.store.vector_store import Store
@@ -40,7 +40,7 @@ Loader = Callable[[str, EncoderSection], DualEncoder]
 """Loads a model by its name, with overrides."""
 
 RUNS = "runs"
-"""Folder of a study in which its jobs lie."""
+"""Folder of a sweep in which its jobs lie."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Worker:
     """Makes runs, one after the other; what they share is read and computed once.
 
     Attributes:
-        settings: Of the study.
-        folder: Of the study.
+        settings: Of the sweep.
+        folder: Of the sweep.
         load: Gives a model by its name.
         command: For the reports of the jobs.
         watch: Whom to tell.
     """
 
-    settings: StudySettings
+    settings: SweepSettings
     folder: Path
     load: Loader
     command: str
@@ -102,7 +102,7 @@ class Worker:
         """What every tuned tower is measured on."""
         settings = self.settings
         place = device_of(settings.run.device)
-        corpora = Corpora(Path(settings.study.stores) if settings.study.stores else self.folder / STORES, self.watch)
+        corpora = Corpora(Path(settings.sweep.stores) if settings.sweep.stores else self.folder / STORES, self.watch)
         scoring = Scoring(self.tasks, corpora, self.clock, versions(device_name(place)), self.watch)
         return Bench(self.folder, settings, self.ground.model.to(place), scoring, self.probes, self.probed, self.watch)
 
@@ -110,7 +110,7 @@ class Worker:
         """Measure the untuned tower, which takes the model and every task once: whatever is wrong with them is told before any run."""
         _ = self.bench.start, self.bench.start_reading
 
-    def make(self, run: Planned) -> StudyRun:
+    def make(self, run: Planned) -> SweepRun:
         """Tune and measure a run."""
         if not self._job(run).is_done:
             try:
@@ -144,7 +144,7 @@ class Worker:
     def _note_once(self) -> Callable[[str], None]:
         return once(self.watch.note)
 
-    def _measured(self, run: Planned) -> StudyRun:
+    def _measured(self, run: Planned) -> SweepRun:
         job = self._job(run)
         _, record = finished(job, "tuning")
         place = device_of(self.settings.run.device)
@@ -170,8 +170,8 @@ class Worker:
             drift=None if run.both else self.bench.drift(model, run.name),
         )
 
-    def _row(self, run: Planned, status: str, reason: str) -> StudyRun:
-        return StudyRun(
+    def _row(self, run: Planned, status: str, reason: str) -> SweepRun:
+        return SweepRun(
             name=run.name,
             variant=run.variant,
             varied=run.varied,
@@ -187,7 +187,7 @@ class Worker:
         """Remove what a run needs no more once its row is on the disk."""
         job = self._job(run)
         shutil.rmtree(job.prepared, ignore_errors=True)
-        job.tidy(keep_model=self.settings.study.keep_models)
+        job.tidy(keep_model=self.settings.sweep.keep_models)
 
     def tidy_left(self, run: Planned) -> None:
         """Remove what a process left that was killed once the row was on the disk; models that were kept before stay."""

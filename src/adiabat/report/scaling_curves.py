@@ -1,4 +1,4 @@
-"""What the figures of a sweep show, before anything is drawn."""
+"""What the figures of a scaling experiment show, before anything is drawn."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from adiabat.results.scaling_result import KindRecord, LineRecord, SweepResult, SweepRun
+from adiabat.results.scaling_result import KindRecord, LineRecord, ScalingResult, ScalingRun
 from adiabat.scaling_laws.frontier import Profile, line_through
 from adiabat.scaling_laws.laws import Method
 
@@ -79,8 +79,8 @@ class Picture:
 SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
 
 
-def pictures(result: SweepResult) -> list[Picture]:
-    """All figures of a sweep."""
+def pictures(result: ScalingResult) -> list[Picture]:
+    """All figures of a scaling experiment."""
     up = f"{result.loss} loss"
     every = (
         Picture("isoflop", "Loss by size at each budget", _ISOFLOP, tuple(_isoflop(result, up))),
@@ -109,7 +109,7 @@ _PREDICTED = (
 _DOWNSTREAM = "A marker is a run."
 
 
-def _isoflop(result: SweepResult, up: str) -> Iterator[Panel]:
+def _isoflop(result: ScalingResult, up: str) -> Iterator[Panel]:
     shades = _shades(profile.budget for one in result.kinds for profile in one.profiles)
     for one in result.kinds:
         if one.profiles:
@@ -137,12 +137,12 @@ def _shades(budgets: Iterable[float]) -> dict[float, float]:
     return {budget: place / max(1, len(rising) - 1) for place, budget in enumerate(rising)}
 
 
-def _families(result: SweepResult) -> list[tuple[str, list[KindRecord]]]:
+def _families(result: ScalingResult) -> list[tuple[str, list[KindRecord]]]:
     ordered = sorted(result.kinds, key=lambda one: (one.kind.family, METHODS.index(one.kind.method)))
     return [(family, list(of)) for family, of in groupby(ordered, key=lambda one: one.kind.family)]
 
 
-def _optimal(result: SweepResult) -> Iterator[Panel]:
+def _optimal(result: ScalingResult) -> Iterator[Panel]:
     for family, kinds in _families(result):
         sizes = [curve for one in kinds if one.sizes for curve in _line(one, one.sizes)]
         tokens = [curve for one in kinds if one.sizes for curve in _line(one, _tokens(result, one, one.sizes))]
@@ -151,14 +151,14 @@ def _optimal(result: SweepResult) -> Iterator[Panel]:
             yield Panel(family, BUDGET, TOKENS, tuple(tokens))
 
 
-def _tokens(result: SweepResult, one: KindRecord, sizes: LineRecord) -> LineRecord:
+def _tokens(result: ScalingResult, one: KindRecord, sizes: LineRecord) -> LineRecord:
     """The tokens that each budget pays for at its best size, at what a token takes of the runs that the profile goes through."""
     tokens = [budget / _each(result, one, budget, size) for budget, size in zip(sizes.at, sizes.values, strict=True)]
     line = line_through(np.array(sizes.at), np.array(tokens))
     return LineRecord(line.slope, line.intercept, None, None, sizes.at, tokens)
 
 
-def _each(result: SweepResult, one: KindRecord, budget: float, size: float) -> float:
+def _each(result: ScalingResult, one: KindRecord, budget: float, size: float) -> float:
     """FLOP of a token at a size between those of a profile, between them along a line of logarithms."""
     least: dict[int, tuple[float, float]] = {}
     for row, loss in result.counted:
@@ -175,14 +175,14 @@ def _line(one: KindRecord, line: LineRecord) -> Iterator[Curve]:
     yield Curve("", tuple((x, math.exp(line.intercept + line.slope * math.log(x))) for x in ends), hue, "line")
 
 
-def _frontiers(result: SweepResult, up: str) -> Iterator[Panel]:
+def _frontiers(result: ScalingResult, up: str) -> Iterator[Panel]:
     for family, kinds in _families(result):
         curves = [curve for one in kinds if one.frontier for curve in _line(one, one.frontier)]
         if curves:
             yield Panel(family, BUDGET, up, tuple(curves))
 
 
-def _by_detail(result: SweepResult, up: str, method: Method) -> Iterator[Panel]:
+def _by_detail(result: ScalingResult, up: str, method: Method) -> Iterator[Panel]:
     """Loss by rank, or by what is trained, of each model that was tried with several."""
     across = "rank" if method == "lora" else "trained share of the parameters"
     shown = [(row, loss) for row, loss in result.counted if _shown_with(row, method)]
@@ -198,11 +198,11 @@ def _by_detail(result: SweepResult, up: str, method: Method) -> Iterator[Panel]:
             yield Panel(model, across, up, tuple(curves))
 
 
-def _shown_with(row: SweepRun, method: Method) -> bool:
+def _shown_with(row: ScalingRun, method: Method) -> bool:
     return row.way.method == method or (method == "freezing" and row.way.method == "full")
 
 
-def _detail(row: SweepRun) -> float:
+def _detail(row: ScalingRun) -> float:
     return float(row.way.rank) if row.way.rank else row.option.share
 
 
@@ -212,7 +212,7 @@ def _means(points: Sequence[tuple[float, float]]) -> Points:
     return tuple((x, sum(own) / len(own)) for x in places if (own := [y for other, y in points if other == x]))
 
 
-def _predicted(result: SweepResult, up: str) -> Iterator[Panel]:
+def _predicted(result: ScalingResult, up: str) -> Iterator[Panel]:
     for family, kinds in _families(result):
         curves = [curve for one in kinds for curve in _beside(one)]
         if curves:
@@ -231,7 +231,7 @@ def _beside(one: KindRecord) -> Iterator[Curve]:
             yield Curve("" if largest else method, sound, hue, look)
 
 
-def _downstream(result: SweepResult, up: str) -> Iterator[Panel]:
+def _downstream(result: ScalingResult, up: str) -> Iterator[Panel]:
     kept = result.counted
     for task in (one.task for one in result.downstream if one.family is None and any(one.task in row.scores for row, _ in kept)):
         curves = [

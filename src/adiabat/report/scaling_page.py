@@ -1,4 +1,4 @@
-"""The page of a sweep, or of a plan, made from its record alone; see `templates` for what a page may hold."""
+"""The page of a scaling experiment, or of a plan, made from its record alone; see `templates` for what a page may hold."""
 
 from typing import Any
 
@@ -7,19 +7,19 @@ from adiabat.report import scaling_wording as words
 from adiabat.report import wording
 from adiabat.report.page_templates import given, picture, template
 from adiabat.report.scaling_curves import pictures
-from adiabat.results.scaling_result import KindRecord, LineRecord, SweepResult, SweepRun
+from adiabat.results.scaling_result import KindRecord, LineRecord, ScalingResult, ScalingRun
 from adiabat.scaling_laws.frontier import NEAR
 
 MOST_CANDIDATES = 15
 """Options that the table of a plan shows."""
 
 
-def render_sweep(result: SweepResult) -> str:
-    """The page of a sweep, or of a plan."""
+def render_scaling(result: ScalingResult) -> str:
+    """The page of a scaling experiment, or of a plan."""
     advice = result.advice
     return template("scaling_page.html.j2").render(
         result=result,
-        verb="sweep" if advice is None else "plan",
+        verb="scaling" if advice is None else "plan",
         command=result.command,
         headline=words.headline(result),
         reservations=words.reservations(result),
@@ -41,7 +41,7 @@ def render_sweep(result: SweepResult) -> str:
     )
 
 
-def _about(result: SweepResult) -> list[tuple[str, str]]:
+def _about(result: ScalingResult) -> list[tuple[str, str]]:
     budgets = sorted({row.budget for row in result.runs})
     spent = sum(row.flops for row in result.runs)
     facts = [
@@ -52,7 +52,7 @@ def _about(result: SweepResult) -> list[tuple[str, str]]:
     return [fact for fact in facts if fact[1]]
 
 
-def _additions(result: SweepResult) -> list[dict[str, str]]:
+def _additions(result: ScalingResult) -> list[dict[str, str]]:
     additions = [] if result.advice is None else result.advice.additions
     return [{"run": one.run, "budget": words.flop(one.budget), "seed": str(one.seed), "gain": wording.share(one.gain)} for one in additions]
 
@@ -80,14 +80,14 @@ def _slope(line: LineRecord | None) -> str:
     return words.bounds((line.low[0], line.high[0]), digits=3) if line and line.low and line.high else ""
 
 
-def _correlation(result: SweepResult, place: int) -> dict[str, str]:
+def _correlation(result: ScalingResult, place: int) -> dict[str, str]:
     one = result.downstream[place]
     value = wording.DASH if one.value is None else wording.signed(one.value, decimals=3)
     found = {"runs": wording.integer(one.runs), "value": value, "interval": words.bounds(one.interval, digits=3)}
     return {"task": one.task, "family": words.family_of(one), **found}
 
 
-def _run(result: SweepResult, row: SweepRun) -> dict[str, Any]:
+def _run(result: ScalingResult, row: ScalingRun) -> dict[str, Any]:
     loss, other = (row.validation_loss, row.loss) if result.loss == "validation" else (row.loss, row.validation_loss)
     return {
         "name": row.way.title,
@@ -104,7 +104,7 @@ def _run(result: SweepResult, row: SweepRun) -> dict[str, Any]:
     }
 
 
-def _facts(result: SweepResult) -> list[tuple[str, str]]:
+def _facts(result: ScalingResult) -> list[tuple[str, str]]:
     facts = [
         ("made", result.created),
         ("seed of the draws", str(result.seed)),

@@ -1,4 +1,4 @@
-"""The figures of a sweep, drawn; `curves` has what they show, and the same data give the same bytes."""
+"""The figures of a scaling experiment, drawn; `curves` has what they show, and the same data give the same bytes."""
 
 import math
 from collections.abc import Iterable, Sequence

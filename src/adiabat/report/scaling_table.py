@@ -1,4 +1,4 @@
-"""A sweep, or a plan, as tables for the terminal."""
+"""A scaling experiment, or a plan, as tables for the terminal."""
 
 from rich.console import Group
 from rich.table import Table
@@ -8,7 +8,7 @@ from adiabat.core.text import DASH, integer
 from adiabat.report.evaluation_table import empty_table
 from adiabat.report.scaling_wording import CHOICE_HEAD, choice_cells, errors, flop, headline, reservations
 from adiabat.report.wording import cut_name, number, share
-from adiabat.results.scaling_result import Advice, SweepResult
+from adiabat.results.scaling_result import Advice, ScalingResult
 
 MOST_ROWS = 8
 """Options that are shown."""
@@ -17,7 +17,7 @@ NOT_SHOWN = ("FLOP", "memory")
 """Columns of the page for which a terminal has no room."""
 
 
-def sweep_tables(result: SweepResult) -> Group:
+def scaling_tables(result: ScalingResult) -> Group:
     """What runs say, or what to train.
 
     Texts of the user's are shown as they are: square brackets in a name are no styling.
@@ -27,7 +27,7 @@ def sweep_tables(result: SweepResult) -> Group:
     return Group(table, *said)
 
 
-def _kinds(result: SweepResult) -> Table:
+def _kinds(result: ScalingResult) -> Table:
     table = empty_table(cut_name(result.title, limit=200), "models and method")
     for heading in ("runs", "least loss", "at", "error on the largest model", "budget"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -44,7 +44,7 @@ def _kinds(result: SweepResult) -> Table:
     return table
 
 
-def _options(result: SweepResult, advice: Advice) -> Table:
+def _options(result: ScalingResult, advice: Advice) -> Table:
     table = empty_table(cut_name(result.title, limit=200), CHOICE_HEAD[0], narrowest=False)
     shown = [place for place, heading in enumerate(CHOICE_HEAD) if heading not in NOT_SHOWN]
     for place in shown[1:]:

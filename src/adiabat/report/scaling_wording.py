@@ -1,4 +1,4 @@
-"""What a sweep or a plan says, in sentences."""
+"""What a scaling experiment or a plan says, in sentences."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from adiabat.core.text import DASH, amount, counted, duration, integer
 from adiabat.report.wording import number, share
-from adiabat.results.scaling_result import Advice, Choice, Correlation, CrossingRecord, KindRecord, SweepResult, SweepRun
+from adiabat.results.scaling_result import Advice, Choice, Correlation, CrossingRecord, KindRecord, ScalingResult, ScalingRun
 
 UNLIKE = 1.5
 """How many times as fast as its runs a machine may be without a page saying so."""
@@ -34,7 +34,7 @@ def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
     return "" if ends is None else f"[{number(ends[0], digits=digits)}, {number(ends[1], digits=digits)}]"
 
 
-def _best_run(result: SweepResult) -> tuple[SweepRun, float] | None:
+def _best_run(result: ScalingResult) -> tuple[ScalingRun, float] | None:
     """The run with the least loss at the largest budget, and that loss.
 
     Returns:
@@ -44,11 +44,11 @@ def _best_run(result: SweepResult) -> tuple[SweepRun, float] | None:
     return min((one for one in result.counted if one[0].budget == largest), key=itemgetter(1), default=None)
 
 
-def headline(result: SweepResult) -> str:
+def headline(result: ScalingResult) -> str:
     """What it comes to."""
     advice = result.advice
     if advice is None:
-        return _of_sweep(result)
+        return _of_scaling(result)
     if advice.best is None:
         if advice.scarce:
             return "By what was published: full training of the largest model that memory allows, since tokens are what is scarce."
@@ -59,7 +59,7 @@ def headline(result: SweepResult) -> str:
     return f"Train {best.way.title} on {best.tokens:.3g} tokens{loss}."
 
 
-def _of_sweep(result: SweepResult) -> str:
+def _of_scaling(result: ScalingResult) -> str:
     found = _best_run(result)
     if found is None:
         return "No run has given a loss."
@@ -67,12 +67,12 @@ def _of_sweep(result: SweepResult) -> str:
     return f"At {flop(best.budget)} the least {result.loss} loss is {number(loss)}: {best.way.title}."
 
 
-def reservations(result: SweepResult) -> list[str]:
+def reservations(result: ScalingResult) -> list[str]:
     """What weakens the answer, and what else a reader must know."""
     return [*_of_advice(result), *_of_runs(result), *result.notes]
 
 
-def _of_advice(result: SweepResult) -> Iterator[str]:
+def _of_advice(result: ScalingResult) -> Iterator[str]:
     advice = result.advice
     if advice is None:
         return
@@ -111,7 +111,7 @@ def _of_advice(result: SweepResult) -> Iterator[str]:
         yield f"{kind}: {share(part)} of laws fitted to runs drawn again fall below 0 there; intervals leave them out."
 
 
-def _of_runs(result: SweepResult) -> Iterator[str]:
+def _of_runs(result: ScalingResult) -> Iterator[str]:
     if result.left_out:
         name, why = next(iter(result.left_out.items()))
         few = f"{counted(len(result.left_out), 'run')} of {integer(len(result.runs))}"

@@ -1,11 +1,11 @@
-"""What stands beside the tables and figures of a study, so that they can be read alone."""
+"""What stands beside the tables and figures of a sweep, so that they can be read alone."""
 
 from dataclasses import dataclass
 
 from adiabat.core.text import DASH, NO_BREAK, counted
 from adiabat.report.evaluation_headline import listed
 from adiabat.report.sweep_cases import Overview, comparisons_of
-from adiabat.report.sweep_curves import DRIFTS, Kind, Sweep
+from adiabat.report.sweep_curves import DRIFTS, Kind, Series
 from adiabat.report.sweep_gain_tradeoff import MOST_WAYS, Cost, EqualGain, ways_of
 from adiabat.report.wording import VERDICT_MARKS, cut_name, number, signed
 
@@ -32,7 +32,7 @@ CAPTIONS: dict[Kind, str] = {
     ),
     "validation": "Optimiser steps until the run stopped, and the epoch whose weights were kept; 0 is the start.",
 }
-"""What the figures of a study show."""
+"""What the figures of a sweep show."""
 
 
 def key(seen: Overview) -> list[str]:
@@ -56,32 +56,32 @@ def no_figures(seen: Overview) -> str:
     return "No two settings differ in one number alone, so no curve joins them; the table has them all."
 
 
-def about_sweep(sweep: Sweep) -> str:
+def about_series(series: Series) -> str:
     """What stands beside each other in the figures of a setting, and what is left out of them."""
-    shown = len(sweep.combinations)
+    shown = len(series.combinations)
     said = []
-    if sweep.of > shown:
-        kept = cut_name(sweep.combinations[0].label, limit=LABEL_LENGTH)
-        said.append(f"Of {sweep.of} combinations of the other settings, which are more than can be told apart, only one is drawn: {kept}.")
+    if series.of > shown:
+        kept = cut_name(series.combinations[0].label, limit=LABEL_LENGTH)
+        said.append(f"Of {series.of} combinations of the other settings, which are more than can be told apart, only one is drawn: {kept}.")
     elif shown > 1:
         said.append(f"Each of the {shown} combinations of the other settings is drawn by itself.")
-    elif sweep.combinations[0].label:
-        said.append(f"Drawn for {cut_name(sweep.combinations[0].label, limit=LABEL_LENGTH)}.")
-    if sweep.tied:
-        said.append(f"With it goes: {listed(list(sweep.tied))}.")
-    if sweep.alone:
-        share = "shares" if sweep.alone == 1 else "share"
-        said.append(f"{counted(sweep.alone, 'setting')} {share} the rest with no other: in the table alone.")
+    elif series.combinations[0].label:
+        said.append(f"Drawn for {cut_name(series.combinations[0].label, limit=LABEL_LENGTH)}.")
+    if series.tied:
+        said.append(f"With it goes: {listed(list(series.tied))}.")
+    if series.alone:
+        share = "shares" if series.alone == 1 else "share"
+        said.append(f"{counted(series.alone, 'setting')} {share} the rest with no other: in the table alone.")
     return " ".join(said)
 
 
-def caption(kind: Kind, sweep: Sweep | None) -> str:
+def caption(kind: Kind, series: Series | None) -> str:
     """What a figure shows.
 
     Args:
-        sweep: Setting that it is drawn against; None is the gain.
+        series: Setting that it is drawn against; None is the gain.
     """
-    failed = sweep is not None and any(one.failed for one in sweep.combinations)
+    failed = series is not None and any(one.failed for one in series.combinations)
     return CAPTIONS[kind] + (" A cross at the lower edge: a run failed there." if failed else "")
 
 

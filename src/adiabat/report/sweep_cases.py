@@ -1,4 +1,4 @@
-"""A study by its settings: runs that differ by nothing but the seed are one case, and their changes and counts are taken together."""
+"""A sweep by its settings: runs that differ by nothing but the seed are one case, and their changes and counts are taken together."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TypeGuard
 
 from adiabat.results.evaluation_result import Change, GridComparison, Verdict
-from adiabat.results.sweep_result import StudyResult, StudyRun, Value
+from adiabat.results.sweep_result import SweepResult, SweepRun, Value
 
 VARIANT = "variant"
 """What the overlay of a run is called beside the settings that a grid varies."""
@@ -54,15 +54,15 @@ class Case:
     """
 
     values: tuple[Value, ...]
-    runs: tuple[StudyRun, ...]
+    runs: tuple[SweepRun, ...]
 
     @property
-    def done(self) -> list[StudyRun]:
+    def done(self) -> list[SweepRun]:
         """Runs that left a model."""
         return [run for run in self.runs if run.status == "done"]
 
     @property
-    def failed(self) -> list[StudyRun]:
+    def failed(self) -> list[SweepRun]:
         """Runs that left none."""
         return [run for run in self.runs if run.status != "done"]
 
@@ -137,12 +137,12 @@ class Overview:
     """A result with its runs sorted into cases.
 
     Attributes:
-        result: Of the study.
+        result: Of the sweep.
         settings: That it varies; those of the grid in their order, then its overlays.
         cases: In the order in which their first runs come.
     """
 
-    result: StudyResult
+    result: SweepResult
     settings: tuple[Setting, ...]
     cases: tuple[Case, ...]
 
@@ -157,12 +157,12 @@ class Overview:
         return [*(task for task in self.result.tasks if task in self.result.targets), *self.others]
 
     @property
-    def done(self) -> list[StudyRun]:
+    def done(self) -> list[SweepRun]:
         """Runs that left a model."""
         return [run for run in self.result.runs if run.status == "done"]
 
     @property
-    def failed(self) -> list[StudyRun]:
+    def failed(self) -> list[SweepRun]:
         """Runs that left none."""
         return [run for run in self.result.runs if run.status != "done"]
 
@@ -200,8 +200,8 @@ def key_of(value: Value) -> Key:
     return isinstance(value, bool), tuple(value) if isinstance(value, list) else value
 
 
-def overview_of(result: StudyResult) -> Overview:
-    """Sort the runs of a study."""
+def overview_of(result: SweepResult) -> Overview:
+    """Sort the runs of a sweep."""
     names = [*result.varied, *([VARIANT] if any(run.variant for run in result.runs) else [])]
     values = [tuple(_value(run, name) for name in names) for run in result.runs]
     settings = (Setting(name, _label(name, names), _distinct([row[place] for row in values])) for place, name in enumerate(names))
@@ -212,7 +212,7 @@ def overview_of(result: StudyResult) -> Overview:
     return Overview(result, tuple(settings), tuple(cases))
 
 
-def _value(run: StudyRun, name: str) -> Value:
+def _value(run: SweepRun, name: str) -> Value:
     return run.variant if name == VARIANT else run.varied.get(name)
 
 
@@ -247,7 +247,7 @@ def outcome(case: Case, task: str, measured: Measured | None = None) -> Outcome 
     return Outcome(tuple(changes)) if changes else None
 
 
-def measures_of(result: StudyResult, task: str) -> list[Measured]:
+def measures_of(result: SweepResult, task: str) -> list[Measured]:
     """What a task was measured by.
 
     Returns:
@@ -257,13 +257,13 @@ def measures_of(result: StudyResult, task: str) -> list[Measured]:
     return list(dict.fromkeys((change.measure, change.similarity) for own in found for change in own.changes))
 
 
-def comparisons_of(runs: Sequence[StudyRun], tasks: Sequence[str]) -> list[Compared]:
+def comparisons_of(runs: Sequence[SweepRun], tasks: Sequence[str]) -> list[Compared]:
     """All comparisons of language grids."""
     found = ((task, grid) for task in tasks for grid, _ in _grids(runs, task))
     return list(dict.fromkeys((task, grid.comparison, grid.similarity) for task, grid in found))
 
 
-def pair_counts(runs: Sequence[StudyRun], compared: Compared) -> PairCounts | None:
+def pair_counts(runs: Sequence[SweepRun], compared: Compared) -> PairCounts | None:
     """Language pairs that runs improved and worsened.
 
     Returns:
@@ -277,7 +277,7 @@ def pair_counts(runs: Sequence[StudyRun], compared: Compared) -> PairCounts | No
     return PairCounts(found[0][1], *(_mean_count([getattr(grid, name) for grid, _ in found]) for name in counts))
 
 
-def _grids(runs: Sequence[StudyRun], task: str) -> Iterator[tuple[GridComparison, int]]:
+def _grids(runs: Sequence[SweepRun], task: str) -> Iterator[tuple[GridComparison, int]]:
     """Grids of a task with the number of their cells."""
     for run in runs:
         own = run.task(task)

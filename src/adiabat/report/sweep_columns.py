@@ -1,4 +1,4 @@
-"""The table of a study, a row for each setting, as the source's tables 1 and 6 to 20 have it: what the page and the exports show alike."""
+"""The table of a sweep, a row for each setting, as the source's tables 1 and 6 to 20 have it: what the page and the exports show alike."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from adiabat.core.text import DASH
 from adiabat.report.sweep_cases import Case, Compared, Measured, Overview, comparisons_of, is_number, measures_of, outcome, pair_counts
 from adiabat.report.sweep_values import count, gain, gain_bounds, rate, setting_value, sides, verdict_marks
 from adiabat.report.wording import cut_name
-from adiabat.results.sweep_result import StudyRun
+from adiabat.results.sweep_result import SweepRun
 
 Group = Literal["setting", "target", "other tasks", "language pairs, better/worse", "training", "drift"]
 
@@ -57,12 +57,12 @@ class Column:
 
 
 def columns_of(seen: Overview) -> list[Column]:
-    """All columns of the table of a study."""
+    """All columns of the table of a sweep."""
     return [*setting_columns(seen), *map(_task_column(seen), seen.ordered), *_pair_columns(seen), *_training_columns(seen)]
 
 
 def setting_columns(seen: Overview) -> list[Column]:
-    """What tells the rows of a study apart."""
+    """What tells the rows of a sweep apart."""
     columns = [_setting_column(seen, place) for place in range(len(seen.settings))]
     columns = columns or [Column("setting", "setting", "", lambda _: Cell("as configured"), number=False)]
     if not _told(seen, "learning_rate"):
@@ -154,7 +154,7 @@ def _training_columns(seen: Overview) -> list[Column]:
 
 
 def _mean_column(
-    group: Group, name: str, value: Callable[[StudyRun], float], shown: Callable[[float], str], *, every: bool = False
+    group: Group, name: str, value: Callable[[SweepRun], float], shown: Callable[[float], str], *, every: bool = False
 ) -> Column:
     def cell(case: Case) -> Cell:
         values = [float(value(run)) for run in (case.runs if every else case.done)]
@@ -196,7 +196,7 @@ def drift_groups(seen: Overview) -> list[str]:
     return list(dict.fromkeys(name for run in seen.done if run.drift is not None for name in run.drift.groups))
 
 
-def _means(run: StudyRun, group: str | None) -> dict[str, float]:
+def _means(run: SweepRun, group: str | None) -> dict[str, float]:
     if run.drift is None:
         return {}
     return run.drift.means if group is None else run.drift.groups.get(group, {})

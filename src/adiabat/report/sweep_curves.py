@@ -1,4 +1,4 @@
-"""What the figures of a study show: points, the lines through their means, and what failed; `plots` draws them."""
+"""What the figures of a sweep show: points, the lines through their means, and what failed; `plots` draws them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from adiabat.report.sweep_cases import Case, Compared, Key, Overview, Setting, comparisons_of, is_number, key_of, pair_counts
 from adiabat.report.sweep_values import line_labels
-from adiabat.results.sweep_result import StudyRun, Value
+from adiabat.results.sweep_result import SweepRun, Value
 
 MOST_COMBINATIONS = 6
 """Combinations of the other settings up to which each has its own curve."""
@@ -36,7 +36,7 @@ class Shown(NamedTuple):
     interval: tuple[float, float] | None = None
 
 
-Measure = Callable[[StudyRun], Shown | None]
+Measure = Callable[[SweepRun], Shown | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Combination:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class Series:
     """One setting against which things are drawn.
 
     Attributes:
@@ -135,13 +135,13 @@ class Sweep:
     alone: int = 0
 
 
-def sweeps(seen: Overview) -> list[Sweep]:
+def series_of(seen: Overview) -> list[Series]:
     """Settings that figures are drawn against."""
     found = (_sweep(seen, place) for place, setting in enumerate(seen.settings) if setting.numeric and len(setting.numbers) > 1)
-    return [sweep for sweep in found if sweep is not None]
+    return [series for series in found if series is not None]
 
 
-def _sweep(seen: Overview, place: int) -> Sweep | None:
+def _sweep(seen: Overview, place: int) -> Series | None:
     others = [other for other in range(len(seen.settings)) if other != place and len(seen.settings[other].values) > 1]
     tied = [other for other in others if _go_together(seen.cases, other, place)]
     apart = [other for other in others if other not in tied]
@@ -156,7 +156,7 @@ def _sweep(seen: Overview, place: int) -> Sweep | None:
     labels = line_labels(seen, apart, lines)
     combinations = (Combination(label, _placed(cases, place)) for label, cases in zip(labels, lines, strict=True) if cases in shown)
     setting, alone = seen.settings[place], len(numbered) - sum(map(len, lines))
-    return Sweep(setting, scale_of(setting), tuple(combinations), len(lines), tuple(seen.settings[other].label for other in tied), alone)
+    return Series(setting, scale_of(setting), tuple(combinations), len(lines), tuple(seen.settings[other].label for other in tied), alone)
 
 
 def _go_together(cases: Sequence[Case], one: int, other: int) -> bool:
@@ -188,9 +188,9 @@ def scale_of(setting: Setting) -> Scale:
     return "linear" if not wide else "log" if len(above) == len(values) else "symlog"
 
 
-def improvements(seen: Overview, sweep: Sweep) -> list[Panel]:
+def improvements(seen: Overview, series: Series) -> list[Panel]:
     """Improvement of the main measure of each task in percent."""
-    return [_filled(Panel(one.label, _task_curves(seen, one), one.failed, percent=True)) for one in sweep.combinations]
+    return [_filled(Panel(one.label, _task_curves(seen, one), one.failed, percent=True)) for one in series.combinations]
 
 
 def _task_curves(seen: Overview, one: Combination) -> tuple[Curve, ...]:
@@ -199,7 +199,7 @@ def _task_curves(seen: Overview, one: Combination) -> tuple[Curve, ...]:
 
 
 def _improvement_on(task: str) -> Measure:
-    def of(run: StudyRun) -> Shown | None:
+    def of(run: SweepRun) -> Shown | None:
         own = run.task(task)
         if own is None or own.main.improvement is None:
             return None
@@ -208,9 +208,9 @@ def _improvement_on(task: str) -> Measure:
     return of
 
 
-def pairs(seen: Overview, sweep: Sweep) -> list[tuple[Compared, list[Panel]]]:
+def pairs(seen: Overview, series: Series) -> list[tuple[Compared, list[Panel]]]:
     """Language pairs improved and worsened, by the paired test and by the source's z-test."""
-    return [(compared, [_pair_panel(one, compared) for one in sweep.combinations]) for compared in comparisons_of(seen.done, seen.ordered)]
+    return [(compared, [_pair_panel(one, compared) for one in series.combinations]) for compared in comparisons_of(seen.done, seen.ordered)]
 
 
 def _pair_panel(one: Combination, compared: Compared) -> Panel:
@@ -226,7 +226,7 @@ def _pair_panel(one: Combination, compared: Compared) -> Panel:
 
 
 def _count_of(compared: Compared, name: str) -> Measure:
-    def of(run: StudyRun) -> Shown | None:
+    def of(run: SweepRun) -> Shown | None:
         counts = pair_counts([run], compared)
         value = None if counts is None else getattr(counts, name)
         return None if value is None else Shown(float(value))
@@ -234,15 +234,15 @@ def _count_of(compared: Compared, name: str) -> Measure:
     return of
 
 
-def drifts(seen: Overview, sweep: Sweep) -> list[Panel]:
+def drifts(seen: Overview, series: Series) -> list[Panel]:
     """How far what tuned towers find is from what the untuned one finds."""
     there = dict.fromkeys(name for run in seen.done if run.drift is not None for name in run.drift.means)
     names = [*(name for name in DRIFTS if name in there), *(name for name in there if name not in DRIFTS)]
-    return [panel for name in names if (panel := _by_combination(name, sweep, _drift_of(name))).curves]
+    return [panel for name in names if (panel := _by_combination(name, series, _drift_of(name))).curves]
 
 
 def _drift_of(name: str) -> Measure:
-    def of(run: StudyRun) -> Shown | None:
+    def of(run: SweepRun) -> Shown | None:
         if run.drift is None or name not in run.drift.means:
             return None
         mean, error = run.drift.means[name], run.drift.errors.get(name)
@@ -251,18 +251,18 @@ def _drift_of(name: str) -> Measure:
     return of
 
 
-def validations(sweep: Sweep) -> list[Panel]:
+def validations(series: Series) -> list[Panel]:
     """How long runs trained, and which epoch was kept."""
     shown: tuple[tuple[str, Measure], ...] = (
         ("steps taken", lambda run: Shown(float(run.steps))),
         ("epoch that was kept", lambda run: Shown(float(run.best_epoch))),
     )
-    return [panel for title, measure in shown if (panel := _by_combination(title, sweep, measure)).curves]
+    return [panel for title, measure in shown if (panel := _by_combination(title, series, measure)).curves]
 
 
-def _by_combination(title: str, sweep: Sweep, measure: Measure) -> Panel:
-    curves = (_curve(one.label, "combination", one, measure) for one in sweep.combinations)
-    failed = sorted({x for one in sweep.combinations for x in one.failed})
+def _by_combination(title: str, series: Series, measure: Measure) -> Panel:
+    curves = (_curve(one.label, "combination", one, measure) for one in series.combinations)
+    failed = sorted({x for one in series.combinations for x in one.failed})
     return _filled(Panel(title, tuple(curves), tuple(failed)))
 
 

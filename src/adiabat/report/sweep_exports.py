@@ -1,4 +1,4 @@
-"""A study as tables for other programs and for papers, a row for each setting: CSV unrounded, Markdown and LaTeX as the page has it."""
+"""A sweep as tables for other programs and for papers, a row for each setting: CSV unrounded, Markdown and LaTeX as the page has it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -20,7 +20,7 @@ SENTENCE_LENGTH = 1000
 """Characters of a sentence beside a table."""
 
 
-def study_csv(seen: Overview) -> str:
+def sweep_csv(seen: Overview) -> str:
     """One line for each setting."""
     rows = [dict(_csv_row(seen, case)) for case in seen.cases]
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -70,7 +70,7 @@ def _csv_pairs(case: Case, compared: Compared) -> Iterator[tuple[str, Any]]:
         yield f"{task}: {comparison} {similarity}, {name}", None if counts is None else getattr(counts, name)
 
 
-def study_markdown(seen: Overview) -> str:
+def sweep_markdown(seen: Overview) -> str:
     """One row for each setting, for a note or an issue, and the most changed tensors."""
     columns = columns_of(seen)
     lines = [markdown(cut(seen.result.title, limit=NAME_LENGTH)), "", markdown(headline(seen)), ""]
@@ -85,7 +85,7 @@ def study_markdown(seen: Overview) -> str:
     return "\n".join(lines) + "\n"
 
 
-def study_latex(seen: Overview) -> str:
+def sweep_latex(seen: Overview) -> str:
     """One row for each setting, for a paper: a plain ``tabular`` that needs no package."""
     columns = columns_of(seen)
     comments = [seen.result.title, headline(seen), *key(seen), *reservations(seen)]

@@ -19,7 +19,7 @@ class Way:
     """Cases that differ by nothing but how much: by settings that are numbers.
 
     Attributes:
-        label: What they have in common, of what differs in the study.
+        label: What they have in common, of what differs in the sweep.
         cases: With a gain, in the order of their numbers.
         line: Whether they differ by one number, so that between two of them lies what a number between theirs would give.
     """
@@ -64,7 +64,7 @@ class EqualGain:
 
 
 def ways_of(seen: Overview) -> list[Way]:
-    """Sort the cases of a study."""
+    """Sort the cases of a sweep."""
     if not seen.others:
         return []
     worded = [place for place, one in enumerate(seen.settings) if not one.numeric]

@@ -1,4 +1,4 @@
-"""Which tensors a study changed most at each setting: the source's tables 14 and 15, and the same by the Frobenius norm.
+"""Which tensors a sweep changed most at each setting: the source's tables 14 and 15, and the same by the Frobenius norm.
 
 Reference: Vasilyev et al. 2024.
 """

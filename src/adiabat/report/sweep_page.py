@@ -1,4 +1,4 @@
-"""The page of a study, made from its record alone; see `templates` for what a page may hold."""
+"""The page of a sweep, made from its record alone; see `templates` for what a page may hold."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -18,7 +18,7 @@ from adiabat.report.sweep_columns import Column, columns_of, drift_columns, drif
 from adiabat.report.sweep_gain_tradeoff import at_equal_gain
 from adiabat.report.sweep_layers import LayerTable, most_changed
 from adiabat.report.sweep_values import case_cell, case_head, rate
-from adiabat.results.sweep_result import StudyRun
+from adiabat.results.sweep_result import SweepRun
 
 OPEN_ROWS = 12
 """Settings up to which the tables of tensors stand open when the page is loaded."""
@@ -28,7 +28,7 @@ OPEN_NOTES = 5
 
 
 def render_page(seen: Overview) -> str:
-    """The page of a study."""
+    """The page of a sweep."""
     result, best = seen.result, words.best_of(seen)
     layers, prefix = most_changed(seen)
     return template("sweep_page.html.j2").render(
@@ -87,9 +87,9 @@ def _table(seen: Overview, columns: Sequence[Column]) -> dict[str, Any] | None:
 def _sections(seen: Overview) -> list[dict[str, Any]]:
     """The figures of each setting that things are drawn against."""
     sections: list[dict[str, Any]] = []
-    for sweep in curves.sweeps(seen):
-        setting, figures = sweep.setting, [_figure(one) for one in plots.against(seen, sweep)]
-        about = captions.about_sweep(sweep)
+    for series in curves.series_of(seen):
+        setting, figures = series.setting, [_figure(one) for one in plots.against(seen, series)]
+        about = captions.about_series(series)
         sections.append(
             {"id": f"against-{len(sections)}", "name": setting.name, "label": setting.label, "about": about, "figures": figures}
         )
@@ -97,7 +97,7 @@ def _sections(seen: Overview) -> list[dict[str, Any]]:
 
 
 def _figure(one: plots.Picture) -> dict[str, Any]:
-    return {"svg": picture(plots.inlined(one)), "title": one.title, "caption": captions.caption(one.kind, one.sweep)}
+    return {"svg": picture(plots.inlined(one)), "title": one.title, "caption": captions.caption(one.kind, one.series)}
 
 
 def _trade(seen: Overview) -> dict[str, Any] | None:
@@ -115,7 +115,7 @@ def _layers(seen: Overview, table: LayerTable) -> dict[str, Any]:
     return {"title": table.measure.title, "formula": table.measure.formula, "rows": rows}
 
 
-def _run(run: StudyRun) -> dict[str, Any]:
+def _run(run: SweepRun) -> dict[str, Any]:
     done = run.status == "done"
     return {
         "name": run.name,
@@ -133,7 +133,7 @@ def _run(run: StudyRun) -> dict[str, Any]:
     }
 
 
-def _kept(run: StudyRun, points: dict[int, Any], shown: Any) -> str:
+def _kept(run: SweepRun, points: dict[int, Any], shown: Any) -> str:
     """A figure of the validation at the start and at the epoch that was kept."""
     if 0 not in points or run.best_epoch not in points:
         return wording.DASH

@@ -1,4 +1,4 @@
-"""The figures of a study (Vasilyev et al. 2024); `curves` has what they show, and the same data give the same bytes."""
+"""The figures of a sweep (Vasilyev et al. 2024); `curves` has what they show, and the same data give the same bytes."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from adiabat.core.text import cut_middle
 from adiabat.report import sweep_curves as curves
 from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.sweep_cases import Overview
-from adiabat.report.sweep_curves import Curve, Kind, Panel, Sweep
+from adiabat.report.sweep_curves import Curve, Kind, Panel, Series
 from adiabat.report.sweep_gain_tradeoff import trades
 from adiabat.report.sweep_values import rate, setting_value
 from adiabat.report.wording import cut_name, signed
@@ -50,24 +50,24 @@ class Picture:
         kind: What it shows.
         title: In words, with what it is drawn against.
         panels: Left to right, top to bottom.
-        sweep: Setting that it is drawn against; None is the gain of the targets.
+        series: Setting that it is drawn against; None is the gain of the targets.
     """
 
     name: str
     kind: Kind
     title: str
     panels: tuple[Panel, ...]
-    sweep: Sweep | None = None
+    series: Series | None = None
 
     @property
     def across(self) -> str:
         """What the horizontal axis has."""
-        return "gain of the targets, %" if self.sweep is None else cut_name(self.sweep.setting.label, limit=60)
+        return "gain of the targets, %" if self.series is None else cut_name(self.series.setting.label, limit=60)
 
 
 def pictures(seen: Overview) -> list[Picture]:
-    """All figures of a study, with something to show on each."""
-    drawn = [picture for sweep in curves.sweeps(seen) for picture in against(seen, sweep)]
+    """All figures of a sweep, with something to show on each."""
+    drawn = [picture for series in curves.series_of(seen) for picture in against(seen, series)]
     return [*drawn, *([cost] if (cost := trade_picture(seen)) else [])]
 
 
@@ -81,34 +81,34 @@ def trade_picture(seen: Overview) -> Picture | None:
     return Picture("trade", "trade", "Gain of the targets, and what it costs", tuple(panels)) if panels else None
 
 
-def against(seen: Overview, sweep: Sweep) -> list[Picture]:
+def against(seen: Overview, series: Series) -> list[Picture]:
     """The figures of one setting, with something to show on each."""
-    return [picture for picture in _against(seen, sweep) if any(panel.curves for panel in picture.panels)]
+    return [picture for picture in _against(seen, series) if any(panel.curves for panel in picture.panels)]
 
 
-def _against(seen: Overview, sweep: Sweep) -> Iterator[Picture]:
-    slug = re.sub(r"[^a-z0-9]+", "-", sweep.setting.label.lower()).strip("-") or "setting"
-    against = f"against {sweep.setting.label}"
-    yield Picture(f"improvement-{slug}", "improvement", f"Improvement {against}", tuple(curves.improvements(seen, sweep)), sweep)
-    yield from _pair_pictures(seen, sweep, slug)
-    yield Picture(f"drift-{slug}", "drift", f"Drift {against}", tuple(curves.drifts(seen, sweep)), sweep)
-    yield Picture(f"validation-{slug}", "validation", f"Training {against}", tuple(curves.validations(sweep)), sweep)
+def _against(seen: Overview, series: Series) -> Iterator[Picture]:
+    slug = re.sub(r"[^a-z0-9]+", "-", series.setting.label.lower()).strip("-") or "setting"
+    against = f"against {series.setting.label}"
+    yield Picture(f"improvement-{slug}", "improvement", f"Improvement {against}", tuple(curves.improvements(seen, series)), series)
+    yield from _pair_pictures(seen, series, slug)
+    yield Picture(f"drift-{slug}", "drift", f"Drift {against}", tuple(curves.drifts(seen, series)), series)
+    yield Picture(f"validation-{slug}", "validation", f"Training {against}", tuple(curves.validations(series)), series)
 
 
-def _pair_pictures(seen: Overview, sweep: Sweep, slug: str) -> Iterator[Picture]:
+def _pair_pictures(seen: Overview, series: Series, slug: str) -> Iterator[Picture]:
     """All comparisons of a grid side by side; where there are several combinations, those side by side for each comparison."""
     by_task: dict[str, list[tuple[str, list[Panel]]]] = {}
-    for (task, comparison, similarity), panels in curves.pairs(seen, sweep):
+    for (task, comparison, similarity), panels in curves.pairs(seen, series):
         by_task.setdefault(task, []).append((", ".join(filter(None, [comparison, similarity])), panels))
     shown: list[tuple[str, Sequence[Panel]]] = []
     for task, compared in by_task.items():
-        title = f"Language pairs of {task} against {sweep.setting.label}"
-        if len(sweep.combinations) == 1:
+        title = f"Language pairs of {task} against {series.setting.label}"
+        if len(series.combinations) == 1:
             shown.append((title, [replace(panel, title=told) for told, (panel,) in compared]))
         else:
             shown += [(f"{title}, {told}", own) for told, own in compared]
     for place, (title, every) in enumerate(shown, start=1):
-        yield Picture(f"pairs-{slug}" + f"-{place}" * (len(shown) > 1), "pairs", title, tuple(every), sweep)
+        yield Picture(f"pairs-{slug}" + f"-{place}" * (len(shown) > 1), "pairs", title, tuple(every), series)
 
 
 def inlined(picture: Picture) -> str:
@@ -141,8 +141,8 @@ def figure_of(picture: Picture) -> Figure:
 def _draw_panel(axes: Axes, picture: Picture, place: int, *, width: float) -> None:
     panel = picture.panels[place]
     styles = _styles(picture)
-    if picture.sweep is not None:
-        _scale(axes, picture.sweep, width=width)
+    if picture.series is not None:
+        _scale(axes, picture.series, width=width)
     for curve in panel.curves:
         _draw_curve(axes, curve, styles[curve.label])
     _frame(axes, picture.kind, panel)
@@ -164,12 +164,12 @@ def _styles(picture: Picture) -> dict[str, tuple[str, str]]:
     return styles | {label: _SIDES[role] for label, role in roles.items() if role in _SIDES}
 
 
-def _scale(axes: Axes, sweep: Sweep, *, width: float) -> None:
+def _scale(axes: Axes, series: Series, *, width: float) -> None:
     """An axis with labels at values of the setting, as many as have room."""
-    values = sorted({x for one in sweep.combinations for x, _ in one.cases})
-    if sweep.scale == "log":
+    values = sorted({x for one in series.combinations for x, _ in one.cases})
+    if series.scale == "log":
         axes.set_xscale("log")
-    elif sweep.scale == "symlog":
+    elif series.scale == "symlog":
         axes.set_xscale("symlog", linthresh=min(value for value in values if value > 0), linscale=0.6)
     places = axes.xaxis.get_transform().transform(np.array(values, dtype=np.float64)).tolist()
     pad = 0.05 * (places[-1] - places[0])

@@ -1,4 +1,4 @@
-"""A study as tables for the terminal."""
+"""A sweep as tables for the terminal."""
 
 from rich.console import Group
 from rich.table import Table
@@ -12,7 +12,7 @@ from adiabat.report.sweep_values import case_cell, case_head, sides
 from adiabat.report.sweep_wording import headline
 from adiabat.report.wording import cut_name
 from adiabat.results.evaluation_result import Verdict
-from adiabat.results.sweep_result import StudyResult
+from adiabat.results.sweep_result import SweepResult
 
 MOST_TASKS = 4
 """Tasks that stand side by side; more of them are in the report."""
@@ -26,7 +26,7 @@ NAME_LENGTH = 10
 _STYLES: dict[Verdict | None, str] = {"worse": "bold red", "no evidence": "dim", "better": "bold blue", None: ""}
 
 
-def study_tables(result: StudyResult) -> Group:
+def sweep_tables(result: SweepResult) -> Group:
     """Settings by tasks, language pairs, and runs that failed.
 
     Texts of the user's are shown as they are: square brackets in a name are no styling.

@@ -1,4 +1,4 @@
-"""Settings, outcomes and counts of a study as its page, tables and sentences show them: written and rounded alike."""
+"""Settings, outcomes and counts of a sweep as its page, tables and sentences show them: written and rounded alike."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ JOIN = " + "
 """Between the parts of a setting that is a list."""
 
 ONLY = "the only setting"
-"""What a case is called in a study that varies nothing."""
+"""What a case is called in a sweep that varies nothing."""
 
 _VERDICTS: tuple[Verdict, ...] = ("better", "no evidence", "worse")
 
@@ -46,7 +46,7 @@ def line_labels(seen: Overview, places: Sequence[int], lines: Sequence[Sequence[
 
 
 def case_label(seen: Overview, case: Case) -> str:
-    """A case in one line, by the settings that differ in the study."""
+    """A case in one line, by the settings that differ in the sweep."""
     first, *others = [combination_label([seen.settings[place].label], [case.values[place]]) for place in _differing(seen)] or [ONLY]
     return " with ".join(filter(None, [first, " and ".join(filter(None, [", ".join(others[:-1]), *others[-1:]]))]))
 

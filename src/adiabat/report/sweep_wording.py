@@ -1,4 +1,4 @@
-"""What a study says, in sentences: the head line and what an honest reader should know beside it, never more than its runs allow."""
+"""What a sweep says, in sentences: the head line and what an honest reader should know beside it, never more than its runs allow."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -327,7 +327,7 @@ class WithOrigin:
         command: The command line that made it.
         created: ISO 8601, UTC.
         seconds: That it took, over all runs and resumed parts.
-        seed: Of every random choice in it; runs of a study have seeds of their own.
+        seed: Of every random choice in it; runs of a sweep have seeds of their own.
         versions: Package name to version, ``python`` and ``device`` among them.
     """
 

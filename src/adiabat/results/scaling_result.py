@@ -1,4 +1,4 @@
-"""What a sweep leaves behind: a row for each run, and the whole for ``result.json`` (Ziarko et al. 2024)."""
+"""What a scaling experiment leaves behind: a row for each run, and the whole for ``result.json`` (Ziarko et al. 2024)."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -8,18 +8,18 @@ from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.frontier import Crossing, Profile
 from adiabat.scaling_laws.laws import Kind, Method, Option, Way
 
-SWEEP_FORMAT = 1
+SCALING_FORMAT = 1
 
 LossOf = Literal["validation", "training"]
 """Which loss of a run: on pairs that were held out, when it is over, or the mean over its last steps."""
 
 
 @dataclass(frozen=True, slots=True)
-class SweepRun:
-    """One run of a sweep.
+class ScalingRun:
+    """One run of a scaling experiment.
 
     Attributes:
-        name: Unique in the sweep.
+        name: Unique in the scaling experiment.
         way: Model and method.
         parameters: ``N_F``, ``N_B`` and ``N_U`` of a tower.
         learning_rate: At its peak.
@@ -332,8 +332,8 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepResult(WithOrigin):
-    """The whole ``result.json`` of a sweep, or of a plan made from its runs.
+class ScalingResult(WithOrigin):
+    """The whole ``result.json`` of a scaling experiment, or of a plan made from its runs.
 
     Attributes:
         loss: Which loss of the runs everything is about.
@@ -342,7 +342,7 @@ class SweepResult(WithOrigin):
         kinds: What the runs of each family and method say.
         downstream: Correlation of losses and scores, by task.
         resamples: How often runs were drawn again.
-        advice: What to train; None of a sweep.
+        advice: What to train; None of a scaling experiment.
         crossings: Where a family's methods change places, near to the budgets of its runs.
         settings: The resolved configuration.
         inputs: What was read.
@@ -351,7 +351,7 @@ class SweepResult(WithOrigin):
     """
 
     loss: LossOf
-    runs: list[SweepRun]
+    runs: list[ScalingRun]
     left_out: dict[str, str]
     kinds: list[KindRecord]
     downstream: list[Correlation]
@@ -361,9 +361,9 @@ class SweepResult(WithOrigin):
     settings: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    format: int = SWEEP_FORMAT
+    format: int = SCALING_FORMAT
 
     @property
-    def counted(self) -> list[tuple[SweepRun, float]]:
+    def counted(self) -> list[tuple[ScalingRun, float]]:
         """Runs that laws are fitted to, each with its loss."""
         return [(row, loss) for row in self.runs if row.name not in self.left_out and (loss := row.loss_of(self.loss))]

@@ -1,4 +1,4 @@
-"""What a study of tuning leaves behind: plain data for ``result.json``, of which its page, figures and tables are made.
+"""What a sweep of tuning leaves behind: plain data for ``result.json``, of which its page, figures and tables are made.
 
 Reference: Vasilyev et al. 2024.
 """
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, WithOrigin
 from adiabat.results.suite_result import Kind
 
-STUDY_FORMAT = 1
+SWEEP_FORMAT = 1
 
 Value = str | float | int | bool | list[str] | None
 """Of a setting."""
@@ -20,7 +20,7 @@ class TaskOutcome:
     """One tuned tower beside the untuned one, on one task.
 
     Attributes:
-        task: Name, unique in the study.
+        task: Name, unique in the sweep.
         kind: What is asked.
         unit: What the units are, in the singular, such as ``query``.
         units: How many.
@@ -63,11 +63,11 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class StudyRun:
-    """One tuning run of a study.
+class SweepRun:
+    """One tuning run of a sweep.
 
     Attributes:
-        name: Unique in the study; also that of its folder.
+        name: Unique in the sweep; also that of its folder.
         variant: Name of the overlay that it has; "" where there is none.
         varied: Dotted setting to its value, of those that the grid varies.
         seed: Of the run.
@@ -83,7 +83,7 @@ class StudyRun:
         validation_errors: (epoch, errors) points, epoch 0 first.
         validation_pairs: That the errors are counted over.
         trainable: Parameters that were updated.
-        tasks: In the order of the study.
+        tasks: In the order of the sweep.
         layers: How much each tensor moved.
         drift: From the untuned tower on the probes; None where there are none.
         device: That it ran on.
@@ -120,8 +120,8 @@ class StudyRun:
 
 
 @dataclass(frozen=True, slots=True)
-class StudyResult(WithOrigin):
-    """The whole ``result.json`` of a study.
+class SweepResult(WithOrigin):
+    """The whole ``result.json`` of a sweep.
 
     Attributes:
         model: Where tuning starts.
@@ -141,9 +141,9 @@ class StudyResult(WithOrigin):
     targets: list[str]
     tasks: list[str]
     varied: list[str]
-    runs: list[StudyRun]
+    runs: list[SweepRun]
     noise: dict[str, float] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    format: int = STUDY_FORMAT
+    format: int = SWEEP_FORMAT

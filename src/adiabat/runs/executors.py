@@ -1,4 +1,4 @@
-"""Where the runs of a study or sweep are made: one after another in this process, or spread over a Ray cluster."""
+"""Where the runs of an experiment are made: one after another in this process, or spread over a Ray cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -161,7 +161,7 @@ def laws_of(fits: Sequence[KindFit]) -> dict[Kind, Ensemble]:
     laws = {one.kind: one.law for one in fits if one.law is not None}
     if not laws:
         lacks = "; ".join(f"{one.kind} lacks {one.why_not}" for one in fits)
-        raise DataError(f"runs must suffice for the law of a method, got none: {lacks}; add runs to the sweep")
+        raise DataError(f"runs must suffice for the law of a method, got none: {lacks}; add runs to the scaling experiment")
     return laws
 
 

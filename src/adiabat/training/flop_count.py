@@ -39,7 +39,7 @@ def operations_of(encoder: Encoder) -> TowerOperations:
 
 
 def _made_of(encoder: Encoder) -> tuple[object, ...]:
-    """All that decides the counts, whatever the weights are: a study or a sweep asks for the same tower again and again."""
+    """All that decides the counts, whatever the weights are: a sweep or a sweep asks for the same tower again and again."""
     config: Any = getattr(encoder.backbone, "config", None)
     told = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
     trained = tuple((name, weights.shape, weights.requires_grad) for name, weights in encoder.named_parameters())

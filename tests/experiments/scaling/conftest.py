@@ -1,4 +1,4 @@
-"""A sweep that is made once."""
+"""A scaling experiment that is made once."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from adiabat.report import evaluation_page as page
 from adiabat.report import scaling_files as files
-from adiabat.results.scaling_result import SweepResult
+from adiabat.results.scaling_result import ScalingResult
 from adiabat.scaling_laws.fitting import Fitted
 from adiabat.scaling_laws.law_intervals import Ensemble
 from adiabat.scaling_laws.laws import Points
@@ -15,9 +15,9 @@ from tests.experiments.scaling.world import rows_of, run, settings_of, write_wor
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResult]:
-    """The folder of a sweep over three sizes and budgets, and what it found; to be read alone."""
-    folder = tmp_path_factory.mktemp("sweep")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ScalingResult]:
+    """The folder of a scaling experiment over three sizes and budgets, and what it found; to be read alone."""
+    folder = tmp_path_factory.mktemp("scaling")
     write_world(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "render_page", lambda result: "page")
@@ -49,5 +49,5 @@ def _equal_laws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of a sweep whose laws are known, in a file alone."""
+    """Rows of a scaling experiment whose laws are known, in a file alone."""
     return written(tmp_path_factory.mktemp("runs"), rows_of(scored=True))

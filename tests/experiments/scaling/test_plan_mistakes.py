@@ -33,7 +33,7 @@ from tests.tiny import save_tiny
         ),
         (
             lambda: [replace(one, batch_size=64) if one.way.method == "full" else one for one in rows_of()],
-            "--runs must hold runs of one batch size, got 32 and 64, whose losses do not compare; plan by those of one sweep",
+            "--runs must hold runs of one batch size, got 32 and 64, whose losses do not compare; plan by those of one scaling experiment",
         ),
     ],
 )
@@ -44,7 +44,7 @@ def test_tables_that_do_not_suffice_say_what_is_missing(tmp_path: Path, rows: An
 
 
 def test_runs_that_are_none_are_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^--runs must be the directory of a sweep, or its runs.parquet, got "):
+    with pytest.raises(DataError, match=r"^--runs must be the directory of a scaling experiment, or its runs.parquet, got "):
         plan(load, asked(tmp_path))
     (tmp_path / "runs.parquet").write_bytes(b"PAR1 cut off")
     with pytest.raises(JobError, match=r"runs\.parquet must be undamaged, got "):
@@ -80,7 +80,9 @@ def test_numbers_that_no_run_has_are_told(tmp_path: Path, changes: dict[str, Any
     path = written(tmp_path, [*rest, replace(first, **changes)])
     with pytest.raises(JobError) as caught:
         plan(load, asked(path))
-    assert f"runs.parquet must be the rows of a sweep, got: m1, full, 1e+13 FLOP, seed 0 has {told}; mend it, or go on" in str(caught.value)
+    assert f"runs.parquet must be the rows of a scaling experiment, got: m1, full, 1e+13 FLOP, seed 0 has {told}; mend it, or go on" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,11 +104,11 @@ def test_fewer_tokens_than_runs_need_are_told(runs: Path, section: dict[str, Any
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[sweep", "config.toml must be undamaged, got TOMLDecodeError"),
-        ("sweep = 5", "config.toml must be the description of a sweep, got another shape"),
-        ("[sweep]\n[common]\ntrain = 3", "config.toml must be the description of a sweep, got another shape"),
-        ("[sweep]\n[common.train]\ntemperature = 'low'", "config.toml: train.temperature must be"),
-        ("[sweep]\ndata = 5", "config.toml: job.data must be"),
+        ("[scaling", "config.toml must be undamaged, got TOMLDecodeError"),
+        ("scaling = 5", "config.toml must be the description of a scaling experiment, got another shape"),
+        ("[scaling]\n[common]\ntrain = 3", "config.toml must be the description of a scaling experiment, got another shape"),
+        ("[scaling]\n[common.train]\ntemperature = 'low'", "config.toml: train.temperature must be"),
+        ("[scaling]\ndata = 5", "config.toml: job.data must be"),
     ],
 )
 def test_a_damaged_description_is_told(tmp_path: Path, text: str, told: str) -> None:

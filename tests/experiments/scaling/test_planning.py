@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from adiabat.config.budgets import PlanSettings, SweepSettings
+from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.comparison_settings import COMMON
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
@@ -21,7 +21,7 @@ from adiabat.experiments.plan_prior import FULL, published_rate
 from adiabat.experiments.scaling_rows import rows_in
 from adiabat.report.scaling_files import run_toml
 from adiabat.report.scaling_wording import headline, reservations
-from adiabat.results.scaling_result import SweepResult, SweepRun
+from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.run_config import without_none
 from adiabat.scaling_laws.laws import Kind
 from adiabat.training.limits import InterruptionError
@@ -30,17 +30,17 @@ from tests.tiny import save_tiny
 
 
 @pytest.fixture(scope="module")
-def found(runs: Path) -> SweepResult:
+def found(runs: Path) -> ScalingResult:
     """What a plan at four times the largest budget says of them."""
     return plan(load, asked(runs))
 
 
-def true_loss(one: SweepRun, tokens: float) -> float:
+def true_loss(one: ScalingRun, tokens: float) -> float:
     truth = TRUTHS[one.way.method]
     return truth(one.option.size, tokens)
 
 
-def test_the_best_option_of_known_laws_is_advised(found: SweepResult) -> None:
+def test_the_best_option_of_known_laws_is_advised(found: ScalingResult) -> None:
     advice = advice_of(found)
     best, other = advice.best, advice.runner_up
     assert best is not None
@@ -61,7 +61,7 @@ def test_the_best_option_of_known_laws_is_advised(found: SweepResult) -> None:
     assert all(one.why and one.source for one in advice.reasons)
 
 
-def test_of_bare_rows_the_run_is_told_but_for_what_runs_share(found: SweepResult) -> None:
+def test_of_bare_rows_the_run_is_told_but_for_what_runs_share(found: ScalingResult) -> None:
     advice = advice_of(found)
     best = advice.best
     assert best is not None
@@ -73,10 +73,10 @@ def test_of_bare_rows_the_run_is_told_but_for_what_runs_share(found: SweepResult
     checked(TrainSettings, told)
 
 
-def test_of_a_sweep_the_run_is_told_whole(tmp_path: Path) -> None:
+def test_of_a_scaling_the_run_is_told_whole(tmp_path: Path) -> None:
     written(tmp_path, rows_of())
     (tmp_path / "config.toml").write_text(
-        '[sweep]\ndata = "pairs.jsonl"\n[common.encoder]\nmax_tokens = 48\n[common.train]\ntemperature = 0.025\nweight_decay = 0.1\n',
+        '[scaling]\ndata = "pairs.jsonl"\n[common.encoder]\nmax_tokens = 48\n[common.train]\ntemperature = 0.025\nweight_decay = 0.1\n',
         encoding="utf-8",
     )
     found = advice_of(plan(load, asked(tmp_path)))
@@ -89,11 +89,11 @@ def test_of_a_sweep_the_run_is_told_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("train", [{"schedule": "constant"}, {"loss": "triplet", "margin": 0.2}, {"batch_size": 4}])
-def test_a_sweep_of_any_regime_is_planned_with(tmp_path: Path, train: dict[str, Any]) -> None:
-    settings = checked(SweepSettings, {"train": train, "data": {"sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}})
+def test_a_scaling_of_any_regime_is_planned_with(tmp_path: Path, train: dict[str, Any]) -> None:
+    settings = checked(ScalingSettings, {"train": train, "data": {"sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}})
     written(tmp_path, rows_of())
     common = settings.model_dump(include=set(COMMON) - {"job"})
-    (tmp_path / "config.toml").write_text(tomli_w.dumps(without_none({"sweep": {"name": "any"}, "common": common})), encoding="utf-8")
+    (tmp_path / "config.toml").write_text(tomli_w.dumps(without_none({"scaling": {"name": "any"}, "common": common})), encoding="utf-8")
     told = checked(TrainSettings, tomllib.loads(run_toml(advice_of(plan(load, asked(tmp_path))))))
     assert told.train.schedule == settings.train.schedule
     assert told.train.loss == settings.train.loss
@@ -116,7 +116,7 @@ def test_an_option_whose_runs_all_failed_is_none(tmp_path: Path) -> None:
     assert "m100" not in {one.way.name for one in advice.candidates}
 
 
-def test_runs_that_would_narrow_the_answer_are_affordable(found: SweepResult) -> None:
+def test_runs_that_would_narrow_the_answer_are_affordable(found: ScalingResult) -> None:
     additions = advice_of(found).additions
     assert 1 <= len(additions) <= 3
     assert len({(one.run, one.budget) for one in additions}) == len(additions)
@@ -237,7 +237,7 @@ def test_families_have_laws_of_their_own(tmp_path: Path) -> None:
     assert best.way.family == ""
 
 
-def test_the_other_loss_may_decide(runs: Path, found: SweepResult) -> None:
+def test_the_other_loss_may_decide(runs: Path, found: ScalingResult) -> None:
     own, other = (advice_of(one).best for one in (found, plan(load, asked(runs, loss="training"))))
     assert own is not None
     assert other is not None
@@ -245,7 +245,7 @@ def test_the_other_loss_may_decide(runs: Path, found: SweepResult) -> None:
     assert (other.loss or 0) / (own.loss or 1) == pytest.approx(1.1, rel=0.02)
 
 
-def test_losses_go_with_scores(found: SweepResult) -> None:
+def test_losses_go_with_scores(found: ScalingResult) -> None:
     by_task = {one.task: one for one in found.downstream}
     assert [one.family for one in found.downstream] == [None] * 3
     assert list(by_task) == ["mean of all", "sts", "search"]
@@ -280,7 +280,7 @@ def test_options_that_a_budget_gives_too_few_steps_are_none(runs: Path) -> None:
 
 def test_the_settings_beside_a_file_of_rows_are_read(tmp_path: Path) -> None:
     path = written(tmp_path, rows_of())
-    (tmp_path / "config.toml").write_text('[sweep]\ndata = "pairs.jsonl"\n', encoding="utf-8")
+    (tmp_path / "config.toml").write_text('[scaling]\ndata = "pairs.jsonl"\n', encoding="utf-8")
     assert advice_of(plan(load, asked(path))).settings["job"]["data"] == "pairs.jsonl"
     (tmp_path / "config.toml").write_text('[job]\ndata = "others.jsonl"\n', encoding="utf-8")
     assert "data" not in advice_of(plan(load, asked(path))).settings["job"]
@@ -343,7 +343,7 @@ def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Pat
         plan(load, asked(None, models=[large], memory=1))
 
 
-def test_time_and_memory_are_measured_where_model_and_data_are_there(made: tuple[Path, SweepResult]) -> None:
+def test_time_and_memory_are_measured_where_model_and_data_are_there(made: tuple[Path, ScalingResult]) -> None:
     folder, _ = made
     settings = checked(
         PlanSettings, {"plan": {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 10}, "run": {"device": "cpu"}}
@@ -355,7 +355,7 @@ def test_time_and_memory_are_measured_where_model_and_data_are_there(made: tuple
     assert advice.settings["job"]["data"] == str(folder / "pairs.jsonl")
 
 
-def test_where_the_data_are_gone_the_plan_stands_without_them(made: tuple[Path, SweepResult], tmp_path: Path) -> None:
+def test_where_the_data_are_gone_the_plan_stands_without_them(made: tuple[Path, ScalingResult], tmp_path: Path) -> None:
     folder, _ = made
     (tmp_path / "runs.parquet").write_bytes((folder / "out" / "runs.parquet").read_bytes())
     _, _, described = (folder / "out" / "config.toml").read_text(encoding="utf-8").partition("\n")

@@ -1,10 +1,10 @@
-"""From the settings of a sweep to its runs."""
+"""From the settings of a scaling experiment to its runs."""
 
 from typing import Any
 
 import pytest
 
-from adiabat.config.budgets import SweepSettings
+from adiabat.config.budgets import ScalingSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError
 from adiabat.experiments.scaling_variants import plan_runs, ways_of, without_freezing
@@ -12,15 +12,15 @@ from adiabat.experiments.scaling_variants import plan_runs, ways_of, without_fre
 BLOCKS = {"small": 4, "large": 12}
 
 
-def settings(**tables: Any) -> SweepSettings:
-    """A sweep of two models with every method."""
+def settings(**tables: Any) -> ScalingSettings:
+    """A scaling experiment of two models with every method."""
     plain: dict[str, Any] = {
-        "sweep": {"budgets": [4e12, 1e12], "seeds": [0, 1]},
+        "scaling": {"budgets": [4e12, 1e12], "seeds": [0, 1]},
         "models": [{"model": "small", "pretraining_rate": 1e-3}, {"model": "large", "blocks": [2, 8], "pretraining_rate": 6e-4}],
         "methods": {"freezing": [0.25, 0.5], "bias": True, "lora": [8, 32]},
         "job": {"data": "pairs.jsonl"},
     }
-    return checked(SweepSettings, {**plain, **tables})
+    return checked(ScalingSettings, {**plain, **tables})
 
 
 def test_every_model_is_trained_by_every_method() -> None:
@@ -59,8 +59,8 @@ def test_rates_follow_the_rules_of_the_source() -> None:
 
 
 def test_runs_are_what_train_would_be_told_small_budgets_first() -> None:
-    sweep = settings(train={"batch_size": 32}, encoder={"pooling": "mean", "max_tokens": 75})
-    runs = plan_runs(sweep, ways_of(sweep, BLOCKS.__getitem__))
+    scaling = settings(train={"batch_size": 32}, encoder={"pooling": "mean", "max_tokens": 75})
+    runs = plan_runs(scaling, ways_of(scaling, BLOCKS.__getitem__))
     assert len(runs) == 17 * 2 * 2
     assert len({run.name for run in runs}) == len(runs)
     assert [run.budget for run in runs] == [1e12] * 34 + [4e12] * 34
@@ -76,8 +76,8 @@ def test_runs_are_what_train_would_be_told_small_budgets_first() -> None:
 
 def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
     def train(**section: Any) -> Any:
-        sweep = settings(train=section)
-        return plan_runs(sweep, ways_of(sweep, BLOCKS.__getitem__))[0].settings.train
+        scaling = settings(train=section)
+        return plan_runs(scaling, ways_of(scaling, BLOCKS.__getitem__))[0].settings.train
 
     usual = train()
     assert (usual.temperature, usual.weight_decay, usual.schedule, usual.final_fraction) == (1 / 40, 0.1, "cosine", 0.1)
@@ -88,7 +88,7 @@ def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
 
 
 def test_budgets_that_print_alike_have_runs_of_their_own() -> None:
-    close = settings(sweep={"budgets": [1.2345678e12, 1.2345679e12, 2e12]}, methods={})
+    close = settings(scaling={"budgets": [1.2345678e12, 1.2345679e12, 2e12]}, methods={})
     names = [run.name for run in plan_runs(close, ways_of(close, BLOCKS.__getitem__)[:1])]
     assert names == [f"small, full, {budget} FLOP, seed 0" for budget in ("1234567800000.0", "1234567900000.0", "2e+12")]
 
@@ -102,49 +102,55 @@ def test_names_that_make_the_same_runs_are_told() -> None:
 
 def test_shares_that_make_no_run_are_told_with_the_models() -> None:
     models = [{"model": "small", "blocks": [1, 3], "pretraining_rate": 1e-3}, {"model": "large", "pretraining_rate": 1e-3}]
-    sweep = settings(models=models, methods={"freezing": [0.5, 0.25]})
-    assert without_freezing(sweep, BLOCKS.__getitem__) == [
+    scaling = settings(models=models, methods={"freezing": [0.5, 0.25]})
+    assert without_freezing(scaling, BLOCKS.__getitem__) == [
         "methods.freezing = 0.5 makes no run of small of 1 blocks: it comes to none of them or to all",
         "methods.freezing = 0.25 makes no run of small of 1 blocks: it comes to none of them or to all",
     ]
-    frozen = [one.way.frozen for one in ways_of(sweep, BLOCKS.__getitem__) if one.way.method == "freezing" and one.way.blocks == 3]
+    frozen = [one.way.frozen for one in ways_of(scaling, BLOCKS.__getitem__) if one.way.method == "freezing" and one.way.blocks == 3]
     # Halves go up.
     assert frozen == [2, 1]
 
 
 def test_too_many_blocks_are_told() -> None:
-    sweep = settings(models=[{"model": "small", "blocks": [2, 5], "pretraining_rate": 1e-3}])
+    scaling = settings(models=[{"model": "small", "blocks": [2, 5], "pretraining_rate": 1e-3}])
     with pytest.raises(ConfigError, match=r"^models.blocks of small must be at most 4, which it has, got 5; leave it out$"):
-        ways_of(sweep, BLOCKS.__getitem__)
+        ways_of(scaling, BLOCKS.__getitem__)
 
 
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"train": {"learning_rate": 1e-3}}, "train.learning_rate must be left out of a sweep, which gives each run its own; leave it out"),
-        ({"train": {"steps": 3}}, "train.steps must be left out of a sweep, which gives each run its own; leave it out"),
-        ({"train": {"freeze": ["embeddings"]}}, "train.freeze must be left out of a sweep, which gives each run its own; leave it out"),
-        ({"encoder": {"blocks": 3}}, "encoder.blocks must be left out of a sweep, which gives each run its own; leave it out"),
+        (
+            {"train": {"learning_rate": 1e-3}},
+            "train.learning_rate must be left out of a scaling experiment, which gives each run its own; leave it out",
+        ),
+        ({"train": {"steps": 3}}, "train.steps must be left out of a scaling experiment, which gives each run its own; leave it out"),
+        (
+            {"train": {"freeze": ["embeddings"]}},
+            "train.freeze must be left out of a scaling experiment, which gives each run its own; leave it out",
+        ),
+        ({"encoder": {"blocks": 3}}, "encoder.blocks must be left out of a scaling experiment, which gives each run its own; leave it out"),
         (
             {"methods": {"full": False}},
             "methods must name at least one, got none; set methods.full = true, or list ranks",
         ),
         ({"methods": {"freezing": [1.0]}}, "methods.freezing must be < 1, got 1.0"),
         ({"methods": {"lora": [8, 8]}}, "methods.lora must be a list that names each rank once, got [8, 8]"),
-        ({"sweep": {"budgets": [1e12, 1e12]}}, "sweep.budgets must be a list that names each budget once, got "),
-        ({"sweep": {"resamples": 1}}, "sweep.resamples must be >= 2, got 1"),
+        ({"scaling": {"budgets": [1e12, 1e12]}}, "scaling.budgets must be a list that names each budget once, got "),
+        ({"scaling": {"resamples": 1}}, "scaling.resamples must be >= 2, got 1"),
         (
             {"tasks": [{"kind": "retrieval", "name": "mean of all", "data": "a.jsonl", "corpus": "b.jsonl"}]},
             "tasks must have names of their own, got 'mean of all' more than once",
         ),
-        ({"sweep": {"budgets": [-1.0]}}, "sweep.budgets must be > 0, got -1"),
+        ({"scaling": {"budgets": [-1.0]}}, "scaling.budgets must be > 0, got -1"),
         (
             {"models": [{"model": "small"}]},
             "models.pretraining_rate of small must be given where rates.full is not, got none; full training and ",
         ),
     ],
 )
-def test_what_makes_no_sweep_is_told(tables: dict[str, Any], message: str) -> None:
+def test_what_makes_no_scaling_is_told(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings(**tables)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Small sweeps: a tiny model of four blocks, pairs that share words with their answers; and rows of sweeps that nobody made."""
+"""Small sweeps: a tiny model of four blocks, pairs that share words with their answers; and rows that no run made."""
 
 import json
 import math
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.config.budgets import PlanSettings, SweepSettings
+from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
 from adiabat.core.progress import Watch
-from adiabat.experiments.scaling import sweep
+from adiabat.experiments.scaling import scaling
 from adiabat.experiments.scaling_rows import rows_at
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
-from adiabat.results.scaling_result import Advice, SweepResult, SweepRun
+from adiabat.results.scaling_result import Advice, ScalingResult, ScalingRun
 from adiabat.scaling_laws.flops import PassedParameters, training_flops
 from adiabat.scaling_laws.laws import Method, Way
 from tests.tiny import save_tiny
@@ -35,7 +35,7 @@ TRUTHS: dict[Method, Truth] = {
 
 
 def write_world(folder: Path) -> None:
-    """What a sweep reads."""
+    """What a scaling experiment reads."""
     save_tiny(folder / "model", width=16, layers=4, settings=EncoderSettings(max_tokens=48))
     texts = [f"{KINDS[number % 5]} {number * number}" for number in range(60)]
     lines(folder / "pairs.jsonl", [{"query": f"about {text}", "positive": text} for text in texts])
@@ -51,7 +51,7 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> None:
 def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
     """Three sizes by full training at three budgets, under these further tables."""
     usual: dict[str, Any] = {
-        "sweep": {"out": str(folder / "out"), "budgets": [2e7, 4e7, 8e7], "least_steps": 1, "resamples": 20},
+        "scaling": {"out": str(folder / "out"), "budgets": [2e7, 4e7, 8e7], "least_steps": 1, "resamples": 20},
         "models": [{"model": str(folder / "model"), "name": "tiny", "blocks": [1, 2, 4], "pretraining_rate": 0.03}],
         "job": {"data": str(folder / "pairs.jsonl")},
         "data": {"validation_fraction": 0.3, "cache": str(folder / "cache")},
@@ -63,9 +63,9 @@ def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
     return usual
 
 
-def settings_of(folder: Path, **tables: Any) -> SweepSettings:
+def settings_of(folder: Path, **tables: Any) -> ScalingSettings:
     """Those of `tables_of`, checked."""
-    return checked(SweepSettings, tables_of(folder, **tables))
+    return checked(ScalingSettings, tables_of(folder, **tables))
 
 
 def load(name: str, section: EncoderSection) -> DualEncoder:
@@ -75,10 +75,10 @@ def load(name: str, section: EncoderSection) -> DualEncoder:
     return adiabat.load(name, settings=section)
 
 
-def run(settings: SweepSettings, *, resume: bool = False, notes: list[str] | None = None) -> SweepResult:
-    """Make a sweep."""
+def run(settings: ScalingSettings, *, resume: bool = False, notes: list[str] | None = None) -> ScalingResult:
+    """Make a scaling experiment."""
     said = notes if notes is not None else []
-    return sweep(load, settings, resume=resume, command="adiabat sweep", watch=Watch(note=said.append))
+    return scaling(load, settings, resume=resume, command="adiabat scaling", watch=Watch(note=said.append))
 
 
 def row(
@@ -92,14 +92,14 @@ def row(
     seed: int = 0,
     family: str = "",
     scores: dict[str, float] | None = None,
-) -> SweepRun:
+) -> ScalingRun:
     """A run that nobody made."""
     updated = {"full": size, "lora": size * (rank or 0) // 640, "bias": size // 1000, "freezing": size * (4 - frozen) // 4}[method]
     whole = size + (updated if method == "lora" else 0)
     passed = PassedParameters(whole, updated if method == "freezing" else whole, updated)
     way = Way(family, f"m{size // 1_000_000}", f"models/m{size // 1_000_000}", None, method, rank, frozen)
     tokens = budget / training_flops(passed, 1.0)
-    return SweepRun(
+    return ScalingRun(
         name=f"{way.title}, {budget:g} FLOP, seed {seed}",
         way=way,
         parameters=passed,
@@ -123,7 +123,7 @@ def row(
     )
 
 
-def rows_of(truths: dict[Method, Truth] = TRUTHS, *, noise: float = 0.005, seed: int = 0, scored: bool = False) -> list[SweepRun]:
+def rows_of(truths: dict[Method, Truth] = TRUTHS, *, noise: float = 0.005, seed: int = 0, scored: bool = False) -> list[ScalingRun]:
     """A whole sweep that nobody made, small budgets first."""
     generator = np.random.default_rng(seed)
     found = []
@@ -138,7 +138,7 @@ def rows_of(truths: dict[Method, Truth] = TRUTHS, *, noise: float = 0.005, seed:
     return found
 
 
-def advice_of(result: SweepResult) -> Advice:
+def advice_of(result: ScalingResult) -> Advice:
     """That there is."""
     assert result.advice is not None
     return result.advice
@@ -151,7 +151,7 @@ def asked(runs: Path | None, **section: Any) -> PlanSettings:
     return checked(PlanSettings, {"plan": {**usual, **section}})
 
 
-def written(folder: Path, rows: list[SweepRun]) -> Path:
+def written(folder: Path, rows: list[ScalingRun]) -> Path:
     """A file of rows."""
     path = folder / "runs.parquet"
     kept = rows_at(path)

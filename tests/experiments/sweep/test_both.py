@@ -1,4 +1,4 @@
-"""Runs of a study that tune both towers: jobs of train under the regime of tune."""
+"""Runs of a sweep that tune both towers: jobs of train under the regime of tune."""
 
 import tomllib
 from pathlib import Path
@@ -38,7 +38,7 @@ def record_at(folder: Path) -> TrainingRecord:
 
 
 def test_both_towers_are_measured_beside_the_query_tower_alone(world: Path) -> None:
-    settings = settings_of(world, variants=TOWERS, grid=GRID, tune=ALL, study={"keep_models": True})
+    settings = settings_of(world, variants=TOWERS, grid=GRID, tune=ALL, sweep={"keep_models": True})
     result = run(settings)
     one, both = result.runs
     assert (one.variant, both.variant, both.status) == ("query", "both", "done")

@@ -9,9 +9,9 @@ import pytest
 
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import MissingDependencyError, ModelError
-from adiabat.experiments import sweep as study_module
+from adiabat.experiments import sweep as sweep_module
 from adiabat.models.towers import DualEncoder
-from adiabat.results.sweep_result import StudyResult
+from adiabat.results.sweep_result import SweepResult
 from adiabat.runs import executors as engines
 from tests.experiments.sweep.world import load as world_load
 from tests.experiments.sweep.world import run, settings_of, write_world
@@ -19,17 +19,17 @@ from tests.experiments.sweep.world import run, settings_of, write_world
 
 @pytest.fixture(autouse=True)
 def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_module, "write_study", lambda result, folder: None)
+    monkeypatch.setattr(sweep_module, "write_sweep", lambda result, folder: None)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
-    """What a study reads."""
+    """What a sweep reads."""
     write_world(tmp_path)
     return tmp_path
 
 
-def numbers(result: StudyResult) -> list[tuple[Any, ...]]:
+def numbers(result: SweepResult) -> list[tuple[Any, ...]]:
     """What runs found, without times."""
     return [(one.name, one.status, one.steps, one.validation_errors, [asdict(task.main) for task in one.tasks]) for one in result.runs]
 
@@ -43,11 +43,11 @@ def test_a_run_that_diverges_is_kept_as_failed_and_the_others_go_on(world: Path)
     assert str(world) not in found.runs[0].reason
 
 
-@pytest.mark.real  # A cluster of two processes takes longer to start than all other studies to run.
+@pytest.mark.real  # A cluster of two processes takes longer to start than all other sweeps to run.
 def test_ray_gives_the_same_rows(world: Path) -> None:
     pytest.importorskip("ray")
     grid = {"tune": {"learning_rate": [1e-3, 3e-3]}}
-    here, there = (run(settings_of(world, study={"out": str(world / one), "engine": one}, grid=grid)) for one in ("process", "ray"))
+    here, there = (run(settings_of(world, sweep={"out": str(world / one), "engine": one}, grid=grid)) for one in ("process", "ray"))
     assert numbers(here) == numbers(there)
 
 
@@ -61,14 +61,14 @@ def test_what_goes_wrong_in_a_process_of_ray_is_told_as_it_was_said_there(world:
             raise ModelError("gone.json: must be there")
         return world_load(name, encoder)
 
-    settings = settings_of(world, study={"engine": "ray"}, grid={"tune": {"learning_rate": [1e-3]}})
+    settings = settings_of(world, sweep={"engine": "ray"}, grid={"tune": {"learning_rate": [1e-3]}})
     with pytest.raises(ModelError, match=r"^gone.json: must be there$"):
-        study_module.study(load, settings)
+        sweep_module.sweep(load, settings)
 
 
 def test_a_missing_ray_is_told_with_the_line_that_installs_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(
-        MissingDependencyError, match=r"study.engine = ray needs the package ray; install it with: pip install 'adiabat\[ray\]'"
+        MissingDependencyError, match=r"sweep.engine = ray needs the package ray; install it with: pip install 'adiabat\[ray\]'"
     ):
-        engines._ray("study.engine")
+        engines._ray("sweep.engine")

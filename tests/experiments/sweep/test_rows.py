@@ -1,4 +1,4 @@
-"""Rows of a study: whole or not at all, equal when read back, and of use to anyone's tools."""
+"""Rows of a sweep: whole or not at all, equal when read back, and of use to anyone's tools."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +9,14 @@ import pytest
 from adiabat.core.errors import DataError, JobError
 from adiabat.experiments.sweep_rows import rows_at
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange
-from adiabat.results.sweep_result import Drift, StudyRun, TaskOutcome
+from adiabat.results.sweep_result import Drift, SweepRun, TaskOutcome
 
 CHANGE = Change(
     "PND", "cosine", True, 0.2, (0.1, 0.3), before=0.25, improvement=20.0, difference=-0.05, difference_interval=(-0.07, -0.03),
     improvement_interval=(12.0, 28.0), p=0.01, verdict="better",
 )  # fmt: skip
 GRID = GridComparison("entailment-neutral", "cosine", [[0.1]], [[0.2]], [[50.0]], [["better"]], 1, 0, 1, 0)
-FAILED = StudyRun("rate=1", "", {"tune.learning_rate": 1.0, "tune.freeze": ["embeddings"]}, 0, 1.0, 14, "failed", "the loss must be finite")
+FAILED = SweepRun("rate=1", "", {"tune.learning_rate": 1.0, "tune.freeze": ["embeddings"]}, 0, 1.0, 14, "failed", "the loss must be finite")
 DONE = replace(
     FAILED,
     name="rate=2",

@@ -1,26 +1,26 @@
-"""Which runs a study consists of, and what they are called."""
+"""Which runs a sweep consists of, and what they are called."""
 
 from typing import Any
 
 import pytest
 
 from adiabat.config.reader import checked
-from adiabat.config.sweeps import StudySettings
+from adiabat.config.sweeps import SweepSettings
 from adiabat.core.errors import ConfigError
 from adiabat.evaluation.score_files import folder_of
 from adiabat.experiments.grid import plan_runs
 
 
-def study_of(**tables: Any) -> StudySettings:
+def sweep_of(**tables: Any) -> SweepSettings:
     """Settings, checked."""
-    return checked(StudySettings, tables)
+    return checked(SweepSettings, tables)
 
 
 GRID = {"tune": {"learning_rate": [1e-8, 5e-8], "batch_size": [7, 14]}}
 
 
 def test_every_combination_is_run_seed_by_seed() -> None:
-    runs = plan_runs(study_of(grid=GRID, study={"seeds": [0, 3]}))
+    runs = plan_runs(sweep_of(grid=GRID, sweep={"seeds": [0, 3]}))
     assert [run.name for run in runs[:4]] == [
         "learning_rate=1e-08, batch_size=7, seed=0",
         "learning_rate=1e-08, batch_size=14, seed=0",
@@ -32,49 +32,49 @@ def test_every_combination_is_run_seed_by_seed() -> None:
 
 
 def test_without_grid_or_variants_there_is_one_run_for_each_seed() -> None:
-    assert [run.name for run in plan_runs(study_of(study={"seeds": [0, 1]}))] == ["seed=0", "seed=1"]
+    assert [run.name for run in plan_runs(sweep_of(sweep={"seeds": [0, 1]}))] == ["seed=0", "seed=1"]
 
 
 def test_variants_are_laid_over_the_common_settings_and_the_grid_over_them() -> None:
     variants = [{"name": "sgd", "tune": {"optimizer": "sgd", "weight_decay": 0.0}}, {"name": "adamw"}]
-    runs = plan_runs(study_of(tune={"margin": 0.2}, variants=variants, grid={"tune": {"learning_rate": [1e-3]}}))
+    runs = plan_runs(sweep_of(tune={"margin": 0.2}, variants=variants, grid={"tune": {"learning_rate": [1e-3]}}))
     found = [(run.variant, run.settings.tune.optimizer, run.settings.tune.margin, run.settings.tune.learning_rate) for run in runs]
     assert found == [("sgd", "sgd", 0.2, 1e-3), ("adamw", "adamw", 0.2, 1e-3)]
     assert runs[0].name == "sgd, learning_rate=0.001, seed=0"
 
 
 def test_lists_are_named_by_what_they_hold() -> None:
-    runs = plan_runs(study_of(grid={"tune": {"freeze": [[], ["embeddings", "blocks[0]"]]}}))
+    runs = plan_runs(sweep_of(grid={"tune": {"freeze": [[], ["embeddings", "blocks[0]"]]}}))
     assert [run.name for run in runs] == ["freeze=none, seed=0", "freeze=embeddings+blocks[0], seed=0"]
     assert [run.varied["tune.freeze"] for run in runs] == [[], ["embeddings", "blocks[0]"]]
 
 
 def test_a_sample_is_drawn_by_the_seed_and_keeps_the_order_of_the_grid() -> None:
-    every = [run.name for run in plan_runs(study_of(grid=GRID))]
-    drawn = [run.name for run in plan_runs(study_of(grid=GRID, study={"sample": 2}))]
+    every = [run.name for run in plan_runs(sweep_of(grid=GRID))]
+    drawn = [run.name for run in plan_runs(sweep_of(grid=GRID, sweep={"sample": 2}))]
     assert len(drawn) == 2
     assert drawn == [name for name in every if name in drawn]
-    assert drawn == [run.name for run in plan_runs(study_of(grid=GRID, study={"sample": 2}))]
-    assert [run.name for run in plan_runs(study_of(grid=GRID, study={"sample": 9}))] == every
+    assert drawn == [run.name for run in plan_runs(sweep_of(grid=GRID, sweep={"sample": 2}))]
+    assert [run.name for run in plan_runs(sweep_of(grid=GRID, sweep={"sample": 9}))] == every
 
 
 def test_a_sample_of_a_grid_that_no_memory_holds_is_drawn_and_the_whole_of_it_refused() -> None:
     wide = {"low": 1e-9, "high": 1e-1, "count": 1000}
     grid = {"tune": {"learning_rate": wide, "margin": {**wide, "low": 1e-8}, "weight_decay": {**wide, "low": 1e-7}}}
-    assert len({run.name for run in plan_runs(study_of(grid=grid, study={"sample": 3, "seeds": [0, 1]}))}) == 6
-    with pytest.raises(ConfigError, match=r"at most 100,000 runs, got 1,000,000,000; take fewer values, or set study.sample"):
-        plan_runs(study_of(grid=grid))
+    assert len({run.name for run in plan_runs(sweep_of(grid=grid, sweep={"sample": 3, "seeds": [0, 1]}))}) == 6
+    with pytest.raises(ConfigError, match=r"at most 100,000 runs, got 1,000,000,000; take fewer values, or set sweep.sample"):
+        plan_runs(sweep_of(grid=grid))
 
 
 def test_values_that_differ_in_their_last_digits_are_runs_of_their_own() -> None:
-    runs = plan_runs(study_of(grid={"tune": {"learning_rate": [1e-4, 1.0000001e-4, 1.0000002e-4]}}))
+    runs = plan_runs(sweep_of(grid={"tune": {"learning_rate": [1e-4, 1.0000001e-4, 1.0000002e-4]}}))
     names = [run.name for run in runs]
     assert names == ["learning_rate=0.0001, seed=0", "learning_rate=0.00010000001, seed=0", "learning_rate=0.00010000002, seed=0"]
 
 
 def test_runs_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"names of their own, got several: freeze=blocks\.0\+embeddings, seed=0; rename"):
-        plan_runs(study_of(grid={"tune": {"freeze": [["blocks.0+embeddings"], ["blocks.0", "embeddings"]]}}))
+        plan_runs(sweep_of(grid={"tune": {"freeze": [["blocks.0+embeddings"], ["blocks.0", "embeddings"]]}}))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_combination_that_makes_no_run_is_named() -> None:
     # Each value is sound beside the first of the others, so that only the whole grid shows it.
     grid = {"tune": {"max_epochs": [10, 1], "warmup_steps": [0, 5000]}}
     with pytest.raises(ConfigError, match="max_epochs=1, warmup_steps=5000, seed=0: tune.warmup_steps must be at most"):
-        plan_runs(study_of(grid=grid))
+        plan_runs(sweep_of(grid=grid))
 
 
 def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what_any_varies() -> None:
@@ -112,7 +112,7 @@ def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what
         {"name": "full", "grid": {"tune": {"learning_rate": [1e-7, 1e-6]}}},
         {"name": "pulled", "tune": {"learning_rate": 1e-6}, "grid": {"tune": {"pull": [0.1, 1.0]}}},
     ]
-    runs = plan_runs(study_of(variants=variants, grid={"tune": {"margin": [0.2]}}))
+    runs = plan_runs(sweep_of(variants=variants, grid={"tune": {"margin": [0.2]}}))
     assert [run.name for run in runs] == [
         "full, margin=0.2, learning_rate=1e-07, seed=0",
         "full, margin=0.2, learning_rate=1e-06, seed=0",
@@ -127,5 +127,5 @@ def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what
 
 def test_what_has_no_effect_on_a_run_is_no_value_of_it() -> None:
     taught = {"rehearsal": {"use": True, "texts": "a.txt"}, "grid": {"rehearsal": {"weight": [1.0]}}}
-    runs = plan_runs(study_of(variants=[{"name": "plain"}, {"name": "taught", **taught}]))
+    runs = plan_runs(sweep_of(variants=[{"name": "plain"}, {"name": "taught", **taught}]))
     assert [run.varied["rehearsal.weight"] for run in runs] == [None, 1.0]

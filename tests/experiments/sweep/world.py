@@ -1,4 +1,4 @@
-"""Small studies: a tiny model with its store, tasks of two kinds, and probes."""
+"""Small sweeps: a tiny model with its store, tasks of two kinds, and probes."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Any
 
 from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
-from adiabat.config.sweeps import StudySettings
+from adiabat.config.sweeps import SweepSettings
 from adiabat.core.progress import Watch
-from adiabat.experiments.sweep import study
+from adiabat.experiments.sweep import sweep
 from adiabat.models.towers import DualEncoder
-from adiabat.results.sweep_result import StudyResult
+from adiabat.results.sweep_result import SweepResult
 from tests.adiabatic.problem import problem_model, write_problem
 
 LANGUAGES = ("de", "en")
@@ -19,7 +19,7 @@ QUERIES, DOCUMENTS, PAIRS = 40, 30, 18
 
 
 def write_world(folder: Path) -> None:
-    """Everything that a study reads."""
+    """Everything that a sweep reads."""
     write_problem(folder, queries=QUERIES, documents=DOCUMENTS)
     kinds = ["paper", "note", "memo"]
     lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": f"{kinds[n % 3]} {n * n}"} for n in range(DOCUMENTS)])
@@ -41,15 +41,15 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def settings_of(folder: Path, **tables: Any) -> StudySettings:
+def settings_of(folder: Path, **tables: Any) -> SweepSettings:
     """Those of `tables_of`, checked."""
-    return checked(StudySettings, tables_of(folder, **tables))
+    return checked(SweepSettings, tables_of(folder, **tables))
 
 
 def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
     """Two rates, one seed, a ranking and a grid of languages."""
     usual: dict[str, Any] = {
-        "study": {"out": str(folder / "out"), "seeds": [0]},
+        "sweep": {"out": str(folder / "out"), "seeds": [0]},
         "job": {"model": "tiny", "store": str(folder / "store"), "data": str(folder / "triplets.jsonl")},
         "data": {"validation_fraction": 0.3},
         "tune": {"batch_size": 5, "batches_per_epoch": 4, "max_epochs": 2, "margin": 0.3, "keep": "last"},
@@ -77,7 +77,7 @@ def load(name: str, section: EncoderSection) -> DualEncoder:
     return adiabat.load(name, settings=section)
 
 
-def run(settings: StudySettings, *, resume: bool = False, notes: list[str] | None = None) -> StudyResult:
-    """Make a study."""
+def run(settings: SweepSettings, *, resume: bool = False, notes: list[str] | None = None) -> SweepResult:
+    """Make a sweep."""
     said = notes if notes is not None else []
-    return study(load, settings, resume=resume, command="adiabat study", watch=Watch(note=said.append))
+    return sweep(load, settings, resume=resume, command="adiabat sweep", watch=Watch(note=said.append))

@@ -1,0 +1,139 @@
+"""Settings of a sweep: what may vary, and every mistake of a grid told at once, before anything is read."""
+
+from typing import Any
+
+import pytest
+
+from adiabat.config.reader import checked
+from adiabat.config.section import RangeValues
+from adiabat.config.sweeps import SweepSettings, nested
+from adiabat.core.errors import ConfigError
+
+
+def sweep_of(**tables: Any) -> SweepSettings:
+    """Settings, checked."""
+    return checked(SweepSettings, tables)
+
+
+def fault(**tables: Any) -> str:
+    """What is said of wrong ones."""
+    with pytest.raises(ConfigError) as caught:
+        sweep_of(**tables)
+    return str(caught.value)
+
+
+def test_a_range_is_evenly_spaced_in_the_logarithm_with_both_ends() -> None:
+    assert RangeValues(low=1e-8, high=1e-5, count=4).values() == (1e-8, 1e-7, 1e-6, 1e-5)
+    assert RangeValues(low=0.1, high=0.3, count=3, scale="linear").values() == (0.1, 0.2, 0.3)
+
+
+def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value() -> None:
+    grid = {"tune": {"learning_rate": {"low": 1e-8, "high": 1e-6, "count": 3}, "freeze": [["embeddings"], []]}}
+    assert sweep_of(grid=grid).values() == {"tune.learning_rate": (1e-8, 1e-7, 1e-6), "tune.freeze": (("embeddings",), ())}
+
+
+def test_dotted_keys_become_tables() -> None:
+    assert nested({"tune.margin": 0.1, "tune.loss": "triplet", "data.split": "dev"}) == {
+        "tune": {"margin": 0.1, "loss": "triplet"},
+        "data": {"split": "dev"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"grid": {"tune": {"learning_rat": [1.0]}}}, "unknown key grid.tune.learning_rat; did you mean grid.tune.learning_rate?"),
+        ({"grid": {"learning_rate": [1.0]}}, "unknown key grid.learning_rate; did you mean grid.tune.learning_rate?"),
+        (
+            {"grid": {"optimiser": {"name": ["sgd"]}}},
+            "unknown key grid.optimiser.name; the tables are grid.data, grid.data.columns, grid.guard, grid.rehearsal, grid.tune",
+        ),
+        (
+            {"grid": {"encoder": {"max_tokens": [8]}}},
+            "grid.encoder.max_tokens must be a setting of tuning that may vary from run to run; what may vary are keys of tune and data",
+        ),
+        ({"grid": {"tune": {"margin": 0.1}}}, "grid.tune.margin must be a list of values, or a table with low and high, got 0.1"),
+        ({"grid": {"tune": {"margin": []}}}, "grid.tune.margin must be a list of values"),
+        ({"grid": {"tune": {"margin": [0.1, 0.2, 0.1]}}}, "grid.tune.margin must name each value once, got 0.1 more than once"),
+        ({"grid": {"tune": {"margin": [-1.0, 0.1]}}}, "tune.margin must be"),
+        (
+            {"grid": {"tune": {"margin": {"low": 0.3, "high": 0.1}}}},
+            "grid.tune.margin: low must be below high, got 0.3 and 0.1; exchange them",
+        ),
+        ({"grid": {"tune": {"margin": {"low": 0.3, "high": 0.5, "steps": 2}}}}, "grid.tune.margin: unknown key steps"),
+        (
+            {"grid": {"tune": {"margin": {"low": 0.3, "high": 0.301, "count": 5}}}},
+            "grid.tune.margin: count must leave values that differ in three digits, got 5 from 0.3 to 0.301",
+        ),
+        ({"grid": {"tune": {"margin": [0.1]}}, "tune": {"margin": 0.2}}, "tune.margin has no effect where grid.tune.margin varies it"),
+        ({"grid": {"tune": {"loss": ["triplet", "in_batch_softmax"], "margin": [0.3, 0.2]}}}, "tune.margin has no effect with tune.loss"),
+        ({"variants": [{"name": "a", "tune": {"margn": 0.1}}]}, "unknown key variants.tune.margn; did you mean variants.tune.margin?"),
+        ({"variants": [{"name": "a"}, {"name": "a"}]}, "variants must have names of their own, got 'a' more than once"),
+        (
+            {"variants": [{"name": "a", "tune": {"margin": 0.1}}], "grid": {"tune": {"margin": [0.2]}}},
+            "tune.margin must be set by grid or by variants, got both",
+        ),
+        ({"variants": [{"name": "a", "tune": {"margin": -0.1}}]}, "tune.margin must be"),
+        ({"variants": [{"name": "a", "grid": {"tune": {"margn": [0.1]}}}]}, "did you mean variants.grid.tune.margin?"),
+        ({"variants": [{"name": "a", "grid": {"tune": {"margin": 0.1}}}]}, "variants.grid.tune.margin must be a list of values"),
+        ({"variants": [{"name": "a", "grid": {"tune": {"margin": [0.1, -0.1]}}}]}, "tune.margin must be"),
+        (
+            {"variants": [{"name": "a", "tune": {"margin": 0.1}, "grid": {"tune": {"margin": [0.2]}}}]},
+            "variants.grid.tune.margin varies what variants.tune.margin sets, got both",
+        ),
+        (
+            {"variants": [{"name": "a", "grid": {"tune": {"margin": [0.1]}}}], "grid": {"tune": {"margin": [0.2]}}},
+            "tune.margin must be set by grid or by variants, got both",
+        ),
+        ({"sweep": {"seeds": [1, 1]}}, "sweep.seeds must be a list that names each seed once"),
+        ({"sweep": {"engine": "dask"}}, "sweep.engine must be"),
+        ({"sweep": {"seeds": []}}, "sweep.seeds must be a list that is not empty, got []"),
+        ({"sweep": {"seeds": [2**32]}}, "sweep.seeds must be <= 4294967295, got 4294967296"),
+        ({"sweep": {"targets": ["a", "a"]}}, "sweep.targets must be a list that names each task once, got ['a', 'a']"),
+        ({"grid": {"tune": {"margin": {}}}}, "grid.tune.margin: low must be given, got none; high must be given, got none"),
+        ({"variants": [{"name": "a", "grid": {"tune": {"margin": {}}}}]}, "variants.grid.tune.margin: low must be given, got none"),
+        ({"variants": [{"name": "a"}, {"name": "b"}]}, "variants must differ, got 'a' and 'b', which set the same; leave one out"),
+        (
+            {
+                "tune": {"margin": 0.3},
+                "variants": [{"name": "a", "tune": {"margin": 0.1}}, {"name": "b", "grid": {"tune": {"margin": [0.2]}}}],
+            },
+            "tune.margin has no effect where every variant sets it; leave it out",
+        ),
+        (
+            {"probes": {"use": False, "depth": 10}},
+            "probes.depth has no effect with probes.use = false; leave it out, or set probes.use to true",
+        ),
+        ({"foo": {"bar": 1}}, "unknown key foo.bar; the tables are data, data.columns, encoder, grid, guard, job, measure, probes"),
+        (
+            {"tasks": [{"kind": "retrieval", "name": "a", "data": "x"}, {"kind": "nli_grid", "name": "a", "data": "y"}]},
+            "tasks must have names of their own, got 'a' more than once; rename them",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told(tables: dict[str, Any], told: str) -> None:
+    assert told in fault(**tables)
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        (
+            {"rehearsal": {"weight": 2.0}},
+            "rehearsal.weight has no effect with rehearsal.use = false; leave it out, or set rehearsal.use to true",
+        ),
+        ({"sweep": {"seeds": [-1]}}, "sweep.seeds must be >= 0, got -1; the default is [0]"),
+        (
+            {"grid": {"tune": {"foo": [1]}}, "tune": {"foo": 2}},
+            "2 faults: unknown key tune.foo; ",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_once(tables: dict[str, Any], told: str) -> None:
+    assert fault(**tables).startswith(told)
+
+
+def test_faults_of_grid_and_tables_come_together() -> None:
+    said = fault(grid={"tune": {"margn": [1.0]}}, tune={"batch_size": 0})
+    assert "grid.tune.margn" in said
+    assert "tune.batch_size" in said

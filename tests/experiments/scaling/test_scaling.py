@@ -1,0 +1,364 @@
+"""A scaling experiment from its settings to its rows: what runs are, how they go on, and what is told."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import adiabat
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked
+from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
+from adiabat.experiments import scaling as scaling_module
+from adiabat.experiments import scaling_trials as worker_module
+from adiabat.experiments.scaling_rows import rows_at, rows_in
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.results.scaling_result import ScalingResult
+from adiabat.runs.run_config import read_description
+from adiabat.runs.run_dir import Job
+from adiabat.scaling_laws.laws import Kind
+from adiabat.training.limits import InterruptionError
+from tests.experiments.scaling.world import load, run, settings_of, write_world
+from tests.tiny import save_tiny
+
+Made = tuple[Path, ScalingResult]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    """What a scaling experiment reads."""
+    write_world(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def again(made: Made, tmp_path: Path) -> Path:
+    """A copy of the scaling experiment that is made, to go on with."""
+    shutil.copytree(made[0], tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_every_size_is_trained_to_every_budget(made: Made) -> None:
+    folder, result = made
+    assert [row.name for row in result.runs] == [
+        f"tiny, {blocks}, full, {budget} FLOP, seed 0"
+        for budget in ("2e+07", "4e+07", "8e+07")
+        for blocks in ("1 block", "2 blocks", "4 blocks")
+    ]
+    for row in result.runs:
+        assert row.status == "done"
+        # To within a step, and never above.
+        assert 0 < row.flops <= row.budget < row.flops * (1 + 1.6 / row.steps)
+        assert row.tokens == pytest.approx(row.flops / (6 * row.parameters.forward))
+        assert row.parameters.forward == row.parameters.backward == row.parameters.updated
+        assert row.learning_rate == pytest.approx(3e-3)
+        assert row.loss is not None
+        assert row.validation_loss is not None
+        assert row.validation["P@1"] <= 1
+        assert row.memory > 0
+        assert not (folder / "out" / "runs" / row.name).exists()
+    sizes = [row.parameters.forward for row in result.runs[:3]]
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+def test_a_run_is_what_train_alone_makes(made: Made, tmp_path: Path) -> None:
+    folder, result = made
+    settings = settings_of(folder)
+    table = {
+        **settings.common(),
+        "job": {"model": str(folder / "model"), "data": str(folder / "pairs.jsonl"), "out": str(tmp_path / "job")},
+        "encoder": {"blocks": 2},
+    }
+    table["train"] = {**table["train"], "learning_rate": 3e-3, "budget_flops": 4e7}
+    table["run"] = {**table["run"], "log_every": 1}
+    alone = adiabat.train(checked(TrainSettings, table))
+    assert alone is not None
+    assert alone.training is not None
+    row = result.runs[4]
+    assert row.way.blocks == 2
+    assert row.steps == alone.training.steps
+    losses = [loss for _, loss in alone.training.loss]
+    assert row.loss == pytest.approx(sum(losses[-20:]) / len(losses[-20:]), rel=1e-6)
+    assert row.validation_loss == pytest.approx(alone.training.validation_loss[-1][1], rel=1e-6)
+
+
+def test_what_the_rows_say_is_in_the_record(made: Made) -> None:
+    folder, result = made
+    (one,) = result.kinds
+    assert one.kind == Kind("tiny", "full")
+    assert one.law is not None
+    assert [own.run for own in one.law.predicted] == [row.name for row in result.runs]
+    assert [own.largest for own in one.law.predicted] == [False, False, True] * 3
+    assert len(one.profiles) == 3
+    assert one.frontier is not None
+    assert one.frontier.values[0] == min(row.validation_loss or 9 for row in result.runs[:3])
+    assert {path.name for path in (folder / "out").iterdir()} >= {"report.html", "result.json", "runs.parquet", "figures", "config.toml"}
+    table = pq.read_table(folder / "out" / "runs.parquet").to_pylist()
+    assert [row["forward"] for row in table] == [row.parameters.forward for row in result.runs]
+    assert rows_in(folder / "out") == rows_in(folder / "out" / "runs.parquet") == result.runs
+    assert list((folder / "out" / "runs").glob("*/checkpoints")) == []
+    assert list((folder / "out" / "runs").glob("*/model")) == []
+
+
+def test_a_scaling_goes_on_with_more_methods(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = rows_in(again / "out")
+    trained: list[str] = []
+    real = worker_module.Worker._trained
+
+    def noted(self: Any, planned: Any, job: Any) -> Any:
+        trained.append(planned.name)
+        return real(self, planned, job)
+
+    monkeypatch.setattr(worker_module.Worker, "_trained", noted)
+    more = {"scaling": {"budgets": [2e7], "out": str(again / "out"), "least_steps": 1, "resamples": 20}}
+    found = run(settings_of(again, **more, methods={"lora": [2], "bias": True}), resume=True)
+    assert len(found.runs) == 9
+    assert len(trained) == 6
+    assert replace(found.runs[0], way=before[0].way) == before[0]
+    lora = next(row for row in found.runs if row.way.method == "lora")
+    assert (lora.way.rank, lora.learning_rate) == (2, 1e-3)
+    assert lora.parameters.updated < lora.parameters.forward / 4
+    # Rows of what is not asked now stay.
+    assert len(rows_in(again / "out")) == 9 + 6
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"train": {"batch_size": 5, "validate_every": 100}}, "common.train.batch_size was 6, is 5"),
+        ({"rates": {"full": 1e-4}}, "rates.tiny, 1 block, full was 0.003"),
+        ({"scaling": {"last_steps": 5}}, "scaling.last_steps was 20, is 5"),
+    ],
+)
+def test_another_scaling_is_not_gone_on_with(again: Path, tables: dict[str, Any], told: str) -> None:
+    with pytest.raises(JobError, match=told):
+        run(settings_of(again, **tables), resume=True)
+    assert len(rows_in(again / "out")) == 9
+
+
+def test_other_pairs_under_the_same_name_are_refused(again: Path) -> None:
+    path = again / "pairs.jsonl"
+    path.write_text(path.read_text(encoding="utf-8") + '{"query": "one more", "positive": "of them"}\n', encoding="utf-8")
+    with pytest.raises(JobError, match=r"start\.examples"):
+        run(settings_of(again), resume=True)
+
+
+def test_a_scaling_that_is_there_needs_resume(again: Path) -> None:
+    with pytest.raises(JobError, match=r"holds a scaling experiment already; go on with it by --resume"):
+        run(settings_of(again))
+
+
+def test_what_was_cut_short_goes_on_where_it_was(world: Path, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = worker_module.train, []
+
+    def cut(*args: Any, **named: Any) -> Any:
+        calls.append(named["resume"])
+        if len(calls) == 2:
+            raise InterruptionError("stopped")
+        return real(*args, **named)
+
+    settings = settings_of(world, scaling={"budgets": [2e7]})
+    monkeypatch.setattr(worker_module, "train", cut)
+    with pytest.raises(InterruptionError):
+        run(settings)
+    assert len(rows_in(world / "out")) == 1
+    found = run(settings, resume=True)
+    assert len(calls) == 4
+    own, other = ([(row.name, row.steps, row.loss, row.validation_loss) for row in some] for some in (found.runs, made[1].runs[:3]))
+    assert own == other
+
+
+def test_a_budget_below_one_step_is_a_failed_run_and_others_go_on(world: Path) -> None:
+    notes: list[str] = []
+    found = run(settings_of(world, scaling={"budgets": [3e6]}), notes=notes)
+    assert [row.status for row in found.runs] == ["done", "failed", "failed"]
+    assert found.runs[1].reason.startswith("train.budget_flops must pay for a step, which takes ")
+    assert any("failed: train.budget_flops must pay" in note for note in notes)
+    assert found.left_out == {row.name: f"it failed: {row.reason}" for row in found.runs[1:]}
+    assert found.runs[1].loss is None
+
+
+def test_a_run_that_diverges_is_a_failed_run_and_a_scaling_of_no_other_an_error(world: Path) -> None:
+    with pytest.raises(
+        JobError,
+        match=r"out must hold a run that could be made, got 3 that failed, such as .*: the training loss must be .* another --out$",
+    ):
+        run(settings_of(world, scaling={"budgets": [2e7]}, rates={"full": 1e30}, train={"max_grad_norm": 0.0}))
+    assert [row.status for row in rows_in(world / "out")] == ["failed"] * 3
+    assert (world / "out" / "report.html").exists()
+
+
+def test_trained_models_are_measured_on_tasks(world: Path) -> None:
+    task = {"kind": "retrieval", "name": "asked", "data": str(world / "asked.jsonl"), "corpus": str(world / "corpus.jsonl")}
+    found = run(settings_of(world, scaling={"budgets": [2e7, 4e7]}, tasks=[task], measure={"measures": ["RR"]}))
+    assert all(0 <= row.scores["asked"] <= 1 for row in found.runs)
+    assert [one.task for one in found.downstream] == ["asked"]
+    assert found.downstream[0].runs == 6
+    assert not list((world / "out" / "runs").glob("*/stores"))
+
+
+def test_tasks_may_come_and_go_while_a_scaling_goes_on(again: Path) -> None:
+    task = {"kind": "retrieval", "name": "asked", "data": str(again / "asked.jsonl"), "corpus": str(again / "corpus.jsonl")}
+    more = {"budgets": [8e7, 1e8], "out": str(again / "out"), "least_steps": 1, "resamples": 20}
+    found = run(settings_of(again, scaling=more, tasks=[task]), resume=True)
+    assert [sorted(row.scores) for row in found.runs] == [[]] * 3 + [["asked"]] * 3
+    assert [(one.task, one.runs) for one in found.downstream] == [("asked", 3)]
+    # Without tasks, nothing is made again; scores stay.
+    assert [one.runs for one in run(settings_of(again, scaling=more), resume=True).downstream] == [3]
+    lines = (again / "asked.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (again / "asked.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
+    with pytest.raises(JobError, match=r"tasks\.asked was "):
+        run(settings_of(again, scaling=more, tasks=[task]), resume=True)
+
+
+@pytest.mark.parametrize(
+    ("tables", "kind", "told"),
+    [
+        ({"scaling": {"out": None}}, ConfigError, "scaling.out must be given"),
+        ({"scaling": {"budgets": []}}, ConfigError, "scaling.budgets must be given"),
+        ({"models": []}, ConfigError, "models must be given"),
+        ({"job": {"data": None}}, ConfigError, "job.data must be given"),
+        ({"job": {"data": "gone.jsonl"}}, DataError, "gone.jsonl"),
+        ({"train": {"batch_size": 500}}, DataError, "train.batch_size must be at most the"),
+        ({"models": [{"model": "gone", "pretraining_rate": 1e-3}]}, ModelError, "gone"),
+    ],
+)
+def test_what_is_wrong_comes_before_anything_is_written(world: Path, tables: dict[str, Any], kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind, match=told):
+        run(settings_of(world, **tables))
+    assert not (world / "out").exists()
+
+
+def test_faults_of_any_model_come_before_the_first_run(world: Path) -> None:
+    models = [{"model": str(world / "model"), "name": "tiny", "blocks": [1, 9], "pretraining_rate": 0.03}]
+    with pytest.raises(ConfigError, match=r"must be at most 4, which it has, got 9"):
+        run(settings_of(world, models=models))
+    assert not (world / "out").exists()
+
+
+@pytest.mark.real
+def test_runs_are_spread_over_ray(world: Path) -> None:
+    pytest.importorskip("ray")
+    settings = settings_of(world, scaling={"budgets": [2e7], "engine": "ray"})
+    found = scaling_module.scaling(load, settings)
+    assert {row.name for row in found.runs} == {row.name for row in rows_at(world / "out" / "runs.parquet").every}
+    assert {row.status for row in found.runs} == {"done"}
+
+
+def test_a_failed_run_is_made_again_when_the_scaling_goes_on(again: Path) -> None:
+    rows = rows_at(again / "out" / "runs.parquet")
+    first = rows.every[0]
+    rows.add(replace(first, status="failed", reason="power cut", loss=None, validation_loss=None))
+    found = run(settings_of(again), resume=True)
+    assert found.runs[0].status == "done"
+    assert found.runs[0].loss == first.loss
+    assert found.left_out == {}
+
+
+def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = worker_module.train
+
+    def scarce(load: Any, settings: Any, **named: Any) -> Any:
+        if settings.encoder.blocks == 4:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(load, settings, **named)
+
+    monkeypatch.setattr(worker_module, "train", scarce)
+    found = run(settings_of(world, scaling={"budgets": [2e7]}))
+    assert [row.status for row in found.runs] == ["done", "done", "failed"]
+    assert found.runs[2].reason.startswith("the memory did not suffice; lower memory.chunk_tokens")
+
+
+def test_a_model_that_memory_does_not_suffice_for_is_told_before_the_first_run(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = worker_module.build
+
+    def scarce(settings: Any, load: Any) -> Any:
+        if settings.encoder.blocks == 4:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(settings, load)
+
+    monkeypatch.setattr(worker_module, "build", scarce)
+    with pytest.raises(JobError, match=r"^tiny, 4 blocks, full must fit into memory, it does not; leave it out, or take a larger machine$"):
+        run(settings_of(world, scaling={"budgets": [2e7]}))
+    assert not (world / "out" / "runs.parquet").exists()
+
+
+def test_shares_that_freeze_nothing_or_all_leave_no_run(world: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^methods must leave a run to make, got shares of frozen blocks alone"):
+        run(settings_of(world, methods={"full": False, "freezing": [0.1]}))
+
+
+def test_a_row_that_another_process_added_meanwhile_is_not_lost(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = again / "out" / "runs.parquet"
+    whole, real = path.read_bytes(), scaling_module._set_up_once
+    *rest, last = rows_at(path).every
+    path.unlink()
+    fewer = rows_at(path)
+    for one in rest:
+        fewer.add(one)
+
+    def meanwhile(worker: Any, runs: Any) -> None:
+        real(worker, runs)
+        assert [one.name for one in runs] == [last.name]
+        path.write_bytes(whole)
+
+    monkeypatch.setattr(scaling_module, "_set_up_once", meanwhile)
+    monkeypatch.setattr(worker_module, "train", lambda *_, **__: pytest.fail("it is there"))
+    assert [one.loss for one in run(settings_of(again), resume=True).runs] == [one.loss for one in (*rest, last)]
+
+
+def test_models_that_were_kept_stay(world: Path) -> None:
+    settings = {"budgets": [2e7]}
+    run(settings_of(world, scaling={**settings, "keep_models": True}))
+    kept = sorted((world / "out" / "runs").glob("*/model"))
+    assert len(kept) == 3
+    # What a process left that was killed before it could tidy up.
+    (kept[0].parent / "checkpoints").mkdir()
+    run(settings_of(world, scaling=settings), resume=True)
+    assert sorted((world / "out" / "runs").glob("*/model")) == kept[1:]
+    assert not list((world / "out" / "runs").glob("*/checkpoints"))
+
+
+def test_a_model_under_two_names_is_described_under_both(world: Path) -> None:
+    model = {"model": str(world / "model"), "blocks": [1], "pretraining_rate": 0.03}
+    settings = settings_of(world, scaling={"budgets": [2e7]}, models=[{**model, "name": name} for name in ("one", "two")])
+    run(settings)
+    start = read_description(Job(world / "out"))["start"]
+    assert start["models"]["one"] == start["models"]["two"]
+    save_tiny(world / "model", width=16, layers=4, seed=1, settings=EncoderSettings(max_tokens=48))
+    for models in ([{**model, "name": "one"}], [{**model, "name": "two"}]):
+        with pytest.raises(JobError, match=r"start\.models\."):
+            run(settings_of(world, scaling={"budgets": [2e7]}, models=models), resume=True)
+
+
+@pytest.mark.parametrize(("frozen", "trained"), [("query", "document"), ("document", "query")])
+def test_the_tower_that_is_trained_is_counted(world: Path, frozen: str, trained: str) -> None:
+    found = run(settings_of(world, scaling={"budgets": [2e7]}, towers={"kind": "asymmetric", "frozen": frozen}))
+    for row in found.runs:
+        assert row.parameters.forward == row.parameters.backward == row.parameters.updated, trained
+        assert row.tokens == pytest.approx(row.flops / (6 * row.parameters.forward))
+
+
+@pytest.mark.parametrize("text", ["[scaling]\nstart = 5", "scaling = 5", "[scaling]\n[start]\nmodels = 1", "[scaling]"])
+def test_a_damaged_description_is_told(again: Path, text: str) -> None:
+    (again / "out" / "config.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(JobError, match=r"config.toml must be the description of a scaling experiment|must go on with the job"):
+        run(settings_of(again), resume=True)
+
+
+def test_a_row_of_another_run_under_the_same_name_is_told(again: Path) -> None:
+    rows = rows_at(again / "out" / "runs.parquet")
+    rows.add(replace(rows.every[0], budget=2.00000001e7))
+    with pytest.raises(JobError, match=r"the row tiny, 1 block, full, 2e\+07 FLOP, seed 0 must be of budget = 20000000.0, got 20000000.1"):
+        run(settings_of(again), resume=True)
+
+
+def test_a_model_that_moved_or_changed_its_family_takes_its_rows_along(again: Path) -> None:
+    moved = (again / "model").rename(again / "elsewhere")
+    models = [{"model": str(moved), "name": "tiny", "blocks": [1, 2, 4], "family": "other", "pretraining_rate": 0.03}]
+    found = run(settings_of(again, models=models), resume=True)
+    assert {row.way.model for row in rows_in(again / "out")} == {str(moved)}
+    assert [one.kind for one in found.kinds] == [Kind("other", "full")]

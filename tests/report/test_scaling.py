@@ -1,0 +1,234 @@
+"""Sweeps and plans on disk: records that come back equal, pages that hold what was found and nothing else, figures, tables."""
+
+import json
+import re
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from adiabat.config.budgets import PlanSettings, ScalingSettings
+from adiabat.config.reader import checked
+from adiabat.core.errors import DataError
+from adiabat.core.progress import SILENT
+from adiabat.core.text import NO_BREAK
+from adiabat.experiments.plan import plan
+from adiabat.experiments.scaling_analysis import evidence_of, fitted
+from adiabat.experiments.scaling_rows import result_of, rows_at
+from adiabat.report.scaling_curves import Picture, pictures
+from adiabat.report.scaling_files import read_scaling, write_scaling
+from adiabat.report.scaling_page import render_scaling
+from adiabat.report.scaling_plots import _Ticks, inlined
+from adiabat.report.scaling_table import scaling_tables
+from adiabat.report.scaling_wording import crossing_cells, headline, reservations
+from adiabat.results.scaling_result import CrossingRecord, ScalingResult
+from adiabat.scaling_laws.frontier import Crossing
+from adiabat.scaling_laws.laws import Method
+from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
+
+FAILED = replace(row("full", 2_000_000, 1e12, 0.5), status="failed", reason="<b>power</b> cut", loss=None, validation_loss=None)
+RANKS = [row("lora", 4_000_000, budget, 0.5 + 1 / rank, rank=rank) for budget in BUDGETS for rank in (8, 128)]
+FROZEN = [row("freezing", size, budget, 0.6 + frozen / 20, frozen=frozen) for size in SIZES[:2] for budget in BUDGETS for frozen in (1, 2)]
+
+
+@pytest.fixture(scope="module")
+def swept() -> ScalingResult:
+    """The record of a scaling experiment."""
+    rows = [*rows_of(scored=True), *RANKS, *FROZEN, FAILED]
+    evidence = evidence_of(rows, "validation", least_steps=10)
+    fits = fitted(evidence, resamples=10, seed=0, watch=SILENT)
+    settings = checked(ScalingSettings, {"scaling": {"resamples": 10}})
+    return result_of(settings, "sizes & methods", rows, evidence, fits, None, command="adiabat scaling", inputs={"a": {"b": "c"}})
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> ScalingResult:
+    """The record of a plan."""
+    path = tmp_path_factory.mktemp("plan") / "runs.parquet"
+    for one in rows_of():
+        rows_at(path).add(one)
+    section = {"budget": 8 * BUDGETS[-1], "runs": str(path), "resamples": 10, "measure": False}
+    return plan(load, checked(PlanSettings, {"plan": section}))
+
+
+def printed(result: ScalingResult) -> str:
+    console = Console(width=100, file=StringIO())
+    console.print(scaling_tables(result))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("which", ["swept", "planned"])
+def test_a_record_comes_back_equal_with_its_page_and_figures(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    result: ScalingResult = request.getfixturevalue(which)
+    write_scaling(result, tmp_path)
+    read = read_scaling(tmp_path / "result.json")
+    assert read == result
+    assert pictures(read) == pictures(result)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == len(pictures(result)) == len(list((tmp_path / "figures").glob("*.svg")))
+    assert (tmp_path / "train.toml").exists() == (which == "planned")
+
+
+def test_a_page_holds_every_run_and_escapes_what_it_is_given(swept: ScalingResult) -> None:
+    page = render_scaling(swept)
+    assert "sizes &amp; methods" in page
+    assert page.count('<tr><td dir="auto">m') >= len(swept.runs)
+    assert "left out: it failed: &lt;b&gt;power&lt;/b&gt; cut" in page
+    assert "<b>power" not in page
+    assert "<script" not in page
+    assert "http://" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", page)
+
+
+def test_a_page_of_a_plan_says_what_to_train_and_why(planned: ScalingResult) -> None:
+    page, advice = render_scaling(planned), planned.advice
+    assert advice is not None
+    assert advice.best is not None
+    assert f"Train {advice.best.way.title} on " in page
+    for one in advice.reasons:
+        assert one.what in page
+    assert "8 times the largest budget of the runs" in page
+    assert "Runs that would narrow the answer" in page
+
+
+def test_figures_show_what_there_is(swept: ScalingResult) -> None:
+    by_name = {one.name: one for one in pictures(swept)}
+    assert list(by_name) == ["isoflop", "optimal", "frontier", "ranks", "frozen", "predicted", "downstream"]
+    profile = by_name["isoflop"].panels[0]
+    assert profile.title == "full"
+    points = next(curve for curve in profile.curves if curve.look == "marked").points
+    assert [x for x, _ in points] == list(map(float, SIZES))
+    assert [y for _, y in points] == [one.validation_loss for one in swept.runs if one.way.method == "full" and one.budget == BUDGETS[0]]
+    ranks = by_name["ranks"].panels
+    assert [panel.title for panel in ranks] == ["m4"]
+    assert [x for x, _ in ranks[0].curves[0].points] == [8, 32, 128]
+    frozen = by_name["frozen"].panels
+    assert [panel.title for panel in frozen] == ["m1", "m4"]
+    # Half and three quarters are trained, and everything where nothing is frozen.
+    assert [x for x, _ in frozen[0].curves[0].points] == pytest.approx([0.5, 0.75, 1.0])
+    (predicted,) = by_name["predicted"].panels
+    hollow = [curve for curve in predicted.curves if curve.look == "hollow"]
+    assert len(hollow[0].points) == len(BUDGETS)
+    assert predicted.diagonal
+    assert [panel.title for panel in by_name["downstream"].panels] == ["sts", "search"]
+    # Correlations within families have no panels of their own.
+    within = [replace(one, family="a family") for one in swept.downstream]
+    again = {one.name: one for one in pictures(replace(swept, downstream=[*swept.downstream, *within]))}
+    assert again["downstream"] == by_name["downstream"]
+
+
+def test_whole_numbers_are_told_as_such_at_an_axis() -> None:
+    assert _Ticks().format_ticks([8.0, 32.0, 128.0]) == ["8", "32", "128"]
+    assert _Ticks().format_ticks([0.5, 1.0, 2.0]) == ["0.50", "1.0", "2.0"]
+
+
+def test_a_budget_has_one_colour_in_all_panels_of_a_figure(swept: ScalingResult) -> None:
+    first, *others = swept.kinds
+    rows = [one for one in swept.runs if (one.way.name, one.budget) != ("m1", BUDGETS[0])]
+    for one in pictures(replace(swept, kinds=[replace(first, profiles=first.profiles[1:]), *others], runs=rows)):
+        hues = {(curve.label, curve.hue) for panel in one.panels for curve in panel.curves if curve.label}
+        assert len(hues) == len({label for label, _ in hues})
+
+
+def test_tokens_at_the_best_size_are_what_the_budget_pays_for(swept: ScalingResult) -> None:
+    sizes, tokens = next(one for one in pictures(swept) if one.name == "optimal").panels
+    for (budget, size), (same, amount) in zip(sizes.curves[0].points, tokens.curves[0].points, strict=True):
+        assert budget == same
+        assert amount == pytest.approx(budget / (6 * size))
+
+
+def test_a_page_tells_where_methods_change_places_near_to_their_budgets(tmp_path: Path) -> None:
+    slopes: dict[Method, float] = {"full": -0.3, "lora": -0.2, "bias": -0.19}
+    level = {"full": 1.0, "lora": 1.0, "bias": 3.0}
+    rows = [
+        row(method, size, budget, level[method] * (budget / 1e14) ** slope * (1 + place / 10), rank=64 if method == "lora" else None)
+        for method, slope in slopes.items()
+        for budget in BUDGETS
+        for place, size in enumerate(SIZES)
+    ]
+    evidence = evidence_of(rows, "validation", least_steps=10)
+    fits = fitted(evidence, resamples=20, seed=0, watch=SILENT)
+    result = result_of(checked(ScalingSettings, {"scaling": {"resamples": 20}}), "crossed", rows, evidence, fits, None, command="")
+    (one,) = result.crossings
+    assert (one.before, one.after) == ("lora", "full")
+    assert one.found.budget == pytest.approx(1e14)
+    page = render_scaling(result)
+    assert "Where one method overtakes another" in page
+    for cell in crossing_cells(one):
+        assert f">{cell.replace(NO_BREAK, ' ')}</td>" in page
+    write_scaling(result, tmp_path)
+    assert read_scaling(tmp_path / "result.json") == result
+
+
+def test_the_ends_of_a_crossing_may_be_beyond_every_number() -> None:
+    cells = crossing_cells(CrossingRecord("tiny", "lora", "full", Crossing(2e14, (0.0, None), 0.9)))
+    assert cells == ["tiny", "lora", "full", "2e+14", "[0, \N{INFINITY}]", f"90{NO_BREAK}%"]
+    alone = crossing_cells(CrossingRecord("tiny", "lora", "full", Crossing(2e14, None, None)))
+    assert alone[-2:] == ["\N{EN DASH}"] * 2
+
+
+def test_equal_data_give_equal_figures(swept: ScalingResult) -> None:
+    one = pictures(swept)[0]
+    assert inlined(one) == inlined(Picture(one.name, one.title, one.caption, one.panels))
+
+
+def test_the_head_line_names_the_best_run_of_the_largest_budget(swept: ScalingResult) -> None:
+    kept = [one for one in swept.runs if one.budget == BUDGETS[-1]]
+    best = min(kept, key=lambda one: one.validation_loss or 9)
+    assert headline(swept).startswith("At 6.4e+14 FLOP the least validation loss is ")
+    assert headline(swept).endswith(f": {best.way.title}.")
+    assert any(said.startswith(f"No law is fitted to 1{NO_BREAK}run of {len(swept.runs)}") for said in reservations(swept))
+
+
+@pytest.mark.parametrize(("passes", "told"), [(1.02, ""), (1.2, "1.2 times")])
+def test_runs_that_read_their_data_again_are_told_from_what_can_be_seen(swept: ScalingResult, passes: float, told: str) -> None:
+    rows = [replace(one, passes=passes if place == 0 else 0.5) for place, one in enumerate(swept.runs)]
+    said = [one for one in reservations(replace(swept, runs=rows)) if "went over the data" in one]
+    assert [told in one for one in said] == ([True] if told else [])
+
+
+def test_tables_for_the_terminal(swept: ScalingResult, planned: ScalingResult) -> None:
+    assert "error on the largest" in printed(swept)
+    told = printed(planned)
+    assert planned.advice is not None
+    assert planned.advice.best is not None
+    assert planned.advice.best.way.title in told
+    assert "Runner-up" in told
+
+
+def test_a_scaling_without_a_loss_still_has_a_page() -> None:
+    evidence = evidence_of([FAILED], "validation", least_steps=10)
+    settings = checked(ScalingSettings, {"models": [{"model": "m", "pretraining_rate": 1e-3}]})
+    result = result_of(settings, "all failed", [FAILED], evidence, [], None, command="")
+    assert "No run has given a loss." in render_scaling(result)
+    assert pictures(result) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda plain: plain["runs"].append(plain["runs"][0]), "must be there once, got 2"),
+        (lambda plain: plain["left_out"].update(nobody="why"), "left_out must name runs, got nobody"),
+        (lambda plain: plain["runs"][0].update(validation_loss=None), "must have a validation loss above 0, or be left out"),
+        (lambda plain: plain["kinds"][0]["frontier"]["at"].pop(), "a line must have a value at each place"),
+        (lambda plain: plain["kinds"][0]["profiles"][0]["losses"].pop(), "a profile must have a loss for each size"),
+        (lambda plain: plain.update(format=7), "format must be 1, got 7"),
+    ],
+)
+def test_a_record_whose_parts_do_not_fit_is_refused(swept: ScalingResult, tmp_path: Path, change: Any, told: str) -> None:
+    plain = json.loads(json.dumps(swept.to_json()))
+    change(plain)
+    (tmp_path / "result.json").write_text(json.dumps(plain), encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(told)):
+        read_scaling(tmp_path / "result.json")
+
+
+def test_laws_are_those_of_the_truth(swept: ScalingResult) -> None:
+    full = next(one for one in swept.kinds if one.kind.method == "full")
+    assert full.law is not None
+    for own in full.law.predicted:
+        named = next(one for one in swept.runs if one.name == own.run)
+        assert own.fitted == pytest.approx(TRUTHS["full"](named.option.size, named.tokens), rel=0.02)

@@ -1,0 +1,266 @@
+"""Tables of a sweep for other programs, for papers and for the terminal."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from adiabat.report.sweep_cases import overview_of
+from adiabat.report.sweep_columns import columns_of, drift_columns, drift_groups, measure_columns
+from adiabat.report.sweep_exports import sweep_csv, sweep_latex, sweep_markdown
+from adiabat.report.sweep_table import MOST_ROWS, sweep_tables
+from tests.report.sample_sweeps import (
+    MARGIN,
+    RATE,
+    RATES,
+    drift_at,
+    even_sweep,
+    failed_sweep,
+    full_sweep,
+    make_failed,
+    make_run,
+    make_sweep,
+    make_task,
+    plain,
+    simple_sweep,
+)
+from tests.report.test_suite_exports import FORMULAS, HOSTILE
+
+MAIN = "msmarco: nDCG@10 cosine"
+
+
+def rows_of(result) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(sweep_csv(overview_of(result)))))
+
+
+def markdown(result) -> str:
+    return plain(sweep_markdown(overview_of(result)))
+
+
+def latex(result) -> str:
+    return sweep_latex(overview_of(result))
+
+
+def printed(result, width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(sweep_tables(result))
+    assert isinstance(console.file, io.StringIO)
+    return plain(console.file.getvalue())
+
+
+def hostile_sweep():
+    tasks = [make_task(HOSTILE, 2.0), make_task("b", 1.5)]
+    run = make_run({"tune.optimizer": HOSTILE, RATE: 1e-8}, tasks)
+    failed = make_failed({"tune.optimizer": "sgd", RATE: 1e-8}, reason=HOSTILE)
+    return make_sweep(
+        [run, failed], varied=("tune.optimizer", RATE), tasks=(HOSTILE, "b"), targets=(HOSTILE,), title=HOSTILE, notes=[HOSTILE]
+    )
+
+
+# --- CSV ---
+
+
+def test_csv_has_a_line_for_each_setting_with_all_digits() -> None:
+    rows = rows_of(simple_sweep())
+    assert [float(row[RATE]) for row in rows] == RATES
+    assert [float(row[f"{MAIN}, improvement %"]) for row in rows] == [0.5, 3.0, 7.3, 9.1]
+    third = rows[2]
+    assert (float(third[f"{MAIN}, low %"]), float(third[f"{MAIN}, high %"])) == (6.3, 8.3)
+    assert [row[f"{MAIN}, verdict"] for row in rows] == ["no evidence", "better", "better", "better"]
+    assert (third["runs"], third["failed"], third["seeds"], third["steps"], third["best_epoch"]) == ("1", "0", "0", "3000", "3")
+    assert float(third["msmarco: nDCG@10 distance, improvement %"]) == pytest.approx(8.3)
+
+
+def test_csv_has_means_ranges_and_counts_over_seeds() -> None:
+    *_, third, last = rows_of(full_sweep())
+    name = "arxiv: nDCG@10 cosine"
+    assert float(last[f"{name}, improvement %"]) == pytest.approx(1.1)
+    assert [float(last[f"{name}, {end} %"]) for end in ("low", "high")] == pytest.approx([0.8, 1.4])
+    assert (last[f"{name}, verdict"], last[f"{name}, runs better"], last[f"{name}, runs worse"]) == ("mixed", "1", "0")
+    assert (last["runs"], last["failed"], last["seeds"], last["reason"]) == ("3", "1", "0 1 2", "the loss is not finite")
+    counts = [third[f"xnli: entailment-neutral cosine, {side}"] for side in ("improved", "worsened", "improved_z", "worsened_z")]
+    assert counts == ["194.0", "6.0", "193.0", "8.0"]
+    assert (third["steps"], third["best_epoch"], third["learning_rate taken"]) == ("14000.0", "4.0", "5e-08")
+    assert (third["tune.freeze"], third["drift: turn"]) == ("embeddings", "0.00015")
+
+
+def test_csv_leaves_open_what_was_not_measured() -> None:
+    (row,) = rows_of(failed_sweep(1e-8))
+    assert {name for name, value in row.items() if value} == {RATE, "runs", "failed", "seeds", "learning_rate taken", "reason"}
+    first, _ = rows_of(make_sweep([make_failed({RATE: 1e-8}), make_run({RATE: 2e-8}, [make_task("msmarco", 2.0)])]))
+    assert first[f"{MAIN}, improvement %"] == ""
+    assert sweep_csv(overview_of(make_sweep([]))) == "\n"
+
+
+def test_csv_has_a_difference_where_there_is_no_percent() -> None:
+    (row,) = rows_of(simple_sweep({1e-8: (None, 1.0)}))
+    assert [row[f"{MAIN}, {name}"] for name in ("improvement %", "low %", "high %", "difference")] == ["", "", "", "0.1"]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_no_name_becomes_a_formula_in_a_spreadsheet(name) -> None:
+    result = make_sweep([make_run({"tune.optimizer": name}, [make_task(name, 2.0)])], varied=("tune.optimizer",), tasks=(name,), targets=())
+    heads, row = csv.reader(io.StringIO(sweep_csv(overview_of(result))))
+    assert row[0] == f"'{name}"
+    assert not any(head.startswith(tuple("=+-@|%")) for head in heads)
+
+
+def test_kinds_of_values_keep_their_meaning_in_csv() -> None:
+    values = [True, False, None, [], ["a", "b"], 3, 0.5]
+    rows = rows_of(make_sweep([make_run({"tune.x": value}) for value in values], varied=("tune.x",)))
+    assert [row["tune.x"] for row in rows] == ["yes", "no", "", "none", "a + b", "3", "0.5"]
+
+
+# --- Markdown and LaTeX ---
+
+
+def test_markdown_has_a_row_for_each_setting_as_the_source_has_it() -> None:
+    text = markdown(full_sweep())
+    assert "| learning rate | freeze | runs | msmarco<br>nDCG@10, cosine | arxiv<br>" in text
+    assert "| entailment-neutral<br>cosine, of 225 | entailment-contradiction<br>cosine, of 225 | steps | best epoch | failed |" in text
+    assert (
+        "| 5e-8 | embeddings | 3 | +6.9 % ▲<br>+6.6 to +7.2 | +1.5 % ▲<br>+1.2 to +1.8 | +0.6 % ○<br>+0.3 to +0.9 | "
+        "+1.4 % ▲<br>+1.4 to +1.4 | 194/6<br>z 193/8 | 189/8<br>z 188/10 | 14,000 | 4 |  |"
+    ) in text
+    assert "| 1e-7 | embeddings | 2 of 3 | " in text
+    assert text.count("| the loss is not finite |") == 1
+    assert "probes are of two languages\n" in text
+
+
+def test_one_run_has_its_interval_in_the_tables() -> None:
+    assert r"| 1e-7 | +9.1 % ▲<br>\[+8.1, +10.1\] | −2.0 % ▼<br>\[−3.0, −1.0\] | 3,000 | 3 |" in markdown(simple_sweep())
+    assert r"1e-7 & +9.1~\% $\uparrow$ {[}+8.1,~+10.1{]} & $-$2.0~\% $\downarrow$ {[}$-$3.0,~$-$1.0{]} & 3,000 & 3 \\" in latex(
+        simple_sweep()
+    )
+
+
+def test_settings_that_are_no_numbers_stand_to_the_left_and_lists_are_joined() -> None:
+    runs = [
+        make_run({"tune.freeze": freeze, "tune.optimizer": name}, [make_task("msmarco", 2.0)])
+        for freeze, name in ((["embeddings", "blocks[0]"], "adamw"), ([], "sgd"))
+    ]
+    result = make_sweep(runs, varied=("tune.freeze", "tune.optimizer"), tasks=("msmarco",))
+    text = markdown(result)
+    assert "| freeze | optimizer | msmarco<br>nDCG@10, cosine | steps | best epoch |\n| --- | --- | ---: | ---: | ---: |" in text
+    assert r"| embeddings + blocks\[0\] | adamw | +2.0 % ▲" in text
+    assert "| none | sgd | +2.0 % ▲" in text
+    assert r"\begin{tabular}{llrrr}" in latex(result)
+
+
+def test_most_changed_tensors_stand_below() -> None:
+    text = markdown(simple_sweep())
+    assert '"encoder.layer." is left out of names' in text
+    assert "| learning rate | most | next |" in text
+    assert "| 1e-8 | 0.attention.self.key.weight 3 | 0.output.dense.weight 2.02 |" in text
+
+
+def test_latex_is_balanced_and_every_row_has_its_cells() -> None:
+    text = latex(full_sweep())
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
+    body = text.split(r"\begin{tabular}")[1].split("\n")
+    spans = sum(int(size) for size in re.findall(r"\\multicolumn{(\d+)}", body[2]))
+    rows = [line for line in body[3:] if line.endswith(r"\\")]
+    assert {line.count(" & ") + 1 for line in rows} == {spans} == {12}
+
+
+@pytest.mark.parametrize("export", [markdown, latex])
+def test_hostile_names_stay_in_their_cells(export) -> None:
+    text = export(hostile_sweep())
+    table = [line for line in text.split("\n") if line.startswith("|") or line.endswith(r"\\")]
+    assert "<b>" not in text.replace("<br>", "")
+    if export is markdown:
+        own = [line for line in table if "adamw" in line or "sgd" in line or "cmd" in line]
+        assert {len(re.findall(r"(?<!\\)\|", line)) for line in own[:3]} == {len(columns_of(overview_of(hostile_sweep()))) + 1}
+    else:
+        assert r"\end{tabular} \%" not in text
+        assert text.count(r"\end{tabular}") == 1
+
+
+@pytest.mark.parametrize("result", [make_sweep([]), failed_sweep(1e-8), make_sweep([make_run({})], varied=())])
+def test_sweeps_with_little_in_them_have_tables_too(result) -> None:
+    assert headline_of(markdown(result))
+    assert latex(result).count(r"\begin{tabular}") == latex(result).count(r"\end{tabular}") >= 1
+
+
+def headline_of(text: str) -> str:
+    return text.split("\n")[2]
+
+
+# --- Columns ---
+
+
+def test_what_runs_took_is_a_column_only_where_the_grid_does_not_tell() -> None:
+    def heads(*runs, varied=(RATE,)):
+        return [column.name for column in columns_of(overview_of(make_sweep(runs, varied=varied, tasks=())))]
+
+    assert heads(make_run({RATE: 1e-8}), make_run({RATE: 2e-8})) == ["learning rate", "steps", "best epoch"]
+    scaled = [make_run({"tune.batch_size": size}, learning_rate=5e-8 * size / 14, batch_size=size) for size in (14, 28)]
+    assert heads(*scaled, varied=("tune.batch_size",)) == ["batch size", "learning rate taken", "steps", "best epoch"]
+    both = [make_run({"tune.batch_size": size, RATE: 5e-8}, learning_rate=5e-8 * size / 14, batch_size=size) for size in (14, 28)]
+    assert heads(*both, varied=("tune.batch_size", RATE)) == ["batch size", "learning rate", "learning rate taken", "steps", "best epoch"]
+    by_variant = [make_run({}, variant=name, batch_size=size) for name, size in (("a", 14), ("b", 28))]
+    assert heads(*by_variant, varied=()) == ["variant", "batch size taken", "steps", "best epoch"]
+
+
+def test_cells_are_sorted_by_their_numbers() -> None:
+    seen = overview_of(full_sweep())
+    by_name = {column.name: column for column in columns_of(seen)}
+    first, last = seen.cases[0], seen.cases[-1]
+    assert by_name["learning rate"].cell(first).order == 1e-8
+    assert by_name["msmarco"].cell(first).order == pytest.approx(0.6)
+    assert by_name["entailment-neutral"].cell(last).order == 174
+    assert by_name["freeze"].cell(first).order is None
+    assert by_name["arxiv"].cell(last).found == ""
+    assert by_name["xnli"].cell(last).found == "no evidence"
+
+
+def test_all_measures_and_drift_have_tables_of_their_own() -> None:
+    seen = overview_of(full_sweep())
+    assert [(column.name, column.below) for column in measure_columns(seen)][3:5] == [
+        ("msmarco", "nDCG@10, cosine"),
+        ("msmarco", "nDCG@10, distance"),
+    ]
+    assert [column.name for column in drift_columns(seen)][3:] == ["overlap loss", "margins", "turn"]
+    assert drift_groups(seen) == ["de", "zh"]
+    assert [column.name for column in drift_columns(seen, "zh")] == [column.name for column in drift_columns(seen)]
+    alone = overview_of(make_sweep([make_run({RATE: 1e-8}, drift=drift_at(1e-8))]))
+    cell = drift_columns(alone)[1].cell(alone.cases[0])
+    assert (cell.text, cell.below) == ("0.004", "± 4e−4")
+    assert drift_columns(overview_of(simple_sweep())) == []
+    single = make_run({RATE: 1e-8}, [replace(make_task("msmarco", 2.0), changes=[make_task("msmarco", 2.0).main])])
+    assert measure_columns(overview_of(make_sweep([single]))) == []
+
+
+# --- Terminal ---
+
+
+def test_the_terminal_shows_settings_by_tasks_pairs_and_failures() -> None:
+    text = printed(full_sweep())
+    assert re.search(r"learning rate +msmarco \* +arxiv +title +xnli +runs", text)
+    assert re.search(r"1e-7 +\+9\.6 % ▲ +\+1\.1 % ▲1 ○1 +−1\.1 % ○1 ▼1 +\+1\.0 % ○ +2 of 3", text)
+    assert re.search(r"5e-8 +194/6 +193/8", text)
+    assert "the loss is not finite" in text
+    assert "5e-8 is the largest" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_terminal_shows_markup_of_names_as_it_is() -> None:
+    run = make_run({"tune.optimizer": "[bold]x[/bold]"}, [make_task("[red]t", 2.0)])
+    text = printed(make_sweep([run], varied=("tune.optimizer",), tasks=("[red]t",), targets=()))
+    assert "[red]t" in text
+
+
+def test_the_terminal_says_what_it_leaves_out() -> None:
+    tasks = [f"t{place}" for place in range(6)]
+    rates = [place * 1e-8 for place in range(1, MOST_ROWS + 4)]
+    text = printed(even_sweep(tasks, rates=rates))
+    assert "and 3 settings more in the report; and 2 tasks more in the report" in " ".join(text.split())
+
+
+def test_the_terminal_shows_sweeps_without_anything() -> None:
+    assert "No run was made." in printed(make_sweep([]))
+    assert "failed" in printed(failed_sweep(1e-8))
+    assert "improvement of the main measure" in printed(make_sweep([make_run({MARGIN: 0.1})], varied=(MARGIN,), targets=()))

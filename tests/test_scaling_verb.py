@@ -1,0 +1,123 @@
+"""The verbs ``adiabat scaling`` and ``adiabat plan``: files, going on, and mistakes told in one line."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from adiabat.report import evaluation_page as page
+from adiabat.report import scaling_files as files
+from adiabat.report.scaling_files import read_scaling
+from adiabat.runs.run_config import without_none
+from tests.commands import Said, run_in_process
+from tests.experiments.scaling.world import tables_of, write_world
+
+Verb = Callable[..., Said]
+
+
+@pytest.fixture
+def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Verb:
+    """A verb in the test's directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)
+    write_world(tmp_path)
+    return lambda *words: run_in_process(capsys, monkeypatch, list(words))
+
+
+def spec(**tables: Any) -> str:
+    """A SPEC.toml."""
+    given = {"scaling": {"out": None}, "models": [{"model": "model", "blocks": [1, 2, 4], "pretraining_rate": 0.03}], **tables}
+    Path("spec.toml").write_text(tomli_w.dumps(without_none(tables_of(Path(), **given))), encoding="utf-8")
+    return "spec.toml"
+
+
+def test_a_scaling_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
+    said = verb("scaling", spec(), "--out", "out")
+    assert (said.code, said.out) == (0, "out/report.html\n"), said.err
+    assert "model, 4 blocks, full, 8e+07 FLOP, seed 0: run 9 of 9, done after 8 steps" in said.err
+    assert len(read_scaling(Path("out/result.json")).runs) == 9
+    asked = ("plan", "--budget", "3e8", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=10", "--device", "cpu")
+    told = verb(*asked)
+    assert told.code == 0, told.err
+    table = tomllib.loads(told.out)
+    assert table["train"]["budget_flops"] == pytest.approx(3e8)
+    assert table["job"] == {"model": "model", "data": "pairs.jsonl"}
+    assert "On this machine it takes about" in told.err
+    written = verb(*asked, "--out", "plan")
+    assert (written.code, written.out) == (0, "plan/report.html\n"), written.err
+    assert {path.name for path in Path("plan").iterdir()} == {"report.html", "result.json", "train.toml"}
+    Path("run.toml").write_text(told.out, encoding="utf-8")
+    assert verb("train", "run.toml", "--out", "job", "--device", "cpu").code == 0
+    assert verb(*asked, "--out", "plan").code == 0
+    refused = verb(*asked, "--out", "out")
+    assert refused.code == 2
+    assert "--out must be a directory of its own, out is what consists of jobs; choose another" in refused.err
+    Path("page").mkdir()
+    Path("page/result.json").write_bytes(Path("out/result.json").read_bytes())
+    refused = verb(*asked, "--out", "page")
+    assert refused.code == 2
+    assert "page/result.json must be the result of a plan, got that of a scaling experiment" in refused.err
+    record = verb(*asked, "--json")
+    assert json.loads(record.out)["advice"]["budget"] == 3e8
+
+
+def test_what_was_published_is_told_without_runs(verb: Verb) -> None:
+    said = verb("plan", "--budget", "1e17")
+    assert (said.code, said.out) == (0, "")
+    assert "By what was published: LoRA; which model, nothing here tells." in said.err
+    assert verb("plan", "--budget", "1e16", "--model", "model", "--data-tokens", "1e6", "--memory", "24GiB").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("plan",), "plan.budget must be given, got none; add --budget, such as --budget 1e17"),
+        (("plan", "--budget", "much"), "plan.budget must be a number"),
+        (
+            ("plan", "--budget", "1e15", "--runs", "gone"),
+            "--runs must be the directory of a scaling experiment, or its runs.parquet, got gone",
+        ),
+        (
+            ("plan", "--budget", "1e15", "--memory", "24"),
+            'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got \'24\'',
+        ),
+        (("plan", "--budget", "1e15", "--runs", "x", "--model", "demo"), "plan.models must be left out with plan.runs"),
+        (("plan", "--budget", "1e15", "--model", "model", "--out", "model"), "--out must be a directory of its own, model is a model"),
+        (("scaling", "gone.toml"), "gone.toml"),
+        (("plan", "--budget", "1e15", "--model", "gone"), "gone"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told: str) -> None:
+    said = verb(*words)
+    assert said.code == 2
+    assert said.err.count("\n") == 1
+    assert told in said.err
+
+
+def test_an_engine_that_is_none_is_told(verb: Verb) -> None:
+    said = verb("scaling", spec(), "--out", "out", "--engine", "steam")
+    assert (said.code, said.err) == (
+        2,
+        "adiabat: spec.toml and --set: scaling.engine must be 'process' or 'ray', got 'steam'; the default is 'process'\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"methods": {"prompt": True}}, "unknown key methods.prompt"),
+        ({"scaling": {"budgets": [0.0]}}, "scaling.budgets must be > 0, got 0"),
+        ({"train": {"budget_flops": 1e9}}, "train.budget_flops must be left out of a scaling experiment"),
+        ({"models": [{"model": "model"}]}, "models.pretraining_rate of model must be given where rates.full is not"),
+    ],
+)
+def test_mistakes_of_a_spec_are_told_before_anything_is_written(verb: Verb, tables: dict[str, Any], told: str) -> None:
+    said = verb("scaling", spec(**tables), "--out", "out")
+    assert said.code == 2
+    assert told in said.err
+    assert not Path("out").exists()
